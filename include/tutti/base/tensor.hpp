@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/units.hpp"
+
+namespace tutti {
+
+/// A parameter tensor's place in the forward pass; 0 is nearest the input.
+enum class tensor_id : std::uint32_t {};
+
+constexpr std::size_t index(tensor_id id) { return static_cast<std::size_t>(id); }
+
+/// One parameter tensor as its model declares it. The memory belongs to the model and must outlive
+/// the engine. A tensor without memory (both spans empty, `elements` set) is a phantom: the
+/// simulator moves its length and never its values.
+struct tensor {
+  std::string name{};
+  std::size_t elements{};
+  std::span<float> parameter{};
+  std::span<float> gradient{};
+
+  tensor() = default;
+  tensor(std::string its_name, std::span<float> its_parameter, std::span<float> its_gradient)
+      : name(std::move(its_name)),
+        elements(its_gradient.size()),
+        parameter(its_parameter),
+        gradient(its_gradient) {}
+  static tensor phantom(std::string its_name, std::size_t its_elements) {
+    tensor made;
+    made.name = std::move(its_name);
+    made.elements = its_elements;
+    return made;
+  }
+};
+
+/// What a policy may know of a tensor when the plan is made.
+struct tensor_facts {
+  tensor_id id{};
+  std::size_t elements{};
+};
+
+/// Memory for a model's parameters and gradients, laid out in backward order, so that tensors which
+/// a fusion groups are neighbours: a bucket is then a view and nothing is copied.
+/// Cost: 8 bytes an element, allocated once.
+class arena {
+ public:
+  struct declaration {
+    std::string name;
+    std::size_t elements;
+  };
+
+  /// `forward` lists the tensors in the order of the forward pass.
+  explicit arena(std::span<const declaration> forward) : tensors_(forward.size()) {
+    std::size_t total = 0;
+    for (const auto& each : forward) {
+      total += each.elements;
+    }
+    parameters_.resize(total);
+    gradients_.resize(total);
+    std::size_t offset = 0;
+    for (std::size_t i = forward.size(); i-- > 0;) {
+      const std::size_t n = forward[i].elements;
+      tensors_[i] = tensor{forward[i].name, std::span(parameters_).subspan(offset, n),
+                           std::span(gradients_).subspan(offset, n)};
+      offset += n;
+    }
+  }
+  arena(arena&&) = default;
+  arena& operator=(arena&&) = default;
+  arena(const arena&) = delete;
+  arena& operator=(const arena&) = delete;
+
+  /// In forward order; the spans stay valid when the arena is moved.
+  const std::vector<tensor>& tensors() const { return tensors_; }
+  std::span<float> parameters() { return parameters_; }
+  std::span<float> gradients() { return gradients_; }
+
+ private:
+  std::vector<float> parameters_;
+  std::vector<float> gradients_;
+  std::vector<tensor> tensors_;
+};
+
+}  // namespace tutti
