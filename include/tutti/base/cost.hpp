@@ -1,0 +1,69 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/units.hpp"
+
+namespace tutti {
+
+/// Time that one message of a given size occupies the link: a start-up, plus a piecewise linear
+/// table over bytes. With no table it is the alpha-beta model, alpha + beta * bytes.
+class message_cost {
+ public:
+  struct point {
+    std::size_t bytes{};
+    seconds time{};
+  };
+
+  message_cost() = default;
+  message_cost(seconds startup, double seconds_per_byte)
+      : startup_(startup), seconds_per_byte_(seconds_per_byte) {}
+
+  /// `table` holds at least two measured points; between them time is interpolated, beyond them the
+  /// nearest segment goes on. Throws usage_error if it is too short or its bytes do not ascend.
+  explicit message_cost(std::vector<point> table) : table_(std::move(table)) {
+    const bool ascending = std::ranges::is_sorted(table_, std::less_equal{}, &point::bytes);
+    if (table_.size() < 2 || !ascending) {
+      throw usage_error("a cost table needs at least two points with ascending bytes");
+    }
+    startup_ = (*this)(0);
+  }
+
+  seconds operator()(std::size_t bytes) const {
+    if (table_.empty()) {
+      return startup_ + seconds_per_byte_ * static_cast<double>(bytes);
+    }
+    auto right = std::ranges::upper_bound(table_, bytes, {}, &point::bytes);
+    right = std::clamp(right, table_.begin() + 1, table_.end() - 1);
+    const auto left = right - 1;
+    const double slope =
+        (right->time - left->time) / static_cast<double>(right->bytes - left->bytes);
+    return left->time + slope * (static_cast<double>(bytes) - static_cast<double>(left->bytes));
+  }
+
+  /// Cost of a message of no bytes: what merging two messages saves.
+  seconds startup() const { return startup_; }
+
+ private:
+  seconds startup_{};
+  double seconds_per_byte_{};
+  std::vector<point> table_{};
+};
+
+/// What is known of the job when the plan is made; fusion policies that weigh waiting against
+/// start-up read it, all others ignore it.
+struct profile {
+  /// Backward time of each tensor, in forward order. Empty: proportional to its elements.
+  std::vector<seconds> backward{};
+  /// Backward time of the whole model where `backward` is empty.
+  seconds backward_total{};
+  /// One collective operation (or push and pull) of so many bytes.
+  message_cost message{};
+};
+
+}  // namespace tutti

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <concepts>
+#include <string_view>
+#include <type_traits>
+
+namespace tutti {
+
+/// The options of a policy that has none.
+struct no_options {
+  template <class Self, class Visitor>
+  static void describe(Self&, Visitor&&) {}
+};
+
+namespace detail {
+template <class Policy>
+struct options_of {
+  using type = no_options;
+};
+template <class Policy>
+requires requires { typename Policy::options; }
+struct options_of<Policy> {
+  using type = typename Policy::options;
+};
+}  // namespace detail
+
+/// A policy's magnitudes: values with constant defaults, never types.
+///
+/// An options struct describes itself once, and flags, help, JSON and checkpoints read that:
+///
+///     struct options {
+///       std::size_t bytes{64_MiB};
+///       template <class Self, class Visitor>
+///       static void describe(Self& self, Visitor&& visit) {
+///         visit("bytes", self.bytes, "close a bucket when it holds this many bytes");
+///       }
+///     };
+///
+/// A visited value is an integer, a double, or an enumeration with a `names(value_type)` overload.
+template <class Policy>
+using options_of = typename detail::options_of<Policy>::type;
+
+/// A policy made with its options; a policy without options ignores them.
+template <class Policy>
+constexpr Policy make_policy(const options_of<Policy>& options) {
+  if constexpr (std::constructible_from<Policy, const options_of<Policy>&>) {
+    return Policy(options);
+  } else {
+    return Policy{};
+  }
+}
+
+}  // namespace tutti

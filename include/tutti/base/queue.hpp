@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+namespace tutti {
+
+/// The element loops that every host queue shares; `Queue::run` says when they happen.
+/// A functor is copied into the queue: capture spans and values, never references.
+template <class Queue>
+class host_loops {
+ public:
+  /// Calls `f(i)` for every i in [0, n), in any order.
+  template <class F>
+  void for_each(std::size_t n, F f) {
+    self().run([n, f] {
+      for (std::size_t i = 0; i < n; ++i) {
+        f(i);
+      }
+    });
+  }
+
+  /// `*result` becomes the sum of `f(x)` over `input`, added in double in a fixed order (sixteen
+  /// interleaved partial sums), so that every run and every queue gives the same bits.
+  template <class T, class F>
+  void transform_reduce(std::span<const float> input, T* result, F f) {
+    self().run([input, result, f] {
+      constexpr std::size_t lanes = 16;
+      std::array<double, lanes> partial{};
+      const std::size_t whole = input.size() / lanes * lanes;
+      for (std::size_t i = 0; i < whole; i += lanes) {
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+          partial[lane] += static_cast<double>(f(input[i + lane]));
+        }
+      }
+      for (std::size_t i = whole; i < input.size(); ++i) {
+        partial[i - whole] += static_cast<double>(f(input[i]));
+      }
+      double sum = 0;
+      for (const double each : partial) {
+        sum += each;
+      }
+      *result = static_cast<T>(sum);
+    });
+  }
+
+  /// The ranges must not overlap; `bytes` may be 0 and then the pointers may be null.
+  void copy(void* to, const void* from, std::size_t bytes) {
+    self().run([to, from, bytes] {
+      if (bytes != 0) {
+        std::memcpy(to, from, bytes);
+      }
+    });
+  }
+
+ private:
+  Queue& self() { return static_cast<Queue&>(*this); }
+};
+
+/// A queue whose work is host code. Kernels' CPU twins ask for it; CUDA twins for a stream.
+template <class Queue>
+concept host_queue = requires(Queue& queue) {
+  queue.run([] {});
+};
+
+/// Runs everything at once on the calling thread.
+class inline_queue : public host_loops<inline_queue> {
+ public:
+  template <class F>
+  void run(F f) {
+    f();
+  }
+};
+static_assert(host_queue<inline_queue>);
+
+}  // namespace tutti
