@@ -49,6 +49,9 @@ class message_cost {
   /// Cost of a message of no bytes: what merging two messages saves.
   seconds startup() const { return startup_; }
 
+  /// False for the default, which costs nothing and stands for "not known".
+  bool measured() const { return !table_.empty() || startup_ != 0 || seconds_per_byte_ != 0; }
+
  private:
   seconds startup_{};
   double seconds_per_byte_{};

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tutti/base/units.hpp"
+#include "tutti/role/fusion.hpp"
+
+namespace tutti::fusion {
+
+/// Where the tensor goes with which a group reaches its limit.
+enum class crossing {
+  in,   ///< into the group, which then closes
+  out,  ///< into the next group; a tensor above the limit travels alone
+};
+
+/// In the order of the enumerators.
+constexpr std::array<std::string_view, 2> names(crossing) { return {"in", "out"}; }
+
+/// Neighbours travel together until they hold so many bytes.
+/// Plan: adjacent tensors, in the order they become ready; a limit of 0 leaves every tensor alone.
+/// Cost: one copy in and one copy out per byte that is fused; (tensors - groups) fewer latencies.
+/// After: `in`: Shi et al., "MG-WFBP" (threshold) and PyTorch DDP; `out`: Sergeev and Del Balso,
+/// "Horovod", 2018.
+class up_to {
+ public:
+  using role = tutti::role::fusion;
+
+  struct options {
+    std::size_t bytes{64_MiB};
+    std::size_t elements{0};
+    std::size_t first_bytes{0};
+    fusion::crossing crossing{fusion::crossing::in};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("bytes", self.bytes, "close a group at this many bytes; 0: every tensor alone");
+      visit("elements", self.elements, "the limit in elements; 0: bytes says it");
+      visit("first_bytes", self.first_bytes, "limit of the first group; 0: as the others");
+      visit("crossing", self.crossing, "the tensor that reaches the limit goes in or out");
+    }
+  };
+
+  constexpr up_to() = default;
+  explicit constexpr up_to(const options& values) : options_(values) {}
+
+  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                      const profile&) const {
+    std::vector<std::size_t> ends;
+    std::size_t held = 0;
+    for (std::size_t i = 0; i < backward.size(); ++i) {
+      const std::size_t limit = limit_of_group(ends.size());
+      const std::size_t bytes = backward[i].elements * sizeof(float);
+      const bool closes_before = options_.crossing == crossing::out && held + bytes > limit;
+      if (const std::size_t begin = ends.empty() ? 0 : ends.back(); closes_before && begin != i) {
+        ends.push_back(i);
+        held = 0;
+      }
+      held += bytes;
+      if (closes_after(held, limit_of_group(ends.size()))) {
+        ends.push_back(i + 1);
+        held = 0;
+      }
+    }
+    if (!backward.empty() && (ends.empty() || ends.back() != backward.size())) {
+      ends.push_back(backward.size());
+    }
+    return ends;
+  }
+
+ private:
+  constexpr std::size_t limit_of_group(std::size_t group) const {
+    if (group == 0 && options_.first_bytes != 0) {
+      return options_.first_bytes;
+    }
+    return options_.elements != 0 ? options_.elements * sizeof(float) : options_.bytes;
+  }
+
+  constexpr bool closes_after(std::size_t held, std::size_t limit) const {
+    return limit == 0 || (options_.crossing == crossing::in && held >= limit);
+  }
+
+  options options_{};
+};
+static_assert(fusion_policy<up_to>);
+
+}  // namespace tutti::fusion

@@ -1,0 +1,212 @@
+// The two rules of merge_gradients against programmes written from the papers' recurrences.
+#include "tutti/fusion/merge_gradients.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using ends = std::vector<std::size_t>;
+using fusion::merge_gradients;
+
+const merge_gradients exact({.rule = fusion::rule::exact});
+const merge_gradients greedy({.rule = fusion::rule::greedy});
+
+/// A model with all that the rules look at; vectors in forward order.
+struct job {
+  std::vector<std::size_t> elements;
+  profile known;
+
+  std::vector<tensor_facts> backward() const {
+    std::vector<tensor_facts> facts;
+    for (std::size_t i = elements.size(); i-- > 0;) {
+      facts.push_back({tensor_id{static_cast<std::uint32_t>(i)}, elements[i]});
+    }
+    return facts;
+  }
+};
+
+job random_job(std::mt19937& random, std::size_t layers) {
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  job made;
+  const double beta = uniform(1e-10, 5e-9);
+  for (std::size_t i = 0; i < layers; ++i) {
+    made.elements.push_back(random() % 5 == 0 ? random() % 100 : random() % 2'000'000);
+    made.known.backward.push_back(random() % 6 == 0 ? 0 : uniform(0, 4e-3));
+  }
+  made.known.message = message_cost(uniform(0, 3e-3), beta);
+  return made;
+}
+
+/// The published rule, literally: arrays over layers 1 to L, everything recomputed after a merge.
+ends published(const job& each) {
+  const std::size_t layers = each.elements.size();
+  const double a = each.known.message.startup();
+  std::vector<double> tb(layers + 2), tau_b(layers + 2), ready(layers + 2);
+  std::vector<double> tc(layers + 2), tau_c(layers + 2);
+  std::vector<std::size_t> p(layers + 2);
+  std::vector<bool> merged(layers + 2);
+  for (std::size_t l = 1; l <= layers; ++l) {
+    tb[l] = each.known.backward[l - 1];
+    p[l] = each.elements[l - 1];
+    tc[l] = each.known.message(4 * p[l]);
+  }
+  for (std::size_t l = layers; l >= 1; --l) {
+    tau_b[l] = l == layers ? 0 : tau_b[l + 1] + tb[l + 1];
+    ready[l] = tau_b[l] + tb[l];
+  }
+  const auto recompute = [&] {
+    for (std::size_t l = layers; l >= 1; --l) {
+      tau_c[l] = l == layers ? ready[l] : std::max(tau_c[l + 1] + tc[l + 1], ready[l]);
+    }
+  };
+  recompute();
+  for (std::size_t l = layers; l >= 2; --l) {
+    if (ready[l - 1] < tau_c[l] + a) {
+      p[l - 1] += p[l];
+      p[l] = 0;
+      tc[l] = 0;
+      tc[l - 1] = each.known.message(4 * p[l - 1]);
+      merged[l] = true;
+      recompute();
+    }
+  }
+  ends result;
+  for (std::size_t l = layers; l >= 1; --l) {
+    if (!merged[l]) {
+      result.push_back(layers - l + 1);
+    }
+  }
+  return result;
+}
+
+/// When the last message of a grouping ends.
+seconds finish(const job& each, const ends& groups) {
+  const auto facts = each.backward();
+  seconds ready = 0;
+  seconds link = 0;
+  std::size_t i = 0;
+  for (const std::size_t end : groups) {
+    std::size_t bytes = 0;
+    for (; i < end; ++i) {
+      ready += each.known.backward[index(facts[i].id)];
+      bytes += 4 * facts[i].elements;
+    }
+    link = std::max(link, ready) + each.known.message(bytes);
+  }
+  return link;
+}
+
+seconds best_of_all_groupings(const job& each) {
+  const std::size_t layers = each.elements.size();
+  seconds best = std::numeric_limits<seconds>::infinity();
+  for (std::size_t cuts = 0; cuts < std::size_t{1} << (layers - 1); ++cuts) {
+    ends groups;
+    for (std::size_t i = 0; i + 1 < layers; ++i) {
+      if (cuts >> i & 1) {
+        groups.push_back(i + 1);
+      }
+    }
+    groups.push_back(layers);
+    best = std::min(best, finish(each, groups));
+  }
+  return best;
+}
+
+TEST(merge_gradients, greedy_is_the_published_rule) {
+  std::mt19937 random(1);
+  std::size_t some_merged = 0;
+  for (int round = 0; round < 10'000; ++round) {
+    const job each = random_job(random, random() % 30);
+    const ends groups = greedy.group_ends(each.backward(), each.known);
+    ASSERT_EQ(groups, published(each)) << "profile " << round;
+    some_merged += groups.size() > 1 && groups.size() < each.elements.size();
+  }
+  EXPECT_GT(some_merged, 2'000u) << "the profiles do not exercise the rule";
+}
+
+TEST(merge_gradients, exact_is_never_worse_than_greedy) {
+  std::mt19937 random(2);
+  int better = 0;
+  for (int round = 0; round < 3'000; ++round) {
+    const job each = random_job(random, 1 + random() % 30);
+    const seconds ours = finish(each, exact.group_ends(each.backward(), each.known));
+    const seconds theirs = finish(each, greedy.group_ends(each.backward(), each.known));
+    ASSERT_LE(ours, theirs * (1 + 1e-12)) << "profile " << round;
+    better += ours < theirs * 0.999;
+  }
+  EXPECT_GT(better, 300) << "greedy should lose somewhere";
+}
+
+TEST(merge_gradients, exact_equals_exhaustive_search) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t layers = round < 5 ? 14 : 1 + random() % 10;
+    const job each = random_job(random, layers);
+    const seconds ours = finish(each, exact.group_ends(each.backward(), each.known));
+    const seconds best = best_of_all_groupings(each);
+    ASSERT_NEAR(ours, best, 1e-12 * best) << layers << " layers, profile " << round;
+  }
+}
+
+TEST(merge_gradients, exact_holds_for_any_cost_table) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 200; ++round) {
+    job each = random_job(random, 1 + random() % 9);
+    each.known.message =
+        message_cost({{0, 1e-3}, {100'000, 1.1e-3}, {200'000, 6e-3}, {1 << 20, 7e-3}});
+    const seconds ours = finish(each, exact.group_ends(each.backward(), each.known));
+    const seconds best = best_of_all_groupings(each);
+    ASSERT_NEAR(ours, best, 1e-12 * best) << "profile " << round;
+  }
+}
+
+TEST(merge_gradients, greedy_loses_on_three_equal_tensors) {
+  job three;
+  three.elements = {1, 1, 1};
+  three.known.backward = {2, 1, 1};  // ready at 1, 2 and 4
+  three.known.message = message_cost(2, 0.25);
+  EXPECT_EQ(greedy.group_ends(three.backward(), three.known), (ends{2, 3}));
+  EXPECT_EQ(exact.group_ends(three.backward(), three.known), (ends{1, 3}));
+  EXPECT_DOUBLE_EQ(finish(three, {2, 3}), 9);
+  EXPECT_DOUBLE_EQ(finish(three, {1, 3}), 8);
+}
+
+TEST(merge_gradients, takes_the_options_where_the_profile_is_silent) {
+  job each;
+  each.elements = {1000, 1000, 1000};
+  job spelt_out = each;
+  spelt_out.known.backward = {2, 2, 2};
+  for (const double startup : {1e-9, 3.0, 100.0}) {
+    spelt_out.known.message = message_cost(startup, 1e-3);
+    const merge_gradients from_options(
+        {.startup = startup, .seconds_per_byte = 1e-3, .seconds_per_element = 2e-3});
+    EXPECT_EQ(from_options.group_ends(each.backward(), {}),
+              exact.group_ends(spelt_out.backward(), spelt_out.known));
+    profile total_only{.backward_total = 6, .message = spelt_out.known.message};
+    EXPECT_EQ(exact.group_ends(each.backward(), total_only),
+              exact.group_ends(spelt_out.backward(), spelt_out.known));
+  }
+}
+
+TEST(merge_gradients, names_a_profile_that_is_too_short) {
+  job each;
+  each.elements = {1, 2};
+  each.known.backward = {1};
+  try {
+    (void)exact.group_ends(each.backward(), each.known);
+    FAIL();
+  } catch (const usage_error& sentence) {
+    EXPECT_NE(std::string(sentence.what()).find("fewer backward times"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
