@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -23,5 +24,16 @@ class communication_error : public error {
  public:
   using error::error;
 };
+
+/// The words of any exception.
+inline std::string what(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
 
 }  // namespace tutti

@@ -66,14 +66,30 @@ concept host_queue = requires(Queue& queue) {
   queue.run([] {});
 };
 
+/// Work in order. `record` marks the work enqueued so far; `wait(mark)` lets nothing enqueued later
+/// begin before the mark, of this queue or another, is passed. Only `synchronize` blocks the host.
+template <class Queue>
+concept device_queue = requires(Queue& queue, typename Queue::mark mark, std::byte* bytes) {
+  { queue.record() } -> std::same_as<typename Queue::mark>;
+  queue.wait(mark);
+  queue.synchronize();
+  queue.copy(bytes, bytes, std::size_t{});
+};
+
 /// Runs everything at once on the calling thread.
 class inline_queue : public host_loops<inline_queue> {
  public:
+  /// A point in a queue's order of work; here it is always passed already.
+  struct mark {};
+  mark record() { return {}; }
+  void wait(mark) {}
+  void synchronize() {}
+
   template <class F>
   void run(F f) {
     f();
   }
 };
-static_assert(host_queue<inline_queue>);
+static_assert(host_queue<inline_queue> && device_queue<inline_queue>);
 
 }  // namespace tutti

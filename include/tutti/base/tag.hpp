@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tutti {
+
+/// Separate streams of messages: a wildcard receive on one never takes another's.
+enum class channel : std::uint8_t {
+  data,     ///< chunks
+  service,  ///< decisions of a leading rank, and whatever an architecture receives from anybody
+  control,  ///< start-up, diagnosis, failure
+};
+
+/// What a message belongs to. Messages of one (peer, tag) arrive in the order they were sent.
+struct tag {
+  tutti::channel channel{};
+  std::uint32_t chunk{};
+  std::uint32_t lane{};
+
+  friend bool operator==(const tag&, const tag&) = default;
+};
+
+/// A coroutine uses as many lanes of its chunk as it runs at once; an architecture with more than
+/// this is two architectures.
+inline constexpr std::uint32_t lanes_per_chunk = 8;
+
+}  // namespace tutti

@@ -1,0 +1,206 @@
+#pragma once
+
+#include <array>
+#include <coroutine>
+#include <cstddef>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+/// Coroutines that may go on, first in first out. One thread at a time owns it.
+///
+/// Every resumption goes through here and never from one coroutine into another: the stack stays
+/// flat however many awaits complete at once.
+class run_queue {
+ public:
+  run_queue() : ring_(64) {}
+  run_queue(const run_queue&) = delete;
+  run_queue& operator=(const run_queue&) = delete;
+
+  void push(std::coroutine_handle<> ready) {
+    if (tail_ - head_ == ring_.size()) {
+      grow();
+    }
+    ring_[tail_++ & (ring_.size() - 1)] = ready;
+  }
+
+  bool empty() const { return head_ == tail_; }
+
+  /// True inside `drain`: whoever runs then is a coroutine and must not drain again.
+  bool draining() const { return draining_; }
+
+  /// Resumes until nothing is left; answers how many were resumed.
+  std::size_t drain() {
+    draining_ = true;
+    std::size_t resumed = 0;
+    for (; !empty(); ++resumed) {
+      ring_[head_++ & (ring_.size() - 1)].resume();
+    }
+    draining_ = false;
+    return resumed;
+  }
+
+ private:
+  void grow() {
+    std::vector<std::coroutine_handle<>> wider(2 * ring_.size());
+    for (std::size_t i = head_; i != tail_; ++i) {
+      wider[i & (wider.size() - 1)] = ring_[i & (ring_.size() - 1)];
+    }
+    ring_ = std::move(wider);
+  }
+
+  std::vector<std::coroutine_handle<>> ring_;  // a power of two
+  std::size_t head_ = 0;
+  std::size_t tail_ = 0;
+  bool draining_ = false;
+};
+
+namespace detail {
+
+struct free_frame {
+  free_frame* next;
+};
+
+/// Coroutine frames by size, kept per thread: after the first step none is allocated.
+class frame_pool {
+ public:
+  ~frame_pool() {
+    for (free_frame* each : free_) {
+      while (each != nullptr) {
+        ::operator delete(std::exchange(each, each->next));
+      }
+    }
+  }
+
+  void* take(std::size_t bytes) {
+    const std::size_t slot = bytes / granule;
+    if (slot < free_.size() && free_[slot] != nullptr) {
+      return std::exchange(free_[slot], free_[slot]->next);
+    }
+    return ::operator new((slot + 1) * granule);
+  }
+
+  void give(void* frame, std::size_t bytes) {
+    const std::size_t slot = bytes / granule;
+    if (slot < free_.size()) {
+      free_[slot] = ::new (frame) free_frame{free_[slot]};
+    } else {
+      ::operator delete(frame);
+    }
+  }
+
+ private:
+  static constexpr std::size_t granule = 64;
+  std::array<free_frame*, 64> free_{};
+};
+
+inline thread_local frame_pool frames;
+
+}  // namespace detail
+
+/// A lazy coroutine: it begins when awaited, or when `start`ed beside others and awaited later.
+///
+/// An exception leaves it where it is awaited. A task must not be destroyed while an operation of
+/// its is in flight.
+class [[nodiscard]] task {
+ public:
+  struct promise_type;
+  using handle = std::coroutine_handle<promise_type>;
+
+  struct promise_type {
+    run_queue* queue = nullptr;
+    std::coroutine_handle<> continuation = nullptr;
+    std::exception_ptr failure = nullptr;
+
+    static void* operator new(std::size_t bytes) { return detail::frames.take(bytes); }
+    static void operator delete(void* frame, std::size_t bytes) {
+      detail::frames.give(frame, bytes);
+    }
+
+    task get_return_object() { return task(handle::from_promise(*this)); }
+    std::suspend_always initial_suspend() const noexcept { return {}; }
+    auto final_suspend() const noexcept {
+      struct hand_over {
+        bool await_ready() const noexcept { return false; }
+        void await_suspend(handle done) const noexcept {
+          if (done.promise().continuation) {
+            done.promise().queue->push(done.promise().continuation);
+          }
+        }
+        void await_resume() const noexcept {}
+      };
+      return hand_over{};
+    }
+    void return_void() const noexcept {}
+    void unhandled_exception() { failure = std::current_exception(); }
+  };
+
+  task() = default;
+  explicit task(handle coroutine) : coroutine_(coroutine) {}
+  task(task&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
+  task& operator=(task&& other) noexcept {
+    task old(std::exchange(coroutine_, std::exchange(other.coroutine_, nullptr)));
+    return *this;
+  }
+  task(const task&) = delete;
+  task& operator=(const task&) = delete;
+  ~task() {
+    if (coroutine_) {
+      coroutine_.destroy();
+    }
+  }
+
+  /// Runs until the first suspension; later resumptions come through `queue`.
+  void start(run_queue& queue) {
+    coroutine_.promise().queue = &queue;
+    coroutine_.resume();
+  }
+
+  bool done() const { return !coroutine_ || coroutine_.done(); }
+
+  /// Rethrows what the finished task threw.
+  void result() const {
+    if (coroutine_ && coroutine_.promise().failure) {
+      std::rethrow_exception(coroutine_.promise().failure);
+    }
+  }
+
+  /// Awaiting runs a task that has not begun at once; one that completes never suspends its parent.
+  class awaiter {
+   public:
+    explicit awaiter(handle child) : child_(child) {}
+
+    bool await_ready() const noexcept { return !child_ || child_.done(); }
+    template <class Promise>
+    bool await_suspend(std::coroutine_handle<Promise> parent) const {
+      auto& promise = child_.promise();
+      if (promise.queue == nullptr) {
+        promise.queue = parent.promise().queue;
+        child_.resume();
+        if (child_.done()) {
+          return false;
+        }
+      }
+      promise.continuation = parent;
+      return true;
+    }
+    void await_resume() const {
+      if (child_ && child_.promise().failure) {
+        std::rethrow_exception(child_.promise().failure);
+      }
+    }
+
+   private:
+    handle child_;
+  };
+  awaiter operator co_await() const noexcept { return awaiter(coroutine_); }
+
+ private:
+  handle coroutine_ = nullptr;
+};
+
+}  // namespace tutti

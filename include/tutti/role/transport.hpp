@@ -1,0 +1,145 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "tutti/base/queue.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+
+namespace tutti {
+
+namespace role {
+struct transport {};
+}  // namespace role
+
+/// What a transport counted since it was made; payload bytes, at the endpoint.
+struct traffic {
+  std::uint64_t bytes_sent{};
+  std::uint64_t messages_sent{};
+};
+
+/// Adds or copies received bytes: called on the transport's queue as fold(queue, into, from,
+/// bytes).
+struct copy_bytes {
+  template <class Queue>
+  void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
+    queue.copy(into, from, bytes);
+  }
+};
+
+/// A transport moves bytes between ranks; one object is one rank's end of it.
+///
+/// * Operations begin when called and are awaited, together or later, by one coroutine: `send`,
+///   `receive` (copies), `receive_fold` (combines with what is there, out of the peer's memory
+///   where that can be read), `receive_loan` (a view that is given back when it is destroyed),
+///   `receive_any` (a loan from whoever sends on a channel), and the pairs `exchange` and
+///   `exchange_fold`. Memory of an operation belongs to it until it completes.
+/// * Messages of one (peer, tag) arrive in the order sent. Sizes must agree at both ends.
+/// * `poll` makes progress without blocking and says whether there was any; completed operations
+///   put their coroutine on `ready_coroutines()`.
+/// * `fail` ends every pending receive with an exception and refuses new operations; what peers
+///   sent goes home. `in_flight` counts the operations that have not yet come back.
+/// * `now` and `sleep` keep the transport's clock, wall or virtual.
+template <class T>
+concept transport_policy = std::same_as<typename T::role, role::transport> &&
+    device_queue<typename T::queue_type> &&
+    requires(T& transport, const T& constant, int peer, tag where, std::span<std::byte> in,
+             std::span<const std::byte> out, copy_bytes fold, std::exception_ptr why) {
+  { constant.rank() } -> std::same_as<int>;
+  { constant.size() } -> std::same_as<int>;
+  { transport.queue() } -> std::same_as<typename T::queue_type&>;
+  { transport.ready_coroutines() } -> std::same_as<run_queue&>;
+  { transport.poll() } -> std::same_as<bool>;
+  { constant.now() } -> std::same_as<seconds>;
+  transport.sleep(seconds{});
+  transport.send(peer, where, out);
+  transport.receive(peer, where, in);
+  transport.receive_fold(peer, where, in, fold);
+  transport.receive_loan(peer, where, std::size_t{});
+  transport.receive_any(channel::service);
+  transport.exchange(peer, out, peer, in, where);
+  transport.exchange_fold(peer, out, peer, in, where, fold);
+  transport.fail(why);
+  { constant.in_flight() } -> std::same_as<std::size_t>;
+  { constant.counted() } -> std::same_as<traffic>;
+};
+
+/// Ranks can read each other's memory: `meet(tag, bytes)` shows up to 56 bytes (a pointer, say) to
+/// every rank and completes when all have shown theirs.
+template <class T>
+concept has_addressable_peers = requires(T& transport, tag where,
+                                         std::span<const std::byte> bytes) {
+  transport.meet(where, bytes);
+};
+
+/// The transport's own all-reduce. Every rank must start them in the same order.
+template <class T>
+concept has_all_reduce = requires(T& transport, tag where, std::span<float> data) {
+  transport.all_reduce(where, data);
+};
+
+/// Time is virtual and one thread runs every rank: nothing may block.
+template <class T>
+concept has_virtual_time = T::virtual_time;
+
+/// A transport seen by one coroutine of one chunk: the same verbs, with the tag filled in.
+/// Cheap to copy; collectives and architectures know nothing else of the network.
+template <class Transport>
+class endpoint {
+ public:
+  using transport_type = Transport;
+  using queue_type = typename Transport::queue_type;
+
+  endpoint(Transport& transport, tag where) : transport_(&transport), where_(where) {}
+
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+  queue_type& queue() const { return transport_->queue(); }
+  seconds now() const { return transport_->now(); }
+  tag where() const { return where_; }
+
+  /// The same chunk seen by a coroutine that runs beside this one.
+  endpoint lane(std::uint32_t lane) const {
+    return endpoint(*transport_, tag{where_.channel, where_.chunk, lane});
+  }
+
+  auto send(int peer, std::span<const std::byte> bytes) const {
+    return transport_->send(peer, where_, bytes);
+  }
+  auto receive(int peer, std::span<std::byte> bytes) const {
+    return transport_->receive(peer, where_, bytes);
+  }
+  template <class Fold>
+  auto receive_fold(int peer, std::span<std::byte> into, Fold fold) const {
+    return transport_->receive_fold(peer, where_, into, fold);
+  }
+  auto receive_loan(int peer, std::size_t bytes) const {
+    return transport_->receive_loan(peer, where_, bytes);
+  }
+  auto exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) const {
+    return transport_->exchange(to, out, from, in, where_);
+  }
+  template <class Fold>
+  auto exchange_fold(int to, std::span<const std::byte> out, int from, std::span<std::byte> in,
+                     Fold fold) const {
+    return transport_->exchange_fold(to, out, from, in, where_, fold);
+  }
+  auto meet(std::span<const std::byte> bytes) const requires has_addressable_peers<Transport> {
+    return transport_->meet(where_, bytes);
+  }
+  auto all_reduce(std::span<float> data) const requires has_all_reduce<Transport> {
+    return transport_->all_reduce(where_, data);
+  }
+
+ private:
+  Transport* transport_;
+  tag where_;
+};
+
+}  // namespace tutti
