@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "models/backend.hpp"
+
+namespace models {
+
+/// Layers in plain Eigen: matrix products, and convolutions as matrix products of unrolled patches.
+class eigen {
+ public:
+  eigen(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors);
+  eigen(eigen&&) noexcept;
+  eigen& operator=(eigen&&) noexcept;
+  eigen(const eigen&) = delete;
+  eigen& operator=(const eigen&) = delete;
+  ~eigen();
+
+  std::span<float> input();
+  std::span<const float> logits();
+  std::span<float> logits_gradient();
+  void forward(std::size_t layer);
+  void backward(std::size_t layer);
+
+ private:
+  struct program;  // keeps the foreign header out of every user's translation unit
+  std::unique_ptr<program> program_;
+};
+static_assert(backend<eigen>);
+
+}  // namespace models

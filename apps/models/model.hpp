@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chosen_backend.hpp"
+#include "models/cnn.hpp"
+#include "models/declaration.hpp"
+#include "models/mlp.hpp"
+#include "models/network.hpp"
+#include "tutti/base/error.hpp"
+
+namespace models {
+
+/// A network on the backend that this build chose: oneDNN where it is installed, otherwise Eigen.
+using model = network<chosen_backend>;
+
+/// Every network that can be trained here.
+inline std::vector<declaration> all() { return {mlp(), cnn()}; }
+
+inline std::vector<std::string> names() {
+  std::vector<std::string> made;
+  for (auto& each : all()) {
+    made.push_back(std::move(each.name));
+  }
+  return made;
+}
+
+inline declaration find(std::string_view name) {
+  std::string known;
+  for (auto& each : all()) {
+    if (each.name == name) {
+      return each;
+    }
+    known += known.empty() ? each.name : ", " + each.name;
+  }
+  throw tutti::usage_error("no model is named '" + std::string(name) + "'. Fix: one of " + known +
+                           ".");
+}
+
+}  // namespace models

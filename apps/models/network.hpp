@@ -1,0 +1,204 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <numbers>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/dataset.hpp"
+#include "models/backend.hpp"
+#include "models/declaration.hpp"
+#include "models/softmax_cross_entropy.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/tensor.hpp"
+
+namespace models {
+
+/// What backward does with the gradients that are there already.
+enum class gradients { overwrite, accumulate };
+
+/// A network that trains. Parameters and gradients lie in a flat arena; the same seed gives the
+/// same parameters on every rank. A batch may be smaller than `batch_size` (the last one of an
+/// evaluation): it costs as much as a full one, and loss and gradient are means over its images.
+template <backend Backend>
+class network {
+ public:
+  network(const declaration& of, std::size_t batch_size, std::uint64_t seed)
+      : layers_(facts(of)),
+        arena_(declare(layers_)),
+        ids_(number(layers_)),
+        batch_size_(batch_size),
+        computer_(of, batch_size, arena_.tensors()) {
+    labels_.reserve(batch_size);
+    initialise(seed);
+  }
+
+  const std::vector<tutti::tensor>& tensors() const { return arena_.tensors(); }
+  std::size_t batch_size() const { return batch_size_; }
+  std::size_t layers() const { return layers_.size(); }
+  shape input() const { return layers_.front().in; }
+
+  /// In forward order; empty for a layer without parameters.
+  std::span<const tutti::tensor_id> parameters_of(std::size_t layer) const { return ids_[layer]; }
+
+  /// Step by step, for a caller that must wait between layers: a batch, then every layer forward
+  /// from 0, then every layer backward to 0.
+  void set_batch(const data::batch& batch) {
+    const auto images = computer_.input();
+    if (batch.labels.empty() || batch.labels.size() > batch_size_ ||
+        batch.images.size() != batch.labels.size() * input().size() ||
+        std::ranges::max(batch.labels) >= layers_.back().out.size()) {
+      throw tutti::usage_error(
+          "model: a batch of " + std::to_string(batch.labels.size()) + " labels and " +
+          std::to_string(batch.images.size()) + " pixels does not fit. Fix: at most " +
+          std::to_string(batch_size_) + " images of " + std::to_string(input().size()) +
+          " pixels, labels below " + std::to_string(layers_.back().out.size()) + ".");
+    }
+    std::ranges::copy(batch.images, images.begin());
+    std::ranges::fill(images.subspan(batch.images.size()), 0.0F);
+    labels_.assign(batch.labels.begin(), batch.labels.end());
+  }
+
+  void forward_layer(std::size_t layer) {
+    computer_.forward(layer);
+    if (layer + 1 == layers_.size()) {
+      score_ = softmax_cross_entropy(computer_.logits(), labels_, layers_.back().out.size(),
+                                     computer_.logits_gradient());
+    }
+  }
+
+  /// The layer's parameters may be changed once this returns: it has read them for the last time.
+  void backward_layer(std::size_t layer, gradients mode = gradients::overwrite) {
+    if (mode == gradients::accumulate) {
+      accumulate_layer(layer);
+    } else {
+      computer_.backward(layer);
+    }
+  }
+
+  /// Calls `use(id)` just before the layer that reads parameter `id`.
+  template <std::invocable<tutti::tensor_id> Use>
+  void forward(const data::batch& batch, Use&& use) {
+    set_batch(batch);
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+      for (const auto id : parameters_of(layer)) {
+        use(id);
+      }
+      forward_layer(layer);
+    }
+  }
+  void forward(const data::batch& batch) {
+    forward(batch, [](tutti::tensor_id) {});
+  }
+
+  /// Calls `done(id)` as soon as gradient `id` is final, in strictly descending order, while the
+  /// layers nearer the input still have to compute.
+  template <std::invocable<tutti::tensor_id> Done>
+  void backward(Done&& done, gradients mode = gradients::overwrite) {
+    for (std::size_t layer = layers_.size(); layer-- > 0;) {
+      backward_layer(layer, mode);
+      const auto ids = parameters_of(layer);
+      for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
+        done(*id);
+      }
+    }
+  }
+
+  /// Of the batch last forwarded: the mean loss, and how many images were classified right.
+  float loss() const { return static_cast<float>(score_.mean_loss()); }
+  std::size_t correct() const { return score_.correct; }
+  const score& scored() const { return score_; }
+
+ private:
+  static tutti::arena declare(const std::vector<layer_facts>& layers) {
+    std::vector<tutti::arena::declaration> all;
+    for (const auto& each : layers) {
+      if (each.weights > 0) {
+        all.push_back({each.name + ".weight", each.weights});
+        all.push_back({each.name + ".bias", each.biases});
+      }
+    }
+    return tutti::arena(all);
+  }
+
+  static std::vector<std::vector<tutti::tensor_id>> number(const std::vector<layer_facts>& layers) {
+    std::vector<std::vector<tutti::tensor_id>> all;
+    std::uint32_t next = 0;
+    for (const auto& each : layers) {
+      all.emplace_back();
+      if (each.weights > 0) {
+        all.back() = {tutti::tensor_id{next}, tutti::tensor_id{next + 1}};
+        next += 2;
+      }
+    }
+    return all;
+  }
+
+  /// Weights as He et al., "Delving deep into rectifiers", 2015; biases stay zero. Box and Muller's
+  /// transform by hand, because standard libraries differ in theirs and replicas must not.
+  void initialise(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto uniform = [&] { return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53; };
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+      if (layers_[layer].weights == 0) {
+        continue;
+      }
+      const std::size_t inputs = layers_[layer].weights / layers_[layer].biases;
+      const double deviation = std::sqrt(2.0 / static_cast<double>(inputs));
+      for (float& weight : tensors()[tutti::index(ids_[layer].front())].parameter) {
+        const double radius = std::sqrt(-2.0 * std::log(uniform()));
+        weight =
+            static_cast<float>(deviation * radius * std::cos(2.0 * std::numbers::pi * uniform()));
+      }
+    }
+  }
+
+  void accumulate_layer(std::size_t layer) {
+    std::vector<float> before;  // accumulation is rare, and no backend need know of it
+    for (const auto id : parameters_of(layer)) {
+      const auto gradient = tensors()[tutti::index(id)].gradient;
+      before.insert(before.end(), gradient.begin(), gradient.end());
+    }
+    computer_.backward(layer);
+    auto kept = before.begin();
+    for (const auto id : parameters_of(layer)) {
+      for (float& element : tensors()[tutti::index(id)].gradient) {
+        element += *kept++;
+      }
+    }
+  }
+
+  std::vector<layer_facts> layers_;
+  tutti::arena arena_;
+  std::vector<std::vector<tutti::tensor_id>> ids_;
+  std::size_t batch_size_;
+  Backend computer_;
+  std::vector<std::uint8_t> labels_{};
+  score score_{};
+};
+
+/// Scores every image of `images`, in order, the last batch as short as it comes.
+template <backend Backend>
+score evaluate(network<Backend>& model, const data::dataset& images) {
+  score total{};
+  std::vector<float> pixels(model.batch_size() * images.image.size());
+  for (std::size_t first = 0; first < images.size(); first += model.batch_size()) {
+    const std::size_t count = std::min(model.batch_size(), images.size() - first);
+    const auto part = std::span(pixels).first(count * images.image.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      images.standardise(first + i, part.subspan(i * images.image.size(), images.image.size()));
+    }
+    model.forward({part, std::span(images.labels).subspan(first, count)});
+    total += model.scored();
+  }
+  return total;
+}
+
+}  // namespace models
