@@ -109,6 +109,14 @@ class endpoint {
     return endpoint(*transport_, tag{where_.channel, where_.chunk, lane});
   }
 
+  /// The same chunk on another channel.
+  endpoint on(channel other) const {
+    return endpoint(*transport_, tag{other, where_.chunk, where_.lane});
+  }
+
+  /// Begins a task that goes on beside the caller, who awaits it before it ends.
+  void start(task& beside) const { beside.start(transport_->ready_coroutines()); }
+
   auto send(int peer, std::span<const std::byte> bytes) const {
     return transport_->send(peer, where_, bytes);
   }

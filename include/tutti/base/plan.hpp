@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tutti/base/tensor.hpp"
+
+namespace tutti {
+
+/// Tensors that travel together: a run of the backward order.
+struct bucket {
+  std::size_t first_tensor{};  ///< position in the backward order
+  std::size_t tensors{};
+  std::size_t first_element{};
+  std::size_t elements{};
+  std::uint32_t first_chunk{};
+  std::uint32_t chunks{};
+};
+
+/// The smallest unit that travels, and what a schedule decides on.
+struct chunk {
+  std::uint32_t bucket{};
+  std::size_t first_element{};
+  std::size_t elements{};
+  /// Forward index of the earliest tensor inside: the smaller, the sooner the next forward needs
+  /// it.
+  std::uint32_t priority{};
+  /// Which of the parameter servers owns it; 0 where there are none.
+  int server{};
+};
+
+/// What may travel and how it is grouped: a pure function of tensor sizes and options, equal on
+/// every rank. All positions are in one flat index space, the backward order of the tensors, so
+/// that state which outlives a plan (residuals, momenta) does not know of buckets.
+struct plan {
+  std::vector<tensor_facts> backward{};
+  std::vector<std::size_t>
+      first_element{};                     ///< of each position in the backward order, and the end
+  std::vector<std::uint32_t> bucket_of{};  ///< of each position in the backward order
+  std::vector<tutti::bucket> buckets{};
+  std::vector<tutti::chunk> chunks{};
+  std::uint64_t hash{};
+
+  std::size_t elements() const { return first_element.empty() ? 0 : first_element.back(); }
+  /// Position in the backward order.
+  std::size_t position(tensor_id id) const { return backward.size() - 1 - index(id); }
+  tensor_id at(std::size_t position) const { return backward[position].id; }
+};
+
+/// FNV-1a over whatever is fed to it, for plans, agendas and parameters.
+class running_hash {
+ public:
+  void feed(std::uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) {
+      state_ = (state_ ^ ((value >> (8 * byte)) & 0xff)) * 0x100000001b3;
+    }
+  }
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_ = 0xcbf29ce484222325;
+};
+
+}  // namespace tutti

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "tutti/role/optimizer.hpp"
+
+namespace tutti::optimizer {
+
+/// Leaves the averaged gradients where the model put its own, for an optimizer of the user's.
+struct none {
+  using role = tutti::role::optimizer;
+  static constexpr std::size_t memory_per_element = 0;
+
+  template <class Self, class Visitor>
+  static void describe(Self&, Visitor&&) {}
+  template <class Queue>
+  void apply(Queue&, std::span<float>, std::span<const float>, const site&) const {}
+};
+static_assert(optimizer_policy<none>);
+
+}  // namespace tutti::optimizer

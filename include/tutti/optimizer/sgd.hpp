@@ -1,0 +1,48 @@
+#pragma once
+
+#include "tutti/base/host_device.hpp"
+#include "tutti/role/optimizer.hpp"
+
+namespace tutti::optimizer {
+
+/// Stochastic gradient descent with heavy-ball momentum and weight decay:
+/// m = momentum * m + (g + weight_decay * x); x -= learning_rate * m.
+/// Cost: three passes over a parameter, four with momentum; one float of memory an element.
+/// After: Sutskever et al., ICML 2013, in PyTorch's form (the rate is outside the momentum).
+struct sgd {
+  using role = tutti::role::optimizer;
+  static constexpr std::size_t memory_per_element = 1;
+
+  float learning_rate{0.1f};
+  float momentum{0.0f};
+  float weight_decay{0.0f};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("learning_rate", self.learning_rate, "step along the averaged gradient");
+    visit("momentum", self.momentum, "share of the last direction that is kept");
+    visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
+  }
+
+  template <class Queue>
+  void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
+             const site& where) const {
+    float* x = parameters.data();
+    const float* g = gradient.data();
+    const sgd self = *this;
+    if (momentum == 0.0f) {
+      queue.for_each(parameters.size(), [=] TUTTI_HD(std::size_t i) {
+        x[i] -= self.learning_rate * (g[i] + self.weight_decay * x[i]);
+      });
+    } else {
+      float* m = where.lane(0, parameters.size()).data();
+      queue.for_each(parameters.size(), [=] TUTTI_HD(std::size_t i) {
+        m[i] = self.momentum * m[i] + (g[i] + self.weight_decay * x[i]);
+        x[i] -= self.learning_rate * m[i];
+      });
+    }
+  }
+};
+static_assert(optimizer_policy<sgd>);
+
+}  // namespace tutti::optimizer

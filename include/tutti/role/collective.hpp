@@ -1,0 +1,68 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+
+namespace tutti {
+
+namespace role {
+struct collective {};
+}  // namespace role
+
+/// What a collective adds up: a run of elements and the way two of them combine. `fold(queue, into,
+/// from, bytes)` works on any run of whole elements. A null `data` is a phantom.
+template <class Fold>
+struct reduction {
+  std::byte* data{};
+  std::size_t elements{};
+  std::size_t element_bytes{};
+  Fold fold{};
+  /// `scratch_bytes(elements, element_bytes, ranks)` bytes of the collective's own.
+  std::span<std::byte> scratch{};
+
+  std::span<std::byte> all() const { return {data, elements * element_bytes}; }
+  /// Part `index` when the elements are cut evenly in `parts`.
+  std::span<std::byte> part(std::size_t parts, std::size_t index) const {
+    const std::size_t begin = part_begin(elements, parts, index);
+    const std::size_t end = part_begin(elements, parts, index + 1);
+    return {data == nullptr ? nullptr : data + begin * element_bytes,
+            (end - begin) * element_bytes};
+  }
+};
+
+/// A collective combines what every rank holds; afterwards every rank holds the same bits.
+///
+/// * `rank_ordered`: element by element the sum is ((x0 + x1) + x2) + …, so that it depends on
+///   neither fusion, schedule nor transport.
+/// * `ordered_start`: every rank must start them in the same order.
+/// * `requires_addressable_peers`, `requires_native`: capabilities of the transport.
+/// * `scratch_bytes(elements, element_bytes, ranks)`; `all_reduce(endpoint, reduction)` -> task.
+/// * Where reduce-scatter and all-gather are of use alone: `reduce_scatter` leaves the sum of part
+///   `rank` on each rank, `all_gather` spreads those parts.
+template <class C>
+concept collective_policy = std::same_as<typename C::role, role::collective> &&
+    requires(const C collective, std::size_t n) {
+  { C::rank_ordered } -> std::convertible_to<bool>;
+  { C::ordered_start } -> std::convertible_to<bool>;
+  { collective.scratch_bytes(n, n, 1) } -> std::same_as<std::size_t>;
+};
+
+namespace facts {
+template <class C>
+constexpr bool requires_addressable_peers = requires {
+  requires C::requires_addressable_peers;
+};
+template <class C>
+constexpr bool requires_native = requires {
+  requires C::requires_native;
+};
+}  // namespace facts
+
+/// A rank's number as an index.
+constexpr std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+}  // namespace tutti

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
+
+namespace tutti {
+
+namespace role {
+struct schedule {};
+}  // namespace role
+
+/// A schedule says what goes next, and how much at once. Its `state` is a machine without input or
+/// output: events in, chunks to start out. Nothing in it may allocate after construction.
+///
+/// * `limits_in_flight`: a ready chunk may have to wait for the bytes of others to leave.
+/// * `static_order`: the order is known from the plan, whatever becomes ready first.
+/// * `state(plan, options)`; `ready(bucket)`: all tensors of a bucket have their gradient;
+///   `released(chunk)`: its bytes have left; `next()`: the chunk to start now, if any.
+template <class S>
+concept schedule_policy = std::same_as<typename S::role, role::schedule> &&
+    requires(typename S::state& state, const plan& made, const options_of<S>& options,
+             std::uint32_t which) {
+  { S::limits_in_flight } -> std::convertible_to<bool>;
+  { S::static_order } -> std::convertible_to<bool>;
+  typename S::state;
+  requires std::constructible_from < typename S::state, const plan&, const options_of<S>
+  & > ;
+  state.ready(which);
+  state.released(which);
+  { state.next() } -> std::same_as<std::optional<std::uint32_t>>;
+};
+
+}  // namespace tutti
