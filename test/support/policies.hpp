@@ -2,6 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tutti/compression/bf16.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp16.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/sign.hpp"
+#include "tutti/compression/signum.hpp"
+#include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/none.hpp"
@@ -15,5 +23,20 @@ namespace tutti::testing_lists {
 using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients>;
 
 using partitions = testing::Types<partition::none, partition::into>;
+
+/// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
+/// them and conserves.
+using memoryless_compressions =
+    testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
+                   compression::scaled_sign, compression::top_k>;
+
+using compressions =
+    testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
+                   compression::scaled_sign, compression::signum, compression::top_k,
+                   compression::error_feedback<compression::none>,
+                   compression::error_feedback<compression::fp16>,
+                   compression::error_feedback<compression::sign>,
+                   compression::error_feedback<compression::scaled_sign>,
+                   compression::error_feedback<compression::top_k>>;
 
 }  // namespace tutti::testing_lists

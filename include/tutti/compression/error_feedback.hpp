@@ -1,0 +1,84 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// A compressor that encodes the residual itself, in fewer passes than its decorator would.
+template <class C>
+concept encodes_with_residual = requires(const C compression, inline_queue& queue,
+                                         std::span<const float> gradient, std::span<float> residual,
+                                         wire out, const site& where) {
+  compression.encode_with_residual(queue, gradient, residual, out, where);
+};
+
+/// What a payload leaves behind is remembered and added to the next step's gradient.
+/// Wire: as the compressor that it decorates.
+/// Cost: one float of memory an element, beside the compressor's; three passes more, or none where
+/// the compressor encodes with the residual itself.
+/// After: Seide et al., "1-Bit SGD", 2014; Stich et al., "Sparsified SGD with Memory", 2018.
+template <compression_policy C>
+class error_feedback {
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = C::summable;
+  static constexpr bool lossless = facts::lossless<C>;
+  static constexpr tutti::unit unit = facts::unit_of<C>;
+  static constexpr std::size_t memory_per_element = 1 + facts::memory_per_element<C>;
+
+  using options = options_of<C>;
+
+  constexpr error_feedback() = default;
+  explicit constexpr error_feedback(const options& values) : compression_(make_policy<C>(values)) {}
+
+  constexpr std::size_t wire_bytes(std::size_t elements) const {
+    return compression_.wire_bytes(elements);
+  }
+
+  constexpr std::size_t scratch_bytes(std::size_t elements) const {
+    return tutti::scratch_bytes(compression_, elements);
+  }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where) const {
+    if constexpr (encodes_with_residual<C>) {
+      compression_.encode_with_residual(queue, gradient, where.lane(0, gradient.size()), out,
+                                        where.after(1));
+    } else {
+      encode_in_steps(queue, gradient, out, where);
+    }
+  }
+
+  /// What `encode` means, for any compressor: the residual becomes input - decoded, computed as
+  /// -(-input + decoded), so that no second array is needed.
+  template <class Queue>
+  void encode_in_steps(Queue& queue, std::span<const float> gradient, wire out,
+                       const site& where) const {
+    const std::span<float> residual = where.lane(0, gradient.size());
+    kernels::add(queue, residual, gradient);
+    tutti::encode(compression_, queue, residual, out, where.after(1));
+    kernels::negate(queue, residual);
+    compression_.accumulate(queue, out, residual);
+    kernels::negate(queue, residual);
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    compression_.accumulate(queue, in, sum);
+  }
+
+  template <class Queue>
+  requires summable void fold(Queue& queue, wire into, const_wire from) const {
+    compression_.fold(queue, into, from);
+  }
+
+ private:
+  C compression_{};
+};
+
+}  // namespace tutti::compression

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// The gradient travels as it is.
+/// Wire: n floats.
+/// Cost: nothing; collectives work on the gradient in place.
+/// After: what every system does without a compressor.
+struct none {
+  using role = tutti::role::compression;
+  static constexpr bool summable = true;
+  static constexpr bool identity = true;
+  static constexpr bool lossless = true;
+
+  static constexpr std::size_t wire_bytes(std::size_t elements) { return elements * sizeof(float); }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
+    queue.copy(out.data, gradient.data(), out.size);
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add(queue, sum, in.as<float>());
+  }
+
+  template <class Queue>
+  void fold(Queue& queue, wire into, const_wire from) const {
+    kernels::add(queue, into.as<float>(), from.as<float>());
+  }
+};
+static_assert(compression_policy<none>);
+
+}  // namespace tutti::compression

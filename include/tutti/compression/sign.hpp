@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/kernels/signs.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// Each element becomes one vote, +1 or -1; zeros of either sign and NaN vote +1.
+/// Wire: one bit an element, 1 for -1. n padded to a multiple of 32 is seen as 32 rows of n / 32; a
+/// 32-bit word takes one bit of each row, the first row in its most significant bit.
+/// Cost: 1/32 of the bytes; one pass to encode, one to accumulate.
+/// After: Bernstein et al., "signSGD with Majority Vote", 2018, bit for bit.
+struct sign {
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+
+  static constexpr std::size_t wire_bytes(std::size_t elements) {
+    return kernels::sign_words(elements) * sizeof(std::uint32_t);
+  }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
+    kernels::pack_signs(queue, gradient, out.header<std::uint32_t>());
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add_signs(queue, in.header<std::uint32_t>(), nullptr, sum);
+  }
+
+  /// The payload of the majority's signs, a tie being +1: what accumulating every ballot and
+  /// encoding the sum gives, without unpacking one. The list of ballots must live until the queue
+  /// has run this; `out` may be one of them.
+  template <class Queue>
+  void vote(Queue& queue, std::span<const const_wire> ballots, wire out) const {
+    kernels::majority(queue, out.as<std::uint32_t>(), ballots);
+  }
+};
+static_assert(compression_policy<sign>);
+
+}  // namespace tutti::compression

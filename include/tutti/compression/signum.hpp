@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/base/error.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/signs.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// The sign of each element's momentum, m = beta * m + (1 - beta) * g, as one vote.
+/// Wire: as `sign`.
+/// Cost: 1/32 of the bytes, one float of memory an element; two passes to encode.
+/// After: Bernstein et al., "signSGD with Majority Vote", 2018 (Signum).
+class signum {
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+  static constexpr std::size_t memory_per_element = 1;
+
+  struct options {
+    double beta{0.9};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("beta", self.beta, "how much of the momentum stays each step; 0: plain sign");
+    }
+  };
+
+  constexpr signum() = default;
+  /// Throws usage_error unless 0 <= beta < 1.
+  explicit constexpr signum(const options& values) : options_(values) {
+    if (!(values.beta >= 0 && values.beta < 1)) {
+      throw usage_error("compression::signum: beta must be at least 0 and below 1. Fix: 0.9.");
+    }
+  }
+
+  static constexpr std::size_t wire_bytes(std::size_t elements) {
+    return kernels::sign_words(elements) * sizeof(std::uint32_t);
+  }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where) const {
+    const std::span<float> momentum = where.lane(0, gradient.size());
+    kernels::blend(queue, momentum, gradient, static_cast<float>(options_.beta));
+    kernels::pack_signs(queue, momentum, out.header<std::uint32_t>());
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add_signs(queue, in.header<std::uint32_t>(), nullptr, sum);
+  }
+
+  /// As `sign::vote`: a vote on momenta has no momentum of its own.
+  template <class Queue>
+  void vote(Queue& queue, std::span<const const_wire> ballots, wire out) const {
+    kernels::majority(queue, out.as<std::uint32_t>(), ballots);
+  }
+
+ private:
+  options options_{};
+};
+static_assert(compression_policy<signum>);
+
+}  // namespace tutti::compression

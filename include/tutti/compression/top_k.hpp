@@ -1,0 +1,106 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/base/error.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/selection.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// Only the elements of largest magnitude travel, exactly; of equal ones the first.
+/// Wire: k indices in the chunk, ascending, as 32-bit words, then their k values as floats;
+/// k = max(floor(n * density), 1), and 0 for an empty chunk.
+/// Cost: 8k bytes; about one read of the chunk to select, k additions to accumulate.
+/// After: Aji and Heafield, "Sparse Communication", 2017; Shi et al., "gTopK", 2019 (the rule for
+/// k).
+class top_k {
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+
+  struct options {
+    double density{0.001};
+    std::size_t k{0};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("density", self.density, "share of each chunk's elements that travel");
+      visit("k", self.k, "elements of each chunk that travel; 0: density says it");
+    }
+  };
+
+  constexpr top_k() = default;
+  /// Throws usage_error unless 0 < density <= 1.
+  explicit constexpr top_k(const options& values) : options_(values) {
+    if (!(values.density > 0 && values.density <= 1)) {
+      throw usage_error(
+          "compression::top_k: density must be above 0 and at most 1. Fix: 0.001 sends one element "
+          "in a thousand.");
+    }
+  }
+
+  /// How many of `elements` travel.
+  constexpr std::size_t selected(std::size_t elements) const {
+    const std::size_t wanted =
+        options_.k != 0
+            ? options_.k
+            : static_cast<std::size_t>(static_cast<double>(elements) * options_.density);
+    return std::min(elements, std::max<std::size_t>(wanted, 1));
+  }
+
+  constexpr std::size_t wire_bytes(std::size_t elements) const {
+    return selected(elements) * (sizeof(std::uint32_t) + sizeof(float));
+  }
+
+  constexpr std::size_t scratch_bytes(std::size_t elements) const {
+    return kernels::selection_candidates(elements, selected(elements)) * sizeof(kernels::candidate);
+  }
+
+  /// Throws usage_error at a NaN, by its place in the model.
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where) const {
+    kernels::select_largest(queue, gradient, where.first_element, indices(out), room(where));
+    kernels::gather(queue, gradient, indices(out), values(out));
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::scatter_add(queue, indices(in), values(in), sum);
+  }
+
+  /// Encodes gradient + residual; the residual keeps all that does not travel.
+  template <class Queue>
+  void encode_with_residual(Queue& queue, std::span<const float> gradient,
+                            std::span<float> residual, wire out, const site& where) const {
+    kernels::add(queue, residual, gradient);
+    kernels::select_largest(queue, residual, where.first_element, indices(out), room(where));
+    kernels::take(queue, residual, indices(out), values(out));
+  }
+
+ private:
+  static std::span<std::uint32_t> indices(wire out) {
+    return out.as<std::uint32_t>().first(count(out));
+  }
+  static std::span<const std::uint32_t> indices(const_wire in) {
+    return in.as<std::uint32_t>().first(count(in));
+  }
+  static float* values(wire out) { return out.header<float>() + count(out); }
+  static const float* values(const_wire in) { return in.header<float>() + count(in); }
+  static std::size_t count(const_wire in) {
+    return in.size / (sizeof(std::uint32_t) + sizeof(float));
+  }
+  static std::span<kernels::candidate> room(const site& where) {
+    return {reinterpret_cast<kernels::candidate*>(where.scratch.data()),
+            where.scratch.size() / sizeof(kernels::candidate)};
+  }
+
+  options options_{};
+};
+static_assert(compression_policy<top_k>);
+
+}  // namespace tutti::compression

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/widest.hpp"
+
+namespace tutti::kernels {
+
+/// into[i] += from[i]: the reduction of every collective.
+template <host_queue Queue>
+void add(Queue& queue, std::span<float> into, std::span<const float> from) {
+  queue.run([=] {
+    widest([=] {
+      for (std::size_t i = 0; i < into.size(); ++i) {
+        into[i] += from[i];
+      }
+    });
+  });
+}
+
+/// data[i] *= factor.
+template <host_queue Queue>
+void scale(Queue& queue, std::span<float> data, float factor) {
+  queue.run([=] {
+    widest([=] {
+      for (float& each : data) {
+        each *= factor;
+      }
+    });
+  });
+}
+
+/// into[i] += factor * from[i], rounded twice.
+template <host_queue Queue>
+void add_scaled(Queue& queue, std::span<float> into, std::span<const float> from, float factor) {
+  queue.run([=] {
+    widest([=] {
+      for (std::size_t i = 0; i < into.size(); ++i) {
+        into[i] += factor * from[i];
+      }
+    });
+  });
+}
+
+/// into[i] = factor * into[i] + (1 - factor) * from[i]: a moving average.
+template <host_queue Queue>
+void blend(Queue& queue, std::span<float> into, std::span<const float> from, float factor) {
+  queue.run([=] {
+    const float rest = 1 - factor;
+    widest([=] {
+      for (std::size_t i = 0; i < into.size(); ++i) {
+        into[i] = factor * into[i] + rest * from[i];
+      }
+    });
+  });
+}
+
+/// data[i] = 0 - data[i], so that zero stays +0.
+template <host_queue Queue>
+void negate(Queue& queue, std::span<float> data) {
+  queue.run([=] {
+    widest([=] {
+      for (float& each : data) {
+        each = 0 - each;
+      }
+    });
+  });
+}
+
+/// out[i] = inputs[0][i] + inputs[1][i] + …, added in that order. Every input is as long as `out`,
+/// which may be one of them; the list of inputs must live until the queue has run this.
+///
+/// A block of the sum stays in the first-level cache while the inputs are added to it: one read of
+/// each input and one write.
+template <host_queue Queue>
+void sum(Queue& queue, std::span<float> out, std::span<const float* const> inputs) {
+  queue.run([=] {
+    widest([=] {
+      constexpr std::size_t block = 1024;
+      std::array<float, block> partial;
+      for (std::size_t begin = 0; begin < out.size(); begin += block) {
+        const std::size_t n = out.size() - begin < block ? out.size() - begin : block;
+        for (std::size_t i = 0; i < n; ++i) {
+          partial[i] = inputs.empty() ? 0 : inputs[0][begin + i];
+        }
+        for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+          for (std::size_t i = 0; i < n; ++i) {
+            partial[i] += inputs[rank][begin + i];
+          }
+        }
+        for (std::size_t i = 0; i < n; ++i) {
+          out[begin + i] = partial[i];
+        }
+      }
+    });
+  });
+}
+
+namespace detail {
+
+/// Sum of `f(i)` in double, in sixteen interleaved partial sums: one fixed order for any width of
+/// vector.
+template <class F>
+double sum_in_lanes(std::size_t n, const F& f) {
+  constexpr std::size_t lanes = 16;
+  std::array<double, lanes> partial{};
+  const std::size_t whole = n / lanes * lanes;
+  for (std::size_t i = 0; i < whole; i += lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      partial[lane] += static_cast<double>(f(i + lane));
+    }
+  }
+  for (std::size_t i = whole; i < n; ++i) {
+    partial[i - whole] += static_cast<double>(f(i));
+  }
+  double total = 0;
+  for (const double each : partial) {
+    total += each;
+  }
+  return total;
+}
+
+inline float mean(double total, std::size_t n) {
+  return n == 0 ? 0 : static_cast<float>(total / static_cast<double>(n));
+}
+
+}  // namespace detail
+
+/// *result becomes the mean of |input[i]|; 0 if there are none.
+template <host_queue Queue>
+void mean_magnitude(Queue& queue, std::span<const float> input, float* result) {
+  queue.run([=] {
+    widest([=] {
+      const auto magnitude = [=](std::size_t i) { return std::fabs(input[i]); };
+      *result = detail::mean(detail::sum_in_lanes(input.size(), magnitude), input.size());
+    });
+  });
+}
+
+/// into[i] += from[i], and *result becomes the mean of |into[i]|: one pass.
+template <host_queue Queue>
+void add_and_mean_magnitude(Queue& queue, std::span<float> into, std::span<const float> from,
+                            float* result) {
+  queue.run([=] {
+    widest([=] {
+      const auto magnitude = [=](std::size_t i) {
+        into[i] += from[i];
+        return std::fabs(into[i]);
+      };
+      *result = detail::mean(detail::sum_in_lanes(into.size(), magnitude), into.size());
+    });
+  });
+}
+
+}  // namespace tutti::kernels

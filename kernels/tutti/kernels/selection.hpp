@@ -1,0 +1,201 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/widest.hpp"
+
+namespace tutti::kernels {
+
+// The k largest magnitudes of n, exactly; of equal ones those with the lowest index.
+//
+// A sample suggests a floor that a little more than k elements should reach. One read of the input
+// collects these candidates, and a radix histogram of the few finds the exact threshold. A sample
+// that misjudged costs four more reads, and never exactness.
+
+/// An element that may be among the largest; the key orders like the magnitude.
+struct candidate {
+  std::uint32_t key{};
+  std::uint32_t index{};
+};
+
+namespace detail {
+
+inline constexpr std::size_t selection_block = 32;
+
+inline std::uint32_t magnitude_key(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
+}
+
+/// Everything above `key` is selected, and the first `ties` of those equal to it.
+struct threshold {
+  std::uint32_t key{};
+  std::size_t ties{};
+};
+
+/// The k-th largest of `key(0)` to `key(n - 1)`, 0 < k <= n, eleven bits at a time.
+template <class Key>
+threshold kth_largest(std::size_t n, std::size_t k, const Key& key) {
+  std::uint32_t prefix = 0;
+  std::uint32_t known = 0;  // the bits that `prefix` holds
+  for (const unsigned shift : {20u, 9u, 0u}) {
+    const std::uint32_t digits = shift == 0 ? 0x1ffu : 0x7ffu;
+    std::array<std::uint32_t, 2048> count{};
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint32_t each = key(i);
+      count[each >> shift & digits] += (each & known) == prefix ? 1 : 0;
+    }
+    std::uint32_t digit = digits;
+    for (; count[digit] < k; --digit) {
+      k -= count[digit];
+    }
+    prefix |= digit << shift;
+    known |= digits << shift;
+  }
+  return {prefix, k};
+}
+
+/// A key that somewhat more than k elements of a long input should reach; 0, which all reach, where
+/// a sample would not pay.
+inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
+  constexpr std::size_t sampled = 8192;
+  if (input.size() < 4 * sampled || k > input.size() / 4) {
+    return 0;
+  }
+  const std::size_t stride = input.size() / sampled;
+  const auto sample = [=](std::size_t i) { return magnitude_key(input[i * stride + i % stride]); };
+  const double expected = sampled * static_cast<double>(k) / static_cast<double>(input.size());
+  const double generous = expected + 3 * std::sqrt(expected) + 3;  // three standard deviations
+  const threshold floor = kth_largest(sampled, static_cast<std::size_t>(generous), sample);
+  return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
+}
+
+/// Writes what reaches `floor`, in order, and answers how much that is: 0 if it may not fit.
+inline std::size_t collect(std::span<const float> input, std::uint32_t floor,
+                           std::span<candidate> candidates) {
+  std::size_t found = 0;
+  for (std::size_t begin = 0; begin < input.size(); begin += selection_block) {
+    const std::size_t n = std::min(selection_block, input.size() - begin);
+    std::uint32_t hits = 0;
+    if (n == selection_block) {  // most blocks hold none, and cost this one look
+      for (std::size_t i = 0; i < selection_block; ++i) {
+        hits += magnitude_key(input[begin + i]) >= floor ? 1 : 0;
+      }
+      if (hits == 0) {
+        continue;
+      }
+    }
+    if (candidates.size() - found < selection_block) {
+      return 0;
+    }
+    for (std::size_t i = begin; i < begin + n; ++i) {
+      const std::uint32_t key = magnitude_key(input[i]);
+      candidates[found] = {key, static_cast<std::uint32_t>(i)};
+      found += key >= floor ? 1 : 0;
+    }
+  }
+  return found;
+}
+
+/// Of n elements given by `each(i)` in ascending order, writes the indices of the largest.
+template <class Each>
+void select_among(std::size_t n, const Each& each, std::span<std::uint32_t> selected) {
+  threshold limit = kth_largest(n, selected.size(), [&](std::size_t i) { return each(i).key; });
+  std::size_t written = 0;
+  for (std::size_t i = 0; written < selected.size(); ++i) {
+    const candidate next = each(i);
+    const bool tie = next.key == limit.key && limit.ties != 0;
+    limit.ties -= tie ? 1 : 0;
+    if (tie || next.key > limit.key) {
+      selected[written++] = next.index;
+    }
+  }
+}
+
+/// NaN is above every magnitude, so it is among the selected if it is anywhere.
+inline void refuse_nan(std::span<const float> input, std::span<const std::uint32_t> selected,
+                       std::uint64_t first_element) {
+  for (const std::uint32_t i : selected) {
+    if (std::isnan(input[i])) {
+      throw usage_error("gradient element " + std::to_string(first_element + i) +
+                        " is not a number and has no magnitude to select by. Fix: find the step "
+                        "that diverged; lower the learning rate or clip the gradients.");
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Candidates to provide room for when k of n are selected.
+constexpr std::size_t selection_candidates(std::size_t n, std::size_t k) {
+  return std::min(n, 4 * k + 32768) + detail::selection_block;
+}
+
+/// Writes the indices of the selected.size() largest magnitudes, ascending; at most input.size().
+/// Throws usage_error if one of them is NaN, and names it by `first_element` + its index.
+template <host_queue Queue>
+void select_largest(Queue& queue, std::span<const float> input, std::uint64_t first_element,
+                    std::span<std::uint32_t> selected, std::span<candidate> room) {
+  queue.run([=] {
+    if (selected.empty()) {
+      return;
+    }
+    const std::uint32_t floor = detail::likely_floor(input, selected.size());
+    std::size_t found = 0;
+    widest([=, &found] { found = detail::collect(input, floor, room); });
+    if (found >= selected.size()) {
+      detail::select_among(
+          found, [=](std::size_t i) { return room[i]; }, selected);
+    } else {
+      const auto any = [=](std::size_t i) {
+        return candidate{detail::magnitude_key(input[i]), static_cast<std::uint32_t>(i)};
+      };
+      detail::select_among(input.size(), any, selected);
+    }
+    detail::refuse_nan(input, selected, first_element);
+  });
+}
+
+/// out[i] = input[selected[i]].
+template <host_queue Queue>
+void gather(Queue& queue, std::span<const float> input, std::span<const std::uint32_t> selected,
+            float* out) {
+  queue.run([=] {
+    for (std::size_t i = 0; i < selected.size(); ++i) {
+      out[i] = input[selected[i]];
+    }
+  });
+}
+
+/// The same, and leaves zeros where it took.
+template <host_queue Queue>
+void take(Queue& queue, std::span<float> input, std::span<const std::uint32_t> selected,
+          float* out) {
+  queue.run([=] {
+    for (std::size_t i = 0; i < selected.size(); ++i) {
+      out[i] = std::exchange(input[selected[i]], 0.0f);
+    }
+  });
+}
+
+/// sum[selected[i]] += values[i].
+template <host_queue Queue>
+void scatter_add(Queue& queue, std::span<const std::uint32_t> selected, const float* values,
+                 std::span<float> sum) {
+  queue.run([=] {
+    for (std::size_t i = 0; i < selected.size(); ++i) {
+      sum[selected[i]] += values[i];
+    }
+  });
+}
+
+}  // namespace tutti::kernels

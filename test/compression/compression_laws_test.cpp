@@ -1,0 +1,181 @@
+// What holds for every compressor, typed over the list in support/policies.hpp.
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "compression/placed.hpp"
+#include "support/policies.hpp"
+
+namespace tutti {
+namespace {
+
+template <class C>
+class compression_law : public testing::Test {};
+TYPED_TEST_SUITE(compression_law, testing_lists::compressions);
+
+TYPED_TEST(compression_law, writes_exactly_its_wire_bytes) {
+  for (const std::size_t n : awkward_sizes) {
+    const auto gradient = gradient_of(n, 1);
+    placed<TypeParam> once(n);
+    placed<TypeParam> again(n);
+    const auto payload = once.encode(gradient, std::byte{0x00});
+    EXPECT_EQ(payload, again.encode(gradient, std::byte{0xff})) << "a byte was left out, n=" << n;
+    EXPECT_FALSE(once.overran || again.overran) << n;
+    EXPECT_EQ(payload.size(), once.policy.wire_bytes(n));
+  }
+}
+
+TYPED_TEST(compression_law, leaves_the_gradient_alone) {
+  for (const std::size_t n : awkward_sizes) {
+    const auto gradient = gradient_of(n, 2);
+    auto seen = gradient;
+    placed<TypeParam> site(n);
+    site.encode(seen);
+    EXPECT_TRUE(n == 0 || std::memcmp(seen.data(), gradient.data(), n * sizeof(float)) == 0);
+  }
+}
+
+TYPED_TEST(compression_law, is_finite_on_zeros) {
+  for (const std::size_t n : awkward_sizes) {
+    placed<TypeParam> site(n);
+    for (int step = 0; step < 3; ++step) {
+      for (const float each : site.decode(site.encode(std::vector<float>(n)))) {
+        ASSERT_TRUE(std::isfinite(each)) << n;
+      }
+    }
+  }
+}
+
+TYPED_TEST(compression_law, accumulates_onto_what_is_there) {
+  for (const std::size_t n : awkward_sizes) {
+    placed<TypeParam> site(n);
+    const auto payload = site.encode(gradient_of(n, 3));
+    const auto alone = site.decode(payload);
+    const auto onto = site.decode(payload, 0.625f);
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_EQ(onto[i], 0.625f + alone[i]) << "element " << i << " of " << n;
+    }
+  }
+}
+
+TYPED_TEST(compression_law, encodes_the_same_on_a_queue_that_runs_later) {
+  for (const std::size_t n : awkward_sizes) {
+    placed<TypeParam> now(n);
+    placed<TypeParam> later(n);
+    deferred_queue queue;
+    for (unsigned step = 0; step < 3; ++step) {
+      const auto gradient = gradient_of(n, step);
+      ASSERT_EQ(now.encode(gradient), later.encode_on(queue, gradient)) << n;
+    }
+  }
+}
+
+TYPED_TEST(compression_law, gives_back_what_it_took_if_lossless) {
+  if constexpr (facts::lossless<TypeParam>) {
+    for (const std::size_t n : awkward_sizes) {
+      placed<TypeParam> site(n);
+      const auto gradient = gradient_of(n, 4);
+      EXPECT_EQ(site.decode(site.encode(gradient)), gradient);
+    }
+  }
+}
+
+TYPED_TEST(compression_law, folds_to_the_sum_if_summable) {
+  if constexpr (facts::summable<TypeParam>) {
+    constexpr double coarsest = 1.0 / 256;  // bfloat16's unit roundoff
+    for (const std::size_t n : awkward_sizes) {
+      const auto x = gradient_of(n, 5);
+      const auto y = gradient_of(n, 6);
+      placed<TypeParam> mine(n);
+      placed<TypeParam> theirs(n);
+      auto into = mine.encode(x);
+      const auto from = theirs.encode(y);
+      inline_queue queue;
+      mine.policy.fold(queue, wire{into.data(), into.size()}, {from.data(), from.size()});
+      const auto sum = mine.decode(into);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double exact = double{x[i]} + double{y[i]};
+        const double bound = 2 * coarsest * (std::fabs(x[i]) + std::fabs(y[i])) + 1e-7;
+        ASSERT_NEAR(sum[i], exact, bound) << "element " << i << " of " << n;
+      }
+    }
+  }
+}
+
+TYPED_TEST(compression_law, folds_run_by_run_as_it_folds_the_whole) {
+  if constexpr (facts::summable<TypeParam>) {
+    constexpr std::size_t n = 1000;
+    placed<TypeParam> site(n);
+    const auto from = site.encode(gradient_of(n, 7));
+    auto whole = site.encode(gradient_of(n, 8));
+    auto in_runs = whole;
+    inline_queue queue;
+    site.policy.fold(queue, wire{whole.data(), whole.size()}, {from.data(), from.size()});
+    const std::size_t cuts[] = {0, 1, 34, 34, 511, n};
+    for (std::size_t run = 0; run + 1 < std::size(cuts); ++run) {
+      const std::size_t begin = site.policy.wire_bytes(cuts[run]);
+      const std::size_t bytes = site.policy.wire_bytes(cuts[run + 1]) - begin;
+      site.policy.fold(queue, wire{in_runs.data() + begin, bytes}, {from.data() + begin, bytes});
+    }
+    EXPECT_EQ(in_runs, whole);
+  }
+}
+
+/// Error feedback over each compressor: nothing is lost.
+template <class C>
+class error_feedback_law : public testing::Test {};
+TYPED_TEST_SUITE(error_feedback_law, testing_lists::memoryless_compressions);
+
+TYPED_TEST(error_feedback_law, conserves_what_it_was_given) {
+  for (const std::size_t n : awkward_sizes) {
+    placed<compression::error_feedback<TypeParam>> site(n);
+    for (unsigned step = 0; step < 8; ++step) {
+      const auto gradient = gradient_of(n, 20 + step);
+      std::vector<float> input(site.lane(0).begin(), site.lane(0).end());
+      for (std::size_t i = 0; i < n; ++i) {
+        input[i] += gradient[i];
+      }
+      const auto sent = site.decode(site.encode(gradient));
+      for (std::size_t i = 0; i < n; ++i) {
+        const double kept = double{sent[i]} + double{site.lane(0)[i]};
+        const double larger = std::max(std::fabs(input[i]), std::fabs(sent[i]));
+        const bool selects = std::is_same_v<TypeParam, compression::top_k>;
+        const double bound = selects ? 0 : std::ldexp(larger, -24);
+        ASSERT_LE(std::fabs(kept - double{input[i]}), bound) << "element " << i << " of " << n;
+      }
+    }
+  }
+}
+
+TYPED_TEST(error_feedback_law, says_with_a_fused_encoder_what_it_means_in_steps) {
+  using policy = compression::error_feedback<TypeParam>;
+  for (const std::size_t n : awkward_sizes) {
+    placed<policy> fused(n);
+    placed<policy> plain(n);
+    inline_queue queue;
+    for (unsigned step = 0; step < 8; ++step) {
+      const auto gradient = gradient_of(n, 40 + step);
+      const auto payload = fused.encode(gradient);
+      std::vector<std::byte> expected(payload.size());
+      plain.policy.encode_in_steps(queue, gradient, wire{expected.data(), expected.size()},
+                                   plain.where());
+      ASSERT_EQ(payload, expected) << "step " << step << ", n=" << n;
+      ASSERT_TRUE(n == 0 ||
+                  std::memcmp(fused.lane(0).data(), plain.lane(0).data(), n * sizeof(float)) == 0)
+          << "step " << step << ", n=" << n;
+    }
+  }
+}
+
+TYPED_TEST(error_feedback_law, keeps_the_facts_of_what_it_decorates) {
+  using policy = compression::error_feedback<TypeParam>;
+  EXPECT_EQ(facts::summable<policy>, facts::summable<TypeParam>);
+  EXPECT_EQ(facts::unit_of<policy>, facts::unit_of<TypeParam>);
+  EXPECT_EQ(facts::memory_per_element<policy>, 1 + facts::memory_per_element<TypeParam>);
+  EXPECT_EQ(policy{}.wire_bytes(1000), TypeParam{}.wire_bytes(1000));
+}
+
+}  // namespace
+}  // namespace tutti
