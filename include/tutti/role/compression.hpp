@@ -90,6 +90,24 @@ void encode(const C& compression, Queue& queue, std::span<const float> gradient,
   }
 }
 
+/// The compressor for a sum of payloads on its way back: the same, unless `relay()` says otherwise
+/// (a momentum is the worker's, not the sum's).
+template <class C>
+constexpr auto relay(const C& compression) {
+  if constexpr (requires { compression.relay(); }) {
+    return compression.relay();
+  } else {
+    return compression;
+  }
+}
+
+/// A compressor whose payload is one vote an element, and that can count them.
+template <class C>
+concept casts_votes = requires(const C compression, inline_queue& queue,
+                               std::span<const const_wire> ballots, wire out) {
+  compression.vote(queue, ballots, out);
+};
+
 /// A compressor says what a chunk looks like on the wire.
 ///
 /// * `summable`: the fact above. A summable compressor also supplies
@@ -99,7 +117,8 @@ void encode(const C& compression, Queue& queue, std::span<const float> gradient,
 ///   changed; what is left behind goes to the site's memory.
 /// * `accumulate(queue, const_wire, sum)`: adds the decoded payload to `sum`.
 ///
-/// Optional: `options`, `memory_per_element`, `scratch_bytes(n)`, `unit`, `lossless`, `identity`.
+/// Optional: `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`,
+/// `scratch_bytes(n)`, `unit`, `lossless`, `identity`.
 template <class C>
 concept compression_policy = std::same_as<typename C::role, role::compression> &&
     requires(const C compression, inline_queue& queue, std::span<const float> gradient,

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "tutti/collective/fan_out.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/collective.hpp"
+
+namespace tutti::architecture {
+
+/// Every rank sends its payload to every other, and adds them all up in rank order.
+/// Wire: (p-1) payloads from every rank. Cost: p decodings of the whole chunk on every rank; pays
+/// where payloads are tiny and cannot be cut.
+/// After: the exchange of sparse gradients in Horovod and in TopK-SGD.
+struct all_gather {
+  using role = tutti::role::architecture;
+  static constexpr bool adds_payloads = false;
+  static constexpr bool completes_alone = false;
+
+  template <class Compression>
+  std::size_t workspace_bytes(const Compression& compression, std::size_t elements, int) const {
+    return compression.wire_bytes(elements);
+  }
+
+  template <class Endpoint, class Parcel>
+  task exchange(Endpoint self, Parcel parcel) const {
+    auto& queue = self.queue();
+    const std::size_t elements = parcel.data.size();
+    const auto payload = parcel.phantom() ? std::span<std::byte>(static_cast<std::byte*>(nullptr),
+                                                                 parcel.wire_bytes())
+                                          : parcel.workspace.first(parcel.wire_bytes());
+    parcel.encode(queue, 0, elements, payload);
+    parcel.clear(queue, 0, elements);
+    co_await collective::beside(self, collective::send_to_all(self, payload),
+                                add_in_rank_order(self, parcel, payload));
+    parcel.scale(queue, 0, elements);
+  }
+
+ private:
+  template <class Endpoint, class Parcel>
+  static task add_in_rank_order(Endpoint self, Parcel parcel, std::span<const std::byte> mine) {
+    for (int rank = 0; rank < self.size(); ++rank) {
+      if (rank == self.rank()) {
+        parcel.accumulate(self.queue(), mine, 0, parcel.data.size());
+      } else {
+        const auto theirs = co_await self.receive_loan(rank, mine.size());
+        parcel.accumulate(self.queue(), theirs.bytes(), 0, parcel.data.size());
+      }
+    }
+  }
+};
+static_assert(architecture_policy<all_gather>);
+
+}  // namespace tutti::architecture

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "tutti/collective/fan_out.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/collective.hpp"
+
+namespace tutti::architecture {
+
+/// Every rank sends one vote an element to rank 0, itself a voter, which sends the majority back.
+/// A tie is +1. The outcome stands for the mean: an optimizer's weight decay comes after the vote.
+/// Wire: one payload from every rank to rank 0 and one back. Cost: rank 0's link, 2(p-1) payloads.
+/// After: Bernstein et al., "signSGD with Majority Vote", 2018.
+struct majority_vote {
+  using role = tutti::role::architecture;
+  static constexpr bool adds_payloads = false;
+  static constexpr bool completes_alone = false;
+  static constexpr bool counts_votes = true;
+
+  template <class Compression>
+  std::size_t workspace_bytes(const Compression& compression, std::size_t elements,
+                              int ranks) const {
+    return at(ranks) * slot(compression, elements) + at(ranks) * sizeof(const_wire);
+  }
+
+  template <class Endpoint, class Parcel>
+  task exchange(Endpoint self, Parcel parcel) const {
+    auto& queue = self.queue();
+    const std::size_t elements = parcel.data.size();
+    const auto mine = ballot(parcel, self.rank());
+    parcel.encode(queue, 0, elements, mine);
+    if (self.rank() != 0) {
+      co_await self.send(0, mine);
+      co_await self.receive(0, mine);
+    } else {
+      for (int rank = 1; rank < self.size(); ++rank) {
+        co_await self.receive(rank, ballot(parcel, rank));
+      }
+      count(queue, parcel, self.size());
+      co_await collective::send_to_all(self, mine);
+    }
+    parcel.clear(queue, 0, elements);
+    parcel.accumulate(queue, mine, 0, elements);
+  }
+
+ private:
+  template <class Compression>
+  static std::size_t slot(const Compression& compression, std::size_t elements) {
+    return round_up(compression.wire_bytes(elements), 64);
+  }
+
+  template <class Parcel>
+  static std::span<std::byte> ballot(const Parcel& parcel, int rank) {
+    const std::size_t bytes = parcel.wire_bytes();
+    if (parcel.phantom()) {
+      return {static_cast<std::byte*>(nullptr), bytes};
+    }
+    return parcel.workspace.subspan(at(rank) * slot(*parcel.compression, parcel.data.size()),
+                                    bytes);
+  }
+
+  /// The majority takes the place of rank 0's ballot.
+  template <class Queue, class Parcel>
+  static void count(Queue& queue, const Parcel& parcel, int ranks) {
+    if (parcel.phantom()) {
+      return;
+    }
+    const std::size_t list_at = at(ranks) * slot(*parcel.compression, parcel.data.size());
+    auto* list = reinterpret_cast<const_wire*>(parcel.workspace.data() + list_at);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto each = ballot(parcel, rank);
+      ::new (list + rank) const_wire(each.data(), each.size());
+    }
+    const auto mine = ballot(parcel, 0);
+    parcel.compression->vote(queue, std::span<const const_wire>(list, at(ranks)),
+                             wire{mine.data(), mine.size()});
+  }
+};
+static_assert(architecture_policy<majority_vote>);
+
+}  // namespace tutti::architecture

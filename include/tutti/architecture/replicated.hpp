@@ -1,0 +1,47 @@
+#pragma once
+
+#include <type_traits>
+
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/collective/addressable.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti::architecture {
+
+/// Every rank holds the parameters, and the composer picks the cheapest legal way to keep them
+/// equal: an all-reduce where payloads add, a compressed reduce-scatter and all-gather where they
+/// can be cut, an all-gather of payloads otherwise. An all-reduce reads its peers' memory where it
+/// can and goes around the ring where it cannot.
+/// After: Xie et al., "Espresso", EuroSys 2023, which chooses among the same three.
+struct replicated {
+  using role = tutti::role::architecture;
+  static constexpr bool adds_payloads = false;
+  static constexpr bool completes_alone = false;
+
+  template <class Transport>
+  using collective_over = std::conditional_t<has_addressable_peers<Transport>,
+                                             collective::addressable, collective::ring>;
+
+  template <class Compression, class Transport>
+  using resolve =
+      std::conditional_t<facts::summable<Compression>, all_reduce<collective_over<Transport>>,
+                         std::conditional_t<facts::unit_of<Compression> == unit::element,
+                                            reduce_scatter_all_gather, all_gather>>;
+};
+static_assert(architecture_policy<replicated>);
+
+/// The architecture that carries out `Architecture` over a transport.
+template <class Architecture, class Compression, class Transport>
+struct resolved {
+  using type = Architecture;
+};
+template <class Compression, class Transport>
+struct resolved<replicated, Compression, Transport> {
+  using type = typename replicated::template resolve<Compression, Transport>;
+};
+
+}  // namespace tutti::architecture

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+#include "tutti/architecture/replicated.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/core/rules.hpp"
+#include "tutti/fusion/none.hpp"
+#include "tutti/partition/none.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/fusion.hpp"
+#include "tutti/role/partition.hpp"
+#include "tutti/role/schedule.hpp"
+#include "tutti/schedule/as_ready.hpp"
+
+namespace tutti {
+
+/// A communication strategy: five policies that go together. Written by `compose`, which accepts
+/// them in any order; two compositions of the same policies are one type.
+template <fusion_policy Fusion, partition_policy Partition, schedule_policy Schedule,
+          compression_policy Compression, architecture_policy Architecture>
+struct strategy : private rule::check_payloads_must_add<Architecture, Compression>,
+                  private rule::check_votes_need_a_sign_each<Architecture, Compression>,
+                  private rule::check_native_adds_floats<Architecture, Compression>,
+                  private rule::check_buckets_stay_whole<Partition, Compression> {
+  using fusion = Fusion;
+  using partition = Partition;
+  using schedule = Schedule;
+  using compression = Compression;
+  using architecture = Architecture;
+};
+
+namespace detail {
+
+template <class Role, class Default, class... Policies>
+struct pick {
+  using type = Default;
+};
+template <class Role, class Default, class First, class... Rest>
+struct pick<Role, Default, First, Rest...>
+    : std::conditional_t<std::is_same_v<typename First::role, Role>, std::type_identity<First>,
+                         pick<Role, Default, Rest...>> {};
+
+template <class... Policies>
+struct composition : private rule::one_policy_a_role<role::fusion, Policies...>,
+                     private rule::one_policy_a_role<role::partition, Policies...>,
+                     private rule::one_policy_a_role<role::schedule, Policies...>,
+                     private rule::one_policy_a_role<role::compression, Policies...>,
+                     private rule::one_policy_a_role<role::architecture, Policies...> {
+  using type = strategy<
+      typename pick<role::fusion, tutti::fusion::none, Policies...>::type,
+      typename pick<role::partition, tutti::partition::none, Policies...>::type,
+      typename pick<role::schedule, tutti::schedule::as_ready, Policies...>::type,
+      typename pick<role::compression, tutti::compression::none, Policies...>::type,
+      typename pick<role::architecture, tutti::architecture::replicated, Policies...>::type>;
+};
+
+template <class S>
+struct strategy_of {
+  using type = S;
+};
+template <class S>
+requires requires { typename S::strategy; }
+struct strategy_of<S> {
+  using type = typename S::strategy;
+};
+
+}  // namespace detail
+
+/// The strategy made of these policies, in any order; a role that is not named has its default.
+template <class... Policies>
+using compose = typename detail::composition<Policies...>::type;
+
+/// The composition behind a named strategy; a composition is its own.
+template <class S>
+using strategy_of = typename detail::strategy_of<S>::type;
+
+/// The magnitudes of a strategy's five policies.
+template <class Strategy>
+struct policy_options {
+  options_of<typename Strategy::fusion> fusion{};
+  options_of<typename Strategy::partition> partition{};
+  options_of<typename Strategy::schedule> schedule{};
+  options_of<typename Strategy::compression> compression{};
+  options_of<typename Strategy::architecture> architecture{};
+
+  /// Visits every policy's options with the role's name: `visit(role, options)`.
+  template <class Self, class Visitor>
+  static void each(Self& self, Visitor&& visit) {
+    visit(std::string_view("fusion"), self.fusion);
+    visit(std::string_view("partition"), self.partition);
+    visit(std::string_view("schedule"), self.schedule);
+    visit(std::string_view("compression"), self.compression);
+    visit(std::string_view("architecture"), self.architecture);
+  }
+};
+
+/// A named strategy's own defaults, or those of its policies.
+template <class S>
+constexpr policy_options<strategy_of<S>> default_options() {
+  if constexpr (requires { S::defaults(); }) {
+    return S::defaults();
+  } else {
+    return {};
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,125 @@
+#pragma once
+
+#include "tutti/base/options.hpp"
+#include "tutti/optimizer/none.hpp"
+#include "tutti/partition/none.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/collective.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/transport.hpp"
+
+/// What does not go together, each a sentence with a fix. `holds` alone never fails to compile, so
+/// that a table of what is legal can be made; the rule itself does, and names its two policies.
+namespace tutti::rule {
+
+template <class Architecture, class Compression>
+struct payloads_must_add {
+  static constexpr bool holds = !Architecture::adds_payloads || facts::summable<Compression>;
+};
+
+template <class Architecture, class Compression>
+struct votes_need_a_sign_each {
+  static constexpr bool holds = !facts::counts_votes<Architecture> || casts_votes<Compression>;
+};
+
+template <class Architecture, class Compression>
+struct native_adds_floats {
+  static constexpr bool native = [] {
+    if constexpr (requires { typename Architecture::collective; }) {
+      return facts::requires_native<typename Architecture::collective>;
+    } else {
+      return false;
+    }
+  }();
+  static constexpr bool holds = !native || facts::identity<Compression>;
+};
+
+template <class Partition, class Compression>
+struct buckets_stay_whole {
+  static constexpr bool holds =
+      facts::unit_of<Compression> != unit::bucket || std::is_same_v<Partition, partition::none>;
+};
+
+template <class Architecture, class Optimizer>
+struct owners_need_an_optimizer {
+  static constexpr bool holds =
+      !facts::owns_parameters<Architecture> || !std::is_same_v<Optimizer, optimizer::none>;
+};
+
+template <class Architecture, class Transport>
+struct peers_must_be_addressable {
+  static constexpr bool addresses = [] {
+    if constexpr (requires { typename Architecture::collective; }) {
+      return facts::requires_addressable_peers<typename Architecture::collective>;
+    } else {
+      return false;
+    }
+  }();
+  static constexpr bool holds = !addresses || has_addressable_peers<Transport>;
+};
+
+template <class Architecture, class Transport>
+struct native_needs_the_transport {
+  static constexpr bool native = native_adds_floats<Architecture, Architecture>::native;
+  static constexpr bool holds = !native || has_all_reduce<Transport>;
+};
+
+// ---- the sentences
+
+template <class Architecture, class Compression>
+struct check_payloads_must_add {
+  static_assert(payloads_must_add<Architecture, Compression>::holds,
+                "tutti: this architecture adds encoded payloads in flight, but this compressor's "
+                "payloads do not add. Fix: use architecture::replicated, all_gather or "
+                "parameter_server, or a compressor that is summable.");
+};
+template <class Architecture, class Compression>
+struct check_votes_need_a_sign_each {
+  static_assert(votes_need_a_sign_each<Architecture, Compression>::holds,
+                "tutti: this architecture counts votes, but this compressor's payload is not one "
+                "sign an element. Fix: use compression::sign or signum, or "
+                "architecture::replicated.");
+};
+template <class Architecture, class Compression>
+struct check_native_adds_floats {
+  static_assert(native_adds_floats<Architecture, Compression>::holds,
+                "tutti: the transport's own all-reduce adds floats, but this compressor sends "
+                "something else. Fix: use collective::ring, or compression::none.");
+};
+template <class Partition, class Compression>
+struct check_buckets_stay_whole {
+  static_assert(buckets_stay_whole<Partition, Compression>::holds,
+                "tutti: this compressor works on whole buckets, but this partition cuts them. Fix: "
+                "use partition::none, or a compressor whose unit is smaller.");
+};
+template <class Architecture, class Optimizer>
+struct check_owners_need_an_optimizer {
+  static_assert(owners_need_an_optimizer<Architecture, Optimizer>::holds,
+                "tutti: this architecture updates the parameters where they are owned, but it was "
+                "given no optimizer. Fix: pass one to make_engine, or use "
+                "updated_by::workers.");
+};
+template <class Architecture, class Transport>
+struct check_peers_must_be_addressable {
+  static_assert(peers_must_be_addressable<Architecture, Transport>::holds,
+                "tutti: this collective reads its peers' memory, but this transport cannot. Fix: "
+                "use collective::ring, or transport::in_process.");
+};
+template <class Architecture, class Transport>
+struct check_native_needs_the_transport {
+  static_assert(native_needs_the_transport<Architecture, Transport>::holds,
+                "tutti: collective::native is the transport's own all-reduce, but this transport "
+                "has none. Fix: use collective::ring, or transport::mpi.");
+};
+
+/// How many of a composition's policies play `Role`.
+template <class Role, class... Policies>
+struct one_policy_a_role {
+  static constexpr bool holds =
+      (0 + ... + (std::is_same_v<typename Policies::role, Role> ? 1 : 0)) <= 1;
+  static_assert(holds,
+                "tutti: two policies play the same role. Fix: keep one, or combine them into one "
+                "policy.");
+};
+
+}  // namespace tutti::rule

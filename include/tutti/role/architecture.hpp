@@ -1,0 +1,123 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+#include "tutti/base/wire.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti {
+
+namespace role {
+struct architecture {};
+}  // namespace role
+
+/// One chunk as an architecture sees it. On entry `data` holds this rank's gradient; on return the
+/// average over the workers, or the new parameters where the architecture owns them.
+/// A chunk without memory is a phantom: its payloads have lengths and nothing is encoded.
+template <class Compression, class Released>
+struct parcel {
+  std::span<float> data{};
+  const Compression* compression{};
+  site worker{};  ///< where this rank's gradient is encoded
+  site owner{};   ///< where a sum is encoded again, by the rank that made it
+  std::span<std::byte> workspace{};
+  float average{1.0f};  ///< turns the sum into the mean
+  int workers{1};
+  int server{};  ///< rank of the chunk's server
+  Released released{};
+
+  bool phantom() const { return data.data() == nullptr; }
+  std::size_t wire_bytes(std::size_t elements) const { return compression->wire_bytes(elements); }
+  std::size_t wire_bytes() const { return wire_bytes(data.size()); }
+
+  /// Encodes `count` elements from `first` on, with this rank's memory of them.
+  template <class Queue>
+  void encode(Queue& queue, std::size_t first, std::size_t count, std::span<std::byte> out) const {
+    if (!phantom()) {
+      site where = worker;
+      where.memory += first;
+      where.first_element += first;
+      tutti::encode(*compression, queue, data.subspan(first, count), wire{out.data(), out.size()},
+                    where);
+    }
+  }
+  /// Encodes the mean of `count` elements from `first` on, as their owner.
+  template <class Queue>
+  void encode_mean(Queue& queue, std::size_t first, std::size_t count,
+                   std::span<std::byte> out) const {
+    if (!phantom()) {
+      site where = owner;
+      where.memory += first;
+      where.first_element += first;
+      tutti::encode(relay(*compression), queue, data.subspan(first, count),
+                    wire{out.data(), out.size()}, where);
+    }
+  }
+  template <class Queue>
+  void accumulate(Queue& queue, std::span<const std::byte> payload, std::size_t first,
+                  std::size_t count) const {
+    if (!phantom()) {
+      compression->accumulate(queue, const_wire(payload.data(), payload.size()),
+                              data.subspan(first, count));
+    }
+  }
+  template <class Queue>
+  void clear(Queue& queue, std::size_t first, std::size_t count) const {
+    if (!phantom()) {
+      float* begin = data.data() + first;
+      queue.for_each(count, [begin](std::size_t i) { begin[i] = 0.0f; });
+    }
+  }
+  template <class Queue>
+  void scale(Queue& queue, std::size_t first, std::size_t count) const {
+    if (!phantom() && average != 1.0f) {
+      float* begin = data.data() + first;
+      const float factor = average;
+      queue.for_each(count, [begin, factor](std::size_t i) { begin[i] *= factor; });
+    }
+  }
+};
+
+/// An architecture says who combines what, and when.
+///
+/// * `adds_payloads`: encoded payloads are added on their way, so they must be summable.
+/// * `completes_alone`: a rank's chunk completes although no other worker starts it now.
+/// * `has_servers`: the last `options.servers` ranks keep parameters or sums and do not train.
+/// * `owns_parameters`: what comes back is parameters; the optimizer runs where they are owned.
+/// * `stale`: a worker may compute on parameters that lack another worker's update.
+/// * `workspace_bytes(compression, elements, ranks)`, known from the plan.
+/// * `exchange(endpoint, parcel)` -> task.
+template <class A>
+concept architecture_policy = std::same_as<typename A::role, role::architecture> && requires {
+  { A::adds_payloads } -> std::convertible_to<bool>;
+  { A::completes_alone } -> std::convertible_to<bool>;
+};
+
+namespace facts {
+template <class A>
+constexpr bool has_servers = requires {
+  requires A::has_servers;
+};
+template <class A>
+constexpr bool owns_parameters = requires {
+  requires A::owns_parameters;
+};
+template <class A>
+constexpr bool stale = requires {
+  requires A::stale;
+};
+/// The architecture takes votes: it needs a compressor whose payload is one sign an element.
+template <class A>
+constexpr bool counts_votes = requires {
+  requires A::counts_votes;
+};
+/// Every rank must start its exchanges in the same order.
+template <class A>
+constexpr bool ordered_start = requires {
+  requires A::ordered_start;
+};
+}  // namespace facts
+
+}  // namespace tutti

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+#include "tutti/base/units.hpp"
+
+namespace tutti {
+
+namespace role {
+struct monitor {};
+}  // namespace role
+
+/// What happens on a rank, in the order a gradient lives through it.
+enum class event : std::uint8_t {
+  ready,        ///< a tensor's gradient is final
+  started,      ///< a chunk's exchange begins
+  released,     ///< a chunk's bytes have left
+  finished,     ///< a chunk's result is here
+  arrived,      ///< a tensor's parameters (or mean gradient) are current
+  wait_begins,  ///< the trainer waits; `which` is the tensor, or no_tensor for all
+  wait_ends,
+};
+
+inline constexpr std::uint32_t no_tensor = 0xffffffff;
+
+/// A monitor observes and changes nothing. `record(what, which, when)` is called on the rank's own
+/// threads, one at a time; a monitor that does not observe costs nothing.
+template <class M>
+concept monitor_policy = std::same_as<typename M::role, role::monitor> &&
+    requires(M& monitor, event what, std::uint32_t which, seconds when) {
+  { M::observes } -> std::convertible_to<bool>;
+  monitor.record(what, which, when);
+};
+
+}  // namespace tutti
