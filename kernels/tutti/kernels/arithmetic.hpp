@@ -34,15 +34,16 @@ void scale(Queue& queue, std::span<float> data, float factor) {
   });
 }
 
+// Not compiled for wider vectors, where a processor would offer to round a product and a sum once:
+// ranks on different processors must agree.
+
 /// into[i] += factor * from[i], rounded twice.
 template <host_queue Queue>
 void add_scaled(Queue& queue, std::span<float> into, std::span<const float> from, float factor) {
   queue.run([=] {
-    widest([=] {
-      for (std::size_t i = 0; i < into.size(); ++i) {
-        into[i] += factor * from[i];
-      }
-    });
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      into[i] += factor * from[i];
+    }
   });
 }
 
@@ -51,11 +52,9 @@ template <host_queue Queue>
 void blend(Queue& queue, std::span<float> into, std::span<const float> from, float factor) {
   queue.run([=] {
     const float rest = 1 - factor;
-    widest([=] {
-      for (std::size_t i = 0; i < into.size(); ++i) {
-        into[i] = factor * into[i] + rest * from[i];
-      }
-    });
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      into[i] = factor * into[i] + rest * from[i];
+    }
   });
 }
 

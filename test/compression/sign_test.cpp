@@ -1,0 +1,169 @@
+// sign, signum and scaled_sign against the published layout, vote and momentum, in double.
+#include "tutti/compression/sign.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "compression/placed.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/signum.hpp"
+
+namespace tutti {
+namespace {
+
+using words = std::vector<std::uint32_t>;
+
+words words_of(const std::vector<std::byte>& payload, std::size_t skip = 0) {
+  words made((payload.size() - skip) / sizeof(std::uint32_t));
+  if (!made.empty()) {
+    std::memcpy(made.data(), payload.data() + skip, made.size() * sizeof(std::uint32_t));
+  }
+  return made;
+}
+
+/// Pads with zeros to 32 rows of equal length and reads down the columns.
+words published_layout(const std::vector<double>& values) {
+  const std::size_t columns = (values.size() + 31) / 32;
+  std::vector<double> padded(32 * columns);
+  std::copy(values.begin(), values.end(), padded.begin());
+  words packed(columns);
+  for (std::size_t column = 0; column < columns; ++column) {
+    for (std::size_t row = 0; row < 32; ++row) {
+      packed[column] = packed[column] * 2 + (padded[row * columns + column] < 0 ? 1 : 0);
+    }
+  }
+  return packed;
+}
+
+std::vector<double> unpacked(const words& packed, std::size_t n) {
+  std::vector<double> values(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t word = packed[i % packed.size()];
+    values[i] = word >> (31 - i / packed.size()) & 1 ? -1 : 1;
+  }
+  return values;
+}
+
+std::vector<double> doubles(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+TEST(sign, packs_as_published) {
+  for (const std::size_t n : {0u, 1u, 31u, 32u, 33u, 64u, 1000u, 4099u, 300'007u}) {
+    const auto gradient = gradient_of(n, 1);
+    placed<compression::sign> site(n);
+    const auto payload = site.encode(gradient);
+    EXPECT_EQ(words_of(payload), published_layout(doubles(gradient))) << n;
+    if (n != 0) {
+      EXPECT_EQ(doubles(site.decode(payload)), unpacked(words_of(payload), n)) << n;
+    }
+  }
+}
+
+TEST(sign, of_two_columns_by_hand) {
+  std::vector<float> gradient(64, 1.0f);
+  gradient[0] = -1;   // row 0, column 0: the top bit of word 0
+  gradient[3] = -1;   // row 1, column 1
+  gradient[63] = -1;  // row 31, column 1: the bottom bit of word 1
+  placed<compression::sign> site(64);
+  EXPECT_EQ(words_of(site.encode(gradient)), (words{0x8000'0000u, 0x4000'0001u}));
+}
+
+TEST(sign, counts_zeros_and_nan_as_positive) {
+  const std::vector<float> gradient = {0.0f, -0.0f, std::nanf(""), -std::nanf(""),
+                                       -std::numeric_limits<float>::denorm_min()};
+  placed<compression::sign> site(gradient.size());
+  EXPECT_EQ(site.decode(site.encode(gradient)), (std::vector<float>{1, 1, 1, 1, -1}));
+}
+
+template <class C>
+void expect_votes_as_counted(std::size_t voters, std::size_t n) {
+  placed<C> site(n);
+  std::vector<std::vector<std::byte>> payloads;
+  std::vector<const_wire> ballots;
+  std::vector<double> votes(n);
+  for (std::size_t voter = 0; voter < voters; ++voter) {
+    placed<C> worker(n);
+    payloads.push_back(worker.encode(gradient_of(n, static_cast<unsigned>(100 + voter))));
+    const auto signs = unpacked(words_of(payloads.back()), n);
+    for (std::size_t i = 0; i < n; ++i) {
+      votes[i] += signs[i];
+    }
+  }
+  for (const auto& each : payloads) {
+    ballots.push_back({each.data(), each.size()});
+  }
+  std::vector<std::byte> elected(site.policy.wire_bytes(n));
+  inline_queue queue;
+  site.policy.vote(queue, ballots, wire{elected.data(), elected.size()});
+  EXPECT_EQ(words_of(elected), published_layout(votes)) << voters << " voters, n=" << n;
+  site.policy.vote(queue, ballots, wire{payloads[0].data(), payloads[0].size()});
+  EXPECT_EQ(payloads[0], elected) << "the first ballot may take the result";
+}
+
+TEST(sign, elects_the_majority_and_a_tie_is_positive) {
+  for (std::size_t voters = 1; voters <= 17; ++voters) {
+    for (const std::size_t n : {1u, 33u, 2048u, 4099u}) {
+      expect_votes_as_counted<compression::sign>(voters, n);
+    }
+  }
+  expect_votes_as_counted<compression::sign>(100, 77);
+  expect_votes_as_counted<compression::signum>(4, 77);
+}
+
+TEST(signum, packs_the_sign_of_its_momentum) {
+  constexpr std::size_t n = 1003;
+  for (const double beta : {0.9, 0.5, 0.0}) {
+    placed<compression::signum> site(n, {.beta = beta});
+    std::vector<double> momentum(n);
+    for (unsigned step = 0; step < 20; ++step) {
+      const auto gradient = gradient_of(n, step);
+      const auto signs = site.decode(site.encode(gradient));
+      for (std::size_t i = 0; i < n; ++i) {
+        momentum[i] = beta * momentum[i] + (1 - beta) * gradient[i];
+        ASSERT_NEAR(site.lane(0)[i], momentum[i], 1e-6) << "beta " << beta;
+        if (std::fabs(momentum[i]) > 1e-6) {
+          ASSERT_EQ(signs[i], momentum[i] < 0 ? -1 : 1) << "beta " << beta << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(signum, refuses_a_beta_that_never_forgets) {
+  for (const double beta : {1.0, -0.1, std::nan("")}) {
+    EXPECT_THROW(compression::signum({.beta = beta}), usage_error) << beta;
+  }
+}
+
+TEST(scaled_sign, sends_the_mean_magnitude_and_the_signs) {
+  for (const std::size_t n : {1u, 31u, 33u, 1000u, 4099u, 300'007u}) {
+    const auto gradient = gradient_of(n, 2);
+    placed<compression::scaled_sign> site(n);
+    const auto payload = site.encode(gradient);
+    double magnitude = 0;
+    for (const float each : gradient) {
+      magnitude += std::fabs(each);
+    }
+    magnitude /= static_cast<double>(n);
+    EXPECT_EQ(words_of(payload, sizeof(float)), published_layout(doubles(gradient)));
+    const auto decoded = site.decode(payload);
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(decoded[i], gradient[i] < 0 ? -magnitude : magnitude, 1e-7 * magnitude) << i;
+    }
+  }
+}
+
+TEST(scaled_sign, shows_a_gradient_that_is_not_finite) {
+  std::vector<float> gradient(40, 1.0f);
+  gradient[17] = std::nanf("");
+  placed<compression::scaled_sign> site(40);
+  EXPECT_TRUE(std::isnan(site.decode(site.encode(gradient))[0]));
+}
+
+}  // namespace
+}  // namespace tutti

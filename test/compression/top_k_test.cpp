@@ -1,0 +1,168 @@
+// top_k and its error feedback against a full sort.
+#include "tutti/compression/top_k.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compression/placed.hpp"
+#include "tutti/compression/error_feedback.hpp"
+
+namespace tutti {
+namespace {
+
+using compression::top_k;
+
+struct selection {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+  bool operator==(const selection&) const = default;
+};
+
+selection selection_of(const std::vector<std::byte>& payload) {
+  const std::size_t k = payload.size() / 8;
+  selection made{std::vector<std::uint32_t>(k), std::vector<float>(k)};
+  if (k != 0) {
+    std::memcpy(made.indices.data(), payload.data(), 4 * k);
+    std::memcpy(made.values.data(), payload.data() + 4 * k, 4 * k);
+  }
+  return made;
+}
+
+/// Sorts everything by magnitude, equal ones by index.
+selection sorted_out(const std::vector<float>& values, std::size_t k) {
+  std::vector<std::uint32_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::fabs(values[a]) > std::fabs(values[b]);
+  });
+  selection made{{order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k)}, {}};
+  std::sort(made.indices.begin(), made.indices.end());
+  for (const std::uint32_t i : made.indices) {
+    made.values.push_back(values[i]);
+  }
+  return made;
+}
+
+void expect_selects(const std::vector<float>& gradient, const top_k::options& with) {
+  placed<top_k> site(gradient.size(), with);
+  const std::size_t k = site.policy.selected(gradient.size());
+  ASSERT_EQ(selection_of(site.encode(gradient)), sorted_out(gradient, k))
+      << k << " of " << gradient.size();
+  ASSERT_FALSE(site.overran);
+}
+
+TEST(top_k, counts_as_published) {
+  EXPECT_EQ(top_k({.density = 0.1}).selected(1000), 100u);
+  EXPECT_EQ(top_k({.density = 0.1}).selected(7), 1u);
+  EXPECT_EQ(top_k({.density = 0.1}).selected(19), 1u);
+  EXPECT_EQ(top_k({.density = 0.1}).selected(0), 0u);
+  EXPECT_EQ(top_k({.density = 1}).selected(7), 7u);
+  EXPECT_EQ(top_k({.k = 5}).selected(1000), 5u);
+  EXPECT_EQ(top_k({.k = 5}).selected(3), 3u);
+  EXPECT_EQ(top_k({.k = 5}).wire_bytes(1000), 40u);
+}
+
+TEST(top_k, selects_what_a_sort_selects) {
+  for (const std::size_t n : {1u, 7u, 32u, 33u, 1000u, 4099u, 40'000u, 200'003u}) {
+    for (const double density : {0.0001, 0.001, 0.01, 0.3, 1.0}) {
+      expect_selects(gradient_of(n, 1), {.density = density});
+    }
+  }
+}
+
+TEST(top_k, takes_the_first_of_equals) {
+  const std::vector<float> equals = {1, -2, 2, -2, 2, 0};
+  placed<top_k> site(equals.size(), {.k = 2});
+  EXPECT_EQ(selection_of(site.encode(equals)), (selection{{1, 2}, {-2, 2}}));
+}
+
+/// Inputs that a sample at any stride misjudges.
+TEST(top_k, is_exact_where_a_sample_is_not) {
+  constexpr std::size_t n = 300'000;
+  std::vector<float> equal(n, -0.5f);
+  std::vector<float> sparse(n);
+  std::vector<float> descending(n);
+  std::vector<float> hot(n, 1e-3f);
+  for (std::size_t i = 0; i < n; ++i) {
+    sparse[i] = i % 5000 == 13 ? static_cast<float>(i) : 0.0f;
+    descending[i] = static_cast<float>(n - i);
+    hot[i] += i > 100'000 && i < 100'900 ? static_cast<float>(i % 7) : 0.0f;
+  }
+  for (const auto& each : {equal, sparse, descending, hot}) {
+    for (const double density : {0.00001, 0.001, 0.01, 0.1}) {
+      expect_selects(each, {.density = density});
+    }
+  }
+}
+
+TEST(top_k, is_exact_without_room_for_candidates) {
+  const auto gradient = gradient_of(50'000, 3);
+  std::vector<std::uint32_t> selected(500);
+  inline_queue queue;
+  kernels::select_largest(queue, std::span<const float>(gradient), 0, selected, {});
+  EXPECT_EQ(selected, sorted_out(gradient, 500).indices);
+}
+
+TEST(top_k, orders_subnormals_and_infinities) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  constexpr float least = std::numeric_limits<float>::denorm_min();
+  const std::vector<float> gradient = {0, least, -2 * least, 1, -infinity, 3e38f, infinity};
+  for (std::size_t k = 1; k <= gradient.size(); ++k) {
+    expect_selects(gradient, {.k = k});
+  }
+}
+
+TEST(top_k, names_the_element_that_is_not_a_number) {
+  for (const std::size_t n : {100u, 100'000u}) {
+    auto gradient = gradient_of(n, 4);
+    gradient[42] = std::nanf("");
+    placed<top_k> site(n);
+    try {
+      site.encode(gradient);
+      FAIL() << n;
+    } catch (const usage_error& sentence) {
+      EXPECT_NE(std::string(sentence.what()).find("element 5042 "), std::string::npos)
+          << sentence.what();
+    }
+  }
+}
+
+TEST(top_k, refuses_an_impossible_density) {
+  for (const double density : {0.0, -1.0, 1.5, std::nan("")}) {
+    EXPECT_THROW(top_k({.density = density}), usage_error) << density;
+  }
+}
+
+TEST(error_feedback, follows_the_published_recurrence_with_top_k) {
+  for (const std::size_t n : {7u, 1000u, 40'000u}) {
+    placed<compression::error_feedback<top_k>> site(n, {.density = 0.01});
+    std::vector<float> residual(n);
+    for (unsigned step = 0; step < 30; ++step) {
+      const auto gradient = gradient_of(n, step);
+      for (std::size_t i = 0; i < n; ++i) {
+        residual[i] += gradient[i];
+      }
+      const auto expected = sorted_out(residual, std::max<std::size_t>(n / 100, 1));
+      ASSERT_EQ(selection_of(site.encode(gradient)), expected) << "step " << step;
+      for (const std::uint32_t i : expected.indices) {
+        residual[i] = 0;
+      }
+      ASSERT_TRUE(std::equal(residual.begin(), residual.end(), site.lane(0).begin()));
+    }
+  }
+}
+
+TEST(error_feedback, passes_options_on) {
+  const compression::error_feedback<top_k> half({.density = 0.5});
+  EXPECT_EQ(half.wire_bytes(10), 40u);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,208 @@
+// Kernels against plain scalar loops, bit for bit where the operation is exact.
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/selection.hpp"
+#include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/widest.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t sizes[] = {0, 1, 15, 16, 17, 1000, 1023, 1024, 1025, 5000};
+
+std::vector<float> values(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> made(n);
+  for (float& each : made) {
+    each = normal(random);
+  }
+  return made;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+/// Stops the compiler from joining a product and a sum into one rounding.
+float rounded(float value) {
+  volatile float held = value;
+  return held;
+}
+
+TEST(add, adds_element_by_element) {
+  for (const std::size_t n : sizes) {
+    auto into = values(n, 1);
+    const auto from = values(n, 2);
+    auto expected = into;
+    for (std::size_t i = 0; i < n; ++i) {
+      expected[i] = into[i] + from[i];
+    }
+    inline_queue queue;
+    kernels::add(queue, into, from);
+    EXPECT_TRUE(same_bits(into, expected)) << n;
+  }
+}
+
+TEST(scale, multiplies_element_by_element) {
+  for (const std::size_t n : sizes) {
+    auto data = values(n, 3);
+    auto expected = data;
+    for (float& each : expected) {
+      each *= 0.3f;
+    }
+    inline_queue queue;
+    kernels::scale(queue, std::span(data), 0.3f);
+    EXPECT_TRUE(same_bits(data, expected)) << n;
+  }
+}
+
+TEST(add_scaled, rounds_the_product_and_the_sum) {
+  for (const std::size_t n : sizes) {
+    auto into = values(n, 4);
+    const auto from = values(n, 5);
+    auto expected = into;
+    for (std::size_t i = 0; i < n; ++i) {
+      expected[i] = into[i] + rounded(0.3f * from[i]);
+    }
+    inline_queue queue;
+    kernels::add_scaled(queue, std::span(into), from, 0.3f);
+    EXPECT_TRUE(same_bits(into, expected)) << n;
+  }
+}
+
+TEST(blend, keeps_a_share_and_takes_the_rest) {
+  for (const std::size_t n : sizes) {
+    auto into = values(n, 6);
+    const auto from = values(n, 7);
+    auto expected = into;
+    for (std::size_t i = 0; i < n; ++i) {
+      expected[i] = rounded(0.9f * into[i]) + rounded((1 - 0.9f) * from[i]);
+    }
+    inline_queue queue;
+    kernels::blend(queue, std::span(into), from, 0.9f);
+    EXPECT_TRUE(same_bits(into, expected)) << n;
+  }
+}
+
+TEST(negate, leaves_no_negative_zero) {
+  std::vector<float> data = {1.5f, -2.0f, 0.0f, -0.0f};
+  inline_queue queue;
+  kernels::negate(queue, std::span(data));
+  EXPECT_TRUE(same_bits(data, {-1.5f, 2.0f, 0.0f, 0.0f}));
+}
+
+TEST(sum, adds_in_the_order_of_its_inputs) {
+  bool order_matters = false;
+  for (const std::size_t n : sizes) {
+    for (std::size_t ranks = 0; ranks <= 5; ++ranks) {
+      std::vector<std::vector<float>> inputs;
+      std::vector<const float*> pointers;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        inputs.push_back(values(n, static_cast<unsigned>(10 + rank)));
+      }
+      std::vector<float> expected(n);
+      std::vector<float> backwards(n);
+      for (std::size_t i = 0; i < n && ranks != 0; ++i) {
+        expected[i] = inputs[0][i];
+        backwards[i] = inputs[ranks - 1][i];
+        for (std::size_t rank = 1; rank < ranks; ++rank) {
+          expected[i] += inputs[rank][i];
+          backwards[i] += inputs[ranks - 1 - rank][i];
+        }
+      }
+      order_matters = order_matters || !same_bits(expected, backwards);
+      for (const auto& each : inputs) {
+        pointers.push_back(each.data());
+      }
+      inline_queue queue;
+      std::vector<float> out(n, 7.0f);
+      kernels::sum(queue, std::span(out), pointers);
+      EXPECT_TRUE(same_bits(out, expected)) << ranks << " inputs of " << n;
+      if (ranks != 0) {
+        kernels::sum(queue, std::span(inputs[ranks - 1]), pointers);
+        EXPECT_TRUE(same_bits(inputs[ranks - 1], expected)) << "into its own last input";
+      }
+    }
+  }
+  EXPECT_TRUE(order_matters) << "these inputs cannot tell one order from another";
+}
+
+TEST(mean_magnitude, is_the_mean_in_double_rounded_once) {
+  for (const std::size_t n : sizes) {
+    const auto input = values(n, 8);
+    double total = 0;
+    for (const float each : input) {
+      total += std::fabs(each);
+    }
+    const double mean = n == 0 ? 0 : total / static_cast<double>(n);
+    float result = -1;
+    inline_queue queue;
+    kernels::mean_magnitude(queue, input, &result);
+    EXPECT_NEAR(result, mean, mean * 6e-8) << n;
+
+    std::vector<float> into(n, 0.0f);
+    float fused = -1;
+    kernels::add_and_mean_magnitude(queue, into, input, &fused);
+    EXPECT_EQ(fused, result) << n;
+    EXPECT_EQ(into, input) << n;
+  }
+}
+
+TEST(add_signs, adds_the_magnitude_with_each_sign) {
+  for (const std::size_t n : sizes) {
+    const auto input = values(n, 9);
+    std::vector<std::uint32_t> words(kernels::sign_words(n) + 1, 77u);
+    inline_queue queue;
+    kernels::pack_signs(queue, input, words.data());
+    EXPECT_EQ(words.back(), 77u) << "wrote past the words";
+    auto sum = values(n, 10);
+    auto expected = sum;
+    for (std::size_t i = 0; i < n; ++i) {
+      expected[i] += input[i] < 0 ? -0.3f : 0.3f;
+    }
+    const float magnitude = 0.3f;
+    kernels::add_signs(queue, words.data(), &magnitude, sum);
+    EXPECT_TRUE(same_bits(sum, expected)) << n;
+  }
+}
+
+TEST(half, is_usable_at_compile_time) {
+  static_assert(kernels::half::to_bits(1.0f) == 0x3c00);
+  static_assert(kernels::half::to_float(0x3555) == 0x1.554p-2f);
+  static_assert(kernels::half::to_float(0x0001) == 0x1p-24f);
+  static_assert(kernels::bfloat::to_bits(1.0f) == 0x3f80);
+}
+
+TEST(take, leaves_zeros_where_it_took) {
+  std::vector<float> input = {1, 2, 3, 4};
+  const std::vector<std::uint32_t> selected = {1, 3};
+  std::vector<float> out(2);
+  inline_queue queue;
+  kernels::gather(queue, input, selected, out.data());
+  EXPECT_EQ(out, (std::vector<float>{2, 4}));
+  kernels::take(queue, std::span(input), selected, out.data());
+  EXPECT_EQ(out, (std::vector<float>{2, 4}));
+  EXPECT_EQ(input, (std::vector<float>{1, 0, 3, 0}));
+  kernels::scatter_add(queue, selected, out.data(), std::span(input));
+  EXPECT_EQ(input, (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(widest, runs_the_loop_once_at_any_width) {
+  int runs = 0;
+  kernels::widest([&] { ++runs; });
+  EXPECT_EQ(runs, 1);
+}
+
+}  // namespace
+}  // namespace tutti
