@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "tutti/base/queue.hpp"
@@ -26,12 +27,21 @@ struct traffic {
 
 /// Adds or copies received bytes: called on the transport's queue as fold(queue, into, from,
 /// bytes).
+///
+/// A fold that may also be called piece by piece, on pieces that are a multiple of `unit` bytes
+/// (at most 64, a power of two), says so by that constant; the transport may then fold what has
+/// come while the rest is on its way.
 struct copy_bytes {
+  static constexpr std::size_t unit = 1;
+
   template <class Queue>
   void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
     queue.copy(into, from, bytes);
   }
 };
+
+template <class Fold>
+concept piecewise_fold = requires { Fold::unit; } && 64 % Fold::unit == 0;
 
 /// A transport moves bytes between ranks; one object is one rank's end of it.
 ///
@@ -44,13 +54,16 @@ struct copy_bytes {
 /// * `poll` makes progress without blocking and says whether there was any; completed operations
 ///   put their coroutine on `ready_coroutines()`.
 /// * `fail` ends every pending receive with an exception and refuses new operations; what peers
-///   sent goes home. `in_flight` counts the operations that have not yet come back.
+///   sent goes home, refused, so that they fail too. `abort` tells every rank why, and all fail.
+///   Coroutines resume with the exception only when `in_flight`, the operations that have not yet
+///   come back, is 0. Call `fail` and `poll` between resumptions, never inside a coroutine.
 /// * `now` and `sleep` keep the transport's clock, wall or virtual.
 template <class T>
 concept transport_policy = std::same_as<typename T::role, role::transport> &&
     device_queue<typename T::queue_type> &&
     requires(T& transport, const T& constant, int peer, tag where, std::span<std::byte> in,
-             std::span<const std::byte> out, copy_bytes fold, std::exception_ptr why) {
+             std::span<const std::byte> out, copy_bytes fold, std::exception_ptr why,
+             const std::string& reason) {
   { constant.rank() } -> std::same_as<int>;
   { constant.size() } -> std::same_as<int>;
   { transport.queue() } -> std::same_as<typename T::queue_type&>;
@@ -66,6 +79,7 @@ concept transport_policy = std::same_as<typename T::role, role::transport> &&
   transport.exchange(peer, out, peer, in, where);
   transport.exchange_fold(peer, out, peer, in, where, fold);
   transport.fail(why);
+  transport.abort(reason);
   { constant.in_flight() } -> std::same_as<std::size_t>;
   { constant.counted() } -> std::same_as<traffic>;
 };

@@ -12,7 +12,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -27,58 +26,25 @@
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
+#include "tutti/transport/meeting.hpp"
+#include "tutti/transport/operation.hpp"
+#include "tutti/transport/patience.hpp"
 
 namespace tutti::transport {
 
 namespace detail {
-
-/// What a coroutine awaits: it goes on when `pending` halves have completed.
-class operation {
- public:
-  operation(run_queue& queue, int halves) : queue_(&queue), pending_(halves) {}
-  operation(const operation&) = delete;
-  operation& operator=(const operation&) = delete;
-  ~operation() {
-    TUTTI_ASSERT(pending_ == 0, "a coroutine was destroyed while its operation was in flight");
-  }
-
-  bool await_ready() const noexcept { return pending_ == 0; }
-  void await_suspend(std::coroutine_handle<> waiter) noexcept { waiter_ = waiter; }
-
-  void complete() {
-    if (--pending_ == 0 && waiter_) {
-      queue_->push(waiter_);
-    }
-  }
-  void complete(std::exception_ptr failure) {
-    failure_ = std::move(failure);
-    complete();
-  }
-
- protected:
-  void rethrow() const {
-    if (failure_) {
-      std::rethrow_exception(failure_);
-    }
-  }
-
- private:
-  run_queue* queue_;
-  std::coroutine_handle<> waiter_ = nullptr;
-  int pending_;
-  std::exception_ptr failure_ = nullptr;
-};
 
 /// A send on its way: it lies in the sender's frame, is read by the receiver, and goes home.
 template <class Mark>
 struct letter {
   letter* next{};
   int from{};
+  int to{};
   tag where{};
   std::span<const std::byte> bytes{};
   Mark mark{};  // out: the bytes are valid after it; home: the reader is done after it
   bool home{};
-  std::exception_ptr refused{};
+  bool refused{};
   operation* owner{};
 };
 
@@ -93,78 +59,9 @@ struct receipt {
   std::span<std::byte> into{};
   operation* owner{};
   void (*take)(Endpoint&, receipt&, letter_type&){};
-  letter_type* lent{};
 };
 
 inline constexpr int any_rank = -1;
-
-/// One cache line for each rank, in two copies: the next meeting may begin while slow ranks still
-/// read this one, and the one after that only when all have left it.
-struct alignas(64) meeting_line {
-  std::atomic<std::uint64_t> generation{0};
-  std::array<std::byte, 56> bytes{};
-};
-
-struct meeting {
-  std::vector<meeting_line> lines;
-  int ranks;
-
-  explicit meeting(int its_ranks)
-      : lines(2 * static_cast<std::size_t>(its_ranks)), ranks(its_ranks) {}
-  meeting_line& line(std::uint64_t generation, int rank) {
-    return lines[(generation & 1) * static_cast<std::size_t>(ranks) +
-                 static_cast<std::size_t>(rank)];
-  }
-  bool complete(std::uint64_t generation) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (line(generation, rank).generation.load(std::memory_order_acquire) < generation) {
-        return false;
-      }
-    }
-    return true;
-  }
-};
-
-/// The meetings of every (chunk, lane), made on first use; finding one takes no lock.
-class meeting_places {
- public:
-  explicit meeting_places(int ranks) : ranks_(ranks) {}
-  meeting_places(const meeting_places&) = delete;
-  meeting_places& operator=(const meeting_places&) = delete;
-  ~meeting_places() {
-    for (auto& each : blocks_) {
-      delete each.load();
-    }
-  }
-
-  meeting& at(tag where) {
-    const std::size_t place = where.chunk * std::size_t{lanes_per_chunk} + where.lane;
-    auto& slot = blocks_.at(place / block_size);
-    block* found = slot.load(std::memory_order_acquire);
-    if (found == nullptr) {
-      auto fresh = std::make_unique<block>(ranks_);
-      if (slot.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel)) {
-        found = fresh.release();
-      }
-    }
-    return found->meetings[place % block_size];
-  }
-
- private:
-  static constexpr std::size_t block_size = 64;
-  struct block {
-    std::vector<meeting> meetings;
-    explicit block(int ranks) {
-      meetings.reserve(block_size);
-      for (std::size_t i = 0; i < block_size; ++i) {
-        meetings.emplace_back(ranks);
-      }
-    }
-  };
-
-  int ranks_;
-  std::array<std::atomic<block*>, 4096> blocks_{};
-};
 
 }  // namespace detail
 
@@ -172,8 +69,8 @@ class meeting_places {
 /// once, by its receiver, and a loan not at all.
 ///
 /// `Delivery` says when a letter reaches its receiver: `by_mailbox` is between threads, at once;
-/// `simulated` keeps it for the time its link would take. `Queue` is the device that memory lives
-/// on. Cost of a message: one atomic exchange each way.
+/// `virtual_link` keeps it for the time its link would take. `Queue` is the device that memory
+/// lives on. Cost of a message: one atomic exchange each way.
 template <class Queue, class Delivery>
 class basic_in_process {
  public:
@@ -194,7 +91,7 @@ class basic_in_process {
     explicit fabric(int ranks, Arguments&&... arguments)
         : places_(ranks), delivery_(ranks, std::forward<Arguments>(arguments)...) {
       for (int rank = 0; rank < ranks; ++rank) {
-        ends_.push_back(std::make_unique<basic_in_process>(*this, rank));
+        ends_.push_back(std::make_unique<basic_in_process>(*this, rank, ranks));
       }
     }
 
@@ -206,10 +103,13 @@ class basic_in_process {
     void abort(const std::string& reason) {
       const std::scoped_lock lock(abort_mutex_);
       if (!aborted_.load(std::memory_order_relaxed)) {
-        reason_ = std::make_exception_ptr(communication_error(reason));
+        reason_ = reason;
         aborted_.store(true, std::memory_order_release);
       }
     }
+    bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+    /// Why; to be read once `aborted()`.
+    const std::string& reason() const { return reason_; }
 
    private:
     friend basic_in_process;
@@ -218,10 +118,11 @@ class basic_in_process {
     std::vector<std::unique_ptr<basic_in_process>> ends_;
     std::atomic<bool> aborted_{false};
     std::mutex abort_mutex_;
-    std::exception_ptr reason_;
+    std::string reason_;
   };
 
-  basic_in_process(fabric& shared, int rank) : shared_(&shared), rank_(rank) {}
+  basic_in_process(fabric& shared, int rank, int ranks)
+      : shared_(&shared), rank_(rank), patience_(ranks) {}
   basic_in_process(const basic_in_process&) = delete;
   basic_in_process& operator=(const basic_in_process&) = delete;
 
@@ -237,7 +138,7 @@ class basic_in_process {
   }
   seconds now() const { return shared_->delivery_.now(); }
   traffic counted() const { return counted_; }
-  std::size_t in_flight() const { return in_flight_; }
+  std::size_t in_flight() const { return flights_.count(); }
 
   // ---- operations
 
@@ -247,7 +148,6 @@ class basic_in_process {
         : operation(self.ready_coroutines(), 1) {
       self.begin_send(out_, *this, to, where, bytes);
     }
-    void await_resume() const { this->rethrow(); }
 
    private:
     letter out_;
@@ -279,7 +179,6 @@ class basic_in_process {
         : operation(self.ready_coroutines(), 1), in_(fold) {
       self.begin_receive(in_, *this, from, where, into);
     }
-    void await_resume() const { this->rethrow(); }
 
    private:
     folding_receipt<Fold> in_;
@@ -294,7 +193,6 @@ class basic_in_process {
       self.begin_send(out_, *this, to, where, out);
       self.begin_receive(in_, *this, from, where, into);
     }
-    void await_resume() const { this->rethrow(); }
 
    private:
     letter out_;
@@ -304,23 +202,55 @@ class basic_in_process {
   /// A peer's bytes, to read until the loan is destroyed.
   class loan {
    public:
-    loan(basic_in_process& self, letter& lent) : self_(&self), lent_(&lent) {}
-    loan(loan&& other) noexcept : self_(other.self_), lent_(std::exchange(other.lent_, nullptr)) {}
-    loan(const loan&) = delete;
-    loan& operator=(const loan&) = delete;
-    ~loan() {
+    loan() = default;
+    loan(basic_in_process& self, letter& lent) : self_(&self), lent_(&lent) { enlist(); }
+    loan(loan&& other) noexcept { *this = std::move(other); }
+    loan& operator=(loan&& other) noexcept {
+      give_back();
+      self_ = other.self_;
+      lent_ = other.lent_;
       if (lent_ != nullptr) {
-        self_->give_back(*lent_);
+        other.strike_off();
+        enlist();
       }
+      return *this;
     }
+    ~loan() { give_back(); }
 
     std::span<const std::byte> bytes() const { return lent_->bytes; }
     int peer() const { return lent_->from; }
     tag where() const { return lent_->where; }
 
+    /// False after a failure has sent the bytes home early.
+    explicit operator bool() const { return lent_ != nullptr; }
+
    private:
-    basic_in_process* self_;
-    letter* lent_;
+    friend basic_in_process;
+    void enlist() {
+      next_ = self_->loans_;
+      before_ = &self_->loans_;
+      if (next_ != nullptr) {
+        next_->before_ = &next_;
+      }
+      self_->loans_ = this;
+    }
+    letter& strike_off() {
+      *before_ = next_;
+      if (next_ != nullptr) {
+        next_->before_ = before_;
+      }
+      return *std::exchange(lent_, nullptr);
+    }
+    void give_back() {
+      if (lent_ != nullptr) {
+        self_->give_back(strike_off());
+      }
+    }
+
+    basic_in_process* self_{};
+    letter* lent_{};
+    loan* next_{};
+    loan** before_{};
   };
 
   class loan_operation : public detail::operation {
@@ -329,35 +259,26 @@ class basic_in_process {
         : operation(self.ready_coroutines(), 1), self_(&self) {
       in_.take = [](basic_in_process& taker, receipt& which, letter& lent) {
         taker.queue_.wait(lent.mark);
-        which.lent = &lent;
+        static_cast<lending_receipt&>(which).lent = loan(taker, lent);
       };
       self.begin_receive(in_, *this, from, where,
                          std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes));
     }
-    loan await_resume() const {
-      this->rethrow();
-      return loan(*self_, *in_.lent);
+    loan await_resume() {
+      operation::await_resume();
+      if (!in_.lent) {
+        std::rethrow_exception(self_->flights_.failure());
+      }
+      return std::move(in_.lent);
     }
 
    private:
+    struct lending_receipt : receipt {
+      loan lent{};
+    };
+
     basic_in_process* self_;
-    receipt in_;
-  };
-
-  class sleep_operation : public detail::operation {
-   public:
-    sleep_operation(basic_in_process& self, seconds duration)
-        : operation(self.ready_coroutines(), 1), due(self.now() + duration) {
-      if constexpr (virtual_time) {
-        self.shared_->delivery_.at(due, *this);
-      } else {
-        self.sleepers_.push(*this);
-      }
-    }
-    void await_resume() const { this->rethrow(); }
-
-    sleep_operation* next{};
-    seconds due;
+    lending_receipt in_;
   };
 
   /// What every rank showed.
@@ -365,6 +286,7 @@ class basic_in_process {
    public:
     meeting_view(detail::meeting& where, std::uint64_t generation)
         : where_(&where), generation_(generation) {}
+    /// Valid until this rank begins its next meeting but one on this tag.
     const std::byte* of(int rank) const { return where_->line(generation_, rank).bytes.data(); }
     template <class T>
     T shown(int rank) const {
@@ -378,45 +300,33 @@ class basic_in_process {
     std::uint64_t generation_;
   };
 
-  class meet_operation {
+  class meet_operation : public detail::operation {
    public:
     meet_operation(basic_in_process& self, tag where, std::span<const std::byte> bytes)
-        : self_(&self), where_(&self.shared_->places_.at(where)) {
-      generation_ =
-          1 + std::max(where_->line(0, self.rank_).generation.load(std::memory_order_relaxed),
-                       where_->line(1, self.rank_).generation.load(std::memory_order_relaxed));
-      auto& mine = where_->line(generation_, self.rank_);
-      TUTTI_ASSERT(bytes.size() <= mine.bytes.size(), "a meeting shows at most 56 bytes");
-      std::ranges::copy(bytes, mine.bytes.begin());
-      mine.generation.store(generation_, std::memory_order_release);
-    }
-    meet_operation(const meet_operation&) = delete;
-    meet_operation& operator=(const meet_operation&) = delete;
+        : operation(self.ready_coroutines(), 0),
+          self_(&self),
+          where_(&self.shared_->places_.at(where)),
+          generation_(where_->show(self.rank_, bytes)) {}
 
     /// Peers are usually a cache miss away, so look for a moment before going to sleep.
     bool await_ready() {
-      const bool crowded = self_->crowded_;
-      for (int glance = 0; glance < (crowded ? crowded_glances : glances); ++glance) {
-        if (where_->complete(generation_)) {
-          return true;
-        }
-        if (crowded) {
-          std::this_thread::yield();
-        } else {
-          pause();
-        }
+      if (self_->flights_.failed()) {
+        expect_half();
+        self_->flights_.park(*this);
+        return operation::await_ready();
       }
-      return false;
+      return self_->patience_.glance([this] { return complete(); });
     }
     void await_suspend(std::coroutine_handle<> waiter) {
-      waiter_ = waiter;
-      self_->meetings_.push(*this);
-      ++self_->in_flight_;
+      operation::await_suspend(waiter);
+      if (!self_->flights_.failed()) {
+        expect_half();
+        self_->meetings_.push(*this);
+        self_->flights_.begin();
+      }
     }
     meeting_view await_resume() const {
-      if (failure_) {
-        std::rethrow_exception(failure_);
-      }
+      operation::await_resume();
       return meeting_view(*where_, generation_);
     }
 
@@ -425,15 +335,9 @@ class basic_in_process {
     meet_operation* next{};
 
    private:
-    friend basic_in_process;
-    static constexpr int glances = 4000;
-    static constexpr int crowded_glances = 4;
-
     basic_in_process* self_;
     detail::meeting* where_;
-    std::uint64_t generation_{};
-    std::coroutine_handle<> waiter_;
-    std::exception_ptr failure_;
+    std::uint64_t generation_;
   };
 
   auto send(int to, tag where, std::span<const std::byte> bytes) {
@@ -462,7 +366,10 @@ class basic_in_process {
                      tag where, Fold fold) {
     return exchange_operation<Fold>(*this, to, out, from, into, where, fold);
   }
-  auto sleep(seconds duration) { return sleep_operation(*this, duration); }
+  auto sleep(seconds duration) {
+    return detail::sleep_operation(ready_coroutines(), flights_, now() + duration,
+                                   [this](detail::sleep_operation& fresh) { lay_down(fresh); });
+  }
   auto meet(tag where,
             std::span<const std::byte> bytes) requires(std::same_as<Queue, inline_queue> &&
                                                        !virtual_time) {
@@ -471,60 +378,57 @@ class basic_in_process {
 
   // ---- progress
 
+  /// Call it between resumptions, never from inside a coroutine.
   bool poll() {
+    if (flights_.failed() && loans_ != nullptr && ready_coroutines().empty()) {
+      revoke_loans();
+    }
     bool progress = false;
     if constexpr (!virtual_time) {
       progress = open_mailbox();
-      progress |= wake_sleepers();
+      progress |= !sleepers_.empty() && sleepers_.wake(now(), flights_);
       progress |= end_meetings();
     }
-    if (shared_->aborted_.load(std::memory_order_acquire) && !failure_) {
-      fail(shared_->reason_);
+    if (shared_->aborted() && !flights_.failed()) {
+      fail(std::make_exception_ptr(communication_error(shared_->reason())));
       progress = true;
     }
     return progress;
   }
 
-  /// A moment of waiting after `idle` polls in a row that brought nothing: spin, yield, nap.
-  void idle(std::size_t idle_polls) const {
-    if (!crowded_ && idle_polls < 1000) {
-      pause();
-    } else if (idle_polls < 20000) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
+  /// A moment of waiting after `idle_polls` polls in a row that brought nothing.
+  void idle(std::size_t idle_polls) const { patience_.idle(idle_polls); }
 
+  /// Ends this rank's part: pending receives fail with `why`, new operations are refused, and what
+  /// peers sent goes home refused, so that they fail too. Coroutines go on, with the exception,
+  /// when `in_flight()` is 0. Call it between resumptions, never from inside a coroutine.
   void fail(std::exception_ptr why) {
-    if (failure_) {
+    if (flights_.failed()) {
       return;
     }
-    failure_ = std::move(why);
+    flights_.fail(std::move(why));
     for (auto& each : receipts_) {
-      while (receipt* waiting = each.pop()) {
-        end(*waiting, failure_);
-      }
+      end_all(each);
     }
-    while (receipt* waiting = any_receipts_.pop()) {
-      end(*waiting, failure_);
-    }
+    end_all(any_receipts_);
     for (auto& each : unexpected_) {
       while (letter* foreign = each.pop()) {
-        refuse(*foreign, failure_);
+        refuse(*foreign);
       }
     }
     while (meet_operation* waiting = meetings_.pop()) {
-      end(*waiting, failure_);
+      flights_.end(*waiting);
     }
-    while (sleep_operation* waiting = sleepers_.pop()) {
-      waiting->complete(failure_);
-    }
+    sleepers_.fail(flights_);
+    flights_.settle();
   }
+
+  /// Ends every rank's part, with this sentence, at its next poll. The first sentence stays.
+  void abort(const std::string& reason) { shared_->abort(reason); }
 
   /// This rank will not poll again: letters to it are refused from now on.
   void leave() {
-    if (!failure_) {
+    if (!flights_.failed()) {
       fail(std::make_exception_ptr(
           communication_error("rank " + std::to_string(rank_) + " has left")));
     }
@@ -534,24 +438,53 @@ class basic_in_process {
     }
   }
 
+  /// What this rank waits for, for a sentence about a job that does not move; empty if nothing.
+  std::string waits_for() const {
+    std::string words;
+    const auto add = [&](const std::string& clause) {
+      words += (words.empty() ? "" : ", ") + clause;
+    };
+    for (const auto& each : receipts_) {
+      for (const receipt* in = each.front(); in != nullptr; in = in->next) {
+        add("chunk " + std::to_string(in->where.chunk) + " from rank " + std::to_string(in->from));
+      }
+    }
+    for (const receipt* in = any_receipts_.front(); in != nullptr; in = in->next) {
+      add("a message from any rank");
+    }
+    return words;
+  }
+
+  /// What others have sent to this rank and it has not received; empty if nothing.
+  std::string has_not_received() const {
+    std::string words;
+    for (const auto& each : unexpected_) {
+      for (const letter* out = each.front(); out != nullptr; out = out->next) {
+        words += (words.empty() ? "" : ", ") + ("chunk " + std::to_string(out->where.chunk)) +
+                 " from rank " + std::to_string(out->from);
+      }
+    }
+    return words;
+  }
+
   /// A letter has reached this rank. `Delivery` calls it on the thread that polls this rank.
   void deliver(letter& arrived) {
-    if (failure_) {
-      refuse(arrived, failure_);
+    if (flights_.failed()) {
+      refuse(arrived);
       return;
     }
     auto& waiting = receipts_[slot(arrived.from, arrived.where)];
     receipt* match = waiting.take([&](const receipt& each) {
       return each.from == arrived.from && each.where == arrived.where;
     });
-    if (match == nullptr) {
+    if (match == nullptr && !any_receipts_.empty()) {
       match = any_receipts_.take(
           [&](const receipt& each) { return each.where.channel == arrived.where.channel; });
     }
     if (match != nullptr) {
       take(*match, arrived);
     } else {
-      unexpected_[slot(arrived.from, arrived.where)].push(arrived);
+      early(arrived.from, arrived.where).push(arrived);
     }
   }
 
@@ -559,11 +492,6 @@ class basic_in_process {
   friend Delivery;
   static constexpr std::size_t table_size = 256;
 
-  static void pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
   static letter* closed() { return reinterpret_cast<letter*>(alignof(letter)); }
   static std::size_t slot(int from, tag where) {
     return (static_cast<std::size_t>(from) * 31 + where.chunk * 7 + where.lane +
@@ -571,27 +499,36 @@ class basic_in_process {
            table_size;
   }
 
+  /// Letters that came before their receive. Channels that are received from anybody keep theirs
+  /// in the order of arrival, or a wildcard would favour some ranks.
+  fifo<letter>& early(int from, tag where) {
+    return where.channel == channel::data
+               ? unexpected_[slot(from, where)]
+               : unexpected_[table_size + static_cast<std::size_t>(where.channel)];
+  }
+
   void begin_send(letter& out, detail::operation& owner, int to, tag where,
                   std::span<const std::byte> bytes) {
-    if (failure_) {
-      owner.complete(failure_);
+    if (flights_.failed()) {
+      flights_.park(owner);
       return;
     }
     counted_.bytes_sent += bytes.size();
     ++counted_.messages_sent;
     out.from = rank_;
+    out.to = to;
     out.where = where;
     out.bytes = bytes;
     out.mark = queue_.record();
     out.owner = &owner;
-    ++in_flight_;
-    shared_->delivery_.carry(*shared_, out, to);
+    flights_.begin();
+    shared_->delivery_.carry(*shared_, out);
   }
 
   void begin_receive(receipt& in, detail::operation& owner, int from, tag where,
                      std::span<std::byte> into) {
-    if (failure_) {
-      owner.complete(failure_);
+    if (flights_.failed()) {
+      flights_.park(owner);
       return;
     }
     in.from = from;
@@ -601,57 +538,64 @@ class basic_in_process {
     if constexpr (!virtual_time) {
       open_mailbox();
     }
-    ++in_flight_;
-    if (letter* early = take_unexpected(from, where)) {
-      take(in, *early);
-    } else if (from == detail::any_rank) {
-      any_receipts_.push(in);
+    flights_.begin();
+    if (letter* already = take_early(from, where)) {
+      take(in, *already);
     } else {
-      receipts_[slot(from, where)].push(in);
+      file(in);
     }
   }
 
-  letter* take_unexpected(int from, tag where) {
-    if (from != detail::any_rank) {
-      return unexpected_[slot(from, where)].take(
-          [&](const letter& each) { return each.from == from && each.where == where; });
+  void file(receipt& in) {
+    if (in.from == detail::any_rank) {
+      any_receipts_.push(in);
+    } else {
+      receipts_[slot(in.from, in.where)].push(in);
     }
-    for (auto& each : unexpected_) {
-      if (letter* found = each.take(
-              [&](const letter& candidate) { return candidate.where.channel == where.channel; })) {
+  }
+
+  letter* take_early(int from, tag where) {
+    if (from != detail::any_rank) {
+      return early(from, where).take([&](const letter& each) {
+        return each.from == from && each.where == where;
+      });
+    }
+    if (where.channel != channel::data) {
+      return early(from, where).pop();
+    }
+    for (std::size_t i = 0; i < table_size; ++i) {
+      if (letter* found = unexpected_[i].pop()) {
         return found;
       }
     }
     return nullptr;
   }
 
+  /// `in` and `from` belong together. If their sizes differ nobody can go on: both wait, filed and
+  /// refused, until every rank learns it at its next poll.
   void take(receipt& in, letter& from) {
     if (in.from != detail::any_rank && from.bytes.size() != in.into.size()) {
-      const auto why = std::make_exception_ptr(communication_error(
-          "rank " + std::to_string(from.from) + " sent " + std::to_string(from.bytes.size()) +
-          " bytes of chunk " + std::to_string(from.where.chunk) + " where rank " +
-          std::to_string(rank_) + " expects " + std::to_string(in.into.size())));
-      refuse(from, why);
-      end(in, why);
+      abort("rank " + std::to_string(from.from) + " sent " + std::to_string(from.bytes.size()) +
+            " bytes of chunk " + std::to_string(from.where.chunk) + " where rank " +
+            std::to_string(rank_) + " expects " + std::to_string(in.into.size()));
+      file(in);
+      from.refused = true;
+      give_back(from);
       return;
     }
     in.take(*this, in, from);
-    --in_flight_;
-    in.owner->complete();
+    flights_.end(*in.owner);
   }
 
-  void end(receipt& waiting, const std::exception_ptr& why) {
-    --in_flight_;
-    waiting.owner->complete(why);
-  }
-  void end(meet_operation& waiting, std::exception_ptr why) {
-    --in_flight_;
-    waiting.failure_ = std::move(why);
-    ready_coroutines().push(waiting.waiter_);
+  void end_all(fifo<receipt>& waiting) {
+    while (receipt* each = waiting.pop()) {
+      flights_.end(*each->owner);
+    }
   }
 
-  void refuse(letter& foreign, std::exception_ptr why) {
-    foreign.refused = std::move(why);
+  void refuse(letter& foreign) {
+    abort(what(flights_.failure()));
+    foreign.refused = true;
     give_back(foreign);
   }
 
@@ -670,9 +614,28 @@ class basic_in_process {
 
   void came_home(letter& mine) {
     queue_.wait(mine.mark);
-    --in_flight_;
-    mine.owner->complete(std::move(mine.refused));
+    if (mine.refused) {
+      flights_.end_refused(*mine.owner);
+    } else {
+      flights_.end(*mine.owner);
+    }
   }
+
+  /// Every coroutine is suspended in an operation that will throw, so none reads its loans again;
+  /// and two ranks that hold each other's memory would wait for ever.
+  void revoke_loans() {
+    while (loans_ != nullptr) {
+      loans_->give_back();
+    }
+  }
+
+  void lay_down(detail::sleep_operation& fresh) {
+    sleepers_.add(fresh);
+    if constexpr (virtual_time) {
+      shared_->delivery_.wake_later(*this, fresh.due);
+    }
+  }
+  void wake_up() { sleepers_.wake(now(), flights_); }
 
   /// False if this rank has left and nobody reads its mail.
   bool push_mail(letter& mail) {
@@ -713,27 +676,11 @@ class basic_in_process {
     }
   }
 
-  bool wake_sleepers() {
-    bool any = false;
-    while (!sleepers_.empty()) {
-      const seconds time = now();
-      sleep_operation* due =
-          sleepers_.take([&](const sleep_operation& each) { return each.due <= time; });
-      if (due == nullptr) {
-        break;
-      }
-      due->complete();
-      any = true;
-    }
-    return any;
-  }
-
   bool end_meetings() {
     bool any = false;
     while (meet_operation* met =
                meetings_.take([](const meet_operation& each) { return each.complete(); })) {
-      --in_flight_;
-      ready_coroutines().push(met->waiter_);
+      flights_.end(*met);
       any = true;
     }
     return any;
@@ -741,17 +688,17 @@ class basic_in_process {
 
   fabric* shared_;
   int rank_;
-  bool crowded_ = static_cast<unsigned>(size()) > std::thread::hardware_concurrency();
+  detail::patience patience_;
   Queue queue_{};
   run_queue ready_;
   traffic counted_;
-  std::size_t in_flight_ = 0;
-  std::exception_ptr failure_;
+  detail::under_way flights_;
   std::array<fifo<receipt>, table_size> receipts_;
-  std::array<fifo<letter>, table_size> unexpected_;
+  std::array<fifo<letter>, table_size + 3> unexpected_;  // then one for each channel
   fifo<receipt> any_receipts_;
   fifo<meet_operation> meetings_;
-  fifo<sleep_operation> sleepers_;
+  detail::sleepers sleepers_;
+  loan* loans_ = nullptr;
   alignas(64) std::atomic<letter*> mailbox_{nullptr};
 };
 
@@ -767,11 +714,11 @@ class by_mailbox {
   }
 
   template <class Fabric, class Letter>
-  void carry(Fabric& shared, Letter& out, int to) {
-    auto& receiver = shared.end(to);
-    if (!receiver.push_mail(out)) {
-      out.refused =
-          std::make_exception_ptr(communication_error("rank " + std::to_string(to) + " has left"));
+  void carry(Fabric& shared, Letter& out) {
+    if (!shared.end(out.to).push_mail(out)) {
+      shared.abort("rank " + std::to_string(out.to) + " has left before it received chunk " +
+                   std::to_string(out.where.chunk) + " of rank " + std::to_string(out.from));
+      out.refused = true;
       shared.end(out.from).came_home(out);
     }
   }
@@ -782,6 +729,8 @@ class by_mailbox {
 
 /// A rank is a thread.
 using in_process = basic_in_process<inline_queue, by_mailbox>;
+
+static_assert(transport_policy<in_process> && has_addressable_peers<in_process>);
 
 /// Calls `body(world)` on `ranks` threads, each with its own end of one in-process transport, and
 /// returns when all have. If a rank throws, the others end with its words, and the first exception

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/base/assert.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/tag.hpp"
+
+namespace tutti::transport::detail {
+
+/// One cache line for each rank, in two copies: the next meeting may begin while slow ranks still
+/// read this one, and the one after that only when all have left it.
+struct alignas(64) meeting_line {
+  std::atomic<std::uint64_t> generation{0};
+  std::array<std::byte, 56> bytes{};
+};
+
+struct meeting {
+  std::vector<meeting_line> lines;
+  int ranks;
+
+  explicit meeting(int its_ranks)
+      : lines(2 * static_cast<std::size_t>(its_ranks)), ranks(its_ranks) {}
+  meeting_line& line(std::uint64_t generation, int rank) {
+    return lines[(generation & 1) * static_cast<std::size_t>(ranks) +
+                 static_cast<std::size_t>(rank)];
+  }
+  /// Shows `bytes` as this rank's part of its next meeting here, whose number is the answer.
+  std::uint64_t show(int rank, std::span<const std::byte> bytes) {
+    TUTTI_ASSERT(bytes.size() <= sizeof(meeting_line::bytes), "a meeting shows at most 56 bytes");
+    const std::uint64_t generation =
+        1 + std::max(line(0, rank).generation.load(std::memory_order_relaxed),
+                     line(1, rank).generation.load(std::memory_order_relaxed));
+    meeting_line& mine = line(generation, rank);
+    std::ranges::copy(bytes, mine.bytes.begin());
+    mine.generation.store(generation, std::memory_order_release);
+    return generation;
+  }
+  bool complete(std::uint64_t generation) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (line(generation, rank).generation.load(std::memory_order_acquire) < generation) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+/// The meetings of every (chunk, lane), made on first use; finding one takes no lock.
+class meeting_places {
+ public:
+  explicit meeting_places(int ranks) : ranks_(ranks) {}
+  meeting_places(const meeting_places&) = delete;
+  meeting_places& operator=(const meeting_places&) = delete;
+  ~meeting_places() {
+    for (auto& each : blocks_) {
+      delete each.load();
+    }
+  }
+
+  meeting& at(tag where) {
+    const std::size_t place = where.chunk * std::size_t{lanes_per_chunk} + where.lane;
+    if (place / block_size >= blocks_.size()) {
+      throw usage_error("ranks meet on chunks below " +
+                        std::to_string(blocks_.size() * block_size / lanes_per_chunk) +
+                        ", not on chunk " + std::to_string(where.chunk) +
+                        ". Fix: cut fewer chunks");
+    }
+    auto& slot = blocks_[place / block_size];
+    block* found = slot.load(std::memory_order_acquire);
+    if (found == nullptr) {
+      auto fresh = std::make_unique<block>(ranks_);
+      if (slot.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel)) {
+        found = fresh.release();
+      }
+    }
+    return found->meetings[place % block_size];
+  }
+
+ private:
+  static constexpr std::size_t block_size = 64;
+  struct block {
+    std::vector<meeting> meetings;
+    explicit block(int ranks) {
+      meetings.reserve(block_size);
+      for (std::size_t i = 0; i < block_size; ++i) {
+        meetings.emplace_back(ranks);
+      }
+    }
+  };
+
+  int ranks_;
+  std::array<std::atomic<block*>, 4096> blocks_{};
+};
+
+}  // namespace tutti::transport::detail

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <thread>
+#include <unistd.h>
+
+namespace tutti::transport::detail {
+
+/// How a rank waits for the others of its host: while each has a core it spins, and where they are
+/// more it yields, for the one it waits for may want the same core. Later it naps.
+class patience {
+ public:
+  explicit patience(int ranks_on_this_host)
+      : crowded_(ranks_on_this_host > ::sysconf(_SC_NPROCESSORS_ONLN)) {}
+
+  bool crowded() const { return crowded_; }
+
+  /// Looks for something that is usually a cache miss away; says whether it came.
+  template <class Predicate>
+  bool glance(Predicate came) const {
+    for (int look = 0; look < (crowded_ ? 4 : 4000); ++look) {
+      if (came()) {
+        return true;
+      }
+      if (crowded_) {
+        std::this_thread::yield();
+      } else {
+        pause();
+      }
+    }
+    return false;
+  }
+
+  /// A moment of waiting after `idle_polls` polls in a row that brought nothing.
+  void idle(std::size_t idle_polls) const {
+    if (!crowded_ && idle_polls < 1000) {
+      pause();
+    } else if (idle_polls < 20000) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+ private:
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  bool crowded_;
+};
+
+}  // namespace tutti::transport::detail
