@@ -134,6 +134,12 @@ TEST(signum, packs_the_sign_of_its_momentum) {
   }
 }
 
+TEST(signum, has_no_momentum_on_the_way_back) {
+  const compression::signum policy({.beta = 0.9});
+  static_assert(std::is_same_v<decltype(tutti::relay(policy)), compression::sign>);
+  EXPECT_EQ(relay(policy).wire_bytes(99), policy.wire_bytes(99));
+}
+
 TEST(signum, refuses_a_beta_that_never_forgets) {
   for (const double beta : {1.0, -0.1, std::nan("")}) {
     EXPECT_THROW(compression::signum({.beta = beta}), usage_error) << beta;

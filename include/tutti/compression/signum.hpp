@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "tutti/base/error.hpp"
+#include "tutti/compression/sign.hpp"
 #include "tutti/kernels/arithmetic.hpp"
-#include "tutti/kernels/signs.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti::compression {
@@ -39,26 +38,28 @@ class signum {
   }
 
   static constexpr std::size_t wire_bytes(std::size_t elements) {
-    return kernels::sign_words(elements) * sizeof(std::uint32_t);
+    return sign::wire_bytes(elements);
   }
 
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where) const {
     const std::span<float> momentum = where.lane(0, gradient.size());
     kernels::blend(queue, momentum, gradient, static_cast<float>(options_.beta));
-    kernels::pack_signs(queue, momentum, out.header<std::uint32_t>());
+    sign{}.encode(queue, momentum, out);
   }
 
   template <class Queue>
   void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
-    kernels::add_signs(queue, in.header<std::uint32_t>(), nullptr, sum);
+    sign{}.accumulate(queue, in, sum);
   }
 
-  /// As `sign::vote`: a vote on momenta has no momentum of its own.
   template <class Queue>
   void vote(Queue& queue, std::span<const const_wire> ballots, wire out) const {
-    kernels::majority(queue, out.as<std::uint32_t>(), ballots);
+    sign{}.vote(queue, ballots, out);
   }
+
+  /// A sum of votes has no momentum of its own.
+  constexpr sign relay() const { return {}; }
 
  private:
   options options_{};
