@@ -41,7 +41,10 @@ struct copy_bytes {
 };
 
 template <class Fold>
-concept piecewise_fold = requires { Fold::unit; } && 64 % Fold::unit == 0;
+concept piecewise_fold = requires {
+  Fold::unit;
+}
+&&64 % Fold::unit == 0;
 
 /// A transport moves bytes between ranks; one object is one rank's end of it.
 ///
