@@ -1,4 +1,5 @@
 // Kernels against plain scalar loops, bit for bit where the operation is exact.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/collect.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
 #include "tutti/kernels/widest.hpp"
@@ -196,6 +198,34 @@ TEST(take, leaves_zeros_where_it_took) {
   EXPECT_EQ(input, (std::vector<float>{1, 0, 3, 0}));
   kernels::scatter_add(queue, selected, out.data(), std::span(input));
   EXPECT_EQ(input, (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(collect, finds_the_same_on_every_processor) {
+  for (const std::size_t n : {0u, 1u, 15u, 16u, 33u, 5000u}) {
+    const auto input = values(n, 11);
+    for (const float floor : {0.0f, 0.5f, 3.0f, 100.0f}) {
+      const std::uint32_t key = kernels::magnitude_key(floor);
+      std::vector<std::uint32_t> keys;
+      std::vector<std::uint32_t> indices;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        if (std::fabs(input[i]) >= floor) {
+          keys.push_back(kernels::magnitude_key(input[i]));
+          indices.push_back(i);
+        }
+      }
+      for (const auto how : {&kernels::collect, &kernels::detail::collect_anywhere}) {
+        std::vector<std::uint32_t> room(2 * (n + 32));
+        const kernels::candidates to{std::span(room).first(n + 32), std::span(room).last(n + 32)};
+        const std::size_t found = how(input, key, to);
+        ASSERT_EQ(found, keys.size()) << n << " elements above " << floor;
+        EXPECT_TRUE(std::equal(keys.begin(), keys.end(), to.keys.begin()));
+        EXPECT_TRUE(std::equal(indices.begin(), indices.end(), to.indices.begin()));
+        if (found > 0) {
+          EXPECT_EQ(how(input, key, {to.keys.first(0), to.indices.first(0)}), 0u) << "no room";
+        }
+      }
+    }
+  }
 }
 
 TEST(widest, runs_the_loop_once_at_any_width) {

@@ -58,7 +58,7 @@ class top_k {
   }
 
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
-    return kernels::selection_candidates(elements, selected(elements)) * sizeof(kernels::candidate);
+    return kernels::selection_candidates(elements, selected(elements)) * 2 * sizeof(std::uint32_t);
   }
 
   /// Throws usage_error at a NaN, by its place in the model.
@@ -94,9 +94,10 @@ class top_k {
   static std::size_t count(const_wire in) {
     return in.size / (sizeof(std::uint32_t) + sizeof(float));
   }
-  static std::span<kernels::candidate> room(const site& where) {
-    return {reinterpret_cast<kernels::candidate*>(where.scratch.data()),
-            where.scratch.size() / sizeof(kernels::candidate)};
+  static kernels::candidates room(const site& where) {
+    const std::size_t places = where.scratch.size() / (2 * sizeof(std::uint32_t));
+    auto* words = reinterpret_cast<std::uint32_t*>(where.scratch.data());
+    return {{words, places}, {words + places, places}};
   }
 
   options options_{};

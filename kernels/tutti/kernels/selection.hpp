@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
-#include "tutti/kernels/widest.hpp"
+#include "tutti/kernels/collect.hpp"
 
 namespace tutti::kernels {
 
@@ -22,19 +21,7 @@ namespace tutti::kernels {
 // collects these candidates, and a radix histogram of the few finds the exact threshold. A sample
 // that misjudged costs four more reads, and never exactness.
 
-/// An element that may be among the largest; the key orders like the magnitude.
-struct candidate {
-  std::uint32_t key{};
-  std::uint32_t index{};
-};
-
 namespace detail {
-
-inline constexpr std::size_t selection_block = 32;
-
-inline std::uint32_t magnitude_key(float value) {
-  return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
-}
 
 /// Everything above `key` is selected, and the first `ties` of those equal to it.
 struct threshold {
@@ -79,44 +66,17 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
   return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
 }
 
-/// Writes what reaches `floor`, in order, and answers how much that is: 0 if it may not fit.
-inline std::size_t collect(std::span<const float> input, std::uint32_t floor,
-                           std::span<candidate> candidates) {
-  std::size_t found = 0;
-  for (std::size_t begin = 0; begin < input.size(); begin += selection_block) {
-    const std::size_t n = std::min(selection_block, input.size() - begin);
-    std::uint32_t hits = 0;
-    if (n == selection_block) {  // most blocks hold none, and cost this one look
-      for (std::size_t i = 0; i < selection_block; ++i) {
-        hits += magnitude_key(input[begin + i]) >= floor ? 1 : 0;
-      }
-      if (hits == 0) {
-        continue;
-      }
-    }
-    if (candidates.size() - found < selection_block) {
-      return 0;
-    }
-    for (std::size_t i = begin; i < begin + n; ++i) {
-      const std::uint32_t key = magnitude_key(input[i]);
-      candidates[found] = {key, static_cast<std::uint32_t>(i)};
-      found += key >= floor ? 1 : 0;
-    }
-  }
-  return found;
-}
-
-/// Of n elements given by `each(i)` in ascending order, writes the indices of the largest.
-template <class Each>
-void select_among(std::size_t n, const Each& each, std::span<std::uint32_t> selected) {
-  threshold limit = kth_largest(n, selected.size(), [&](std::size_t i) { return each(i).key; });
+/// Of n elements with the keys `key(i)` and ascending indices `index_of(i)`, writes the largest's.
+template <class Key, class Index>
+void select_among(std::size_t n, const Key& key, const Index& index_of,
+                  std::span<std::uint32_t> selected) {
+  threshold limit = kth_largest(n, selected.size(), key);
   std::size_t written = 0;
   for (std::size_t i = 0; written < selected.size(); ++i) {
-    const candidate next = each(i);
-    const bool tie = next.key == limit.key && limit.ties != 0;
+    const bool tie = key(i) == limit.key && limit.ties != 0;
     limit.ties -= tie ? 1 : 0;
-    if (tie || next.key > limit.key) {
-      selected[written++] = next.index;
+    if (tie || key(i) > limit.key) {
+      selected[written++] = index_of(i);
     }
   }
 }
@@ -137,29 +97,27 @@ inline void refuse_nan(std::span<const float> input, std::span<const std::uint32
 
 /// Candidates to provide room for when k of n are selected.
 constexpr std::size_t selection_candidates(std::size_t n, std::size_t k) {
-  return std::min(n, 4 * k + 32768) + detail::selection_block;
+  return std::min(n, 4 * k + 32768) + detail::collect_block;
 }
 
 /// Writes the indices of the selected.size() largest magnitudes, ascending; at most input.size().
 /// Throws usage_error if one of them is NaN, and names it by `first_element` + its index.
 template <host_queue Queue>
 void select_largest(Queue& queue, std::span<const float> input, std::uint64_t first_element,
-                    std::span<std::uint32_t> selected, std::span<candidate> room) {
+                    std::span<std::uint32_t> selected, candidates room) {
   queue.run([=] {
     if (selected.empty()) {
       return;
     }
-    const std::uint32_t floor = detail::likely_floor(input, selected.size());
-    std::size_t found = 0;
-    widest([=, &found] { found = detail::collect(input, floor, room); });
+    const std::size_t found = collect(input, detail::likely_floor(input, selected.size()), room);
     if (found >= selected.size()) {
       detail::select_among(
-          found, [=](std::size_t i) { return room[i]; }, selected);
+          found, [=](std::size_t i) { return room.keys[i]; },
+          [=](std::size_t i) { return room.indices[i]; }, selected);
     } else {
-      const auto any = [=](std::size_t i) {
-        return candidate{detail::magnitude_key(input[i]), static_cast<std::uint32_t>(i)};
-      };
-      detail::select_among(input.size(), any, selected);
+      detail::select_among(
+          input.size(), [=](std::size_t i) { return magnitude_key(input[i]); },
+          [](std::size_t i) { return static_cast<std::uint32_t>(i); }, selected);
     }
     detail::refuse_nan(input, selected, first_element);
   });

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/kernels/widest.hpp"
+
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
+#include <immintrin.h>
+#endif
+
+namespace tutti::kernels {
+
+/// Orders like the magnitude; NaN is above all.
+inline std::uint32_t magnitude_key(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
+}
+
+/// Room for elements that may be among the largest, with their keys; both spans equally long.
+struct candidates {
+  std::span<std::uint32_t> keys{};
+  std::span<std::uint32_t> indices{};
+};
+
+namespace detail {
+
+// Written behind what is found before it is known how much of it counts.
+inline constexpr std::size_t collect_block = 32;
+
+/// Writes what reaches `floor`, in order, and answers how much that is: 0 if it may not fit.
+inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t floor,
+                                    const candidates& room) {
+  std::size_t found = 0;
+  for (std::size_t begin = 0; begin < input.size(); begin += collect_block) {
+    const std::size_t n = std::min(collect_block, input.size() - begin);
+    std::uint32_t hits = 0;
+    if (n == collect_block) {  // most blocks hold none, and cost this one look
+      for (std::size_t i = 0; i < collect_block; ++i) {
+        hits += magnitude_key(input[begin + i]) >= floor ? 1 : 0;
+      }
+      if (hits == 0) {
+        continue;
+      }
+    }
+    if (room.keys.size() - found < collect_block) {
+      return 0;
+    }
+    for (std::size_t i = begin; i < begin + n; ++i) {
+      const std::uint32_t key = magnitude_key(input[i]);
+      room.keys[found] = key;
+      room.indices[found] = static_cast<std::uint32_t>(i);
+      found += key >= floor ? 1 : 0;
+    }
+  }
+  return found;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
+/// The same, with the one instruction that no compiler finds: sixteen keys moved together. Twice as
+/// fast where one element in a hundred is found.
+[[gnu::target("avx512f,avx512bw,avx512vl,popcnt")]] inline std::size_t collect_avx512(
+    std::span<const float> input, std::uint32_t floor, const candidates& room) {
+  constexpr std::size_t lanes = 16;
+  const __m512i magnitude = _mm512_set1_epi32(0x7fff'ffff);
+  const __m512i least = _mm512_set1_epi32(static_cast<int>(floor));
+  const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const std::size_t whole = input.size() / lanes * lanes;
+  std::size_t found = 0;
+  for (std::size_t begin = 0; begin < whole; begin += lanes) {
+    const __m512i key = _mm512_and_si512(_mm512_loadu_si512(input.data() + begin), magnitude);
+    const __mmask16 hits = _mm512_cmpge_epu32_mask(key, least);
+    if (hits != 0) {
+      if (room.keys.size() - found < collect_block) {
+        return 0;
+      }
+      const __m512i index = _mm512_add_epi32(first, _mm512_set1_epi32(static_cast<int>(begin)));
+      _mm512_storeu_si512(room.keys.data() + found, _mm512_maskz_compress_epi32(hits, key));
+      _mm512_storeu_si512(room.indices.data() + found, _mm512_maskz_compress_epi32(hits, index));
+      found += static_cast<std::size_t>(std::popcount(static_cast<std::uint32_t>(hits)));
+    }
+  }
+  for (std::size_t i = whole; i < input.size(); ++i) {
+    if (const std::uint32_t key = magnitude_key(input[i]); key >= floor) {
+      if (found == room.keys.size()) {
+        return 0;
+      }
+      room.keys[found] = key;
+      room.indices[found++] = static_cast<std::uint32_t>(i);
+    }
+  }
+  return found;
+}
+#endif
+
+}  // namespace detail
+
+/// Writes the keys and indices of all elements whose key is at least `floor`, in order, and answers
+/// how many they are: 0 if they may not fit. Up to 32 more places are scribbled on.
+inline std::size_t collect(std::span<const float> input, std::uint32_t floor,
+                           const candidates& room) {
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    return detail::collect_avx512(input, floor, room);
+  }
+#endif
+  std::size_t found = 0;
+  widest([&] { found = detail::collect_anywhere(input, floor, room); });
+  return found;
+}
+
+}  // namespace tutti::kernels
