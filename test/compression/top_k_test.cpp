@@ -104,10 +104,11 @@ TEST(top_k, is_exact_where_a_sample_is_not) {
 
 TEST(top_k, is_exact_without_room_for_candidates) {
   const auto gradient = gradient_of(50'000, 3);
-  std::vector<std::uint32_t> selected(500);
+  selection selected{std::vector<std::uint32_t>(500), std::vector<float>(500)};
   inline_queue queue;
-  kernels::select_largest(queue, std::span<const float>(gradient), 0, selected, {});
-  EXPECT_EQ(selected, sorted_out(gradient, 500).indices);
+  kernels::select_largest(queue, std::span<const float>(gradient), 0,
+                          {selected.indices, selected.values.data()}, {});
+  EXPECT_EQ(selected, sorted_out(gradient, 500));
 }
 
 TEST(top_k, orders_subnormals_and_infinities) {

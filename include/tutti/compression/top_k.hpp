@@ -58,14 +58,15 @@ class top_k {
   }
 
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
-    return kernels::selection_candidates(elements, selected(elements)) * 2 * sizeof(std::uint32_t);
+    return kernels::selection_candidates(elements, selected(elements)) *
+           (sizeof(float) + sizeof(std::uint32_t));
   }
 
   /// Throws usage_error at a NaN, by its place in the model.
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where) const {
-    kernels::select_largest(queue, gradient, where.first_element, indices(out), room(where));
-    kernels::gather(queue, gradient, indices(out), values(out));
+    kernels::select_largest(queue, gradient, where.first_element, {indices(out), values(out)},
+                            room(where));
   }
 
   template <class Queue>
@@ -78,8 +79,8 @@ class top_k {
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
                             std::span<float> residual, wire out, const site& where) const {
     kernels::add(queue, residual, gradient);
-    kernels::select_largest(queue, residual, where.first_element, indices(out), room(where));
-    kernels::take(queue, residual, indices(out), values(out));
+    encode(queue, residual, out, where);
+    kernels::clear_at(queue, residual, indices(out));
   }
 
  private:
@@ -95,9 +96,10 @@ class top_k {
     return in.size / (sizeof(std::uint32_t) + sizeof(float));
   }
   static kernels::candidates room(const site& where) {
-    const std::size_t places = where.scratch.size() / (2 * sizeof(std::uint32_t));
-    auto* words = reinterpret_cast<std::uint32_t*>(where.scratch.data());
-    return {{words, places}, {words + places, places}};
+    const std::size_t places = where.scratch.size() / (sizeof(float) + sizeof(std::uint32_t));
+    auto* values = reinterpret_cast<float*>(where.scratch.data());
+    auto* indices = reinterpret_cast<std::uint32_t*>(values + places);
+    return {{values, places}, {indices, places}};
   }
 
   options options_{};

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
@@ -20,6 +19,12 @@ namespace tutti::kernels {
 // A sample suggests a floor that a little more than k elements should reach. One read of the input
 // collects these candidates, and a radix histogram of the few finds the exact threshold. A sample
 // that misjudged costs four more reads, and never exactness.
+
+/// Where the selected go: as many as there are indices.
+struct selection {
+  std::span<std::uint32_t> indices{};
+  float* values{};
+};
 
 namespace detail {
 
@@ -66,29 +71,29 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
   return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
 }
 
-/// Of n elements with the keys `key(i)` and ascending indices `index_of(i)`, writes the largest's.
-template <class Key, class Index>
-void select_among(std::size_t n, const Key& key, const Index& index_of,
-                  std::span<std::uint32_t> selected) {
-  threshold limit = kth_largest(n, selected.size(), key);
-  std::size_t written = 0;
-  for (std::size_t i = 0; written < selected.size(); ++i) {
-    const bool tie = key(i) == limit.key && limit.ties != 0;
-    limit.ties -= tie ? 1 : 0;
-    if (tie || key(i) > limit.key) {
-      selected[written++] = index_of(i);
-    }
-  }
+[[noreturn]] inline void refuse_nan(std::uint64_t element) {
+  throw usage_error("gradient element " + std::to_string(element) +
+                    " is not a number and has no magnitude to select by. Fix: find the step that "
+                    "diverged; lower the learning rate or clip the gradients.");
 }
 
-/// NaN is above every magnitude, so it is among the selected if it is anywhere.
-inline void refuse_nan(std::span<const float> input, std::span<const std::uint32_t> selected,
-                       std::uint64_t first_element) {
-  for (const std::uint32_t i : selected) {
-    if (std::isnan(input[i])) {
-      throw usage_error("gradient element " + std::to_string(first_element + i) +
-                        " is not a number and has no magnitude to select by. Fix: find the step "
-                        "that diverged; lower the learning rate or clip the gradients.");
+/// Of n elements, ascending, writes the largest. NaN is above every magnitude, so it is among them
+/// if it is anywhere.
+template <class Index>
+void select_among(std::span<const float> values, const Index& index_of, std::uint64_t first_element,
+                  const selection& out) {
+  const auto key = [=](std::size_t i) { return magnitude_key(values[i]); };
+  threshold limit = kth_largest(values.size(), out.indices.size(), key);
+  std::size_t written = 0;
+  for (std::size_t i = 0; written < out.indices.size(); ++i) {
+    const bool tie = key(i) == limit.key && limit.ties != 0;
+    if (tie || key(i) > limit.key) {
+      if (std::isnan(values[i])) {
+        refuse_nan(first_element + index_of(i));
+      }
+      limit.ties -= tie ? 1 : 0;
+      out.indices[written] = index_of(i);
+      out.values[written++] = values[i];
     }
   }
 }
@@ -100,58 +105,44 @@ constexpr std::size_t selection_candidates(std::size_t n, std::size_t k) {
   return std::min(n, 4 * k + 32768) + detail::collect_block;
 }
 
-/// Writes the indices of the selected.size() largest magnitudes, ascending; at most input.size().
+/// Writes the out.indices.size() elements of largest magnitude, in order; at most input.size().
 /// Throws usage_error if one of them is NaN, and names it by `first_element` + its index.
 template <host_queue Queue>
 void select_largest(Queue& queue, std::span<const float> input, std::uint64_t first_element,
-                    std::span<std::uint32_t> selected, candidates room) {
+                    selection out, candidates room) {
   queue.run([=] {
-    if (selected.empty()) {
+    const std::size_t k = out.indices.size();
+    if (k == 0) {
       return;
     }
-    const std::size_t found = collect(input, detail::likely_floor(input, selected.size()), room);
-    if (found >= selected.size()) {
-      detail::select_among(
-          found, [=](std::size_t i) { return room.keys[i]; },
-          [=](std::size_t i) { return room.indices[i]; }, selected);
+    const std::size_t found = collect(input, detail::likely_floor(input, k), room);
+    if (found >= k) {
+      const auto index_of = [=](std::size_t i) { return room.indices[i]; };
+      detail::select_among(room.values.first(found), index_of, first_element, out);
     } else {
-      detail::select_among(
-          input.size(), [=](std::size_t i) { return magnitude_key(input[i]); },
-          [](std::size_t i) { return static_cast<std::uint32_t>(i); }, selected);
+      const auto index_of = [](std::size_t i) { return static_cast<std::uint32_t>(i); };
+      detail::select_among(input, index_of, first_element, out);
     }
-    detail::refuse_nan(input, selected, first_element);
   });
 }
 
-/// out[i] = input[selected[i]].
+/// data[indices[i]] = 0.
 template <host_queue Queue>
-void gather(Queue& queue, std::span<const float> input, std::span<const std::uint32_t> selected,
-            float* out) {
+void clear_at(Queue& queue, std::span<float> data, std::span<const std::uint32_t> indices) {
   queue.run([=] {
-    for (std::size_t i = 0; i < selected.size(); ++i) {
-      out[i] = input[selected[i]];
+    for (const std::uint32_t i : indices) {
+      data[i] = 0;
     }
   });
 }
 
-/// The same, and leaves zeros where it took.
+/// sum[indices[i]] += values[i].
 template <host_queue Queue>
-void take(Queue& queue, std::span<float> input, std::span<const std::uint32_t> selected,
-          float* out) {
-  queue.run([=] {
-    for (std::size_t i = 0; i < selected.size(); ++i) {
-      out[i] = std::exchange(input[selected[i]], 0.0f);
-    }
-  });
-}
-
-/// sum[selected[i]] += values[i].
-template <host_queue Queue>
-void scatter_add(Queue& queue, std::span<const std::uint32_t> selected, const float* values,
+void scatter_add(Queue& queue, std::span<const std::uint32_t> indices, const float* values,
                  std::span<float> sum) {
   queue.run([=] {
-    for (std::size_t i = 0; i < selected.size(); ++i) {
-      sum[selected[i]] += values[i];
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      sum[indices[i]] += values[i];
     }
   });
 }
