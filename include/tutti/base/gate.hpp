@@ -1,0 +1,36 @@
+#pragma once
+
+#include <coroutine>
+#include <utility>
+
+#include "tutti/base/task.hpp"
+
+namespace tutti {
+
+/// One coroutine waits; whoever opens the gate lets it go on. Opened before anybody waits, it lets
+/// the next one through.
+class gate {
+ public:
+  explicit gate(run_queue& queue) : queue_(&queue) {}
+  gate(const gate&) = delete;
+  gate& operator=(const gate&) = delete;
+
+  void open() {
+    if (waiter_) {
+      queue_->push(std::exchange(waiter_, nullptr));
+    } else {
+      opened_ = true;
+    }
+  }
+
+  bool await_ready() noexcept { return std::exchange(opened_, false); }
+  void await_suspend(std::coroutine_handle<> waiter) noexcept { waiter_ = waiter; }
+  void await_resume() const noexcept {}
+
+ private:
+  run_queue* queue_;
+  std::coroutine_handle<> waiter_ = nullptr;
+  bool opened_ = false;
+};
+
+}  // namespace tutti

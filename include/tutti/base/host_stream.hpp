@@ -1,0 +1,223 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/assert.hpp"
+#include "tutti/base/queue.hpp"
+
+namespace tutti {
+
+/// The device of a machine without one: work in order on a thread of its own, late by random
+/// moments, so that whoever forgets to wait is caught without a GPU. Everything that tutti does
+/// with a CUDA stream it can do with this one.
+///
+/// Cost: one allocation and one wake-up an operation; it is for tests.
+class host_stream : public host_loops<host_stream> {
+  class progress;
+
+ public:
+  /// A point in a stream's order of work. It may outlive the stream.
+  class mark {
+   public:
+    mark() = default;
+
+   private:
+    friend host_stream;
+    mark(std::shared_ptr<progress> of, std::uint64_t at) : of_(std::move(of)), at_(at) {}
+
+    std::shared_ptr<progress> of_;
+    std::uint64_t at_ = 0;
+  };
+
+  host_stream() : host_stream(next_seed()) {}
+  /// The seed decides how late each operation is: from not at all to 50 µs.
+  explicit host_stream(std::uint64_t seed)
+      : passed_(std::make_shared<progress>()), thread_([this, seed] { work(seed); }) {}
+  host_stream(const host_stream&) = delete;
+  host_stream& operator=(const host_stream&) = delete;
+  /// Finishes what was enqueued.
+  ~host_stream() {
+    {
+      const std::scoped_lock lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  template <class F>
+  void run(F f) {
+    {
+      const std::scoped_lock lock(mutex_);
+      waiting_.emplace_back(std::move(f));
+      ++enqueued_;
+    }
+    wake_.notify_one();
+  }
+
+  mark record() {
+    const std::scoped_lock lock(mutex_);
+    return mark(passed_, enqueued_);
+  }
+
+  void wait(const mark& until) {
+    if (until.of_ != nullptr && until.of_ != passed_) {
+      run([until] { until.of_->wait(until.at_); });
+    }
+  }
+
+  void synchronize() {
+    const mark now = record();
+    passed_->wait(now.at_);
+  }
+
+  /// True on a thread that is executing some stream's work.
+  static bool executing() { return executing_; }
+
+  template <class T>
+  class buffer;
+
+ private:
+  /// How much of a stream's work is done; what is enqueued after a wait sees what was done before.
+  class progress {
+   public:
+    void advance() {
+      {
+        const std::scoped_lock lock(mutex_);
+        ++done_;
+      }
+      changed_.notify_all();
+    }
+    void wait(std::uint64_t until) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return done_ >= until; });
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::uint64_t done_ = 0;
+  };
+
+  static std::uint64_t next_seed() {
+    static std::atomic<std::uint64_t> made{0};
+    return ++made;
+  }
+
+  void work(std::uint64_t seed) {
+    executing_ = true;
+    for (std::function<void()> next; take(next);) {
+      dawdle(seed);
+      next();
+      passed_->advance();
+    }
+  }
+
+  bool take(std::function<void()>& next) {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
+    if (waiting_.empty()) {
+      return false;
+    }
+    next = std::move(waiting_.front());
+    waiting_.pop_front();
+    return true;
+  }
+
+  static void dawdle(std::uint64_t& state) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    const std::uint64_t dice = state >> 58;
+    if (dice < 2) {
+      std::this_thread::sleep_for(std::chrono::microseconds(25 * (dice + 1)));
+    } else if (dice < 16) {
+      std::this_thread::yield();
+    }
+  }
+
+  static inline thread_local bool executing_ = false;
+
+  std::shared_ptr<progress> passed_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> waiting_;
+  std::uint64_t enqueued_ = 0;
+  bool closing_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+static_assert(host_queue<host_stream> && device_queue<host_stream>);
+
+/// Memory of a stream: what nobody has written yet is poison (all bits set, a NaN in every format),
+/// and so is everything again when the memory is given back. Its elements are for functors that the
+/// stream executes; the host reads a copy.
+template <class T>
+class host_stream::buffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  buffer(host_stream& stream, std::size_t elements) : stream_(&stream), memory_(elements) {
+    poison(std::as_writable_bytes(std::span(memory_)));
+  }
+  buffer(const buffer&) = delete;
+  buffer& operator=(const buffer&) = delete;
+  ~buffer() {
+    stream_->synchronize();
+    poison(std::as_writable_bytes(std::span(memory_)));
+  }
+
+  std::size_t size() const { return memory_.size(); }
+
+  /// A device address: to enqueue work on and to send, not to look at.
+  std::span<T> span() { return memory_; }
+
+  /// An element, for a functor that the stream executes.
+  T& operator[](std::size_t i) {
+    TUTTI_ASSERT(executing(), "the host touched memory of a stream. Fix: read_back()");
+    return memory_[i];
+  }
+
+  /// Enqueues a copy of `values`, which are copied already when this returns.
+  void write(std::span<const T> values) {
+    stream_->run([to = memory_.data(), from = std::vector<T>(values.begin(), values.end())] {
+      std::memcpy(to, from.data(), from.size() * sizeof(T));
+    });
+  }
+
+  /// Waits for everything enqueued so far, and copies.
+  std::vector<T> read_back() {
+    stream_->synchronize();
+    return memory_;
+  }
+
+  /// What a read without a wait would see.
+  static bool is_poison(const T& value) {
+    T never_written;
+    poison(std::as_writable_bytes(std::span(&never_written, 1)));
+    return std::memcmp(&value, &never_written, sizeof value) == 0;
+  }
+
+ private:
+  static void poison(std::span<std::byte> bytes) {
+    if (!bytes.empty()) {
+      std::memset(bytes.data(), 0xFF, bytes.size());
+    }
+  }
+
+  host_stream* stream_;
+  std::vector<T> memory_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tutti {
+
+/// Small numbers from any thread to the one that empties it. Never full: each of `senders` numbers
+/// is in it at most once. Cost of a post: two atomic operations, no lock.
+class post_box {
+ public:
+  explicit post_box(std::size_t senders) : slots_(std::bit_ceil(senders + 1)) {}
+
+  void post(std::uint32_t number) {
+    const std::size_t place = tail_.fetch_add(1, std::memory_order_relaxed);
+    slots_[place & (slots_.size() - 1)].store(number + 1, std::memory_order_release);
+  }
+  /// The oldest number, if its post is complete. One thread at a time.
+  std::optional<std::uint32_t> take() {
+    auto& slot = slots_[head_.load(std::memory_order_relaxed) & (slots_.size() - 1)];
+    const std::uint32_t found = slot.load(std::memory_order_acquire);
+    if (found == 0) {
+      return std::nullopt;
+    }
+    slot.store(0, std::memory_order_relaxed);
+    head_.fetch_add(1, std::memory_order_relaxed);
+    return found - 1;
+  }
+  bool empty() const {
+    return slots_[head_.load(std::memory_order_relaxed) & (slots_.size() - 1)].load(
+               std::memory_order_acquire) == 0;
+  }
+
+ private:
+  std::vector<std::atomic<std::uint32_t>> slots_;
+  std::atomic<std::size_t> tail_{0};
+  std::atomic<std::size_t> head_{0};
+};
+
+}  // namespace tutti

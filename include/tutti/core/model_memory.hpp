@@ -1,0 +1,107 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/plan.hpp"
+#include "tutti/base/tensor.hpp"
+
+namespace tutti {
+
+/// The model's tensors as buckets see them: a bucket whose gradients are neighbours in memory is a
+/// view of them, any other has a buffer to be packed into.
+class model_memory {
+ public:
+  model_memory(std::vector<tensor> forward, const plan& made)
+      : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
+    phantom_ = std::ranges::all_of(forward_, [](const tensor& each) {
+      return each.elements == 0 || each.gradient.data() == nullptr;
+    });
+    phantom_ = phantom_ && made.elements() > 0;
+    if (!phantom_) {
+      lay_out();
+    }
+  }
+
+  /// No values, only lengths.
+  bool phantom() const { return phantom_; }
+  const std::vector<tensor>& forward() const { return forward_; }
+  const tensor& at(std::size_t position) const { return forward_[forward_.size() - 1 - position]; }
+
+  /// A chunk's gradient, in its bucket.
+  std::span<float> data(const chunk& piece) const {
+    float* bucket = data_[piece.bucket];
+    const std::size_t skipped = piece.first_element - plan_->buckets[piece.bucket].first_element;
+    return {bucket == nullptr ? nullptr : bucket + skipped, piece.elements};
+  }
+  /// A tensor's gradient, in its bucket; the tensor's own memory if the bucket is a view.
+  std::span<float> data(std::size_t position) const {
+    const std::uint32_t number = plan_->bucket_of[position];
+    float* bucket = data_[number];
+    const std::size_t skipped =
+        plan_->first_element[position] - plan_->buckets[number].first_element;
+    return {bucket == nullptr ? nullptr : bucket + skipped, at(position).elements};
+  }
+
+  /// Brings a chunk's gradients into its bucket, if they are not there already.
+  template <class Queue>
+  void pack(Queue& queue, const chunk& piece) const {
+    if (!phantom_ && packed_[piece.bucket] != nullptr) {
+      const std::span<float> room = data(piece);
+      for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
+                              std::size_t in_chunk) {
+        queue.copy(room.data() + in_chunk, at(position).gradient.data() + offset,
+                   count * sizeof(float));
+      });
+    }
+  }
+
+  /// Calls `run(position, offset in the tensor, count, offset in the chunk)` for each run of a
+  /// chunk that lies in one tensor.
+  template <class Run>
+  void for_each_run(const chunk& piece, Run run) const {
+    const std::size_t end = piece.first_element + piece.elements;
+    const auto& starts = plan_->first_element;
+    auto position = static_cast<std::size_t>(std::ranges::upper_bound(starts, piece.first_element) -
+                                             starts.begin() - 1);
+    for (std::size_t from = piece.first_element; from < end; ++position) {
+      const std::size_t count = std::min(starts[position + 1], end) - from;
+      if (count > 0) {
+        run(position, from - starts[position], count, from - piece.first_element);
+      }
+      from += count;
+    }
+  }
+
+ private:
+  void lay_out() {
+    packed_.resize(data_.size());
+    for (std::size_t number = 0; number < data_.size(); ++number) {
+      const auto& group = plan_->buckets[number];
+      data_[number] = at(group.first_tensor).gradient.data();
+      float* next = data_[number];
+      for (std::size_t i = 0; i < group.tensors; ++i) {
+        const auto gradient = at(group.first_tensor + i).gradient;
+        if (gradient.data() != next && !gradient.empty()) {
+          packed_[number] = std::make_unique<float[]>(group.elements);
+          data_[number] = packed_[number].get();
+          break;
+        }
+        next += gradient.size();
+      }
+    }
+  }
+
+  std::vector<tensor> forward_;
+  const plan* plan_;
+  bool phantom_ = false;
+  std::vector<float*> data_;
+  std::vector<std::unique_ptr<float[]>> packed_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,243 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/core/model_memory.hpp"
+#include "tutti/core/state_memory.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/optimizer.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// Sends `bytes_for(worker)` to every worker at once.
+template <class Endpoint, class BytesFor>
+task answer_workers(Endpoint self, BytesFor bytes_for, int workers, int worker = 0) {
+  if (worker == workers) {
+    co_return;
+  }
+  auto mine = self.send(worker, bytes_for(worker));
+  std::exception_ptr failure;
+  try {
+    co_await answer_workers(self, bytes_for, workers, worker + 1);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  co_await mine;
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+/// A server's chunks: what was pushed, what it makes of that, and what it answers.
+template <class Architecture, class Compression, class Optimizer, class Transport>
+class server {
+  using relay_type = decltype(relay(std::declval<const Compression&>()));
+  static constexpr bool owns_parameters = facts::owns_parameters<Architecture>;
+  static constexpr bool plain = facts::identity<Compression>;
+  static constexpr bool at_once = facts::stale<Architecture>;
+
+ public:
+  server(Transport& world, const plan& made, const model_memory& model,
+         const Compression& compression, const Optimizer& optimizer, int workers)
+      : world_(&world),
+        plan_(&made),
+        model_(&model),
+        compression_(&compression),
+        optimizer_(&optimizer),
+        workers_(workers),
+        owner_(facts::memory_per_element<relay_type>, made.elements()),
+        momenta_(owns_parameters ? Optimizer::memory_per_element : 0, made.elements()),
+        shelves_(made.chunks.size()) {}
+
+  state_memory& owner_memory() { return owner_; }
+  state_memory& optimizer_memory() { return momenta_; }
+
+  /// A worker's push of a chunk; the bytes may be gone when the task ends.
+  task take(std::uint32_t number, int worker, std::span<const std::byte> pushed) {
+    shelf& mine = shelves_[number];
+    set_up(mine, plan_->chunks[number]);
+    if constexpr (at_once) {
+      add(mine, pushed, true);
+      update(number, mine);
+      auto& answer = mine.answers[at(worker)];
+      co_await answer.sent;
+      answer.floats = mine.parameters;
+      answer.sent = send_parameters(number, worker, answer.floats);
+      endpoint_of(number).start(answer.sent);
+    } else {
+      co_await take_in_rank_order(number, mine, worker, pushed);
+    }
+  }
+
+  /// Ends when everything that was answered has been read.
+  task finish() {
+    for (auto& each : shelves_) {
+      co_await each.answered;
+      for (auto& answer : each.answers) {
+        co_await answer.sent;
+      }
+    }
+  }
+
+ private:
+  struct outgoing {
+    std::vector<float> floats{};
+    task sent{};
+  };
+  struct shelf {
+    bool ready{};
+    std::vector<float> sum{};
+    std::vector<float> parameters{};
+    std::vector<std::byte> payload{};
+    std::vector<std::byte> scratch{};
+    std::vector<std::vector<std::byte>> early{};  ///< pushes of workers whose turn has not come
+    std::vector<char> is_here{};
+    int turn{};
+    std::uint64_t steps{};
+    task answered{};
+    std::vector<outgoing> answers{};
+  };
+
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+  endpoint<Transport> endpoint_of(std::uint32_t number) const {
+    return endpoint<Transport>(*world_, tag{channel::data, number, 0});
+  }
+
+  void set_up(shelf& fresh, const chunk& piece) {
+    if (std::exchange(fresh.ready, true)) {
+      return;
+    }
+    fresh.early.resize(at(workers_));
+    fresh.is_here.resize(at(workers_));
+    fresh.answers.resize(at_once ? at(workers_) : 0);
+    if (model_->phantom()) {
+      return;
+    }
+    fresh.sum.resize(piece.elements);
+    fresh.scratch.resize(scratch_bytes(relay(*compression_), piece.elements));
+    if constexpr (!plain && !owns_parameters) {
+      fresh.payload.resize(relay(*compression_).wire_bytes(piece.elements));
+    }
+    if constexpr (owns_parameters) {
+      fresh.parameters.resize(piece.elements);
+      model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
+                                      std::size_t in_chunk) {
+        std::ranges::copy(model_->at(position).parameter.subspan(offset, count),
+                          fresh.parameters.begin() + static_cast<std::ptrdiff_t>(in_chunk));
+      });
+    }
+  }
+
+  task take_in_rank_order(std::uint32_t number, shelf& mine, int worker,
+                          std::span<const std::byte> pushed) {
+    if (worker != mine.turn) {
+      mine.early[at(worker)].resize(pushed.size());
+      if (pushed.data() != nullptr) {
+        std::ranges::copy(pushed, mine.early[at(worker)].begin());
+      }
+      mine.is_here[at(worker)] = 1;
+      co_return;
+    }
+    add(mine, pushed, worker == 0);
+    for (++mine.turn; mine.turn < workers_ && mine.is_here[at(mine.turn)] != 0; ++mine.turn) {
+      add(mine, mine.early[at(mine.turn)], false);
+      mine.is_here[at(mine.turn)] = 0;
+    }
+    if (mine.turn == workers_) {
+      mine.turn = 0;
+      co_await mine.answered;
+      update(number, mine);
+      mine.answered = answer_all(number, mine);
+      endpoint_of(number).start(mine.answered);
+    }
+  }
+
+  void add(shelf& mine, std::span<const std::byte> pushed, bool first) {
+    if (model_->phantom()) {
+      return;
+    }
+    if (first && plain) {
+      std::memcpy(mine.sum.data(), pushed.data(), pushed.size());
+      return;
+    }
+    if (first) {
+      std::ranges::fill(mine.sum, 0.0f);
+    }
+    compression_->accumulate(world_->queue(), const_wire(pushed.data(), pushed.size()),
+                             std::span<float>(mine.sum));
+  }
+
+  /// From the sum of gradients to what is answered.
+  void update(std::uint32_t number, shelf& mine) {
+    if (model_->phantom()) {
+      return;
+    }
+    auto& queue = world_->queue();
+    const chunk& piece = plan_->chunks[number];
+    if constexpr (!at_once) {
+      const float average = 1.0f / static_cast<float>(workers_);
+      float* sum = mine.sum.data();
+      if (workers_ > 1) {
+        queue.for_each(mine.sum.size(), [sum, average](std::size_t i) { sum[i] *= average; });
+      }
+    }
+    if constexpr (owns_parameters) {
+      optimizer_->apply(queue, std::span<float>(mine.parameters), std::span<const float>(mine.sum),
+                        momenta_.at(piece.first_element, mine.scratch, mine.steps));
+    } else if constexpr (!plain) {
+      encode(relay(*compression_), queue, std::span<const float>(mine.sum),
+             wire{mine.payload.data(), mine.payload.size()},
+             owner_.at(piece.first_element, mine.scratch, mine.steps));
+    }
+    ++mine.steps;
+  }
+
+  task answer_all(std::uint32_t number, shelf& mine) {
+    std::span<const std::byte> bytes;
+    if constexpr (owns_parameters) {
+      bytes = as_bytes(number, mine.parameters);
+    } else if constexpr (plain) {
+      bytes = as_bytes(number, mine.sum);
+    } else {
+      const std::size_t length = compression_->wire_bytes(plan_->chunks[number].elements);
+      bytes = {mine.payload.empty() ? nullptr : mine.payload.data(), length};
+    }
+    co_await answer_workers(
+        endpoint_of(number), [bytes](int) { return bytes; }, workers_);
+  }
+
+  task send_parameters(std::uint32_t number, int worker, std::span<const float> floats) {
+    co_await endpoint_of(number).send(worker, as_bytes(number, floats));
+  }
+
+  /// As many bytes as the chunk has, with or without memory behind them.
+  std::span<const std::byte> as_bytes(std::uint32_t number, std::span<const float> floats) const {
+    const std::size_t length = plan_->chunks[number].elements * sizeof(float);
+    const auto* data = model_->phantom() ? nullptr : floats.data();
+    return {reinterpret_cast<const std::byte*>(data), length};
+  }
+
+  Transport* world_;
+  const plan* plan_;
+  const model_memory* model_;
+  const Compression* compression_;
+  const Optimizer* optimizer_;
+  int workers_;
+  state_memory owner_;
+  state_memory momenta_;
+  std::vector<shelf> shelves_;
+};
+
+}  // namespace tutti

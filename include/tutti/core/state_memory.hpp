@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tutti/role/compression.hpp"
+
+namespace tutti {
+
+/// What policies remember: lanes of floats parallel to the parameters, in the flat index space, so
+/// that another fusion, a checkpoint or a resize finds every value where it was.
+class state_memory {
+ public:
+  state_memory(std::size_t lanes, std::size_t elements)
+      : elements_(elements), floats_(lanes * elements) {}
+
+  std::span<float> floats() { return floats_; }
+  std::span<const float> floats() const { return floats_; }
+
+  site at(std::size_t first_element, std::span<std::byte> scratch, std::uint64_t step) {
+    float* first = floats_.empty() ? nullptr : floats_.data() + first_element;
+    return site{first, elements_, scratch, step, first_element};
+  }
+
+ private:
+  std::size_t elements_;
+  std::vector<float> floats_;
+};
+
+}  // namespace tutti
