@@ -37,7 +37,8 @@ namespace detail {
 /// A send on its way: it lies in the sender's frame, is read by the receiver, and goes home.
 template <class Mark>
 struct letter {
-  letter* next{};
+  letter* next{};     // in the mailbox, among the early, or among the lent
+  letter** before{};  // among the lent
   int from{};
   int to{};
   tag where{};
@@ -202,55 +203,18 @@ class basic_in_process {
   /// A peer's bytes, to read until the loan is destroyed.
   class loan {
    public:
-    loan() = default;
-    loan(basic_in_process& self, letter& lent) : self_(&self), lent_(&lent) { enlist(); }
-    loan(loan&& other) noexcept { *this = std::move(other); }
-    loan& operator=(loan&& other) noexcept {
-      give_back();
-      self_ = other.self_;
-      lent_ = other.lent_;
-      if (lent_ != nullptr) {
-        other.strike_off();
-        enlist();
-      }
-      return *this;
-    }
-    ~loan() { give_back(); }
+    loan(basic_in_process& self, letter* lent) : self_(&self), lent_(lent) {}
+    loan(loan&& other) noexcept : self_(other.self_), lent_(std::exchange(other.lent_, nullptr)) {}
+    loan& operator=(loan&&) = delete;
+    ~loan() { self_->end_loan(lent_); }
 
     std::span<const std::byte> bytes() const { return lent_->bytes; }
     int peer() const { return lent_->from; }
     tag where() const { return lent_->where; }
 
-    /// False after a failure has sent the bytes home early.
-    explicit operator bool() const { return lent_ != nullptr; }
-
    private:
-    friend basic_in_process;
-    void enlist() {
-      next_ = self_->loans_;
-      before_ = &self_->loans_;
-      if (next_ != nullptr) {
-        next_->before_ = &next_;
-      }
-      self_->loans_ = this;
-    }
-    letter& strike_off() {
-      *before_ = next_;
-      if (next_ != nullptr) {
-        next_->before_ = before_;
-      }
-      return *std::exchange(lent_, nullptr);
-    }
-    void give_back() {
-      if (lent_ != nullptr) {
-        self_->give_back(strike_off());
-      }
-    }
-
-    basic_in_process* self_{};
-    letter* lent_{};
-    loan* next_{};
-    loan** before_{};
+    basic_in_process* self_;
+    letter* lent_;
   };
 
   class loan_operation : public detail::operation {
@@ -259,22 +223,24 @@ class basic_in_process {
         : operation(self.ready_coroutines(), 1), self_(&self) {
       in_.take = [](basic_in_process& taker, receipt& which, letter& lent) {
         taker.queue_.wait(lent.mark);
-        static_cast<lending_receipt&>(which).lent = loan(taker, lent);
+        taker.begin_loan(lent);
+        static_cast<lending_receipt&>(which).lent = &lent;
       };
       self.begin_receive(in_, *this, from, where,
                          std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes));
     }
+    ~loan_operation() { self_->end_loan(in_.lent); }
     loan await_resume() {
       operation::await_resume();
-      if (!in_.lent) {
+      if (self_->loans_revoked_) {
         std::rethrow_exception(self_->flights_.failure());
       }
-      return std::move(in_.lent);
+      return loan(*self_, std::exchange(in_.lent, nullptr));
     }
 
    private:
     struct lending_receipt : receipt {
-      loan lent{};
+      letter* lent{};
     };
 
     basic_in_process* self_;
@@ -380,7 +346,7 @@ class basic_in_process {
 
   /// Call it between resumptions, never from inside a coroutine.
   bool poll() {
-    if (flights_.failed() && loans_ != nullptr && ready_coroutines().empty()) {
+    if (flights_.failed() && !loans_revoked_ && ready_coroutines().empty()) {
       revoke_loans();
     }
     bool progress = false;
@@ -624,9 +590,30 @@ class basic_in_process {
   /// Every coroutine is suspended in an operation that will throw, so none reads its loans again;
   /// and two ranks that hold each other's memory would wait for ever.
   void revoke_loans() {
-    while (loans_ != nullptr) {
-      loans_->give_back();
+    while (letter* lent = lent_) {
+      end_loan(lent);
     }
+    loans_revoked_ = true;
+  }
+
+  void begin_loan(letter& lent) {
+    lent.next = lent_;
+    lent.before = &lent_;
+    if (lent_ != nullptr) {
+      lent_->before = &lent.next;
+    }
+    lent_ = &lent;
+  }
+  /// `lent` is null where there is no loan any more.
+  void end_loan(letter* lent) {
+    if (lent == nullptr || loans_revoked_) {
+      return;
+    }
+    *lent->before = lent->next;
+    if (lent->next != nullptr) {
+      lent->next->before = lent->before;
+    }
+    give_back(*lent);
   }
 
   void lay_down(detail::sleep_operation& fresh) {
@@ -698,7 +685,8 @@ class basic_in_process {
   fifo<receipt> any_receipts_;
   fifo<meet_operation> meetings_;
   detail::sleepers sleepers_;
-  loan* loans_ = nullptr;
+  letter* lent_ = nullptr;  // to this rank, and not given back
+  bool loans_revoked_ = false;
   alignas(64) std::atomic<letter*> mailbox_{nullptr};
 };
 

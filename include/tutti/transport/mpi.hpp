@@ -854,8 +854,10 @@ class mpi {
   /// Leaves together where that is possible: after a failure peers may still have sends to this
   /// rank, and one that is dead must not hold the living.
   void depart() {
-    if (std::uncaught_exceptions() > exceptions_at_birth_ && !flights_.failed()) {
+    if (std::uncaught_exceptions() > exceptions_at_birth_) {
       abort("rank " + std::to_string(rank_) + " ended with an exception");
+    }
+    if (!aborted_.empty()) {
       fail(std::make_exception_ptr(communication_error(aborted_)));
     }
     if (flights_.failed() && !all_departed()) {

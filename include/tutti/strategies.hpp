@@ -1,0 +1,24 @@
+#pragma once
+
+#include <tuple>
+
+#include "tutti/strategies/bsp.hpp"
+#include "tutti/strategies/byteps.hpp"
+#include "tutti/strategies/bytescheduler.hpp"
+#include "tutti/strategies/ddp.hpp"
+#include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/local.hpp"
+#include "tutti/strategies/mg_wfbp.hpp"
+#include "tutti/strategies/mxnet.hpp"
+#include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/top_k.hpp"
+#include "tutti/strategies/wfbp.hpp"
+
+namespace tutti::strategies {
+
+/// Every named strategy, for registries and for tests that try them all.
+using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, TopK, SignSGD,
+                       Signum, EFSignSGD, MXNetDistSync, MXNetDistAsync>;
+
+}  // namespace tutti::strategies

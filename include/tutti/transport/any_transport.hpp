@@ -1,0 +1,346 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "tutti/base/queue.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/operation.hpp"
+
+namespace tutti::transport {
+
+namespace detail {
+
+/// A fold behind a function pointer; its values are copied, at most six words of them.
+class erased_fold {
+ public:
+  template <class Fold>
+  explicit erased_fold(const Fold& fold)
+      : call_([](const std::byte* values, inline_queue& queue, std::byte* into,
+                 const std::byte* from, std::size_t bytes) {
+          (*std::launder(reinterpret_cast<const Fold*>(values)))(queue, into, from, bytes);
+        }) {
+    static_assert(std::is_trivially_copyable_v<Fold> && sizeof(Fold) <= sizeof values_ &&
+                  alignof(Fold) <= alignof(std::max_align_t));
+    ::new (static_cast<void*>(values_.data())) Fold(fold);
+  }
+
+  void operator()(inline_queue& queue, std::byte* into, const std::byte* from,
+                  std::size_t bytes) const {
+    call_(values_.data(), queue, into, from, bytes);
+  }
+
+ private:
+  alignas(std::max_align_t) std::array<std::byte, 48> values_{};
+  void (*call_)(const std::byte*, inline_queue&, std::byte*, const std::byte*, std::size_t);
+};
+
+/// One that may be called piece by piece. No fold's unit is coarser than this.
+class erased_piecewise_fold : public erased_fold {
+ public:
+  static constexpr std::size_t unit = 64;
+  using erased_fold::erased_fold;
+};
+
+/// Place in the awaiting frame for an operation of any transport.
+class operation_room {
+ public:
+  operation_room() = default;
+  operation_room(const operation_room&) = delete;
+  operation_room& operator=(const operation_room&) = delete;
+  ~operation_room() { destroy_(*this); }
+
+  /// Begins the operation that `begin()` returns, in place.
+  template <class Begin>
+  void hold(Begin begin) {
+    using held = std::invoke_result_t<Begin>;
+    static_assert(std::derived_from<held, operation> && sizeof(held) <= sizeof place_,
+                  "tutti: an operation of this transport does not fit. Fix: widen operation_room");
+    operation_ = ::new (static_cast<void*>(place_.data())) held(begin());
+    destroy_ = [](operation_room& self) { static_cast<held*>(self.operation_)->~held(); };
+  }
+
+  operation& get() { return *operation_; }
+
+ private:
+  alignas(std::max_align_t) std::array<std::byte, 640> place_;  // left as it is: it costs nothing
+  operation* operation_{};
+  void (*destroy_)(operation_room&){[](operation_room&) {}};
+};
+
+/// A loan of any transport.
+class erased_loan {
+ public:
+  template <class Loan>
+  explicit erased_loan(Loan&& lent)
+      : bytes_(lent.bytes()),
+        peer_(lent.peer()),
+        where_(lent.where()),
+        move_([](std::byte* to, std::byte* from) noexcept {
+          auto* mine = std::launder(reinterpret_cast<Loan*>(from));
+          if (to != nullptr) {
+            ::new (static_cast<void*>(to)) Loan(std::move(*mine));
+          }
+          mine->~Loan();
+        }) {
+    static_assert(!std::is_reference_v<Loan> && sizeof(Loan) <= sizeof place_);
+    ::new (static_cast<void*>(place_.data())) Loan(std::move(lent));
+  }
+  erased_loan(erased_loan&& other) noexcept
+      : bytes_(other.bytes_),
+        peer_(other.peer_),
+        where_(other.where_),
+        move_(std::exchange(other.move_, nullptr)) {
+    if (move_ != nullptr) {
+      move_(place_.data(), other.place_.data());
+    }
+  }
+  erased_loan& operator=(erased_loan&&) = delete;
+  ~erased_loan() {
+    if (move_ != nullptr) {
+      move_(nullptr, place_.data());
+    }
+  }
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  int peer() const { return peer_; }
+  tag where() const { return where_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  int peer_;
+  tag where_;
+  /// Moves the loan to its first argument, or nowhere, and ends the second.
+  void (*move_)(std::byte*, std::byte*) noexcept;
+  alignas(std::max_align_t) std::array<std::byte, 64> place_;
+};
+
+/// What a transport does, behind virtual calls.
+class boundary {
+ public:
+  using lend = erased_loan (*)(operation&);
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual inline_queue& queue() = 0;
+  virtual run_queue& ready_coroutines() = 0;
+  virtual bool poll() = 0;
+  virtual void idle(std::size_t idle_polls) const = 0;
+  virtual seconds now() const = 0;
+  virtual void fail(std::exception_ptr why) = 0;
+  virtual void abort(const std::string& reason) = 0;
+  virtual std::size_t in_flight() const = 0;
+  virtual traffic counted() const = 0;
+
+  virtual void sleep(operation_room&, seconds) = 0;
+  virtual void send(operation_room&, int, tag, std::span<const std::byte>) = 0;
+  virtual void receive(operation_room&, int, tag, std::span<std::byte>) = 0;
+  virtual void fold(operation_room&, int, tag, std::span<std::byte>, const erased_fold&) = 0;
+  virtual void fold(operation_room&, int, tag, std::span<std::byte>,
+                    const erased_piecewise_fold&) = 0;
+  virtual lend receive_loan(operation_room&, int, tag, std::size_t) = 0;
+  virtual lend receive_any(operation_room&, channel) = 0;
+  virtual void exchange(operation_room&, int, std::span<const std::byte>, int, std::span<std::byte>,
+                        tag) = 0;
+  virtual void exchange_fold(operation_room&, int, std::span<const std::byte>, int,
+                             std::span<std::byte>, tag, const erased_fold&) = 0;
+  virtual void exchange_fold(operation_room&, int, std::span<const std::byte>, int,
+                             std::span<std::byte>, tag, const erased_piecewise_fold&) = 0;
+
+ protected:
+  ~boundary() = default;
+};
+
+template <class Transport>
+class boundary_to final : public boundary {
+ public:
+  explicit boundary_to(Transport& inner) : inner_(&inner) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  inline_queue& queue() override { return inner_->queue(); }
+  run_queue& ready_coroutines() override { return inner_->ready_coroutines(); }
+  bool poll() override { return inner_->poll(); }
+  void idle(std::size_t idle_polls) const override { inner_->idle(idle_polls); }
+  seconds now() const override { return inner_->now(); }
+  void fail(std::exception_ptr why) override { inner_->fail(why); }
+  void abort(const std::string& reason) override { inner_->abort(reason); }
+  std::size_t in_flight() const override { return inner_->in_flight(); }
+  traffic counted() const override { return inner_->counted(); }
+
+  void sleep(operation_room& room, seconds duration) override {
+    room.hold([&] { return inner_->sleep(duration); });
+  }
+  void send(operation_room& room, int to, tag where, std::span<const std::byte> bytes) override {
+    room.hold([&] { return inner_->send(to, where, bytes); });
+  }
+  void receive(operation_room& room, int from, tag where, std::span<std::byte> into) override {
+    room.hold([&] { return inner_->receive(from, where, into); });
+  }
+  void fold(operation_room& room, int from, tag where, std::span<std::byte> into,
+            const erased_fold& with) override {
+    room.hold([&] { return inner_->receive_fold(from, where, into, with); });
+  }
+  void fold(operation_room& room, int from, tag where, std::span<std::byte> into,
+            const erased_piecewise_fold& with) override {
+    room.hold([&] { return inner_->receive_fold(from, where, into, with); });
+  }
+  lend receive_loan(operation_room& room, int from, tag where, std::size_t bytes) override {
+    room.hold([&] { return inner_->receive_loan(from, where, bytes); });
+    return &resume<decltype(inner_->receive_loan(from, where, bytes))>;
+  }
+  lend receive_any(operation_room& room, channel from_channel) override {
+    room.hold([&] { return inner_->receive_any(from_channel); });
+    return &resume<decltype(inner_->receive_any(from_channel))>;
+  }
+  void exchange(operation_room& room, int to, std::span<const std::byte> out, int from,
+                std::span<std::byte> into, tag where) override {
+    room.hold([&] { return inner_->exchange(to, out, from, into, where); });
+  }
+  void exchange_fold(operation_room& room, int to, std::span<const std::byte> out, int from,
+                     std::span<std::byte> into, tag where, const erased_fold& with) override {
+    room.hold([&] { return inner_->exchange_fold(to, out, from, into, where, with); });
+  }
+  void exchange_fold(operation_room& room, int to, std::span<const std::byte> out, int from,
+                     std::span<std::byte> into, tag where,
+                     const erased_piecewise_fold& with) override {
+    room.hold([&] { return inner_->exchange_fold(to, out, from, into, where, with); });
+  }
+
+ private:
+  template <class Operation>
+  static erased_loan resume(operation& held) {
+    return erased_loan(static_cast<Operation&>(held).await_resume());
+  }
+
+  Transport* inner_;
+};
+
+}  // namespace detail
+
+/// Some transport, known at run time: the one erased boundary, for registries. Native all-reduce
+/// and meetings stay behind it. Cost: two indirect calls a message, no allocation.
+class any_transport {
+ public:
+  using role = tutti::role::transport;
+  using queue_type = inline_queue;
+  static constexpr bool virtual_time = false;
+
+  /// `inner` must outlive it.
+  template <transport_policy Transport>
+  requires(std::same_as<typename Transport::queue_type, inline_queue> &&
+           !std::same_as<Transport, any_transport>) explicit any_transport(Transport& inner)
+      : boundary_(::new (static_cast<void*>(place_.data())) detail::boundary_to<Transport>(inner)) {
+    static_assert(sizeof(detail::boundary_to<Transport>) <= sizeof place_);
+  }
+  any_transport(const any_transport&) = delete;
+  any_transport& operator=(const any_transport&) = delete;
+
+  int rank() const { return boundary_->rank(); }
+  int size() const { return boundary_->size(); }
+  inline_queue& queue() { return boundary_->queue(); }
+  run_queue& ready_coroutines() { return boundary_->ready_coroutines(); }
+  bool poll() { return boundary_->poll(); }
+  void idle(std::size_t idle_polls) const { boundary_->idle(idle_polls); }
+  seconds now() const { return boundary_->now(); }
+  void fail(std::exception_ptr why) { boundary_->fail(why); }
+  void abort(const std::string& reason) { boundary_->abort(reason); }
+  std::size_t in_flight() const { return boundary_->in_flight(); }
+  traffic counted() const { return boundary_->counted(); }
+
+  class erased_operation {
+   public:
+    template <class Begin>
+    explicit erased_operation(Begin begin) {
+      begin(room_);
+    }
+
+    bool await_ready() { return room_.get().await_ready(); }
+    void await_suspend(std::coroutine_handle<> waiter) { room_.get().await_suspend(waiter); }
+    void await_resume() { room_.get().await_resume(); }
+
+   private:
+    detail::operation_room room_;
+  };
+
+  class erased_loan_operation {
+   public:
+    template <class Begin>
+    explicit erased_loan_operation(Begin begin) : lend_(begin(room_)) {}
+
+    bool await_ready() { return room_.get().await_ready(); }
+    void await_suspend(std::coroutine_handle<> waiter) { room_.get().await_suspend(waiter); }
+    detail::erased_loan await_resume() { return lend_(room_.get()); }
+
+   private:
+    detail::operation_room room_;
+    detail::boundary::lend lend_;
+  };
+
+  auto sleep(seconds duration) {
+    return begin([&](auto& room) { boundary_->sleep(room, duration); });
+  }
+  auto send(int to, tag where, std::span<const std::byte> bytes) {
+    return begin([&](auto& room) { boundary_->send(room, to, where, bytes); });
+  }
+  auto receive(int from, tag where, std::span<std::byte> into) {
+    return begin([&](auto& room) { boundary_->receive(room, from, where, into); });
+  }
+  template <class Fold>
+  auto receive_fold(int from, tag where, std::span<std::byte> into, Fold fold) {
+    return begin([&](auto& room) { boundary_->fold(room, from, where, into, erase(fold)); });
+  }
+  auto receive_loan(int from, tag where, std::size_t bytes) {
+    return erased_loan_operation(
+        [&](auto& room) { return boundary_->receive_loan(room, from, where, bytes); });
+  }
+  auto receive_any(channel from_channel) {
+    return erased_loan_operation(
+        [&](auto& room) { return boundary_->receive_any(room, from_channel); });
+  }
+  auto exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
+                tag where) {
+    return begin([&](auto& room) { boundary_->exchange(room, to, out, from, into, where); });
+  }
+  template <class Fold>
+  auto exchange_fold(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
+                     tag where, Fold fold) {
+    return begin([&](auto& room) {
+      boundary_->exchange_fold(room, to, out, from, into, where, erase(fold));
+    });
+  }
+
+ private:
+  template <class Begin>
+  static erased_operation begin(Begin begin_in) {
+    return erased_operation(begin_in);
+  }
+  template <class Fold>
+  static auto erase(const Fold& fold) {
+    if constexpr (piecewise_fold<Fold>) {
+      return detail::erased_piecewise_fold(fold);
+    } else {
+      return detail::erased_fold(fold);
+    }
+  }
+
+  alignas(void*) std::array<std::byte, 2 * sizeof(void*)> place_{};
+  detail::boundary* boundary_;
+};
+
+static_assert(transport_policy<any_transport>);
+
+}  // namespace tutti::transport

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+
+namespace tutti::strategies {
+
+/// Pieces of 4,096,000 bytes, most urgent first, added up on servers; workers update: Jiang et al.,
+/// "BytePS", OSDI 2020. Credit is off, its default.
+struct BytePS {
+  static constexpr std::string_view name = "BytePS";
+  using strategy =
+      compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.partition = {.bytes = 4'096'000},
+            .schedule = {.credit = 0, .rule = schedule::credit_rule::fits}};
+  }
+};
+
+}  // namespace tutti::strategies

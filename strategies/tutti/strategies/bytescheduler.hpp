@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/core/compose.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+
+namespace tutti::strategies {
+
+/// Pieces of a million elements within a credit of four million, most urgent first, all-reduced as
+/// rank 0 decides: Peng et al., "ByteScheduler", SOSP 2019.
+struct ByteScheduler {
+  static constexpr std::string_view name = "ByteScheduler";
+  using strategy = compose<partition::into, schedule::by_priority>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.partition = {.bytes = 4'000'000},
+            .schedule = {.credit = 16'000'000, .rule = schedule::credit_rule::positive}};
+  }
+};
+
+}  // namespace tutti::strategies

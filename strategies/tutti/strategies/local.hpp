@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/independent.hpp"
+#include "tutti/core/compose.hpp"
+
+namespace tutti::strategies {
+
+/// No communication at all: a bound, and training on one rank.
+struct Local {
+  static constexpr std::string_view name = "Local";
+  using strategy = compose<architecture::independent>;
+};
+
+}  // namespace tutti::strategies

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/all.hpp"
+
+namespace tutti::strategies {
+
+/// The largest 0.1 % of the whole model's gradient, the rest remembered, gathered from all:
+/// TopK-SGD as in Shi et al., "gTop-k S-SGD", ICDCS 2019.
+struct TopK {
+  static constexpr std::string_view name = "TopK";
+  using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
+                           architecture::all_gather>;
+};
+
+}  // namespace tutti::strategies
