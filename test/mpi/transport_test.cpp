@@ -1,0 +1,118 @@
+#include <exception>
+#include <gtest/gtest.h>
+#include <string>
+
+#include "support/transport_laws.hpp"
+#include "tutti/transport/mpi.hpp"
+
+namespace tutti::test {
+
+/// Ranks are the first so many processes of the job, on a communicator of the user's.
+struct mpi_world {
+  using transport = tutti::transport::mpi;
+  static constexpr bool phantoms = false;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    int rank = 0;
+    int size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (ranks > size) {
+      return false;
+    }
+    MPI_Comm some = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &some);
+    if (rank < ranks) {
+      run_on(some, body);
+    }
+    MPI_Comm_free(&some);
+    return rank < ranks;
+  }
+
+  template <class Body>
+  static void run_on(MPI_Comm some, Body body) {
+    transport world(some);
+    try {
+      drive(world, body(world));
+    } catch (const std::exception& failure) {
+      world.abort("rank " + std::to_string(world.rank()) + " failed: " + failure.what());
+      throw;
+    }
+  }
+};
+
+/// As mpi_world, behind the erased boundary.
+struct any_mpi_world {
+  using transport = tutti::transport::any_transport;
+  static constexpr bool phantoms = false;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    return mpi_world::run(ranks, [&](tutti::transport::mpi& inner) -> task {
+      transport world(inner);
+      co_await body(world);
+    });
+  }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Mpi, TransportLaw, mpi_world);
+INSTANTIATE_TYPED_TEST_SUITE_P(AnyMpi, TransportLaw, any_mpi_world);
+
+TEST(Mpi, ReducesByItself) {
+  mpi_world::run(2, [](tutti::transport::mpi& world) -> task {
+    std::vector<float> values(1000, static_cast<float>(world.rank() + 1));
+    const traffic before = world.counted();
+    co_await world.all_reduce(data_tag(0), values);
+    const int p = world.size();
+    EXPECT_EQ(values, std::vector<float>(1000, static_cast<float>(p * (p + 1) / 2)));
+    EXPECT_EQ(world.counted().bytes_sent - before.bytes_sent,
+              2 * static_cast<std::uint64_t>(p - 1) * 4000 / static_cast<std::uint64_t>(p));
+  });
+}
+
+TEST(Mpi, AnAllReduceThatSomeNeverJoinDoesNotHoldTheOthers) {
+  mpi_world::run(3, [](tutti::transport::mpi& world) -> task {
+    std::vector<float> values(1 << 20, 1.0F);
+    std::string words;
+    const auto part = [](tutti::transport::mpi& on, std::vector<float>& all) -> task {
+      if (on.rank() == 0) {
+        co_await on.sleep(0.01);
+        on.abort("rank 0 went home");
+      } else {
+        co_await on.all_reduce(data_tag(0), all);
+      }
+    };
+    co_await TransportLaw<mpi_world>::words_of(part(world, values), words);
+    EXPECT_TRUE(words == "rank 0 went home" || (world.rank() == 0 && words.empty())) << words;
+  });
+}
+
+TEST(Mpi, SaysWhatItsThreadsMay) {
+  int granted = 0;
+  MPI_Query_thread(&granted);
+  const tutti::transport::mpi borrowed(MPI_COMM_WORLD);
+  EXPECT_EQ(borrowed.thread_level(), granted);
+  EXPECT_EQ(borrowed.single_threaded(), granted < MPI_THREAD_MULTIPLE);
+}
+
+TEST(Mpi, RefusesWhatItCannotCarry) {
+  tutti::transport::mpi world(MPI_COMM_WORLD);
+  const std::span<std::byte> phantom(static_cast<std::byte*>(nullptr), 8);
+  EXPECT_THROW(world.send(0, data_tag(0), phantom), usage_error);
+  EXPECT_THROW(world.send(0, data_tag(0xFFFFFFFF), {}), usage_error);
+  EXPECT_THROW(world.receive_any(channel::data), usage_error);
+}
+
+}  // namespace tutti::test
+
+int main(int argc, char** argv) {
+  int level = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  ::testing::InitGoogleTest(&argc, argv);
+  int failed = RUN_ALL_TESTS();
+  int any_failed = 0;
+  MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return any_failed;
+}

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/host_stream.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/transport/any_transport.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/recording.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace tutti::test {
+
+/// Runs a coroutine to its end on the calling thread. `at_rest()` is called between resumptions.
+template <class Transport, class AtRest>
+void drive(Transport& world, task rank, AtRest at_rest) {
+  rank.start(world.ready_coroutines());
+  std::size_t idle_polls = 0;
+  while (!rank.done()) {
+    const bool resumed = world.ready_coroutines().drain() != 0;
+    if (world.poll() || resumed) {
+      idle_polls = 0;
+    } else {
+      world.idle(++idle_polls);
+    }
+    at_rest();
+  }
+  rank.result();
+}
+template <class Transport>
+void drive(Transport& world, task rank) {
+  drive(world, std::move(rank), [] {});
+}
+
+// A world runs the coroutine `body(transport)` on so many ranks and throws what the first of them
+// threw; false: this process is not among these ranks.
+
+struct in_process_world {
+  using transport = tutti::transport::in_process;
+  static constexpr bool phantoms = true;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_ranks<transport>(ranks,
+                                           [&](transport& world) { drive(world, body(world)); });
+    return true;
+  }
+};
+
+struct simulated_world {
+  using transport = tutti::transport::simulated;
+  static constexpr bool phantoms = true;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_simulated(ranks, {1e9, 5e-6}, body);
+    return true;
+  }
+};
+
+/// The device seam: memory belongs to a stream of each rank.
+struct host_stream_world {
+  using transport = tutti::transport::basic_in_process<host_stream, tutti::transport::by_mailbox>;
+  static constexpr bool phantoms = true;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_ranks<transport>(ranks,
+                                           [&](transport& world) { drive(world, body(world)); });
+    return true;
+  }
+};
+
+struct recording_world {
+  using transport = tutti::transport::recording<tutti::transport::in_process>;
+  static constexpr bool phantoms = true;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_ranks(ranks, [&](tutti::transport::in_process& inner) {
+      transport world(inner, 100000);
+      drive(world, body(world));
+    });
+    return true;
+  }
+};
+
+struct any_world {
+  using transport = tutti::transport::any_transport;
+  static constexpr bool phantoms = true;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_ranks(ranks, [&](tutti::transport::in_process& inner) {
+      transport world(inner);
+      drive(world, body(world));
+    });
+    return true;
+  }
+};
+
+/// Memory that lives where `Queue` works.
+template <class Queue>
+class memory {
+ public:
+  memory(Queue&, std::size_t bytes) : bytes_(bytes) {}
+  std::span<std::byte> span() { return bytes_; }
+  std::vector<std::byte> read() { return bytes_; }
+  void write(const std::vector<std::byte>& values) { bytes_ = values; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+template <>
+class memory<host_stream> {
+ public:
+  memory(host_stream& stream, std::size_t bytes) : bytes_(stream, bytes) {}
+  std::span<std::byte> span() { return bytes_.span(); }
+  std::vector<std::byte> read() { return bytes_.read_back(); }
+  void write(const std::vector<std::byte>& values) { bytes_.write(values); }
+
+ private:
+  host_stream::buffer<std::byte> bytes_;
+};
+
+/// What is in a loan, which may be a peer's memory on a device.
+template <class Queue>
+std::vector<std::byte> read(Queue& queue, std::span<const std::byte> bytes) {
+  std::vector<std::byte> copy(bytes.size());
+  queue.copy(copy.data(), bytes.data(), bytes.size());
+  queue.synchronize();
+  return copy;
+}
+
+}  // namespace tutti::test
