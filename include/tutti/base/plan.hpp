@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tutti/base/tensor.hpp"
@@ -51,6 +52,11 @@ struct plan {
 /// FNV-1a over whatever is fed to it, for plans, agendas and parameters.
 class running_hash {
  public:
+  void feed(std::span<const std::byte> bytes) {
+    for (const std::byte each : bytes) {
+      state_ = (state_ ^ std::to_integer<std::uint64_t>(each)) * 0x100000001b3;
+    }
+  }
   void feed(std::uint64_t value) {
     for (int byte = 0; byte < 8; ++byte) {
       state_ = (state_ ^ ((value >> (8 * byte)) & 0xff)) * 0x100000001b3;

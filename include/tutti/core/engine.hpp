@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -120,7 +121,7 @@ class engine {
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
-      block_until([this] { return startup_.done(); }, no_tensor);
+      block_until([this] { return startup_.done(); });
       startup_.result();
       if (by_thread()) {
         progress_thread_ = std::thread([this] { run_progress_thread(); });
@@ -295,7 +296,7 @@ class engine {
   /// same steps, with the same values.
   void change(const Optimizer& values) requires(!virtual_time) {
     wait();
-    if constexpr (owns_parameters) {
+    if constexpr (has_servers) {
       task telling = tell_servers(values);
       run(telling);
       average(0);
@@ -304,33 +305,51 @@ class engine {
   }
   const Optimizer& values() const { return optimizer_; }
 
-  // ---- state, for core/checkpoint.hpp
+  // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
-  struct state_view {
-    std::vector<std::span<float>> floats;
-    std::vector<std::uint64_t*> counts;
-  };
-  /// Everything that a resumed run needs, beside the plan: call between steps.
-  state_view state() {
-    state_view all;
-    for (const auto& each : model_.forward()) {
-      all.floats.push_back(each.parameter);
-    }
-    for (state_memory* each : {&worker_memory_, &owner_memory_, &momenta_}) {
-      all.floats.push_back(each->floats());
-    }
-    for (auto& each : chunks_) {
-      all.counts.push_back(&each.steps);
+  std::uint64_t steps() const { return chunks_.empty() ? 0 : chunks_.front().steps; }
+  /// What this rank's policies remember.
+  std::array<std::span<float>, 3> memories() {
+    return {worker_memory_.floats(), owner_memory_.floats(), momenta_.floats()};
+  }
+  /// What the servers' policies remember, on worker 0; nothing on the others.
+  std::vector<std::vector<float>> collect_from_servers() requires(!virtual_time) {
+    std::vector<std::vector<float>> all;
+    if (world_->rank() == 0 && has_servers) {
+      task asking = ask_servers(all);
+      run(asking);
     }
     return all;
+  }
+  /// Goes on from step `steps` with the parameters and memories as they are now. Every worker must
+  /// call it.
+  void resume(std::uint64_t steps, const Optimizer& values,
+              const std::vector<std::vector<float>>& served) requires(!virtual_time) {
+    for (auto& each : chunks_) {
+      each.steps = steps;
+    }
+    for (auto& each : tensors_) {
+      each.readied = steps;
+      each.arrived = steps;
+    }
+    optimizer_ = values;
+    if constexpr (has_servers) {
+      task telling = tell_servers(values);
+      run(telling);
+      if (world_->rank() == 0) {
+        task restoring = restore_servers(steps, served);
+        run(restoring);
+      }
+      average(0);
+    }
   }
   const std::vector<tensor>& tensors() const { return model_.forward(); }
 
  private:
   enum class audience { nobody, everybody };
   /// What this engine sends itself and its peers beside chunks; numbered after the last chunk.
-  enum class own : std::uint32_t { hello, parameters, average, change };
-  enum class service : std::uint32_t { decisions = 8, farewell, change };
+  enum class own : std::uint32_t { hello, parameters, average, change, memory };
+  enum class service : std::uint32_t { decisions = 8, farewell, change, collect, restore };
 
   struct tensor_state {
     std::atomic<std::uint64_t> readied{0};
@@ -607,17 +626,28 @@ class engine {
     int farewells = 0;
     try {
       while (farewells < (serves() ? workers_ : 1)) {
-        const auto mail = co_await world_->receive_any(channel::service);
-        const std::uint32_t what = mail.where().chunk;
-        if (what == service_tag(service::farewell).chunk) {
-          ++farewells;
-        } else if (what == service_tag(service::change).chunk) {
-          std::memcpy(static_cast<void*>(&optimizer_), mail.bytes().data(), sizeof optimizer_);
-          co_await world_->send(mail.peer(), own_tag(own::change), {});
-        } else if (what == service_tag(service::decisions).chunk) {
-          hear(mail.bytes());
-        } else if (server_) {
-          co_await server_->take(what, mail.peer(), mail.bytes());
+        int peer = 0;
+        std::uint32_t what = 0;
+        {
+          const auto mail = co_await world_->receive_any(channel::service);
+          peer = mail.peer();
+          what = mail.where().chunk;
+          if (what == service_tag(service::farewell).chunk) {
+            ++farewells;
+          } else if (what == service_tag(service::change).chunk) {
+            std::memcpy(static_cast<void*>(&optimizer_), mail.bytes().data(), sizeof optimizer_);
+          } else if (what == service_tag(service::decisions).chunk) {
+            hear(mail.bytes());
+          } else if (server_ && what < plan_.chunks.size()) {
+            co_await server_->take(what, peer, mail.bytes());
+          }
+        }  // the sender goes on only now, and may then be asked for more
+        if (what == service_tag(service::change).chunk) {
+          co_await world_->send(peer, own_tag(own::change), {});
+        } else if (what == service_tag(service::collect).chunk) {
+          co_await send_memories(peer);
+        } else if (what == service_tag(service::restore).chunk) {
+          co_await receive_memories(peer);
         }
       }
     } catch (...) {
@@ -641,6 +671,60 @@ class engine {
         co_await world_->receive(peer, own_tag(own::change), {});
       }
     }
+  }
+
+  task ask_servers(std::vector<std::vector<float>>& all) {
+    for (int peer = workers_; peer < world_->size(); ++peer) {
+      co_await world_->send(peer, service_tag(service::collect), {});
+      for (int memory = 0; memory < 2; ++memory) {
+        std::uint64_t length = 0;
+        co_await world_->receive(peer, own_tag(own::memory), writable(length));
+        all.emplace_back(length);
+        co_await world_->receive(peer, own_tag(own::memory),
+                                 std::as_writable_bytes(std::span(all.back())));
+      }
+    }
+  }
+
+  task send_memories(int peer) {
+    for (const std::span<float> each : server_->memories()) {
+      std::uint64_t length = each.size();
+      co_await world_->send(peer, own_tag(own::memory), writable(length));
+      co_await world_->send(peer, own_tag(own::memory), std::as_bytes(each));
+    }
+  }
+
+  task restore_servers(std::uint64_t steps, const std::vector<std::vector<float>>& served) {
+    std::size_t memory = 0;
+    for (int peer = workers_; peer < world_->size(); ++peer) {
+      co_await world_->send(peer, service_tag(service::restore), {});
+      co_await world_->send(peer, own_tag(own::memory), writable(steps));
+      for (const auto& each : model_.forward()) {
+        co_await world_->send(peer, own_tag(own::memory), std::as_bytes(each.parameter));
+      }
+      for (int i = 0; i < 2; ++i) {
+        co_await world_->send(peer, own_tag(own::memory),
+                              std::as_bytes(std::span(served[memory++])));
+      }
+      co_await world_->receive(peer, own_tag(own::change), {});
+    }
+  }
+
+  task receive_memories(int peer) {
+    std::uint64_t steps = 0;
+    co_await world_->receive(peer, own_tag(own::memory), writable(steps));
+    for (const auto& each : model_.forward()) {
+      co_await world_->receive(peer, own_tag(own::memory), std::as_writable_bytes(each.parameter));
+    }
+    for (const std::span<float> each : server_->memories()) {
+      co_await world_->receive(peer, own_tag(own::memory), std::as_writable_bytes(each));
+    }
+    server_->resume(steps);
+    co_await world_->send(peer, own_tag(own::change), {});
+  }
+
+  static std::span<std::byte> writable(std::uint64_t& value) {
+    return std::as_writable_bytes(std::span(&value, 1));
   }
 
   task listen_to_control() {
@@ -757,15 +841,15 @@ class engine {
     }
     observe(event::wait_begins, which);
     const seconds begin = world_->now();
-    block_until(done, which);
+    block_until(done);
     exposed_ += world_->now() - begin;
     observe(event::wait_ends, which);
   }
 
   template <class Done>
-  void block_until(Done done, std::uint32_t which) {
+  void block_until(Done done) {
     if (!drive_until(done, set_.run.deadline)) {
-      diagnose(done, which);
+      diagnose(done);
     }
     rethrow_failure();
   }
@@ -792,9 +876,16 @@ class engine {
     return true;
   }
 
+  /// Blocks until `asking` ends, also when it fails: it refers to what its caller owns.
   void run(task& asking) {
     asking.start(world_->ready_coroutines());
-    block_until([&asking] { return asking.done(); }, no_tensor);
+    if (!drive_until([&asking] { return asking.done(); }, set_.run.deadline)) {
+      diagnose([&asking] { return asking.done(); });
+    }
+    if (!asking.done()) {
+      settle([&asking] { return asking.done(); });
+    }
+    rethrow_failure();
     asking.result();
   }
 
@@ -804,7 +895,7 @@ class engine {
 
   /// At the deadline: ask everybody about the chunk that does not come, and say what they answer.
   template <class Done>
-  void diagnose(Done done, std::uint32_t) {
+  void diagnose(Done done) {
     const auto stuck = std::ranges::find_if(chunks_, [](const chunk_record& each) {
       return each.state == chunk_state::started || each.state == chunk_state::ready;
     });
@@ -902,34 +993,44 @@ class engine {
     if (!failure_) {
       fail(std::make_exception_ptr(communication_error("the engine has ended")), audience::nobody);
     }
-    auto& coroutines = world_->ready_coroutines();
+    if (leader_) {
+      leader_->close();
+    }
     const auto at_rest = [this] {
-      return startup_.done() && listening_.done() && control_.done() && replying_.done() &&
+      return (!server_ || server_->at_rest()) && (!leader_ || leader_->at_rest()) &&
+             startup_.done() && listening_.done() && control_.done() && replying_.done() &&
              closing_.done() && std::ranges::all_of(unheard_, &task::done) &&
              std::ranges::all_of(chunks_, [](const auto& each) { return each.running.done(); });
     };
     if constexpr (virtual_time) {
-      coroutines.drain();
+      world_->ready_coroutines().drain();
     } else {
-      const seconds end = world_->now() + seconds{5};
-      for (std::size_t idle = 0; world_->in_flight() > 0 || !at_rest();) {
-        world_->poll();
-        if (coroutines.drain() == 0) {
-          world_->idle(idle++);
-        }
-        if (idle % 256 == 255 && world_->now() > end) {
-          abandon();
-        }
+      settle([&] { return world_->in_flight() == 0 && at_rest(); });
+    }
+  }
+
+  /// After a failure: drives until what is ours has come home.
+  template <class Done>
+  void settle(Done done) {
+    const seconds end = world_->now() + seconds{5};
+    for (std::size_t idle = 0; !done(); ++idle) {
+      const bool moved = world_->poll();
+      if (world_->ready_coroutines().drain() == 0 && !moved) {
+        world_->idle(idle);
+      }
+      if (world_->now() > end) {
+        abandon();
       }
     }
   }
 
   /// Memory of ours is still in a peer's hands and the peer does not answer.
   [[noreturn]] void abandon() const {
-    std::fprintf(stderr, "tutti: %s\n", what(failure_).c_str());
-    if constexpr (requires { world_->abort_job(); }) {
-      world_->abort_job();
+    const std::string sentence = what(failure_);
+    if constexpr (requires { world_->abort_job(sentence); }) {
+      world_->abort_job(sentence);
     }
+    std::fprintf(stderr, "tutti: %s\n", sentence.c_str());
     std::abort();
   }
 

@@ -37,10 +37,16 @@ class leader {
     wake();
   }
 
-  /// Ends when every decision has been read.
-  task finish() {
+  /// No more decisions: the streams end when all have been read.
+  void close() {
     closing_ = true;
     wake();
+  }
+  bool at_rest() const { return std::ranges::all_of(streams_, &task::done); }
+
+  /// Ends when every decision has been read.
+  task finish() {
+    close();
     for (auto& each : streams_) {
       co_await each;
     }
@@ -56,7 +62,7 @@ class leader {
   task stream_to(int peer) {
     std::size_t sent = 0;
     auto& news = *gates_[static_cast<std::size_t>(peer - 1)];
-    while (sent != end_ || !closing_) {
+    while (sent != end_ || !closing_) {  // a failed transport throws out of the send
       if (sent == end_) {
         co_await news;
         continue;

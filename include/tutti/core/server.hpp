@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -60,8 +61,16 @@ class server {
         momenta_(owns_parameters ? Optimizer::memory_per_element : 0, made.elements()),
         shelves_(made.chunks.size()) {}
 
-  state_memory& owner_memory() { return owner_; }
-  state_memory& optimizer_memory() { return momenta_; }
+  /// What this server remembers from step to step, beside parameters.
+  std::array<std::span<float>, 2> memories() { return {owner_.floats(), momenta_.floats()}; }
+
+  /// Goes on from step `steps`, with the parameters that the model holds now.
+  void resume(std::uint64_t steps) {
+    for (auto& each : shelves_) {
+      each.ready = false;
+      each.steps = steps;
+    }
+  }
 
   /// A worker's push of a chunk; the bytes may be gone when the task ends.
   task take(std::uint32_t number, int worker, std::span<const std::byte> pushed) {
@@ -78,6 +87,14 @@ class server {
     } else {
       co_await take_in_rank_order(number, mine, worker, pushed);
     }
+  }
+
+  /// Nothing of this server's is on its way.
+  bool at_rest() const {
+    return std::ranges::all_of(shelves_, [](const shelf& each) {
+      return each.answered.done() &&
+             std::ranges::all_of(each.answers, [](const auto& one) { return one.sent.done(); });
+    });
   }
 
   /// Ends when everything that was answered has been read.

@@ -161,6 +161,10 @@ class mpi {
   }
 
   /// MPI_THREAD_SINGLE … MPI_THREAD_MULTIPLE, as MPI granted it.
+  /// See the free function: for an engine whose peer is dead.
+  [[noreturn]] void abort_job(const std::string& sentence) const {
+    transport::abort_job(sentence);
+  }
   int thread_level() const { return session_.level(); }
   /// Progress may only be made on the thread that calls: no progress thread.
   bool single_threaded() const {

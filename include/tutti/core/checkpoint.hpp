@@ -1,0 +1,195 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <istream>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/tensor.hpp"
+
+namespace tutti {
+
+namespace detail {
+
+using magic = std::array<char, 8>;
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '1', '\n'};
+
+/// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
+class checkpoint_writer {
+ public:
+  explicit checkpoint_writer(std::ostream& out) : out_(&out) {}
+
+  void bytes(std::span<const std::byte> written) {
+    out_->write(reinterpret_cast<const char*>(written.data()),
+                static_cast<std::streamsize>(written.size()));
+    hash_.feed(written);
+  }
+  template <class T>
+  void value(const T& written) {
+    bytes(std::as_bytes(std::span(&written, 1)));
+  }
+  void text(std::string_view written) {
+    value(std::uint64_t{written.size()});
+    bytes(std::as_bytes(std::span(written)));
+  }
+  void floats(std::span<const float> written) {
+    value(std::uint64_t{written.size()});
+    bytes(std::as_bytes(written));
+  }
+  void finish() {
+    const std::uint64_t sum = hash_.value();
+    out_->write(reinterpret_cast<const char*>(&sum), sizeof sum);
+    out_->flush();
+    if (!*out_) {
+      throw usage_error("the checkpoint could not be written. Fix: free space or another file");
+    }
+  }
+
+ private:
+  std::ostream* out_;
+  running_hash hash_;
+};
+
+class checkpoint_reader {
+ public:
+  explicit checkpoint_reader(std::istream& in) : in_(&in) {}
+
+  void bytes(std::span<std::byte> read) {
+    in_->read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size()));
+    if (static_cast<std::size_t>(in_->gcount()) != read.size()) {
+      throw usage_error("the checkpoint is cut short. Fix: use an earlier one");
+    }
+    hash_.feed(read);
+  }
+  template <class T>
+  T value() {
+    T read{};
+    bytes(std::as_writable_bytes(std::span(&read, 1)));
+    return read;
+  }
+  std::string text() {
+    const auto length = value<std::uint64_t>();
+    if (length > longest_text) {
+      throw usage_error("the checkpoint is damaged. Fix: use an earlier one");
+    }
+    std::string read(length, '\0');
+    bytes(std::as_writable_bytes(std::span(read)));
+    return read;
+  }
+  void floats(std::span<float> read) {
+    if (value<std::uint64_t>() != read.size()) {
+      throw usage_error(
+          "the checkpoint holds state of another size. Fix: use the same strategy, "
+          "optimizer and number of ranks");
+    }
+    bytes(std::as_writable_bytes(read));
+  }
+  void finish() {
+    const std::uint64_t expected = hash_.value();
+    std::uint64_t sum = 0;
+    in_->read(reinterpret_cast<char*>(&sum), sizeof sum);
+    if (!*in_ || sum != expected) {
+      throw usage_error("the checkpoint is damaged. Fix: use an earlier one");
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t longest_text = 1 << 16;
+  std::istream* in_;
+  running_hash hash_;
+};
+
+template <class Strategy>
+constexpr std::string_view signature() {
+  return __PRETTY_FUNCTION__;
+}
+
+inline void expect(std::string_view found, std::string_view wanted, std::string_view what) {
+  if (found != wanted) {
+    throw usage_error("the checkpoint is of another " + std::string(what) + ": " +
+                      std::string(found.substr(0, 200)) + " instead of " +
+                      std::string(wanted.substr(0, 200)));
+  }
+}
+
+}  // namespace detail
+
+/// Writes everything that this rank needs to go on as if it had never stopped: parameters,
+/// residuals, momenta, the optimizer's values and the step. Every worker must call it between the
+/// same steps, each with a stream of its own; worker 0's holds the servers' state too.
+/// Cost: waits for all tensors, then writes about twice to four times the model's bytes.
+template <class Engine>
+void save(Engine& engine, std::ostream& out) {
+  engine.wait();
+  detail::checkpoint_writer file(out);
+  file.value(detail::checkpoint_magic);
+  file.text(detail::signature<typename Engine::strategy>());
+  file.value(std::uint64_t{engine.tensors().size()});
+  for (const auto& each : engine.tensors()) {
+    file.text(each.name);
+    file.floats(each.parameter);
+  }
+  auto values = engine.values();
+  decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
+    file.value(static_cast<double>(value));
+  });
+  file.value(engine.steps());
+  for (const std::span<float> each : engine.memories()) {
+    file.floats(each);
+  }
+  auto served = engine.collect_from_servers();
+  file.value(std::uint64_t{served.size()});
+  for (const auto& each : served) {
+    file.floats(each);
+  }
+  file.finish();
+}
+
+/// Continues from what `save` wrote: the same strategy, model, optimizer and number of ranks.
+/// Throws usage_error, naming the difference, if the file is of another run or damaged; nothing
+/// has been changed then but memory of this engine, which must not be used on.
+template <class Engine>
+void load(Engine& engine, std::istream& in) {
+  engine.wait();
+  detail::checkpoint_reader file(in);
+  if (file.template value<detail::magic>() != detail::checkpoint_magic) {
+    throw usage_error("this is no checkpoint of tutti's. Fix: name a file that `save` wrote");
+  }
+  detail::expect(file.text(), detail::signature<typename Engine::strategy>(), "strategy");
+  const auto tensors = file.template value<std::uint64_t>();
+  if (tensors != engine.tensors().size()) {
+    throw usage_error("the checkpoint is of another model: " + std::to_string(tensors) +
+                      " tensors instead of " + std::to_string(engine.tensors().size()));
+  }
+  for (const auto& each : engine.tensors()) {
+    detail::expect(file.text(), each.name, "model");
+    file.floats(each.parameter);
+  }
+  auto values = engine.values();
+  decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
+    value = static_cast<std::remove_reference_t<decltype(value)>>(file.template value<double>());
+  });
+  const auto steps = file.template value<std::uint64_t>();
+  for (const std::span<float> each : engine.memories()) {
+    file.floats(each);
+  }
+  auto served = engine.collect_from_servers();
+  if (file.template value<std::uint64_t>() != served.size()) {
+    throw usage_error("the checkpoint is of another rank. Fix: give each rank the file it wrote");
+  }
+  for (auto& each : served) {
+    file.floats(each);
+  }
+  file.finish();
+  engine.resume(steps, values, served);
+}
+
+}  // namespace tutti
