@@ -1,0 +1,210 @@
+#include "tutti/base/task.hpp"
+
+#include <algorithm>
+#include <coroutine>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tutti/base/fifo.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int many = 1'000'000;
+
+/// How deep the stack is, roughly.
+std::ptrdiff_t depth_from(const char* base) {
+  const char here = 0;
+  return base > &here ? base - &here : &here - base;
+}
+
+void run(task& root) {
+  run_queue queue;
+  root.start(queue);
+  queue.drain();
+  ASSERT_TRUE(root.done());
+  root.result();
+}
+
+/// Completed before it is awaited.
+struct completed {
+  bool await_ready() const noexcept { return true; }
+  void await_suspend(std::coroutine_handle<>) const noexcept {}
+  int await_resume() const noexcept { return 1; }
+};
+
+/// Suspends and is put straight back on the queue.
+struct through_the_queue {
+  run_queue* queue;
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> waiter) const { queue->push(waiter); }
+  void await_resume() const noexcept {}
+};
+
+task leaf(int& count) {
+  ++count;
+  co_return;
+}
+
+task count_completed(int& count) {
+  for (int i = 0; i < many; ++i) {
+    count += co_await completed{};
+  }
+}
+task count_leaves(int& count, const char* base, std::ptrdiff_t& deepest) {
+  for (int i = 0; i < many; ++i) {
+    co_await leaf(count);
+    deepest = std::max(deepest, depth_from(base));
+  }
+}
+task count_suspensions(run_queue& queue, int& count, const char* base, std::ptrdiff_t& deepest) {
+  for (int i = 0; i < many; ++i) {
+    co_await through_the_queue{&queue};
+    ++count;
+    deepest = std::max(deepest, depth_from(base));
+  }
+}
+task failing() {
+  throw std::runtime_error("wrong note");
+  co_return;
+}
+task nested(int levels) {
+  if (levels == 0) {
+    co_await failing();
+  } else {
+    co_await nested(levels - 1);
+  }
+}
+
+}  // namespace
+
+TEST(Task, AMillionCompletedAwaitsKeepTheStackFlat) {
+  int count = 0;
+  task root = count_completed(count);
+  run(root);
+  EXPECT_EQ(count, many);
+}
+
+TEST(Task, AMillionChildrenThatCompleteAtOnceKeepTheStackFlat) {
+  int count = 0;
+  const char base = 0;
+  std::ptrdiff_t deepest = 0;
+  task root = count_leaves(count, &base, deepest);
+  run(root);
+  EXPECT_EQ(count, many);
+  EXPECT_LT(deepest, 64 * 1024);
+}
+
+TEST(Task, AMillionResumptionsKeepTheStackFlat) {
+  int count = 0;
+  const char base = 0;
+  std::ptrdiff_t deepest = 0;
+  run_queue queue;
+  task root = count_suspensions(queue, count, &base, deepest);
+  root.start(queue);
+  queue.drain();
+  EXPECT_TRUE(root.done());
+  EXPECT_EQ(count, many);
+  EXPECT_LT(deepest, 64 * 1024);
+}
+
+TEST(Task, IsLazy) {
+  int count = 0;
+  task root = leaf(count);
+  EXPECT_EQ(count, 0);
+  EXPECT_FALSE(root.done());
+  run(root);
+  EXPECT_EQ(count, 1);
+}
+
+TEST(Task, AnExceptionLeavesWhereTheTaskIsAwaited) {
+  task root = nested(100);
+  run_queue queue;
+  root.start(queue);
+  queue.drain();
+  ASSERT_TRUE(root.done());
+  try {
+    root.result();
+    FAIL();
+  } catch (const std::runtime_error& failure) {
+    EXPECT_STREQ(failure.what(), "wrong note");
+  }
+}
+
+TEST(Task, StartedTasksRunBesideEachOther) {
+  run_queue queue;
+  std::string order;
+  const auto voice = [](run_queue& on, std::string& log, char name) -> task {
+    for (int i = 0; i < 3; ++i) {
+      log += name;
+      co_await through_the_queue{&on};
+    }
+  };
+  const auto both = [&](run_queue& on, std::string& log) -> task {
+    task first = voice(on, log, 'a');
+    task second = voice(on, log, 'b');
+    first.start(on);
+    second.start(on);
+    co_await first;
+    co_await second;
+    log += '.';
+  };
+  task root = both(queue, order);
+  root.start(queue);
+  queue.drain();
+  EXPECT_TRUE(root.done());
+  EXPECT_EQ(order, "ababab.");
+}
+
+TEST(Task, AnEmptyTaskIsDone) {
+  const task none;
+  EXPECT_TRUE(none.done());
+  none.result();
+}
+
+TEST(RunQueue, GrowsInOrder) {
+  run_queue queue;
+  std::vector<int> order;
+  std::vector<task> tasks;
+  const auto note = [](run_queue& on, std::vector<int>& log, int id) -> task {
+    co_await through_the_queue{&on};
+    log.push_back(id);
+  };
+  for (int i = 0; i < 1000; ++i) {
+    tasks.push_back(note(queue, order, i));
+    tasks.back().start(queue);
+  }
+  EXPECT_EQ(queue.drain(), 1000U);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  }
+}
+
+TEST(Fifo, TakesFromAnywhereAndKeepsTheOrder) {
+  struct node {
+    node* next{};
+    int value{};
+  };
+  std::vector<node> nodes(5);
+  fifo<node> queue;
+  for (int i = 0; i < 5; ++i) {
+    nodes[static_cast<std::size_t>(i)].value = i;
+    queue.push(nodes[static_cast<std::size_t>(i)]);
+  }
+  const auto is = [](int wanted) { return [=](const node& each) { return each.value == wanted; }; };
+  EXPECT_EQ(queue.take(is(4))->value, 4);
+  EXPECT_EQ(queue.take(is(2))->value, 2);
+  EXPECT_EQ(queue.take(is(2)), nullptr);
+  queue.push(nodes[4]);
+  std::string order;
+  while (const node* each = queue.pop()) {
+    order += std::to_string(each->value);
+  }
+  EXPECT_EQ(order, "0134");
+  EXPECT_TRUE(queue.empty());
+}
+
+}  // namespace tutti::test
