@@ -60,10 +60,16 @@ class host_loops {
   Queue& self() { return static_cast<Queue&>(*this); }
 };
 
+namespace detail {
+struct no_work {  // nvcc cannot judge a lambda in a concept
+  void operator()() const {}
+};
+}  // namespace detail
+
 /// A queue whose work is host code. Kernels' CPU twins ask for it; CUDA twins for a stream.
 template <class Queue>
 concept host_queue = requires(Queue& queue) {
-  queue.run([] {});
+  queue.run(detail::no_work{});
 };
 
 /// Work in order. `record` marks the work enqueued so far; `wait(mark)` lets nothing enqueued later

@@ -142,9 +142,9 @@ class [[nodiscard]] task {
   task() = default;
   explicit task(handle coroutine) : coroutine_(coroutine) {}
   task(task&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
-  task& operator=(task&& other) noexcept {
+  // Answers nothing: nvcc would take a reference to a task for a task thrown away.
+  void operator=(task&& other) noexcept {
     task old(std::exchange(coroutine_, std::exchange(other.coroutine_, nullptr)));
-    return *this;
   }
   task(const task&) = delete;
   task& operator=(const task&) = delete;

@@ -889,7 +889,10 @@ class engine {
     asking.result();
   }
 
-  bool outstanding() const { return !std::ranges::all_of(tensors_, &tensor_state::is_current); }
+  bool outstanding() const {
+    return !std::ranges::all_of(tensors_,
+                                [](const tensor_state& each) { return each.is_current(); });
+  }
 
   // ---- failure
 
@@ -923,7 +926,9 @@ class engine {
     if (!done() && !failed_.load()) {
       fail(std::make_exception_ptr(communication_error(sentence(number))), audience::everybody);
     }
-    drive_for([&] { return std::ranges::all_of(asked, &task::done); }, seconds{2});
+    drive_for(
+        [&] { return std::ranges::all_of(asked, [](const task& each) { return each.done(); }); },
+        seconds{2});
     for (auto& each : asked) {
       unheard_.push_back(std::move(each));
     }
@@ -999,7 +1004,8 @@ class engine {
     const auto at_rest = [this] {
       return (!server_ || server_->at_rest()) && (!leader_ || leader_->at_rest()) &&
              startup_.done() && listening_.done() && control_.done() && replying_.done() &&
-             closing_.done() && std::ranges::all_of(unheard_, &task::done) &&
+             closing_.done() &&
+             std::ranges::all_of(unheard_, [](const task& each) { return each.done(); }) &&
              std::ranges::all_of(chunks_, [](const auto& each) { return each.running.done(); });
     };
     if constexpr (virtual_time) {

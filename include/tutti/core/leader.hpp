@@ -42,7 +42,9 @@ class leader {
     closing_ = true;
     wake();
   }
-  bool at_rest() const { return std::ranges::all_of(streams_, &task::done); }
+  bool at_rest() const {
+    return std::ranges::all_of(streams_, [](const task& each) { return each.done(); });
+  }
 
   /// Ends when every decision has been read.
   task finish() {
