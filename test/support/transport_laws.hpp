@@ -23,16 +23,18 @@ namespace tutti::test {
 
 /// Sizes around every boundary: nothing, odd, one cache line, eager limits, one piece, many.
 inline const std::vector<std::size_t> message_sizes{
-    0, 1, 3, 64, 4095, 4096, 4100, 65536, 262143, 262144, 262208, 524288, 524356, (3 << 20) + 12};
+    0, 1, 3, 64, 4096, 4100, 65536, 262143, 262144, 524356, (2 << 20) + 12};
 
+/// Eight bytes at a time, for sanitizers look at every store.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::size_t seed) {
-  std::vector<std::byte> made(bytes);
+  std::vector<std::uint64_t> words(bytes / 8 + 1);
   std::uint64_t state = seed * 0x9E3779B97F4A7C15U + 1;
-  for (std::byte& each : made) {
+  for (std::uint64_t& each : words) {
     state = state * 6364136223846793005U + 1442695040888963407U;
-    each = static_cast<std::byte>(state >> 56);
+    each = state;
   }
-  return made;
+  const auto all = std::as_bytes(std::span(words)).first(bytes);
+  return {all.begin(), all.end()};
 }
 
 inline tag data_tag(std::size_t chunk, std::uint32_t lane = 0) {

@@ -394,7 +394,9 @@ class basic_in_process {
 
   /// This rank will not poll again: letters to it are refused from now on.
   void leave() {
-    if (!flights_.failed()) {
+    if (flights_.failed()) {
+      abort(what(flights_.failure()));
+    } else {
       fail(std::make_exception_ptr(
           communication_error("rank " + std::to_string(rank_) + " has left")));
     }

@@ -1,0 +1,203 @@
+#include "tutti/transport/in_process.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <gtest/gtest.h>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/transports.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/tag.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::in_process;
+using transport::run_ranks;
+
+constexpr tag chunk_0{channel::data, 0, 0};
+constexpr tag chunk_1{channel::data, 1, 0};
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+task keep_words(task body, std::string& words) {
+  try {
+    co_await body;
+  } catch (const std::exception& failure) {
+    words = failure.what();
+  }
+}
+
+}  // namespace
+
+TEST(Meeting, ShowsEverybodysBytesToEverybody) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    run_ranks(ranks, [](in_process& world) {
+      const auto rounds = [](in_process& on) -> task {
+        for (int round = 0; round < 300; ++round) {
+          const std::array<int, 14> mine{on.rank(), round};  // 56 bytes
+          const auto view = co_await on.meet(round % 3 == 0 ? chunk_0 : chunk_1, bytes_of(mine));
+          for (int rank = 0; rank < on.size(); ++rank) {
+            const auto shown = view.shown<std::array<int, 14>>(rank);
+            EXPECT_EQ(shown[0], rank);
+            EXPECT_EQ(shown[1], round);
+          }
+        }
+      };
+      drive(world, rounds(world));
+      EXPECT_EQ(world.in_flight(), 0U);
+    });
+  }
+}
+
+TEST(Meeting, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
+  run_ranks(2, [](in_process& world) {
+    const auto meets = [](in_process& on) -> task {
+      if (on.rank() == 1) {
+        co_await on.sleep(0.02);
+      }
+      const auto view = co_await on.meet(chunk_0, bytes_of(on.rank()));
+      EXPECT_EQ(view.shown<int>(1), 1);
+    };
+    const auto counts = [](in_process& on, int& naps) -> task {
+      for (; naps < 5; ++naps) {
+        co_await on.sleep(0.001);
+      }
+    };
+    const auto both = [&](in_process& on) -> task {
+      int naps = 0;
+      task other = counts(on, naps);
+      other.start(on.ready_coroutines());
+      task meeting = meets(on);
+      co_await meeting;
+      EXPECT_EQ(naps, 5);
+      co_await other;
+    };
+    drive(world, both(world));
+  });
+}
+
+TEST(Meeting, EndsWhenARankFails) {
+  std::atomic<int> ended{0};
+  EXPECT_THROW(run_ranks(3,
+                         [&](in_process& world) {
+                           if (world.rank() == 2) {
+                             throw usage_error("out of tune");
+                           }
+                           const auto meets = [](in_process& on) -> task {
+                             co_await on.meet(chunk_0, bytes_of(on.rank()));
+                           };
+                           std::string words;
+                           drive(world, keep_words(meets(world), words));
+                           EXPECT_EQ(words, "rank 2 failed: out of tune");
+                           std::string again;
+                           drive(world, keep_words(meets(world), again));
+                           EXPECT_EQ(again, words);
+                           ++ended;
+                         }),
+               usage_error);
+  EXPECT_EQ(ended, 2);
+}
+
+TEST(Meeting, IsOnAChunkThatExists) {
+  run_ranks(1, [](in_process& world) {
+    EXPECT_THROW(world.meet(tag{channel::data, 1U << 30, 0}, {}), usage_error);
+  });
+}
+
+TEST(Fail, WakesReceivesWithItsReasonAndSendsForeignLettersHome) {
+  run_ranks(2, [](in_process& world) {
+    std::vector<std::byte> bytes(100);
+    std::string words;
+    if (world.rank() == 0) {
+      const auto waits = [](in_process& on, std::span<std::byte> into) -> task {
+        auto other = on.receive(1, chunk_1, into.first(10));
+        co_await on.receive(1, chunk_1, into.last(10));
+        co_await other;
+      };
+      int polls = 0;
+      drive(world, keep_words(waits(world, bytes), words), [&] {
+        if (++polls == 100) {
+          world.fail(std::make_exception_ptr(communication_error("rank 0 is tired")));
+        }
+      });
+    } else {
+      const auto sends = [](in_process& on, std::span<std::byte> out) -> task {
+        co_await on.send(0, chunk_0, out);  // nobody receives this chunk
+      };
+      drive(world, keep_words(sends(world, bytes), words));
+    }
+    EXPECT_EQ(words, "rank 0 is tired");
+    EXPECT_EQ(world.in_flight(), 0U);
+  });
+}
+
+TEST(Fail, NobodyUnwindsBeforeHisOwnSendsAreHome) {
+  run_ranks(2, [](in_process& world) {
+    std::string words;
+    const auto part = [](in_process& on) -> task {
+      std::vector<std::byte> mine(1000, std::byte{7});
+      if (on.rank() == 0) {
+        auto sent = on.send(1, chunk_0, mine);
+        auto received = on.receive(1, chunk_1, mine);
+        on.abort("stop");
+        co_await received;  // throws while `sent` lies in the other's mailbox
+        co_await sent;
+      } else {
+        co_await on.sleep(0.02);
+        const auto lent = co_await on.receive_loan(0, chunk_0, 1000);
+      }
+    };
+    drive(world, keep_words(part(world), words));
+    EXPECT_EQ(words, "stop");
+    EXPECT_EQ(world.in_flight(), 0U);
+  });
+}
+
+TEST(RunRanks, ALetterToARankThatHasLeftNamesBoth) {
+  std::string words;
+  try {
+    run_ranks(2, [](in_process& world) {
+      if (world.rank() == 0) {
+        const auto sends = [](in_process& on) -> task {
+          const int value = 1;
+          co_await on.sleep(0.01);
+          co_await on.send(1, tag{channel::data, 42, 0}, bytes_of(value));
+        };
+        drive(world, sends(world));
+      }
+    });
+  } catch (const communication_error& failure) {
+    words = failure.what();
+  }
+  EXPECT_EQ(words, "rank 1 has left before it received chunk 42 of rank 0");
+}
+
+TEST(RunRanks, NeedsARank) {
+  EXPECT_THROW(run_ranks(0, [](in_process&) {}), usage_error);
+}
+
+TEST(InProcess, AMillionMessagesToOneselfCompleteAtOnceOnAFlatStack) {
+  run_ranks(1, [](in_process& world) {
+    const auto talks = [](in_process& on) -> task {
+      std::uint64_t in = 0;
+      for (std::uint64_t out = 0; out < 1'000'000; ++out) {
+        co_await on.exchange(0, bytes_of(out), 0, std::as_writable_bytes(std::span(&in, 1)),
+                             chunk_0);
+        EXPECT_EQ(in, out);
+      }
+    };
+    drive(world, talks(world));
+    EXPECT_EQ(world.counted().messages_sent, 1'000'000U);
+  });
+}
+
+}  // namespace tutti::test

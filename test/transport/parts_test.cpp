@@ -1,0 +1,121 @@
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <span>
+#include <vector>
+
+#include "support/transports.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/transport/recording.hpp"
+#include "tutti/transport/segments.hpp"
+#include "tutti/transport/staging.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::detail::segments;
+using transport::detail::staging;
+
+std::vector<std::size_t> lengths(std::size_t bytes) {
+  const segments cut(bytes);
+  std::vector<std::size_t> made;
+  for (std::size_t i = 0; i < cut.count(); ++i) {
+    made.push_back(cut[i].size);
+  }
+  return made;
+}
+
+/// Whether a receiver that expects `expected` notices, piece by piece, that `sent` is coming.
+bool noticed(std::size_t sent, std::size_t expected) {
+  const auto a = lengths(sent);
+  const auto b = lengths(expected);
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (i >= a.size() || a[i] != b[i]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::size_t> awkward_sizes() {
+  std::vector<std::size_t> sizes;
+  const std::size_t whole = segments::whole_limit;
+  const std::size_t piece = segments::piece_limit;
+  for (const std::size_t base : {std::size_t{0}, whole, whole + piece, whole + 2 * piece,
+                                 whole + 3 * piece, std::size_t{64_MiB}}) {
+    for (const std::size_t more : {0, 1, 4, 63, 64, 65, 128, 1000}) {
+      sizes.push_back(base + more);
+      sizes.push_back(base > more ? base - more : 0);
+    }
+  }
+  return sizes;
+}
+
+}  // namespace
+
+TEST(Segments, CoverTheMessageInOrder) {
+  for (const std::size_t bytes : awkward_sizes()) {
+    const segments cut(bytes);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < cut.count(); ++i) {
+      EXPECT_EQ(cut[i].offset, next);
+      EXPECT_LE(cut[i].size, cut.longest());
+      EXPECT_EQ(cut[i].offset % segments::granule, 0U) << "folds work on whole elements";
+      next += cut[i].size;
+    }
+    EXPECT_EQ(next, bytes);
+    EXPECT_EQ(cut.bytes(), bytes);
+  }
+}
+
+TEST(Segments, TwoSizesDifferInAPiece) {
+  const auto sizes = awkward_sizes();
+  for (const std::size_t a : sizes) {
+    for (const std::size_t b : sizes) {
+      EXPECT_EQ(noticed(a, b), a != b) << a << " and " << b;
+    }
+  }
+}
+
+TEST(Staging, GivesBackTheSameMemory) {
+  staging pool;
+  std::byte* first = pool.take(100);
+  std::byte* second = pool.take(128);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 64, 0U);
+  pool.give(first, 100);
+  EXPECT_EQ(pool.take(65), first) << "of one size class";
+  EXPECT_NE(pool.take(129), second);
+  EXPECT_NE(pool.take(0), nullptr);
+}
+
+TEST(Recording, WritesDownWhatBeginsAndForgetsNothingSilently) {
+  transport::run_ranks(1, [](transport::in_process& inner) {
+    transport::recording<transport::in_process> world(inner, 4);
+    const auto body = [](auto& on) -> task {
+      int value = 1;
+      const auto bytes = std::as_writable_bytes(std::span(&value, 1));
+      co_await on.exchange(0, bytes, 0, bytes.first(4), tag{channel::data, 5, 1});
+      co_await on.meet(tag{channel::data, 6, 0}, bytes);
+      auto any = on.receive_any(channel::service);
+      auto sent = on.send(0, tag{channel::service, 7, 0}, bytes.first(2));
+      co_await any;
+      co_await sent;
+    };
+    drive(world, body(world));
+    const auto log = world.log();
+    ASSERT_EQ(log.size(), 4U);
+    using kind = transport::recorded::kind;
+    EXPECT_EQ(log[0].what, kind::send);
+    EXPECT_EQ(log[0].bytes, 4U);
+    EXPECT_EQ(log[0].where, (tag{channel::data, 5, 1}));
+    EXPECT_EQ(log[1].what, kind::receive);
+    EXPECT_EQ(log[2].what, kind::meeting);
+    EXPECT_EQ(log[2].peer, -1);
+    EXPECT_EQ(log[3].what, kind::any);
+    EXPECT_LE(log[0].time, log[3].time);
+    EXPECT_EQ(world.missed(), 1U);
+  });
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,178 @@
+#include "tutti/transport/simulated.hpp"
+
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/tag.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::run_simulated;
+using transport::simulated;
+
+constexpr transport::link slow{1e6, 1e-3};  // a byte is a microsecond
+constexpr tag chunk_0{channel::data, 0, 0};
+
+std::span<std::byte> phantom(std::size_t bytes) {
+  return {static_cast<std::byte*>(nullptr), bytes};
+}
+
+template <class Body>
+std::string words_of(int ranks, Body body) {
+  try {
+    run_simulated(ranks, slow, body);
+  } catch (const communication_error& failure) {
+    return failure.what();
+  }
+  return "nothing was thrown";
+}
+
+task send_after(simulated& world, seconds delay, int to, std::size_t bytes) {
+  co_await world.sleep(delay);
+  co_await world.send(to, chunk_0, phantom(bytes));
+}
+
+}  // namespace
+
+TEST(Simulated, AMessageTakesLatencyAndItsBytes) {
+  const auto run = run_simulated(2, slow, [](simulated& world) -> task {
+    if (world.rank() == 0) {
+      co_await world.send(1, chunk_0, phantom(500));
+    } else {
+      co_await world.receive(0, chunk_0, phantom(500));
+    }
+    EXPECT_DOUBLE_EQ(world.now(), 1e-3 + 500e-6);
+  });
+  EXPECT_DOUBLE_EQ(run.time, 1e-3 + 500e-6);
+  EXPECT_EQ(run.events, 2U);
+}
+
+TEST(Simulated, ASenderSendsOneAfterTheOther) {
+  const auto run = run_simulated(3, slow, [](simulated& world) -> task {
+    if (world.rank() == 0) {
+      auto first = world.send(1, chunk_0, phantom(500));
+      auto second = world.send(2, chunk_0, phantom(500));
+      co_await first;
+      co_await second;
+    } else {
+      co_await world.receive(0, chunk_0, phantom(500));
+      EXPECT_DOUBLE_EQ(world.now(), 1e-3 + 500e-6 * world.rank());
+    }
+  });
+  EXPECT_DOUBLE_EQ(run.time, 1e-3 + 1000e-6);
+}
+
+TEST(Simulated, ManySendersShareTheReceiversLink) {
+  const auto run = run_simulated(5, slow, [](simulated& world) -> task {
+    if (world.rank() != 0) {
+      co_await world.send(0, chunk_0, phantom(500));
+    } else {
+      for (int from = 1; from < 5; ++from) {
+        co_await world.receive(from, chunk_0, phantom(500));
+        EXPECT_DOUBLE_EQ(world.now(), 1e-3 + 500e-6 * from);
+      }
+    }
+  });
+  EXPECT_DOUBLE_EQ(run.time, 1e-3 + 2000e-6);
+}
+
+TEST(Simulated, ALinkIsFullDuplex) {
+  const auto run = run_simulated(2, slow, [](simulated& world) -> task {
+    co_await world.exchange(1 - world.rank(), phantom(500), 1 - world.rank(), phantom(500),
+                            chunk_0);
+  });
+  EXPECT_DOUBLE_EQ(run.time, 1e-3 + 500e-6);
+}
+
+TEST(Simulated, AMessageThatHasNotLeftDoesNotHoldTheReceiver) {
+  run_simulated(4, slow, [](simulated& world) -> task {
+    if (world.rank() == 0) {  // the second to rank 2 leaves only after 5 ms
+      auto blocks = world.send(3, chunk_0, phantom(5000));
+      auto late = world.send(2, chunk_0, phantom(500));
+      co_await blocks;
+      co_await late;
+    } else if (world.rank() == 1) {
+      co_await send_after(world, 1e-4, 2, 500);
+    } else if (world.rank() == 2) {
+      co_await world.receive(1, chunk_0, phantom(500));
+      EXPECT_DOUBLE_EQ(world.now(), 1e-4 + 1e-3 + 500e-6);
+      co_await world.receive(0, chunk_0, phantom(500));
+      EXPECT_DOUBLE_EQ(world.now(), 5e-3 + 1e-3 + 500e-6);
+    } else {
+      co_await world.receive(0, chunk_0, phantom(5000));
+    }
+  });
+}
+
+TEST(Simulated, TheSameInputGivesTheSameEvents) {
+  const auto noisy = [](std::vector<int>& log) {
+    return run_simulated(7, slow, [&log](simulated& world) -> task {
+      for (int round = 0; round < 20; ++round) {
+        const int p = world.size();
+        co_await world.exchange((world.rank() + round) % p, phantom(100),
+                                (world.rank() - round % p + p) % p, phantom(100), chunk_0);
+        log.push_back(world.rank());
+      }
+    });
+  };
+  std::vector<int> first;
+  std::vector<int> second;
+  const auto a = noisy(first);
+  const auto b = noisy(second);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(a.time, b.time);
+  EXPECT_EQ(a.events, b.events);
+}
+
+TEST(Simulated, NamesWhoWaitsForWhatWhenNothingMoves) {
+  EXPECT_EQ(words_of(3,
+                     [](simulated& world) -> task {
+                       if (world.rank() == 0) {
+                         co_await world.send(2, tag{channel::data, 7, 0}, phantom(1));
+                       } else if (world.rank() == 1) {
+                         co_await world.receive(2, tag{channel::data, 8, 0}, phantom(1));
+                       } else {
+                         co_await world.receive_any(channel::service);
+                       }
+                     }),
+            "nothing moves: rank 1 waits for chunk 8 from rank 2; rank 2 waits for a message from "
+            "any rank; rank 2 has not received chunk 7 from rank 0");
+}
+
+TEST(Simulated, ARankThatWaitsForSomethingElseIsNotForgotten) {
+  const auto never = [](simulated&) -> task {
+    struct for_ever {
+      bool await_ready() const noexcept { return false; }
+      void await_suspend(std::coroutine_handle<>) const noexcept {}
+      void await_resume() const noexcept {}
+    };
+    co_await for_ever{};
+  };
+  EXPECT_EQ(words_of(2, never), "nothing moves");
+}
+
+TEST(Simulated, RefusesWhatIsNoLink) {
+  const auto idle = [](simulated&) -> task { co_return; };
+  EXPECT_THROW(run_simulated(2, {0, 1e-3}, idle), usage_error);
+  EXPECT_THROW(run_simulated(2, {1e9, -1}, idle), usage_error);
+  EXPECT_THROW(run_simulated(0, slow, idle), usage_error);
+}
+
+TEST(Simulated, AThousandRanksInOneThread) {
+  const auto run = run_simulated(1000, {1e9, 1e-6}, [](simulated& world) -> task {
+    const int p = world.size();
+    for (int step = 0; step < 20; ++step) {
+      co_await world.exchange((world.rank() + 1) % p, phantom(1000), (world.rank() + p - 1) % p,
+                              phantom(1000), chunk_0);
+    }
+  });
+  EXPECT_EQ(run.events, 40000U);
+  EXPECT_NEAR(run.time, 20 * 2e-6, 1e-12);
+}
+
+}  // namespace tutti::test
