@@ -1,0 +1,23 @@
+#pragma once
+
+#include <benchmark/benchmark.h>
+#include <cstdio>
+#include <string_view>
+
+namespace bench {
+
+/// Figures of a build that was made for something else mislead: says so in the context, which JSON
+/// keeps, and on the terminal.
+inline void note_build() {
+  constexpr std::string_view build = TUTTI_BUILD_TYPE;
+  benchmark::AddCustomContext("tutti_build", std::string(build));
+  if (build != "Release") {
+    benchmark::AddCustomContext("warning", "not a Release build: figures mean nothing");
+    std::fprintf(stderr,
+                 "***WARNING*** this is a %s build of tutti: figures mean nothing. "
+                 "Fix: cmake --preset release\n",
+                 build.empty() ? "plain" : TUTTI_BUILD_TYPE);
+  }
+}
+
+}  // namespace bench

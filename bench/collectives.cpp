@@ -1,0 +1,267 @@
+// How fast ranks add what each of them holds: our collectives between threads beside the bound of
+// shared memory and, under `mpirun -np 2`, beside MPI's all-reduce between processes.
+//
+//   bench-collectives
+//   mpirun -np 2 bench-collectives --benchmark_filter='addressable|mpi'
+
+#include <algorithm>
+#include <benchmark/benchmark.h>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "build_note.hpp"
+#include "collectives/add_floats.hpp"
+#include "collectives/job.hpp"
+#include "collectives/one_pass.hpp"
+#include "collectives/summary.hpp"
+#include "collectives/team.hpp"
+#include "tutti/benchmark.hpp"
+#include "tutti/collective/addressable.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/collective/halving_doubling.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/collective/star.hpp"
+
+namespace bench {
+
+namespace {
+
+constexpr double batch_seconds = 2e-3;
+constexpr std::size_t most_calls = 4096;
+
+/// Calls that make a batch: long enough to time, short enough that what is compared alternates
+/// while the machine stays as it is.
+std::size_t calls_for(double seconds_a_call) {
+  return std::clamp(static_cast<std::size_t>(batch_seconds / seconds_a_call), std::size_t{1},
+                    most_calls);
+}
+
+void report(benchmark::State& state, std::size_t bytes, int ranks, double seconds_a_call) {
+  const double rate = static_cast<double>(bytes) / seconds_a_call;
+  state.counters["bytes"] = static_cast<double>(bytes);
+  state.counters["bytes_per_second"] = rate;
+  state.counters["busbw"] = rate * 2 * (ranks - 1) / ranks;
+}
+
+/// Every rank's data, and a collective over it.
+template <class Collective>
+class threads {
+ public:
+  threads(int ranks, std::size_t bytes)
+      : fabric_(ranks),
+        values_(tutti::at(ranks), std::vector<float>(bytes / sizeof(float))),
+        scratch_(tutti::at(ranks), std::vector<std::byte>(Collective{}.scratch_bytes(
+                                       bytes / sizeof(float), sizeof(float), ranks))) {}
+
+  std::vector<float*> buffers() {
+    std::vector<float*> all;
+    for (auto& each : values_) {
+      all.push_back(each.data());
+    }
+    return all;
+  }
+
+  void operator()(int rank, std::size_t calls) {
+    auto& world = fabric_.end(rank);
+    auto& mine = values_[tutti::at(rank)];
+    const tutti::reduction<add_floats> data{reinterpret_cast<std::byte*>(mine.data()),
+                                            mine.size(),
+                                            sizeof(float),
+                                            {},
+                                            scratch_[tutti::at(rank)]};
+    const tutti::endpoint<tutti::transport::in_process> self(
+        world, tutti::tag{tutti::channel::data, 0, 0});
+    drive(world, repeat<Collective>(self, data, calls));
+  }
+
+  /// The sum of one call is the sum in rank order, and the same bits everywhere; values are zero
+  /// afterwards.
+  bool adds_up(team& ranks) {
+    for (std::size_t rank = 0; rank < values_.size(); ++rank) {
+      for (std::size_t i = 0; i < values_[rank].size(); ++i) {
+        values_[rank][i] = value(rank, i);
+      }
+    }
+    ranks.time([this](int rank, std::size_t calls) { once(rank, calls); }, 1);
+    bool right = true;
+    for (std::size_t i = 0; i < values_[0].size(); ++i) {
+      float sum = value(0, i);
+      for (std::size_t rank = 1; rank < values_.size(); ++rank) {
+        sum += value(rank, i);
+      }
+      const float error = values_[0][i] - sum;
+      right &=
+          Collective::rank_ordered || values_.size() == 2 ? error == 0.0F : error * error < 1e-8F;
+    }
+    for (auto& each : values_) {
+      right &= std::memcmp(each.data(), values_[0].data(), each.size() * sizeof(float)) == 0;
+    }
+    for (auto& each : values_) {
+      std::ranges::fill(each, 0.0F);
+    }
+    return right;
+  }
+
+ private:
+  static float value(std::size_t rank, std::size_t i) {
+    return 1.0F / static_cast<float>(1 + (i * 7 + rank * 13) % 101);
+  }
+  /// A team calls once to begin together; here that call is the measured one already.
+  void once(int rank, std::size_t) {
+    if (std::exchange(done_[tutti::at(rank)], true)) {
+      return;
+    }
+    (*this)(rank, 1);
+  }
+
+  tutti::transport::in_process::fabric fabric_;
+  std::vector<std::vector<float>> values_;
+  std::vector<std::vector<std::byte>> scratch_;
+  std::vector<char> done_ = std::vector<char>(values_.size());
+};
+
+/// A collective between threads; with a limit and a peer, batch by batch in turn.
+template <class Collective>
+void between_threads(benchmark::State& state, job& processes, int ranks, std::size_t bytes) {
+  tutti::benchmark::core_to_core_note cores(state);
+  threads<Collective> ours(ranks, bytes);
+  team team(ranks);
+  if (!ours.adds_up(team)) {
+    state.SkipWithError("the sum is wrong");
+    return;
+  }
+  const team::work each = std::ref(ours);
+  const auto buffers = ours.buffers();
+  one_pass limit(buffers, bytes / sizeof(float));
+  const team::work bound = std::ref(limit);
+  constexpr bool beside_the_limit = std::is_same_v<Collective, tutti::collective::addressable>;
+  const bool beside_mpi = beside_the_limit && processes.size() == ranks;
+
+  const std::size_t calls = calls_for(team.time(each, 1));
+  const auto count = static_cast<double>(calls);
+  std::vector<double> took;
+  std::vector<double> bound_took;
+  std::vector<double> mpi_took;
+  while (state.KeepRunningBatch(static_cast<benchmark::IterationCount>(calls))) {
+    took.push_back(team.time(each, calls));
+    state.SetIterationTime(took.back());
+    if (beside_the_limit) {
+      bound_took.push_back(team.time(bound, calls));
+    }
+    if (beside_mpi) {
+      mpi_took.push_back(
+          processes.time(over_mpi::all_reduce, bytes, std::max<std::size_t>(1, calls / 4)));
+    }
+  }
+  const double mine = median(took) / count;
+  report(state, bytes, ranks, mine);
+  state.counters["median_us"] = mine * 1e6;
+  if (beside_the_limit) {
+    state.counters["of_limit"] = median(bound_took) / median(took);
+    if (ranks == 2) {
+      state.counters["threads_us"] = mine * 1e6;
+      state.counters["one_pass_us"] = median(bound_took) / count * 1e6;
+    }
+  }
+  if (beside_mpi) {
+    const double theirs =
+        median(mpi_took) / static_cast<double>(std::max<std::size_t>(1, calls / 4));
+    state.counters["mpi_us"] = theirs * 1e6;
+    state.counters["over_mpi"] = theirs / mine;
+  }
+}
+
+void between_processes(benchmark::State& state, job& processes, over_mpi what, std::size_t bytes) {
+  tutti::benchmark::core_to_core_note cores(state);
+  const std::size_t calls = calls_for(processes.time(what, bytes, 1));
+  const auto count = static_cast<double>(calls);
+  std::vector<double> took;
+  std::vector<double> peer_took;
+  while (state.KeepRunningBatch(static_cast<benchmark::IterationCount>(calls))) {
+    took.push_back(processes.time(what, bytes, calls));
+    state.SetIterationTime(took.back());
+    if (what == over_mpi::ring) {
+      peer_took.push_back(processes.time(over_mpi::all_reduce, bytes, calls));
+    }
+  }
+  const double mine = median(took) / count;
+  report(state, bytes, processes.size(), mine);
+  state.counters["median_us"] = mine * 1e6;
+  if (what == over_mpi::ring) {
+    state.counters["mpi_ring_us"] = mine * 1e6;
+    state.counters["peer_us"] = median(peer_took) / count * 1e6;
+    state.counters["of_mpi"] = median(peer_took) / median(took);
+  }
+}
+
+template <class Case>
+void add(const std::string& what, int ranks, std::size_t bytes, Case measured) {
+  const std::string name =
+      what + "/ranks:" + std::to_string(ranks) + "/bytes:" + std::to_string(bytes);
+  benchmark::RegisterBenchmark(name.c_str(), measured)
+      ->UseManualTime()
+      ->MinTime(0.1)
+      ->Unit(benchmark::kMicrosecond);
+}
+
+template <class Collective>
+void add_threads(job& processes, const std::string& name, int ranks, std::size_t bytes) {
+  add("in_process/" + name, ranks, bytes, [&processes, ranks, bytes](benchmark::State& state) {
+    between_threads<Collective>(state, processes, ranks, bytes);
+  });
+}
+
+void add_processes(job& processes, const std::string& name, over_mpi what, std::size_t bytes) {
+  add("mpi/" + name, processes.size(), bytes, [&processes, what, bytes](benchmark::State& state) {
+    between_processes(state, processes, what, bytes);
+  });
+}
+
+void add_all(job& processes) {
+  const std::vector<std::size_t> sizes = {32,        64,      1 << 10, 4 << 10,  16 << 10, 64 << 10,
+                                          256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+  for (const int ranks : {2, 4}) {
+    for (const std::size_t bytes : sizes) {
+      add_threads<tutti::collective::addressable>(processes, "addressable", ranks, bytes);
+    }
+  }
+  if (processes.size() > 1) {
+    for (const std::size_t bytes : sizes) {
+      add_processes(processes, "MPI_Allreduce", over_mpi::all_reduce, bytes);
+      add_processes(processes, "ring", over_mpi::ring, bytes);
+    }
+  }
+  for (const std::size_t bytes : sizes) {
+    add_threads<tutti::collective::ring>(processes, "ring", 2, bytes);
+    add_threads<tutti::collective::halving_doubling>(processes, "halving_doubling", 2, bytes);
+    add_threads<tutti::collective::star>(processes, "star", 2, bytes);
+    add_threads<tutti::collective::canonical>(processes, "canonical", 2, bytes);
+  }
+}
+
+}  // namespace
+
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return 1;
+  }
+  bench::job processes;
+  if (processes.rank() != 0) {
+    processes.serve();
+    return 0;
+  }
+  bench::note_build();
+  bench::add_all(processes);
+  bench::summary shown;
+  benchmark::RunSpecifiedBenchmarks(&shown);
+  benchmark::Shutdown();
+}

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+
+namespace bench {
+
+enum class over_mpi { all_reduce, ring };
+
+/// The processes beside this one, where `mpirun` started us: rank 0 asks, the others sleep between
+/// its questions. Without MPI there are none.
+class job {
+ public:
+  job();
+  job(const job&) = delete;
+  job& operator=(const job&) = delete;
+  ~job();
+
+  /// 1 where nobody is beside us.
+  int size() const { return size_; }
+  int rank() const { return rank_; }
+  /// Every rank but 0: does what rank 0 asks until it ends.
+  void serve();
+  /// Rank 0: seconds that so many all-reduces of `bytes` take the slowest process.
+  double time(over_mpi what, std::size_t bytes, std::size_t calls);
+
+ private:
+  struct processes;
+  int size_ = 1;
+  int rank_ = 0;
+  processes* processes_ = nullptr;
+};
+
+}  // namespace bench

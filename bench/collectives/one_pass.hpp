@@ -1,0 +1,99 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "tutti/base/units.hpp"
+#include "tutti/kernels/widest.hpp"
+
+namespace bench {
+
+/// What no all-reduce in shared memory can beat by much: every thread adds its part of all inputs
+/// in one pass and writes it to all outputs, a barrier before and after. By hand, for floats.
+class one_pass {
+ public:
+  explicit one_pass(std::span<float* const> buffers, std::size_t elements)
+      : buffers_(buffers.begin(), buffers.end()),
+        elements_(elements),
+        crowded_(buffers.size() > std::thread::hardware_concurrency()),
+        flags_(std::make_unique<flag[]>(buffers.size())) {}
+
+  void operator()(int rank, std::size_t calls) {
+    const auto mine = static_cast<std::size_t>(rank);
+    const std::size_t begin = tutti::part_begin(elements_, buffers_.size(), mine);
+    const std::size_t end = tutti::part_begin(elements_, buffers_.size(), mine + 1);
+    for (std::size_t call = 0; call < calls; ++call) {
+      meet(mine);
+      if (buffers_.size() == 2) {
+        add_two(buffers_[0] + begin, buffers_[1] + begin, end - begin);
+      } else {
+        add_all(begin, end);
+      }
+      meet(mine);
+    }
+  }
+
+ private:
+  struct alignas(128) flag {
+    std::atomic<std::uint64_t> met{0};
+  };
+
+  void meet(std::size_t mine) {
+    const std::uint64_t now = flags_[mine].met.load(std::memory_order_relaxed) + 1;
+    flags_[mine].met.store(now, std::memory_order_release);
+    for (std::size_t peer = 0; peer < buffers_.size(); ++peer) {
+      while (flags_[peer].met.load(std::memory_order_acquire) < now) {
+        if (crowded_) {
+          std::this_thread::yield();
+        }
+      }
+    }
+  }
+
+  static void add_two(float* __restrict one, float* __restrict other, std::size_t n) {
+    tutti::kernels::widest([=] {
+      for (std::size_t i = 0; i < n; ++i) {
+        const float sum = one[i] + other[i];
+        one[i] = sum;
+        other[i] = sum;
+      }
+    });
+  }
+
+  void add_all(std::size_t begin, std::size_t end) const {
+    tutti::kernels::widest([=, this] {
+      constexpr std::size_t block = 1024;
+      std::array<float, block> sum;
+      for (std::size_t first = begin; first < end; first += block) {
+        const std::size_t n = std::min(block, end - first);
+        for (std::size_t i = 0; i < n; ++i) {
+          sum[i] = buffers_[0][first + i];
+        }
+        for (std::size_t peer = 1; peer < buffers_.size(); ++peer) {
+          for (std::size_t i = 0; i < n; ++i) {
+            sum[i] += buffers_[peer][first + i];
+          }
+        }
+        for (float* out : buffers_) {
+          for (std::size_t i = 0; i < n; ++i) {
+            out[first + i] = sum[i];
+          }
+        }
+      }
+    });
+  }
+
+  std::vector<float*> buffers_;
+  std::size_t elements_;
+  bool crowded_;
+  std::unique_ptr<flag[]> flags_;
+};
+
+}  // namespace bench
