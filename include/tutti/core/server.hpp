@@ -62,7 +62,10 @@ class server {
         shelves_(made.chunks.size()) {}
 
   /// What this server remembers from step to step, beside parameters.
-  std::array<std::span<float>, 2> memories() { return {owner_.floats(), momenta_.floats()}; }
+  static constexpr std::size_t memory_count = 2;
+  std::array<std::span<float>, memory_count> memories() {
+    return {owner_.floats(), momenta_.floats()};
+  }
 
   /// Goes on from step `steps`, with the parameters that the model holds now.
   void resume(std::uint64_t steps) {
@@ -81,7 +84,9 @@ class server {
       update(number, mine);
       auto& answer = mine.answers[at(worker)];
       co_await answer.sent;
-      answer.floats = mine.parameters;
+      answer.floats.resize(mine.parameters.size());
+      world_->queue().copy(answer.floats.data(), mine.parameters.data(),
+                           mine.parameters.size() * sizeof(float));
       answer.sent = send_parameters(number, worker, answer.floats);
       endpoint_of(number).start(answer.sent);
     } else {
@@ -162,7 +167,7 @@ class server {
     if (worker != mine.turn) {
       mine.early[at(worker)].resize(pushed.size());
       if (pushed.data() != nullptr) {
-        std::ranges::copy(pushed, mine.early[at(worker)].begin());
+        world_->queue().copy(mine.early[at(worker)].data(), pushed.data(), pushed.size());
       }
       mine.is_here[at(worker)] = 1;
       co_return;
@@ -185,14 +190,16 @@ class server {
     if (model_->phantom()) {
       return;
     }
+    auto& queue = world_->queue();
     if (first && plain) {
-      std::memcpy(mine.sum.data(), pushed.data(), pushed.size());
+      queue.copy(mine.sum.data(), pushed.data(), pushed.size());
       return;
     }
     if (first) {
-      std::ranges::fill(mine.sum, 0.0f);
+      float* sum = mine.sum.data();
+      queue.for_each(mine.sum.size(), [sum](std::size_t i) { sum[i] = 0.0f; });
     }
-    compression_->accumulate(world_->queue(), const_wire(pushed.data(), pushed.size()),
+    compression_->accumulate(queue, const_wire(pushed.data(), pushed.size()),
                              std::span<float>(mine.sum));
   }
 

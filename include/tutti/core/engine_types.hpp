@@ -1,0 +1,39 @@
+#pragma once
+
+#include <utility>
+
+#include "tutti/architecture/replicated.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti {
+
+/// What follows from a strategy once its transport, optimizer and monitor are known.
+template <class Strategy, class Transport, class Optimizer, class Monitor>
+struct engine_types {
+  using strategy = strategy_of<Strategy>;
+  using options = engine_options<Strategy>;
+  using transport = Transport;
+  using optimizer = Optimizer;
+  using monitor = Monitor;
+  using schedule = typename strategy::schedule;
+  using compression = typename strategy::compression;
+  using relay = decltype(tutti::relay(std::declval<const compression&>()));
+  using architecture = typename tutti::architecture::resolved<typename strategy::architecture,
+                                                              compression, Transport>::type;
+
+  static constexpr bool virtual_time = Transport::virtual_time;
+  static constexpr bool has_servers = facts::has_servers<architecture>;
+  static constexpr bool owns_parameters = facts::owns_parameters<architecture>;
+
+  /// A window of credit held while peers decide otherwise is a deadlock, and so is an order of
+  /// starting that differs where one is needed. Then rank 0 leads.
+  static constexpr bool needs_one_order =
+      !architecture::completes_alone &&
+      (schedule::limits_in_flight ||
+       (facts::ordered_start<architecture> && !schedule::static_order));
+};
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// What a rank's engine has done so far.
+struct report {
+  int rank{};
+  int workers{};
+  int servers{};
+  std::uint64_t steps{};
+  std::size_t elements{};
+  std::size_t buckets{};
+  std::size_t chunks{};
+  std::uint64_t plan_hash{};
+  tutti::traffic traffic{};
+  seconds exposed{};  ///< time that `wait` took: communication that nothing hid
+
+  friend std::ostream& operator<<(std::ostream& out, const report& r) {
+    const double steps = r.steps == 0 ? 1 : static_cast<double>(r.steps);
+    return out << "rank " << r.rank << " of " << r.workers << " workers and " << r.servers
+               << " servers: " << r.steps << " steps of " << r.elements << " elements in "
+               << r.buckets << " buckets, " << r.chunks << " chunks; per step "
+               << static_cast<double>(r.traffic.bytes_sent) / steps << " bytes sent in "
+               << static_cast<double>(r.traffic.messages_sent) / steps << " messages, "
+               << 1e3 * r.exposed / steps << " ms exposed\n";
+  }
+};
+
+}  // namespace tutti
