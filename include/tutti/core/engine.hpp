@@ -102,6 +102,7 @@ class engine {
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
       block_until([this] { return startup_.done(); });
+      world.queue().synchronize();
       driver_.start_thread(set_.run.progress);
     }
   }

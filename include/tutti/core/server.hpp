@@ -156,8 +156,8 @@ class server {
       fresh.parameters.resize(piece.elements);
       model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
                                       std::size_t in_chunk) {
-        std::ranges::copy(model_->at(position).parameter.subspan(offset, count),
-                          fresh.parameters.begin() + static_cast<std::ptrdiff_t>(in_chunk));
+        world_->queue().copy(fresh.parameters.data() + in_chunk,
+                             model_->at(position).parameter.data() + offset, count * sizeof(float));
       });
     }
   }

@@ -6,34 +6,30 @@
 
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/core/startup.hpp"
 #include "tutti/role/transport.hpp"
 
 /// How worker 0 reads and restores what servers remember; one end of each conversation per
 /// function, all on one tag, so that order is enough.
 namespace tutti {
 
-namespace detail {
-inline std::span<std::byte> bytes_of(std::uint64_t& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-}  // namespace detail
-
 template <class Endpoint>
 task receive_memories(Endpoint self, int server, std::size_t count,
                       std::vector<std::vector<float>>& all) {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t length = 0;
-    co_await self.receive(server, detail::bytes_of(length));
+    co_await receive_now(self, server, bytes_of(length));
     all.emplace_back(length);
-    co_await self.receive(server, std::as_writable_bytes(std::span(all.back())));
+    co_await receive_now(self, server, std::as_writable_bytes(std::span(all.back())));
   }
 }
 
 template <class Endpoint, class Server>
 task send_memories(Endpoint self, int worker, Server& server) {
+  self.queue().synchronize();
   for (const std::span<float> each : server.memories()) {
     std::uint64_t length = each.size();
-    co_await self.send(worker, detail::bytes_of(length));
+    co_await self.send(worker, bytes_of(length));
     co_await self.send(worker, std::as_bytes(each));
   }
 }
@@ -42,7 +38,7 @@ task send_memories(Endpoint self, int worker, Server& server) {
 template <class Endpoint>
 task send_restored(Endpoint self, int server, std::uint64_t steps, std::span<const tensor> forward,
                    std::span<const std::vector<float>> memories) {
-  co_await self.send(server, detail::bytes_of(steps));
+  co_await self.send(server, bytes_of(steps));
   for (const auto& each : forward) {
     co_await self.send(server, std::as_bytes(each.parameter));
   }
@@ -54,13 +50,14 @@ task send_restored(Endpoint self, int server, std::uint64_t steps, std::span<con
 
 template <class Endpoint, class Server>
 task receive_restored(Endpoint self, int worker, std::span<const tensor> forward, Server& server) {
+  self.queue().synchronize();
   std::uint64_t steps = 0;
-  co_await self.receive(worker, detail::bytes_of(steps));
+  co_await receive_now(self, worker, bytes_of(steps));
   for (const auto& each : forward) {
-    co_await self.receive(worker, std::as_writable_bytes(each.parameter));
+    co_await receive_now(self, worker, std::as_writable_bytes(each.parameter));
   }
   for (const std::span<float> each : server.memories()) {
-    co_await self.receive(worker, std::as_writable_bytes(each));
+    co_await receive_now(self, worker, std::as_writable_bytes(each));
   }
   server.resume(steps);
   co_await self.send(worker, {});

@@ -67,6 +67,18 @@ struct verdict {
 
 }  // namespace detail
 
+/// Receives what the host reads at once: out of a loan, because a device's queue would copy later.
+template <class Endpoint>
+task receive_now(Endpoint self, int peer, std::span<std::byte> into) {
+  const auto mail = co_await self.receive_loan(peer, into.size());
+  std::ranges::copy(mail.bytes(), into.begin());
+}
+
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
 /// Compares plans with rank 0's. Where they differ, every rank throws usage_error with one sentence
 /// that names both ranks and both tensors.
 template <class Endpoint>
@@ -77,13 +89,13 @@ task agree(Endpoint self, const plan& made, std::span<const tensor> forward) {
   if (self.rank() != 0) {
     co_await self.send(0, std::as_bytes(std::span(&greeting, 1)));
     co_await self.send(0, std::as_bytes(std::span(mine)));
-    co_await self.receive(0, std::as_writable_bytes(std::span(&common, 1)));
+    co_await receive_now(self, 0, bytes_of(common));
   } else {
     for (int rank = 1; rank < self.size(); ++rank) {
       detail::hello theirs;
-      co_await self.receive(rank, std::as_writable_bytes(std::span(&theirs, 1)));
+      co_await receive_now(self, rank, bytes_of(theirs));
       std::vector<detail::declared_tensor> other(theirs.tensors);
-      co_await self.receive(rank, std::as_writable_bytes(std::span(other)));
+      co_await receive_now(self, rank, std::as_writable_bytes(std::span(other)));
       if (theirs.hash != made.hash && common.differs == 0) {
         common.differs = 1;
         detail::difference(mine, rank, other).copy(common.why.data(), common.why.size() - 1);
@@ -111,15 +123,15 @@ task broadcast_parameters(Endpoint self, std::span<const tensor> forward) {
 /// `value` becomes its mean over ranks [0, workers), added in rank order.
 template <class Endpoint>
 task average_over_workers(Endpoint self, int workers, double& value) {
-  const auto bytes = std::as_writable_bytes(std::span(&value, 1));
+  const auto bytes = bytes_of(value);
   if (self.rank() != 0) {
     co_await self.send(0, bytes);
-    co_await self.receive(0, bytes);
+    co_await receive_now(self, 0, bytes);
     co_return;
   }
   for (int rank = 1; rank < workers; ++rank) {
     double theirs = 0;
-    co_await self.receive(rank, std::as_writable_bytes(std::span(&theirs, 1)));
+    co_await receive_now(self, rank, bytes_of(theirs));
     value += theirs;
   }
   value /= workers;
