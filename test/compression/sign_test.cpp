@@ -1,6 +1,7 @@
 // sign, signum and scaled_sign against the published layout, vote and momentum, in double.
 #include "tutti/compression/sign.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -83,26 +84,27 @@ TEST(sign, counts_zeros_and_nan_as_positive) {
 template <class C>
 void expect_votes_as_counted(std::size_t voters, std::size_t n) {
   placed<C> site(n);
-  std::vector<std::vector<std::byte>> payloads;
-  std::vector<const_wire> ballots;
+  const std::size_t bytes = site.policy.wire_bytes(n);
+  const std::size_t stride = round_up(bytes, 64);
+  std::vector<std::byte> payloads(voters * stride);
   std::vector<double> votes(n);
   for (std::size_t voter = 0; voter < voters; ++voter) {
     placed<C> worker(n);
-    payloads.push_back(worker.encode(gradient_of(n, static_cast<unsigned>(100 + voter))));
-    const auto signs = unpacked(words_of(payloads.back()), n);
+    const auto ballot = worker.encode(gradient_of(n, static_cast<unsigned>(100 + voter)));
+    std::ranges::copy(ballot, payloads.begin() + static_cast<std::ptrdiff_t>(voter * stride));
+    const auto signs = unpacked(words_of(ballot), n);
     for (std::size_t i = 0; i < n; ++i) {
       votes[i] += signs[i];
     }
   }
-  for (const auto& each : payloads) {
-    ballots.push_back({each.data(), each.size()});
-  }
-  std::vector<std::byte> elected(site.policy.wire_bytes(n));
+  const payload_row ballots{payloads.data(), stride, voters, bytes};
+  std::vector<std::byte> elected(bytes);
   inline_queue queue;
   site.policy.vote(queue, ballots, wire{elected.data(), elected.size()});
   EXPECT_EQ(words_of(elected), published_layout(votes)) << voters << " voters, n=" << n;
-  site.policy.vote(queue, ballots, wire{payloads[0].data(), payloads[0].size()});
-  EXPECT_EQ(payloads[0], elected) << "the first ballot may take the result";
+  site.policy.vote(queue, ballots, wire{payloads.data(), bytes});
+  payloads.resize(bytes);
+  EXPECT_EQ(payloads, elected) << "the first ballot may take the result";
 }
 
 TEST(sign, elects_the_majority_and_a_tie_is_positive) {

@@ -1,10 +1,33 @@
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
+#include "tutti/base/wire.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 
 namespace tutti::architecture {
+
+/// How the payloads of a summable compressor add up in a collective. Payloads are elements one by
+/// one, of 1, 2, 4 or 8 bytes, so any pieces of `unit` bytes are whole ones.
+template <class Compression>
+struct payload_fold {
+  static constexpr std::size_t unit = 64;
+  const Compression* compression;
+
+  template <class Queue>
+  void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
+    compression->fold(queue, wire{into, bytes}, const_wire(from, bytes));
+  }
+  template <class Queue>
+  void both(Queue& queue, std::byte* one, std::byte* other, std::size_t bytes) const requires
+      requires(wire some) {
+    compression->fold_both(queue, some, some);
+  }
+  { compression->fold_both(queue, wire{one, bytes}, wire{other, bytes}); }
+};
 
 /// Every rank holds the parameters; payloads are added on their way by a collective.
 /// Wire: the collective's, of the payload's size.
@@ -29,11 +52,9 @@ struct all_reduce {
   task exchange(Endpoint self, Parcel parcel) const {
     const auto& compression = *parcel.compression;
     auto& queue = self.queue();
-    const auto add = [&compression](auto& on, std::byte* into, const std::byte* from,
-                                    std::size_t bytes) {
-      compression.fold(on, wire{into, bytes}, const_wire(from, bytes));
-    };
-    reduction<decltype(add)> sum{nullptr, parcel.data.size(), element_bytes(compression), add};
+    using compressor = std::remove_cvref_t<decltype(compression)>;
+    reduction<payload_fold<compressor>> sum{
+        nullptr, parcel.data.size(), element_bytes(compression), {&compression}};
     const std::size_t room = payload_room(compression, parcel.data.size());
     const auto payload = parcel.workspace.first(parcel.phantom() ? 0 : room);
     if (!parcel.phantom()) {

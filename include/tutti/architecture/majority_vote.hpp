@@ -19,7 +19,7 @@ struct majority_vote {
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements,
                               int ranks) const {
-    return at(ranks) * slot(compression, elements) + at(ranks) * sizeof(const_wire);
+    return at(ranks) * slot(compression, elements);
   }
 
   template <class Endpoint, class Parcel>
@@ -64,15 +64,10 @@ struct majority_vote {
     if (parcel.phantom()) {
       return;
     }
-    const std::size_t list_at = at(ranks) * slot(*parcel.compression, parcel.data.size());
-    auto* list = reinterpret_cast<const_wire*>(parcel.workspace.data() + list_at);
-    for (int rank = 0; rank < ranks; ++rank) {
-      const auto each = ballot(parcel, rank);
-      ::new (list + rank) const_wire(each.data(), each.size());
-    }
     const auto mine = ballot(parcel, 0);
-    parcel.compression->vote(queue, std::span<const const_wire>(list, at(ranks)),
-                             wire{mine.data(), mine.size()});
+    const payload_row ballots{mine.data(), slot(*parcel.compression, parcel.data.size()), at(ranks),
+                              mine.size()};
+    parcel.compression->vote(queue, ballots, wire{mine.data(), mine.size()});
   }
 };
 static_assert(architecture_policy<majority_vote>);

@@ -49,4 +49,14 @@ struct const_wire : detail::basic_wire<const std::byte> {
   const_wire(wire other) : const_wire(other.data, other.size) {}  // NOLINT: a view of the same
 };
 
+/// Payloads of one size, one every `stride` bytes: a value, so that a queue can keep it.
+struct payload_row {
+  const std::byte* first{};
+  std::size_t stride{};
+  std::size_t count{};
+  std::size_t bytes{};
+
+  const_wire operator[](std::size_t i) const { return {first + i * stride, bytes}; }
+};
+
 }  // namespace tutti

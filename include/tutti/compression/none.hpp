@@ -34,6 +34,11 @@ struct none {
   void fold(Queue& queue, wire into, const_wire from) const {
     kernels::add(queue, into.as<float>(), from.as<float>());
   }
+
+  template <class Queue>
+  void fold_both(Queue& queue, wire one, wire other) const {
+    kernels::add_both(queue, one.as<float>(), other.as<float>());
+  }
 };
 static_assert(compression_policy<none>);
 

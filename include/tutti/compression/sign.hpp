@@ -33,10 +33,9 @@ struct sign {
   }
 
   /// The payload of the majority's signs, a tie being +1: what accumulating every ballot and
-  /// encoding the sum gives, without unpacking one. The list of ballots must live until the queue
-  /// has run this; `out` may be one of them.
+  /// encoding the sum gives, without unpacking one. `out` may be one of the ballots.
   template <class Queue>
-  void vote(Queue& queue, std::span<const const_wire> ballots, wire out) const {
+  void vote(Queue& queue, payload_row ballots, wire out) const {
     kernels::majority(queue, out.as<std::uint32_t>(), ballots);
   }
 };

@@ -54,7 +54,7 @@ class signum {
   }
 
   template <class Queue>
-  void vote(Queue& queue, std::span<const const_wire> ballots, wire out) const {
+  void vote(Queue& queue, payload_row ballots, wire out) const {
     sign{}.vote(queue, ballots, out);
   }
 

@@ -103,8 +103,8 @@ constexpr auto relay(const C& compression) {
 
 /// A compressor whose payload is one vote an element, and that can count them.
 template <class C>
-concept casts_votes = requires(const C compression, inline_queue& queue,
-                               std::span<const const_wire> ballots, wire out) {
+concept casts_votes = requires(const C compression, inline_queue& queue, payload_row ballots,
+                               wire out) {
   compression.vote(queue, ballots, out);
 };
 

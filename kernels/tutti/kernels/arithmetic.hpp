@@ -22,6 +22,23 @@ void add(Queue& queue, std::span<float> into, std::span<const float> from) {
   });
 }
 
+/// one[i] and other[i] become one[i] + other[i]; the two do not overlap. One pass over both, where
+/// adding and then copying would be two.
+template <host_queue Queue>
+void add_both(Queue& queue, std::span<float> one, std::span<float> other) {
+  queue.run([=] {
+    widest([=] {
+      float* __restrict left = one.data();
+      float* __restrict right = other.data();
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        const float sum = left[i] + right[i];
+        left[i] = sum;
+        right[i] = sum;
+      }
+    });
+  });
+}
+
 /// data[i] *= factor.
 template <host_queue Queue>
 void scale(Queue& queue, std::span<float> data, float factor) {

@@ -155,16 +155,16 @@ class vote_counters {
 }  // namespace detail
 
 /// Each bit of `out` becomes 1 where more than half of the ballots have a 1: a tie is positive.
-/// `out` may be one of the ballots; the list of ballots must live until the queue has run this.
+/// `out` may be one of the ballots.
 template <host_queue Queue>
-void majority(Queue& queue, std::span<std::uint32_t> out, std::span<const const_wire> ballots) {
+void majority(Queue& queue, std::span<std::uint32_t> out, payload_row ballots) {
   queue.run([=] {
     widest([=] {
       for (std::size_t begin = 0; begin < out.size(); begin += detail::vote_counters::block) {
         const std::size_t n = std::min(detail::vote_counters::block, out.size() - begin);
-        detail::vote_counters votes(ballots.size());
-        for (const const_wire& ballot : ballots) {
-          votes.add(ballot.as<std::uint32_t>().data() + begin, n);
+        detail::vote_counters votes(ballots.count);
+        for (std::size_t i = 0; i < ballots.count; ++i) {
+          votes.add(ballots[i].as<std::uint32_t>().data() + begin, n);
         }
         votes.above_half(out.data() + begin, n);
       }
