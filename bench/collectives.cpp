@@ -73,7 +73,7 @@ class threads {
     const tutti::reduction<add_floats> data{reinterpret_cast<std::byte*>(mine.data()),
                                             mine.size(),
                                             sizeof(float),
-                                            {},
+                                            {&uncompressed},
                                             scratch_[tutti::at(rank)]};
     const tutti::endpoint<tutti::transport::in_process> self(
         world, tutti::tag{tutti::channel::data, 0, 0});

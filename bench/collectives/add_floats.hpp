@@ -2,22 +2,15 @@
 
 #include <cstddef>
 
+#include "tutti/architecture/all_reduce.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/transport/in_process.hpp"
 
 namespace bench {
 
-/// What an all-reduce of uncompressed gradients folds with.
-struct add_floats {
-  static constexpr std::size_t unit = sizeof(float);
-
-  template <class Queue>
-  void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
-    tutti::compression::none{}.fold(queue, tutti::wire{into, bytes},
-                                    tutti::const_wire(from, bytes));
-  }
-};
+inline constexpr tutti::compression::none uncompressed{};
+using add_floats = tutti::architecture::payload_fold<tutti::compression::none>;
 
 template <class Collective, class Transport>
 tutti::task repeat(tutti::endpoint<Transport> self, tutti::reduction<add_floats> data,

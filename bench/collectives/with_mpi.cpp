@@ -62,8 +62,8 @@ struct job::processes {
       }
       return;
     }
-    const tutti::reduction<add_floats> data{reinterpret_cast<std::byte*>(values.data()),
-                                            values.size(), sizeof(float)};
+    const tutti::reduction<add_floats> data{
+        reinterpret_cast<std::byte*>(values.data()), values.size(), sizeof(float), {&uncompressed}};
     const tutti::endpoint<tutti::transport::mpi> self(*world,
                                                       tutti::tag{tutti::channel::data, 0, 0});
     drive(*world, repeat<tutti::collective::ring>(self, data, calls));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "tutti/role/collective.hpp"
@@ -43,23 +42,38 @@ struct addressable {
   static constexpr std::size_t inline_bytes = 56;
   static constexpr std::size_t block_bytes = 16 << 10;
 
-  /// A block at a time, so that the sum stays in the nearest cache between reading and writing.
+  /// Rank 0's memory takes the sum, a block at a time: the block is still in the nearest cache when
+  /// it is copied to the others. The last to be added gets its copy in the same pass.
   template <class Endpoint, class Fold, class Shown>
   static void add_part(Endpoint& self, const reduction<Fold>& data, const Shown& shown) {
-    alignas(64) std::array<std::byte, block_bytes> sum;
+    const int last = self.size() - 1;
     const std::size_t begin = part_begin(data.elements, at(self.size()), at(self.rank()));
     const std::size_t end = part_begin(data.elements, at(self.size()), at(self.rank() + 1));
-    const std::size_t block = block_bytes / data.element_bytes;
+    const std::size_t block = last == 1 ? end - begin : block_bytes / data.element_bytes;
     for (std::size_t first = begin; first < end; first += block) {
       const std::size_t offset = first * data.element_bytes;
       const std::size_t bytes = std::min(block, end - first) * data.element_bytes;
-      std::memcpy(sum.data(), shown.template shown<std::byte*>(0) + offset, bytes);
-      for (int peer = 1; peer < self.size(); ++peer) {
-        data.fold(self.queue(), sum.data(), shown.template shown<std::byte*>(peer) + offset, bytes);
+      const auto of = [&](int peer) { return shown.template shown<std::byte*>(peer) + offset; };
+      for (int peer = 1; peer < last; ++peer) {
+        data.fold(self.queue(), of(0), of(peer), bytes);
       }
-      for (int peer = 0; peer < self.size(); ++peer) {
-        std::memcpy(shown.template shown<std::byte*>(peer) + offset, sum.data(), bytes);
+      if (last > 0) {
+        add_both(self.queue(), data.fold, of(0), of(last), bytes);
       }
+      for (int peer = 1; peer < last; ++peer) {
+        self.queue().copy(of(peer), of(0), bytes);
+      }
+    }
+  }
+
+  template <class Queue, class Fold>
+  static void add_both(Queue& queue, const Fold& fold, std::byte* one, std::byte* other,
+                       std::size_t bytes) {
+    if constexpr (requires { fold.both(queue, one, other, bytes); }) {
+      fold.both(queue, one, other, bytes);
+    } else {
+      fold(queue, one, other, bytes);
+      queue.copy(other, one, bytes);
     }
   }
 };

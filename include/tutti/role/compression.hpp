@@ -117,8 +117,9 @@ concept casts_votes = requires(const C compression, inline_queue& queue, payload
 ///   changed; what is left behind goes to the site's memory.
 /// * `accumulate(queue, const_wire, sum)`: adds the decoded payload to `sum`.
 ///
-/// Optional: `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`,
-/// `scratch_bytes(n)`, `unit`, `lossless`, `identity`.
+/// Optional: `fold_both(queue, one, other)`, a fold that leaves the sum in both in one pass;
+/// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
+/// `unit`, `lossless`, `identity`.
 template <class C>
 concept compression_policy = std::same_as<typename C::role, role::compression> &&
     requires(const C compression, inline_queue& queue, std::span<const float> gradient,
