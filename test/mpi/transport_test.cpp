@@ -1,6 +1,9 @@
+#include <cstddef>
 #include <exception>
 #include <gtest/gtest.h>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "support/transport_laws.hpp"
 #include "tutti/transport/mpi.hpp"
@@ -11,6 +14,7 @@ namespace tutti::test {
 struct mpi_world {
   using transport = tutti::transport::mpi;
   static constexpr bool phantoms = false;
+  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -46,6 +50,7 @@ struct mpi_world {
 struct any_mpi_world {
   using transport = tutti::transport::any_transport;
   static constexpr bool phantoms = false;
+  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
 
   template <class Body>
   static bool run(int ranks, Body body) {

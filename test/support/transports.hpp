@@ -39,11 +39,13 @@ void drive(Transport& world, task rank) {
 }
 
 // A world runs the coroutine `body(transport)` on so many ranks and throws what the first of them
-// threw; false: this process is not among these ranks.
+// threw; false: this process is not among these ranks. `longest` is
+// a size that the transport treats as long.
 
 struct in_process_world {
   using transport = tutti::transport::in_process;
   static constexpr bool phantoms = true;
+  static constexpr std::size_t longest = (1 << 20) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -56,6 +58,7 @@ struct in_process_world {
 struct simulated_world {
   using transport = tutti::transport::simulated;
   static constexpr bool phantoms = true;
+  static constexpr std::size_t longest = (1 << 20) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -68,6 +71,7 @@ struct simulated_world {
 struct host_stream_world {
   using transport = tutti::transport::basic_in_process<host_stream, tutti::transport::by_mailbox>;
   static constexpr bool phantoms = true;
+  static constexpr std::size_t longest = (1 << 20) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -80,6 +84,7 @@ struct host_stream_world {
 struct recording_world {
   using transport = tutti::transport::recording<tutti::transport::in_process>;
   static constexpr bool phantoms = true;
+  static constexpr std::size_t longest = (1 << 20) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -94,6 +99,7 @@ struct recording_world {
 struct any_world {
   using transport = tutti::transport::any_transport;
   static constexpr bool phantoms = true;
+  static constexpr std::size_t longest = (1 << 20) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {

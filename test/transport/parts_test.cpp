@@ -1,3 +1,4 @@
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ std::vector<std::size_t> awkward_sizes() {
   const std::size_t piece = segments::piece_limit;
   for (const std::size_t base : {std::size_t{0}, whole, whole + piece, whole + 2 * piece,
                                  whole + 3 * piece, std::size_t{64_MiB}}) {
-    for (const std::size_t more : {0, 1, 4, 63, 64, 65, 128, 1000}) {
+    for (const std::size_t more : std::array<std::size_t, 8>{0, 1, 4, 63, 64, 65, 128, 1000}) {
       sizes.push_back(base + more);
       sizes.push_back(base > more ? base - more : 0);
     }

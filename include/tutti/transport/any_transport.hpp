@@ -76,7 +76,7 @@ class operation_room {
   operation& get() { return *operation_; }
 
  private:
-  alignas(std::max_align_t) std::array<std::byte, 640> place_;  // left as it is: it costs nothing
+  alignas(std::max_align_t) std::array<std::byte, 384> place_;  // left as it is: it costs nothing
   operation* operation_{};
   void (*destroy_)(operation_room&){[](operation_room&) {}};
 };
@@ -243,7 +243,7 @@ class any_transport {
   template <transport_policy Transport>
   requires(std::same_as<typename Transport::queue_type, inline_queue> &&
            !std::same_as<Transport, any_transport>) explicit any_transport(Transport& inner)
-      : boundary_(::new (static_cast<void*>(place_.data())) detail::boundary_to<Transport>(inner)) {
+      : boundary_(::new (static_cast<void*>(&place_)) detail::boundary_to<Transport>(inner)) {
     static_assert(sizeof(detail::boundary_to<Transport>) <= sizeof place_);
   }
   any_transport(const any_transport&) = delete;

@@ -161,10 +161,6 @@ class mpi {
   }
 
   /// MPI_THREAD_SINGLE … MPI_THREAD_MULTIPLE, as MPI granted it.
-  /// See the free function: for an engine whose peer is dead.
-  [[noreturn]] void abort_job(const std::string& sentence) const {
-    transport::abort_job(sentence);
-  }
   int thread_level() const { return session_.level(); }
   /// Progress may only be made on the thread that calls: no progress thread.
   bool single_threaded() const {
@@ -172,6 +168,8 @@ class mpi {
   }
   /// The communicator of the data channel.
   MPI_Comm native_handle() const { return communicators_[0].get(); }
+  /// As the free function: for an engine whose peer is dead.
+  [[noreturn]] void abort_job(const std::string& sentence) const { transport::abort_job(sentence); }
 
  private:
   /// One direction of one message: its pieces, those posted and those under way.

@@ -13,9 +13,12 @@ namespace tutti::transport::detail {
 /// than any of these, says how many follow. So a disagreement shows without a header.
 class segments {
  public:
-  static constexpr std::size_t piece_limit = 256_KiB;
-  static constexpr std::size_t whole_limit = 256_KiB;
+  /// Measured with two ranks over shared memory: below, cutting costs more than it hides; above,
+  /// pieces keep the staging of a fold in cache and halve its time at 32 MiB.
+  static constexpr std::size_t piece_limit = 4_MiB;
   static constexpr std::size_t granule = 64;
+  /// The first size that is cut. Not a power of two, for those are common and would leave a rest.
+  static constexpr std::size_t whole_limit = piece_limit + granule;
 
   struct piece {
     std::size_t offset;
