@@ -96,7 +96,8 @@ class engine {
       flow_.emplace(world, plan_, model_, set_, workers_, service_tag(service::decisions),
                     optimizer_, observer_, *this);
     } else if constexpr (has_servers) {
-      server_.emplace(world, plan_, model_, compression_, optimizer_, workers_);
+      server_.emplace(world, plan_, model_, compression_, optimizer_, workers_,
+                      set_.run.accumulation);
     }
     startup_ = start_up();
     startup_.start(world.ready_coroutines());

@@ -47,16 +47,21 @@ class server {
   static constexpr bool owns_parameters = facts::owns_parameters<Architecture>;
   static constexpr bool plain = facts::identity<Compression>;
   static constexpr bool at_once = facts::stale<Architecture>;
+  /// The sum itself is the answer: a slow worker may still read it while the next step's begins.
+  static constexpr bool answers_sums = plain && !owns_parameters;
 
  public:
   server(Transport& world, const plan& made, const model_memory& model,
-         const Compression& compression, const Optimizer& optimizer, int workers)
+         const Compression& compression, const Optimizer& optimizer, int workers,
+         unsigned accumulation)
       : world_(&world),
         plan_(&made),
         model_(&model),
         compression_(&compression),
         optimizer_(&optimizer),
         workers_(workers),
+        average_(1.0f /
+                 (static_cast<float>(at_once ? 1 : workers) * static_cast<float>(accumulation))),
         owner_(facts::memory_per_element<relay_type>, made.elements()),
         momenta_(owns_parameters ? Optimizer::memory_per_element : 0, made.elements()),
         shelves_(made.chunks.size()) {}
@@ -82,6 +87,7 @@ class server {
     if constexpr (at_once) {
       add(mine, pushed, true);
       update(number, mine);
+      ++mine.steps;
       auto& answer = mine.answers[at(worker)];
       co_await answer.sent;
       answer.floats.resize(mine.parameters.size());
@@ -119,7 +125,7 @@ class server {
   };
   struct shelf {
     bool ready{};
-    std::vector<float> sum{};
+    std::array<std::vector<float>, 2> sums{};
     std::vector<float> parameters{};
     std::vector<std::byte> payload{};
     std::vector<std::byte> scratch{};
@@ -132,6 +138,9 @@ class server {
   };
 
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  static std::vector<float>& sum_of(shelf& mine) {
+    return mine.sums[answers_sums ? mine.steps & 1 : 0];
+  }
 
   endpoint<Transport> endpoint_of(std::uint32_t number) const {
     return endpoint<Transport>(*world_, tag{channel::data, number, 0});
@@ -147,7 +156,9 @@ class server {
     if (model_->phantom()) {
       return;
     }
-    fresh.sum.resize(piece.elements);
+    for (std::size_t i = 0; i < (answers_sums ? 2 : 1); ++i) {
+      fresh.sums[i].resize(piece.elements);
+    }
     fresh.scratch.resize(scratch_bytes(relay(*compression_), piece.elements));
     if constexpr (!plain && !owns_parameters) {
       fresh.payload.resize(relay(*compression_).wire_bytes(piece.elements));
@@ -183,6 +194,7 @@ class server {
       update(number, mine);
       mine.answered = answer_all(number, mine);
       endpoint_of(number).start(mine.answered);
+      ++mine.steps;
     }
   }
 
@@ -191,16 +203,17 @@ class server {
       return;
     }
     auto& queue = world_->queue();
+    float* sum = sum_of(mine).data();
+    const std::size_t elements = sum_of(mine).size();
     if (first && plain) {
-      queue.copy(mine.sum.data(), pushed.data(), pushed.size());
+      queue.copy(sum, pushed.data(), pushed.size());
       return;
     }
     if (first) {
-      float* sum = mine.sum.data();
-      queue.for_each(mine.sum.size(), [sum](std::size_t i) { sum[i] = 0.0f; });
+      queue.for_each(elements, [sum](std::size_t i) { sum[i] = 0.0f; });
     }
     compression_->accumulate(queue, const_wire(pushed.data(), pushed.size()),
-                             std::span<float>(mine.sum));
+                             std::span<float>(sum, elements));
   }
 
   /// From the sum of gradients to what is answered.
@@ -210,22 +223,20 @@ class server {
     }
     auto& queue = world_->queue();
     const chunk& piece = plan_->chunks[number];
-    if constexpr (!at_once) {
-      const float average = 1.0f / static_cast<float>(workers_);
-      float* sum = mine.sum.data();
-      if (workers_ > 1) {
-        queue.for_each(mine.sum.size(), [sum, average](std::size_t i) { sum[i] *= average; });
-      }
+    const std::span<float> mean = sum_of(mine);
+    if (average_ != 1.0f) {
+      float* sum = mean.data();
+      const float average = average_;
+      queue.for_each(mean.size(), [sum, average](std::size_t i) { sum[i] *= average; });
     }
     if constexpr (owns_parameters) {
-      optimizer_->apply(queue, std::span<float>(mine.parameters), std::span<const float>(mine.sum),
+      optimizer_->apply(queue, std::span<float>(mine.parameters), std::span<const float>(mean),
                         momenta_.at(piece.first_element, mine.scratch, mine.steps));
     } else if constexpr (!plain) {
-      encode(relay(*compression_), queue, std::span<const float>(mine.sum),
+      encode(relay(*compression_), queue, std::span<const float>(mean),
              wire{mine.payload.data(), mine.payload.size()},
              owner_.at(piece.first_element, mine.scratch, mine.steps));
     }
-    ++mine.steps;
   }
 
   task answer_all(std::uint32_t number, shelf& mine) {
@@ -233,7 +244,7 @@ class server {
     if constexpr (owns_parameters) {
       bytes = as_bytes(number, mine.parameters);
     } else if constexpr (plain) {
-      bytes = as_bytes(number, mine.sum);
+      bytes = as_bytes(number, sum_of(mine));
     } else {
       const std::size_t length = compression_->wire_bytes(plan_->chunks[number].elements);
       bytes = {mine.payload.empty() ? nullptr : mine.payload.data(), length};
@@ -259,6 +270,7 @@ class server {
   const Compression* compression_;
   const Optimizer* optimizer_;
   int workers_;
+  float average_;
   state_memory owner_;
   state_memory momenta_;
   std::vector<shelf> shelves_;
