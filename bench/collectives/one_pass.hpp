@@ -32,7 +32,9 @@ class one_pass {
     for (std::size_t call = 0; call < calls; ++call) {
       meet(mine);
       if (buffers_.size() == 2) {
-        add_two(buffers_[0] + begin, buffers_[1] + begin, end - begin);
+        const std::size_t aligned = std::min(end, begin + to_line_begin(buffers_[0] + begin));
+        add_two(buffers_[0] + begin, buffers_[1] + begin, aligned - begin);
+        add_two(buffers_[0] + aligned, buffers_[1] + aligned, end - aligned);
       } else {
         add_all(begin, end);
       }
@@ -55,6 +57,11 @@ class one_pass {
         }
       }
     }
+  }
+
+  /// Vectors that lie in two cache lines cost a quarter of the speed.
+  static std::size_t to_line_begin(const float* from) {
+    return (16 - reinterpret_cast<std::uintptr_t>(from) / sizeof(float) % 16) % 16;
   }
 
   static void add_two(float* __restrict one, float* __restrict other, std::size_t n) {
