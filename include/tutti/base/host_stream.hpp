@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -192,7 +193,7 @@ class host_stream::buffer {
   /// Enqueues a copy of `values`, which are copied already when this returns.
   void write(std::span<const T> values) {
     stream_->run([to = memory_.data(), from = std::vector<T>(values.begin(), values.end())] {
-      std::memcpy(to, from.data(), from.size() * sizeof(T));
+      std::copy(from.begin(), from.end(), to);
     });
   }
 
