@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "data/dataset.hpp"
@@ -27,11 +28,10 @@ inline splits synthetic(const synthetic_options& options = {}) {
   std::generate(pictures.begin(), pictures.end(), byte);
 
   const auto draw = [&](std::size_t count) {
-    // A mix of two uniform bytes, one part picture and three parts noise.
     dataset made{.image = options.image,
                  .classes = options.classes,
                  .mean = 0.5F,
-                 .deviation = 0.23F,
+                 .deviation = 0.204F,  // of the mean of two uniform bytes
                  .pixels = std::vector<std::uint8_t>(count * options.image.size()),
                  .labels = std::vector<std::uint8_t>(count)};
     for (std::size_t i = 0; i < count; ++i) {
@@ -40,7 +40,7 @@ inline splits synthetic(const synthetic_options& options = {}) {
       for (std::size_t p = 0; p < options.image.size(); ++p) {
         const unsigned picture = pictures[kind * options.image.size() + p];
         made.pixels[i * options.image.size() + p] =
-            static_cast<std::uint8_t>((picture + 3U * byte()) / 4U);
+            static_cast<std::uint8_t>((picture + byte()) / 2U);
       }
     }
     return made;
