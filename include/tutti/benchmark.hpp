@@ -2,17 +2,28 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <benchmark/benchmark.h>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <pthread.h>
 #include <sched.h>
-#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/core/engine.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti/optimizer/sgd.hpp"
+#include "tutti/transport/in_process.hpp"
 
 namespace tutti::benchmark {
 
@@ -116,5 +127,274 @@ class core_to_core_note {
   ::benchmark::State* state_;
   double before_;
 };
+
+/// What a rank trains in a benchmark. One interface for all, so that a strategy is compiled once
+/// and not once a model.
+class model {
+ public:
+  model() = default;
+  model(const model&) = delete;
+  model& operator=(const model&) = delete;
+  virtual ~model() = default;
+
+  virtual const std::vector<tensor>& tensors() const = 0;
+  /// Calls `use(id)` before it reads parameter `id`.
+  virtual void forward(const std::function<void(tensor_id)>& use) = 0;
+  /// Calls `done(id)` when gradient `id` is final.
+  virtual void backward(const std::function<void(tensor_id)>& done) = 0;
+  /// Samples a rank trains on in one step.
+  virtual std::size_t samples() const = 0;
+};
+
+/// A model by name; `make(rank)` builds one rank's.
+struct model_choice {
+  std::string name;
+  std::function<std::unique_ptr<model>(int rank)> make;
+};
+
+/// Tensors of given sizes whose gradients are written and nothing else: what a step costs when
+/// computing costs almost nothing.
+class tensors_only : public model {
+ public:
+  explicit tensors_only(const std::vector<arena::declaration>& forward) : arena_(forward) {}
+
+  const std::vector<tensor>& tensors() const override { return arena_.tensors(); }
+  void forward(const std::function<void(tensor_id)>& use) override {
+    for (std::uint32_t id = 0; id < tensors().size(); ++id) {
+      use(tensor_id{id});
+    }
+  }
+  void backward(const std::function<void(tensor_id)>& done) override {
+    for (auto id = static_cast<std::uint32_t>(tensors().size()); id-- > 0;) {
+      std::ranges::fill(tensors()[id].gradient, 1e-3F);
+      done(tensor_id{id});
+    }
+  }
+  std::size_t samples() const override { return 1; }
+
+ private:
+  arena arena_;
+};
+
+/// The 161 tensors of ResNet-50 (He et al., CVPR 2016) with a quarter of its channels: 1.6 million
+/// parameters, most of them in few tensors and most tensors small.
+inline std::vector<arena::declaration> quarter_resnet50() {
+  std::vector<arena::declaration> all;
+  const auto add = [&all](const std::string& name, std::size_t in, std::size_t out,
+                          std::size_t kernel) {
+    all.push_back({name + ".weight", in * out * kernel * kernel});
+    all.push_back({name + ".norm.weight", out});
+    all.push_back({name + ".norm.bias", out});
+  };
+  constexpr std::size_t blocks[] = {3, 4, 6, 3};
+  add("conv1", 3, 16, 7);
+  std::size_t in = 16;
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    const std::size_t width = std::size_t{16} << stage;
+    for (std::size_t block = 0; block < blocks[stage]; ++block) {
+      const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(block);
+      add(name + ".conv1", in, width, 1);
+      add(name + ".conv2", width, width, 3);
+      add(name + ".conv3", width, 4 * width, 1);
+      if (block == 0) {
+        add(name + ".downsample", in, 4 * width, 1);
+      }
+      in = 4 * width;
+    }
+  }
+  all.push_back({"fc.weight", in * 1000});
+  all.push_back({"fc.bias", 1000});
+  return all;
+}
+
+/// What `add` measures with unless it is told otherwise.
+inline const std::vector<model_choice>& default_models() {
+  static const std::vector<model_choice> all = {
+      {"quarter_resnet50", [](int) { return std::make_unique<tensors_only>(quarter_resnet50()); }}};
+  return all;
+}
+
+namespace detail {
+
+enum class work { computing, training };
+
+/// Workers that take their steps together: so many at a time, as worker 0 says.
+class pace {
+ public:
+  explicit pace(int workers) : took_(static_cast<std::size_t>(workers)), together_(workers) {}
+
+  /// Worker 0: seconds that so many steps take the slowest worker.
+  template <class Take>
+  double lead(work what, std::size_t steps, const Take& take) {
+    what_ = what;
+    steps_ = steps;
+    follow(0, take);
+    return std::ranges::max(took_);
+  }
+  /// The others; false at the end.
+  template <class Take>
+  bool follow(std::size_t worker, const Take& take) {
+    together_.arrive_and_wait();
+    if (steps_ == 0 || failed_) {
+      return false;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    take(what_, steps_);
+    took_[worker] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    together_.arrive_and_wait();
+    return !failed_;
+  }
+  void end() {
+    steps_ = 0;
+    together_.arrive_and_wait();
+  }
+  /// This worker throws and comes no more.
+  void fail() {
+    failed_ = true;
+    together_.arrive_and_drop();
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  work what_{};
+  std::size_t steps_ = 0;
+  std::vector<double> took_;
+  std::atomic<bool> failed_{false};
+  std::barrier<> together_;
+};
+
+inline double median(std::vector<double> of) {
+  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
+  std::ranges::nth_element(of, middle);
+  return *middle;
+}
+
+/// Worker 0: batches of steps for as long as Google Benchmark wants, and the case's counters.
+template <class Engine, class Take>
+void measure(::benchmark::State& state, Engine& engine, const model& trained, pace& all,
+             const Take& take) {
+  constexpr std::size_t warm_up = 3;
+  constexpr double batch_seconds = 0.05;
+  const double once = all.lead(work::training, warm_up, take) / warm_up;
+  const auto steps =
+      std::clamp(static_cast<std::size_t>(batch_seconds / once), std::size_t{4}, std::size_t{1000});
+  std::vector<double> computing;
+  for (int batch = 0; batch < 5; ++batch) {
+    computing.push_back(all.lead(work::computing, steps, take));
+  }
+  const auto before = engine.report();
+  std::vector<double> training;
+  while (!all.failed() && state.KeepRunningBatch(static_cast<::benchmark::IterationCount>(steps))) {
+    training.push_back(all.lead(work::training, steps, take));
+    state.SetIterationTime(training.back());
+  }
+  if (all.failed()) {
+    return;
+  }
+  all.end();
+  const auto after = engine.report();
+  const auto taken = static_cast<double>(steps * training.size());
+  const double iteration = median(training) / static_cast<double>(steps);
+  auto& counters = state.counters;
+  counters["iteration_ms"] = 1e3 * iteration;
+  counters["lower_bound_ms"] = 1e3 * median(computing) / static_cast<double>(steps);
+  counters["samples_per_second"] =
+      static_cast<double>(trained.samples()) * engine.workers() / iteration;
+  counters["exposed_ms"] = 1e3 * (after.exposed - before.exposed) / taken;
+  counters["bytes_sent_per_rank"] =
+      static_cast<double>(after.traffic.bytes_sent - before.traffic.bytes_sent) / taken;
+  counters["workers"] = engine.workers();
+}
+
+template <class Engine>
+void work_on(::benchmark::State& state, Engine& engine, model& trained, pace& all) {
+  const auto take = [&](work what, std::size_t steps) {
+    const bool training = what == work::training;
+    const std::function<void(tensor_id)> use = [&](tensor_id id) {
+      if (training) {
+        engine.wait(id);
+      }
+    };
+    const std::function<void(tensor_id)> done = [&](tensor_id id) {
+      if (training) {
+        engine.ready(id);
+      }
+    };
+    for (std::size_t step = 0; step < steps; ++step) {
+      trained.forward(use);
+      trained.backward(done);
+    }
+    engine.wait();
+  };
+  if (engine.worker() == 0) {
+    measure(state, engine, trained, all, take);
+  } else {
+    while (all.follow(static_cast<std::size_t>(engine.worker()), take)) {
+    }
+  }
+}
+
+template <class Strategy>
+void run(::benchmark::State& state, const model_choice& choice, int ranks,
+         const engine_options<Strategy>& options) {
+  const core_to_core_note cores(state);
+  int workers = ranks;
+  if constexpr (facts::has_servers<typename strategy_of<Strategy>::architecture>) {
+    workers -= options.architecture.servers;
+  }
+  pace all(workers);
+  try {
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      try {
+        const auto trained = choice.make(world.rank());
+        auto engine = make_engine<Strategy>(world, trained->tensors(),
+                                            optimizer::sgd{.learning_rate = 1e-3F}, options);
+        if (engine.serves()) {
+          engine.serve();
+        } else {
+          work_on(state, engine, *trained, all);
+        }
+      } catch (...) {
+        if (world.rank() < workers) {
+          all.fail();
+        }
+        throw;
+      }
+    });
+  } catch (const std::exception& failure) {
+    state.SkipWithError(failure.what());
+  }
+}
+
+}  // namespace detail
+
+/// Registers `Strategy` under `name`: cases `name/model/real/ranks:N` for every model and 2 and 4
+/// ranks in this process, timed by the slowest worker. Answers how many, so that one line outside
+/// any function is enough:
+///
+///     const auto mine = tutti::benchmark::add<Mine>("mine");
+///     BENCHMARK_MAIN();
+///
+/// Counters: iteration_ms (median of batches), lower_bound_ms (the same ranks computing and sending
+/// nothing), samples_per_second, exposed_ms, bytes_sent_per_rank (messages; what ranks read in each
+/// other's memory is not sent), workers, c2c_ns.
+template <class Strategy>
+std::size_t add(const std::string& name, const std::vector<model_choice>& models = default_models(),
+                const engine_options<Strategy>& options = {}) {
+  std::size_t added = 0;
+  for (const auto& each : models) {
+    for (const int ranks : {2, 4}) {
+      const std::string full = name + "/" + each.name + "/real/ranks:" + std::to_string(ranks);
+      ::benchmark::RegisterBenchmark(full.c_str(),
+                                     [each, ranks, options](::benchmark::State& state) {
+                                       detail::run<Strategy>(state, each, ranks, options);
+                                     })
+          ->UseManualTime()
+          ->Unit(::benchmark::kMillisecond);
+      ++added;
+    }
+  }
+  return added;
+}
 
 }  // namespace tutti::benchmark

@@ -1,0 +1,60 @@
+#include "strategies/models.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+
+#include "models/model.hpp"
+
+namespace bench {
+
+namespace {
+
+constexpr std::size_t batch_size = 32;
+
+class network : public tutti::benchmark::model {
+ public:
+  network(const models::declaration& of, int rank)
+      : network_(of, batch_size, 1),
+        pixels_(batch_size * network_.input().size()),
+        labels_(batch_size) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    for (float& each : pixels_) {
+      each = static_cast<float>(random() % 256) / 128.0F - 1.0F;
+    }
+    for (std::uint8_t& each : labels_) {
+      each = static_cast<std::uint8_t>(random() % 10);
+    }
+  }
+
+  const std::vector<tutti::tensor>& tensors() const override { return network_.tensors(); }
+  void forward(const std::function<void(tutti::tensor_id)>& use) override {
+    network_.forward({pixels_, labels_}, use);
+  }
+  void backward(const std::function<void(tutti::tensor_id)>& done) override {
+    network_.backward(done);
+  }
+  std::size_t samples() const override { return batch_size; }
+
+ private:
+  models::model network_;
+  std::vector<float> pixels_;
+  std::vector<std::uint8_t> labels_;
+};
+
+}  // namespace
+
+const std::vector<tutti::benchmark::model_choice>& networks() {
+  static const auto all = [] {
+    std::vector<tutti::benchmark::model_choice> made;
+    for (const auto& each : models::all()) {
+      made.push_back(
+          {each.name, [each](int rank) { return std::make_unique<network>(each, rank); }});
+    }
+    return made;
+  }();
+  return all;
+}
+
+}  // namespace bench
