@@ -95,7 +95,7 @@ class frame_pool {
 
  private:
   static constexpr std::size_t granule = 64;
-  std::array<free_frame*, 64> free_{};
+  std::array<free_frame*, 256> free_{};  // up to 16 KiB: frames that hold many operations
 };
 
 inline thread_local frame_pool frames;

@@ -26,7 +26,11 @@ class driver {
   void start_thread(progress wanted) {
     const unsigned cores = std::thread::hardware_concurrency();
     const bool roomy = 2 * static_cast<unsigned>(world_->size()) <= cores;
-    if (wanted == progress::by_thread || (wanted == progress::automatic && roomy)) {
+    bool allowed = true;
+    if constexpr (requires { world_->single_threaded(); }) {
+      allowed = !world_->single_threaded();
+    }
+    if (allowed && (wanted == progress::by_thread || (wanted == progress::automatic && roomy))) {
       thread_ = std::thread([this] { run_thread(); });
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -22,6 +23,8 @@ enum class event : std::uint8_t {
   wait_begins,  ///< the trainer waits; `which` is the tensor, or no_tensor for all
   wait_ends,
 };
+
+inline constexpr std::size_t events = 7;  ///< kinds of them
 
 inline constexpr std::uint32_t no_tensor = 0xffffffff;
 

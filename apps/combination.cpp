@@ -1,0 +1,39 @@
+// One cell of the grid: a strategy, a network on real images, twenty steps, one row.
+#include "common/cell.hpp"
+#include "data/loader.hpp"
+#include "models/model.hpp"
+#include "tutti/tutti.hpp"
+
+#include TUTTI_STRATEGY_HEADER
+
+using Strategy = TUTTI_STRATEGY;
+
+template <class World>
+void train(World& world, const common::job& job, const data::dataset& images) {
+  const auto declared = models::find(job.model);
+  models::model model(declared, job.batch_size, job.seed);
+  auto engine =
+      tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
+                                   common::options<Strategy>(job));
+  if (engine.serves()) {
+    engine.serve();
+    return;
+  }
+  const auto worker = static_cast<std::size_t>(engine.worker());
+  const auto workers = static_cast<std::size_t>(engine.workers());
+  data::loader loader(images, {job.batch_size, worker, workers, job.seed});
+  common::row row(job);
+  for (const auto& batch : loader.epoch(0)) {
+    model.forward(batch, [&](tutti::tensor_id id) { engine.wait(id); });
+    model.backward([&](tutti::tensor_id id) { engine.ready(id); });
+    if (row.step(model.loss()) == job.steps) {
+      break;
+    }
+  }
+  row.print(engine, TUTTI_STRATEGY_NAME);
+}
+
+int main(int argc, char** argv) {
+  return common::run_cell<Strategy>(
+      argc, argv, [](auto& world, const auto& job, const auto& data) { train(world, job, data); });
+}

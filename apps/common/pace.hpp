@@ -1,0 +1,31 @@
+#pragma once
+
+#include "common/job.hpp"
+#include "models/declaration.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/optimizer/sgd.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace common {
+
+/// The optimizer for a model under a strategy: the model's own values, unless a step means
+/// something else there or the job says otherwise.
+template <class Strategy>
+tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
+  using strategy = tutti::strategy_of<Strategy>;
+  tutti::optimizer::sgd values{.learning_rate = model.learning_rate,
+                               .momentum = model.momentum,
+                               .weight_decay = asked.weight_decay};
+  if constexpr (tutti::casts_votes<typename strategy::compression>) {
+    values.learning_rate = 5e-4F;  // a vote has length 1 whatever the gradient's
+    values.momentum = 0;
+  } else if constexpr (tutti::facts::stale<typename strategy::architecture>) {
+    values.learning_rate /= 4;  // every worker's push is a step of its own
+  }
+  values.learning_rate = asked.learning_rate.value_or(values.learning_rate);
+  values.momentum = asked.momentum.value_or(values.momentum);
+  return values;
+}
+
+}  // namespace common
