@@ -70,7 +70,7 @@ TEST(loader, workers_share_each_epoch_without_overlap) {
 TEST(loader, the_global_batch_does_not_depend_on_how_many_workers_cut_it) {
   const auto from = numbered(240);
   const auto alone = seen(from, {.batch_size = 24}, 1);
-  for (const std::size_t workers : {2, 3, 4}) {
+  for (const std::size_t workers : {2U, 3U, 4U}) {
     for (std::size_t worker = 0; worker < workers; ++worker) {
       const std::size_t size = 24 / workers;
       const auto mine = seen(from, {.batch_size = size, .worker = worker, .workers = workers}, 1);
