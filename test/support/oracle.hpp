@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tutti/base/tensor.hpp"
+
+// What training means, in one process and plain loops: no code of tutti's is called.
+namespace tutti::test {
+
+/// Sizes 0, 1, odd, and larger than any buffer on the way.
+inline const std::vector<std::size_t>& tensor_sizes() {
+  static const std::vector<std::size_t> sizes{37, 1, 70001, 0, 513, 8};
+  return sizes;
+}
+
+inline std::vector<arena::declaration> declarations() {
+  std::vector<arena::declaration> all;
+  for (const std::size_t each : tensor_sizes()) {
+    all.push_back({"tensor" + std::to_string(all.size()), each});
+  }
+  return all;
+}
+
+inline std::size_t total_elements() {
+  std::size_t sum = 0;
+  for (const std::size_t each : tensor_sizes()) {
+    sum += each;
+  }
+  return sum;
+}
+
+/// A worker's gradient, different everywhere, with magnitudes over several binades. `element`
+/// counts in the backward order, as the arena lays tensors out.
+inline float gradient(int worker, int step, std::size_t element) {
+  std::uint32_t bits = static_cast<std::uint32_t>(worker) * 0x9e3779b9u +
+                       static_cast<std::uint32_t>(step) * 0x85ebca6bu +
+                       static_cast<std::uint32_t>(element) * 0xc2b2ae35u;
+  bits ^= bits >> 15;
+  bits *= 0x2c1b3c6du;
+  bits ^= bits >> 12;
+  const float unit = static_cast<float>(bits >> 8) / 16777216.0f - 0.5f;
+  return unit * static_cast<float>(1u << (bits & 7u));
+}
+
+inline float initial(std::size_t element) { return static_cast<float>(element % 17) / 7.0f; }
+
+struct sgd_values {
+  float learning_rate = 0.1f;
+  float momentum = 0.9f;
+  float weight_decay = 0.01f;
+};
+
+/// Parameters after `steps` steps of `workers` workers: gradients added in rank order, one
+/// multiplication for the mean, then momentum SGD; every operation rounded to float.
+inline std::vector<float> trained(int workers, int steps, sgd_values set = {}) {
+  const std::size_t n = total_elements();
+  std::vector<float> x(n);
+  std::vector<float> m(n, 0.0f);
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = initial(i);
+  }
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t i = 0; i < n; ++i) {
+      float sum = gradient(0, step, i);
+      for (int worker = 1; worker < workers; ++worker) {
+        sum += gradient(worker, step, i);
+      }
+      const float mean = workers == 1 ? sum : sum * (1.0f / static_cast<float>(workers));
+      m[i] = set.momentum * m[i] + (mean + set.weight_decay * x[i]);
+      x[i] -= set.learning_rate * m[i];
+    }
+  }
+  return x;
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/oracle.hpp"
+#include "tutti/core/engine.hpp"
+#include "tutti/optimizer/sgd.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace tutti::test {
+
+inline optimizer::sgd optimizer_of(sgd_values set = {}) {
+  return {.learning_rate = set.learning_rate,
+          .momentum = set.momentum,
+          .weight_decay = set.weight_decay};
+}
+
+/// A model's memory with rank 0's parameters those of the oracle, everybody else's rubbish.
+inline arena model_of(int rank) {
+  arena memory(declarations());
+  for (std::size_t i = 0; i < memory.parameters().size(); ++i) {
+    memory.parameters()[i] = rank == 0 ? initial(i) : 99.0f;
+  }
+  return memory;
+}
+
+inline void backward(arena& memory, int worker, int step) {
+  for (std::size_t i = 0; i < memory.gradients().size(); ++i) {
+    memory.gradients()[i] = gradient(worker, step, i);
+  }
+}
+
+/// Another order of the tensors for each rank and step.
+inline std::vector<tensor_id> shuffled(std::size_t tensors, int rank, int step) {
+  std::vector<tensor_id> order;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    order.push_back(tensor_id(i));
+  }
+  std::mt19937 random(static_cast<unsigned>(rank * 7919 + step));
+  std::ranges::shuffle(order, random);
+  return order;
+}
+
+template <class Strategy>
+constexpr bool has_servers = facts::has_servers<typename strategy_of<Strategy>::architecture>;
+
+template <class Strategy>
+int servers_in(const engine_options<Strategy>& options) {
+  if constexpr (has_servers<Strategy>) {
+    return options.architecture.servers;
+  } else {
+    return 0;
+  }
+}
+
+/// What training leaves on each worker.
+struct outcome {
+  std::vector<std::vector<float>> parameters;
+  std::vector<std::uint64_t> agendas;
+  std::vector<std::uint64_t> bytes;
+};
+
+/// Trains on threads, each rank with an order of its own.
+template <class Strategy>
+outcome train_on_threads(int workers, int steps, engine_options<Strategy> options = {},
+                         optimizer::sgd values = optimizer_of()) {
+  const auto size = static_cast<std::size_t>(workers);
+  outcome result{std::vector<std::vector<float>>(size), std::vector<std::uint64_t>(size),
+                 std::vector<std::uint64_t>(size)};
+  transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), values, options);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (int step = 0; step < steps; ++step) {
+      for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
+        engine.wait(tensor_id(i));
+      }
+      backward(memory, engine.worker(), step);
+      for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
+        engine.ready(id);
+      }
+    }
+    engine.wait();
+    const auto rank = static_cast<std::size_t>(world.rank());
+    result.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
+    result.agendas[rank] = engine.agenda();
+    result.bytes[rank] = engine.counted().bytes_sent;
+  });
+  return result;
+}
+
+/// One rank of a simulated run, as a coroutine.
+template <class Strategy>
+task simulated_rank(transport::simulated& world, int steps, engine_options<Strategy> options,
+                    outcome& result) {
+  arena memory = model_of(world.rank());
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+  co_await engine.started();
+  if (engine.serves()) {
+    co_await engine.close();
+    co_return;
+  }
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
+      co_await engine.arrival(tensor_id(i));
+    }
+    backward(memory, engine.worker(), step);
+    for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
+      co_await world.sleep(1e-6);
+      engine.ready(id);
+    }
+  }
+  for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
+    co_await engine.arrival(tensor_id(i));
+  }
+  const auto rank = static_cast<std::size_t>(world.rank());
+  result.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
+  result.agendas[rank] = engine.agenda();
+  result.bytes[rank] = engine.counted().bytes_sent;
+  co_await engine.close();
+}
+
+/// Trains on the virtual clock, over links of 10 Gbit/s and 50 microseconds.
+template <class Strategy>
+outcome train_in_simulation(int workers, int steps, engine_options<Strategy> options = {}) {
+  const auto size = static_cast<std::size_t>(workers);
+  outcome result{std::vector<std::vector<float>>(size), std::vector<std::uint64_t>(size),
+                 std::vector<std::uint64_t>(size)};
+  transport::run_simulated(workers + servers_in<Strategy>(options), transport::link{1.25e9, 50e-6},
+                           [&](transport::simulated& world) {
+                             return simulated_rank<Strategy>(world, steps, options, result);
+                           });
+  return result;
+}
+
+}  // namespace tutti::test
