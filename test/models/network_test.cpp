@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <span>
@@ -252,6 +254,19 @@ TYPED_TEST(network, the_same_bits_on_every_thread) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(each[i]), std::bit_cast<std::uint32_t>(alone[i])) << i;
     }
   }
+}
+
+TYPED_TEST(network, a_rank_is_one_thread) {
+  const auto threads = [] {
+    const std::filesystem::directory_iterator all("/proc/self/task");
+    return std::distance(begin(all), end(all));
+  };
+  const auto of = models::cnn();
+  const auto before = threads();
+  models::network<TypeParam> model(of, 16, 3);
+  model.forward(samples(of, 16, 1, 10).batch());
+  model.backward([](tensor_id) {});
+  EXPECT_EQ(threads(), before);
 }
 
 TYPED_TEST(network, a_seed_fixes_the_parameters_and_their_spread) {
