@@ -1,13 +1,19 @@
 #pragma once
 
+#include <type_traits>
+
 #include "common/job.hpp"
 #include "models/declaration.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace common {
+
+using ef_sign = tutti::compression::error_feedback<tutti::compression::scaled_sign>;
 
 /// The optimizer for a model under a strategy: the model's own values, unless a step means
 /// something else there or the job says otherwise.
@@ -19,6 +25,9 @@ tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
                                .weight_decay = asked.weight_decay};
   if constexpr (tutti::casts_votes<typename strategy::compression>) {
     values.learning_rate = 5e-4F;  // a vote has length 1 whatever the gradient's
+    values.momentum = 0;
+  } else if constexpr (std::is_same_v<typename strategy::compression, ef_sign>) {
+    values.learning_rate *= 4;  // the residual is a momentum already, and two are unstable
     values.momentum = 0;
   } else if constexpr (tutti::facts::stale<typename strategy::architecture>) {
     values.learning_rate /= 4;  // every worker's push is a step of its own
