@@ -1,0 +1,169 @@
+// Whatever goes wrong, every rank ends, and with the same sentence.
+#include <cmath>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/schedule/by_priority.hpp"
+
+namespace tutti::test {
+namespace {
+
+/// What `body(world)` throws on each rank.
+template <class Body>
+std::vector<std::string> errors(int ranks, Body body) {
+  std::vector<std::string> said(static_cast<std::size_t>(ranks));
+  try {
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      try {
+        body(world);
+      } catch (const std::exception& failed) {
+        said[static_cast<std::size_t>(world.rank())] = failed.what();
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+  }
+  return said;
+}
+
+template <class Strategy>
+engine_options<Strategy> impatient() {
+  engine_options<Strategy> options;
+  options.run.deadline = 0.5;
+  return options;
+}
+
+TEST(Failure, ARankThatDeclaresOtherTensorsIsNamedEverywhere) {
+  const auto said = errors(4, [](transport::in_process& world) {
+    std::vector<arena::declaration> declared{{"first", 8}, {"second", 16}};
+    if (world.rank() == 2) {
+      declared[1] = {"other", 17};
+    }
+    arena memory(declared);
+    make_engine<compose<>>(world, memory.tensors());
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each,
+              "tensor 1 is second (16 elements) on rank 0 and other (17 elements) on rank 2. Fix: "
+              "declare the same model on every rank");
+  }
+}
+
+TEST(Failure, OtherOptionsAreNamedToo) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(0);
+    using strategy = compose<architecture::parameter_server<>>;
+    static_cast<void>(world);
+    engine_options<strategy> options;
+    options.architecture.servers = 2;
+    make_engine<strategy>(world, memory.tensors(), optimizer::sgd{}, options);
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each,
+              "2 servers among 2 ranks leave no worker or no server. Fix: at least 1 of each");
+  }
+}
+
+TEST(Failure, ARankThatThrowsEndsTheOthers) {
+  const auto said = errors(3, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of());
+    if (world.rank() == 1) {
+      throw std::runtime_error("out of data");
+    }
+    for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+      engine.ready(tensor_id(i));
+    }
+    engine.wait();
+  });
+  EXPECT_EQ(said[1], "out of data");
+  for (const int rank : {0, 2}) {
+    const auto& words = said[static_cast<std::size_t>(rank)];
+    EXPECT_NE(words.find("rank 1"), std::string::npos) << words;
+  }
+}
+
+template <class Strategy>
+void names_who_never_submitted() {
+  const auto said = errors(4, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<Strategy>(world, memory.tensors(), optimizer_of(), impatient<Strategy>());
+    for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+      if (world.rank() != 2 || i != 4) {
+        engine.ready(tensor_id(i));
+      }
+    }
+    engine.wait();
+    engine.average(0);  // rank 2 has nothing outstanding and must still learn of it
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each, "rank 2 never submitted tensor4");
+  }
+}
+TEST(Failure, WhoNeverSubmittedIsNamed) {
+  names_who_never_submitted<compose<>>();
+  names_who_never_submitted<compose<architecture::all_reduce<>>>();
+}
+
+TEST(Failure, NotANumberInASelectionEndsAllRanks) {
+  const auto said = errors(3, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<compression::top_k>>(world, memory.tensors(), optimizer_of());
+    backward(memory, world.rank(), 0);
+    if (world.rank() == 1) {
+      memory.tensors()[2].gradient[5] = std::numeric_limits<float>::quiet_NaN();
+    }
+    for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+      engine.ready(tensor_id(i));
+    }
+    engine.wait();
+    engine.average(0);
+  });
+  for (const auto& each : said) {
+    EXPECT_FALSE(each.empty());
+  }
+}
+
+TEST(Failure, ReadyTwiceIsRefused) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<architecture::all_reduce<>>>(world, memory.tensors());
+    engine.ready(tensor_id(0));
+    engine.ready(tensor_id(0));
+  });
+  EXPECT_TRUE(said[0].find("tensor0 is ready again before its last gradient arrived") !=
+                  std::string::npos ||
+              said[1].find("tensor0 is ready again before its last gradient arrived") !=
+                  std::string::npos)
+      << said[0] << " / " << said[1];
+}
+
+TEST(Failure, LeavingWithGradientsOnTheirWayIsSaid) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<architecture::all_reduce<>>>(world, memory.tensors());
+    for (std::size_t i = memory.tensors().size(); i-- > 0 && world.rank() == 0;) {
+      engine.ready(tensor_id(i));
+    }
+    if (world.rank() == 0) {
+      engine.wait();
+    } else {
+      engine.ready(tensor_id(5));
+    }
+  });
+  EXPECT_NE(said[0].find("rank 1 left while its gradients were still on their way"),
+            std::string::npos)
+      << said[0];
+}
+
+}  // namespace
+}  // namespace tutti::test
