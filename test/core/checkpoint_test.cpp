@@ -1,0 +1,174 @@
+// A run that stops after a step and goes on in another process ends with the bits of one that never
+// stopped, for every synchronous named strategy.
+#include "tutti/core/checkpoint.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <sys/wait.h>
+#include <tuple>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/strategies.hpp"
+
+namespace tutti::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int workers = 3;
+constexpr int steps = 12;
+
+fs::path file_of(const fs::path& directory, int rank) {
+  return directory / ("rank" + std::to_string(rank));
+}
+
+/// Steps [first, last), loading before the first and saving after the last where asked; worker 0's
+/// parameters.
+template <class Strategy>
+std::vector<float> train(int first, int last, const fs::path& from, const fs::path& to) {
+  std::vector<float> result;
+  engine_options<Strategy> options;
+  options.run.deadline = 20;
+  transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    if (!from.empty()) {
+      std::ifstream in(file_of(from, world.rank()), std::ios::binary);
+      load(engine, in);
+    }
+    for (int step = first; step < last; ++step) {
+      engine.wait();
+      backward(memory, engine.worker(), step);
+      for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
+        engine.ready(id);
+      }
+    }
+    engine.wait();
+    if (!to.empty()) {
+      std::ofstream out(file_of(to, world.rank()), std::ios::binary);
+      save(engine, out);
+    }
+    if (world.rank() == 0) {
+      result.assign(memory.parameters().begin(), memory.parameters().end());
+    }
+  });
+  return result;
+}
+
+/// The program itself, asked to finish what `directory` holds.
+int finish_in_another_process(const std::string& strategy, const fs::path& directory) {
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("TUTTI_TEST_STRATEGY", strategy.c_str(), 1);
+    setenv("TUTTI_TEST_DIRECTORY", directory.c_str(), 1);
+    execl("/proc/self/exe", "test", "--gtest_filter=Checkpoint.DISABLED_Finish",
+          "--gtest_also_run_disabled_tests", static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+template <class Strategy>
+void resumes_bitwise(int stop) {
+  const fs::path directory =
+      fs::temp_directory_path() /
+      ("tutti-checkpoint-" + std::to_string(getpid()) + std::string(Strategy::name));
+  fs::create_directories(directory);
+  train<Strategy>(0, stop, {}, directory);
+  std::ofstream(directory / "stop") << stop;
+  ASSERT_EQ(finish_in_another_process(std::string(Strategy::name), directory), 0);
+  std::vector<float> resumed(total_elements());
+  std::ifstream(directory / "result", std::ios::binary)
+      .read(reinterpret_cast<char*>(resumed.data()),
+            static_cast<std::streamsize>(resumed.size() * sizeof(float)));
+  EXPECT_EQ(resumed, train<Strategy>(0, steps, {}, {})) << Strategy::name;
+  fs::remove_all(directory);
+}
+
+template <class Visit, class... Strategies>
+void for_each(std::tuple<Strategies...>*, Visit visit) {
+  (visit.template operator()<Strategies>(), ...);
+}
+
+TEST(Checkpoint, DISABLED_Finish) {
+  const std::string wanted = std::getenv("TUTTI_TEST_STRATEGY");
+  const fs::path directory = std::getenv("TUTTI_TEST_DIRECTORY");
+  int stop = 0;
+  std::ifstream(directory / "stop") >> stop;
+  for_each(static_cast<strategies::all*>(nullptr), [&]<class Strategy>() {
+    if (wanted == Strategy::name) {
+      const auto result = train<Strategy>(stop, steps, directory, {});
+      std::ofstream(directory / "result", std::ios::binary)
+          .write(reinterpret_cast<const char*>(result.data()),
+                 static_cast<std::streamsize>(result.size() * sizeof(float)));
+    }
+  });
+}
+
+TEST(Checkpoint, AnotherProcessGoesOnBitwise) {
+  int stop = 1;
+  for_each(static_cast<strategies::all*>(nullptr), [&]<class Strategy>() {
+    if constexpr (!facts::stale<typename strategy_of<Strategy>::architecture>) {
+      resumes_bitwise<Strategy>(stop++ % (steps - 1) + 1);
+    }
+  });
+}
+
+/// What loading `bytes` into a fresh engine says.
+template <class Strategy>
+std::string refusal(const std::string& bytes, std::vector<tensor> tensors) {
+  std::string said;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    auto engine = make_engine<Strategy>(world, std::move(tensors), optimizer_of());
+    std::istringstream in(bytes);
+    try {
+      load(engine, in);
+    } catch (const usage_error& refused) {
+      said = refused.what();
+    }
+  });
+  return said;
+}
+
+TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
+  arena memory = model_of(0);
+  std::string bytes;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    auto engine = make_engine<strategies::WFBP>(world, memory.tensors(), optimizer_of());
+    std::ostringstream out;
+    save(engine, out);
+    bytes = out.str();
+  });
+  using strategies::TopK;
+  using strategies::WFBP;
+  EXPECT_EQ(refusal<WFBP>(bytes, memory.tensors()), "");
+  EXPECT_EQ(refusal<WFBP>(bytes.substr(0, bytes.size() / 2), memory.tensors()),
+            "the checkpoint is cut short. Fix: use an earlier one");
+  std::string damaged = bytes;
+  damaged[bytes.size() / 2] = static_cast<char>(damaged[bytes.size() / 2] ^ 1);
+  EXPECT_EQ(refusal<WFBP>(damaged, memory.tensors()),
+            "the checkpoint is damaged. Fix: use an earlier one");
+  EXPECT_EQ(refusal<WFBP>("something else entirely", memory.tensors()),
+            "this is no checkpoint of tutti's. Fix: name a file that `save` wrote");
+  const auto fewer = std::vector<tensor>(memory.tensors().begin() + 1, memory.tensors().end());
+  EXPECT_EQ(refusal<WFBP>(bytes, fewer),
+            "the checkpoint is of another model: 6 tensors instead of 5");
+  EXPECT_NE(refusal<TopK>(bytes, memory.tensors()).find("the checkpoint is of another strategy"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,172 @@
+// Compression through whole architectures: nothing is lost, votes are counted as published, and
+// replicas stay equal.
+#include <cmath>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/majority_vote.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/sign.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/strategies.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr std::size_t elements = 96;
+
+/// A gradient of few bits, so that every sum below is exact.
+float dyadic(int worker, int step, std::size_t i) {
+  return static_cast<float>((worker * 31 + step * 17 + static_cast<int>(i) * 13) % 64 - 32) / 16.0f;
+}
+
+struct ledger {
+  std::vector<double> contributed = std::vector<double>(elements);
+  std::vector<double> applied = std::vector<double>(elements);
+  std::vector<double> at_workers = std::vector<double>(elements);
+  std::vector<double> at_owners = std::vector<double>(elements);
+};
+
+/// Adds up, over `steps` steps of `workers` workers, what went in, what came out, and what the
+/// residuals still hold.
+template <class Strategy>
+ledger account(int workers, int steps, engine_options<Strategy> options = {}) {
+  ledger all;
+  std::mutex mutex;
+  transport::run_ranks(workers, [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", 60}, {"two", 36}});
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::none{}, options);
+    std::vector<double> given(elements);
+    std::vector<double> taken(elements);
+    for (int step = 0; step < steps; ++step) {
+      for (std::size_t i = 0; i < elements; ++i) {
+        memory.gradients()[i] = dyadic(world.rank(), step, i);
+        given[i] += static_cast<double>(memory.gradients()[i]);
+      }
+      engine.ready(tensor_id(1));
+      engine.ready(tensor_id(0));
+      engine.wait();
+      for (std::size_t i = 0; i < elements; ++i) {
+        taken[i] += static_cast<double>(memory.gradients()[i]) * workers;
+      }
+    }
+    const auto memories = engine.memories();
+    const std::scoped_lock lock(mutex);
+    for (std::size_t i = 0; i < elements; ++i) {
+      all.contributed[i] += given[i];
+      all.at_workers[i] += memories[0].empty() ? 0 : static_cast<double>(memories[0][i]);
+      all.at_owners[i] += memories[1].empty() ? 0 : static_cast<double>(memories[1][i]) * workers;
+      if (world.rank() == 0) {
+        all.applied[i] = taken[i];
+      }
+    }
+  });
+  return all;
+}
+
+TEST(Conservation, SelectionLosesNothing) {
+  using strategy = compose<compression::error_feedback<compression::top_k>, fusion::all,
+                           architecture::all_gather>;
+  for (const int workers : {1, 2, 4}) {
+    const ledger all = account<strategy>(workers, 25, {.compression = {.density = 0.05}});
+    for (std::size_t i = 0; i < elements; ++i) {
+      EXPECT_EQ(all.contributed[i], all.applied[i] + all.at_workers[i]) << i;
+    }
+    EXPECT_NE(std::accumulate(all.at_workers.begin(), all.at_workers.end(), 0.0), 0.0);
+  }
+}
+
+TEST(Conservation, SelectionLosesNothingAtEitherEnd) {
+  using strategy = compose<compression::error_feedback<compression::top_k>, fusion::all,
+                           architecture::reduce_scatter_all_gather>;
+  for (const int workers : {1, 2, 4}) {
+    const ledger all = account<strategy>(workers, 25, {.compression = {.density = 0.05}});
+    for (std::size_t i = 0; i < elements; ++i) {
+      EXPECT_EQ(all.contributed[i], all.applied[i] + all.at_workers[i] + all.at_owners[i]) << i;
+    }
+  }
+}
+
+TEST(Conservation, ScaledSignsLoseARounding) {
+  using strategy = compose<compression::error_feedback<compression::scaled_sign>,
+                           architecture::reduce_scatter_all_gather>;
+  const int steps = 25;
+  for (const int workers : {1, 3}) {
+    const ledger all = account<strategy>(workers, steps);
+    for (std::size_t i = 0; i < elements; ++i) {
+      const double bound = steps * (workers + 2) * 8.0 * std::ldexp(1.0, -23);
+      EXPECT_NEAR(all.contributed[i], all.applied[i] + all.at_workers[i] + all.at_owners[i], bound);
+    }
+  }
+}
+
+/// The vote, written down: zero counts as positive, a tie is positive, decay comes afterwards.
+std::vector<float> voted(int workers, int steps, sgd_values set) {
+  const std::size_t n = total_elements();
+  std::vector<float> x(n);
+  std::vector<float> m(n, 0.0f);
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = initial(i);
+  }
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t i = 0; i < n; ++i) {
+      int votes = 0;
+      for (int worker = 0; worker < workers; ++worker) {
+        votes += gradient(worker, step, i) < 0.0f ? -1 : 1;
+      }
+      const float vote = votes < 0 ? -1.0f : 1.0f;
+      m[i] = set.momentum * m[i] + (vote + set.weight_decay * x[i]);
+      x[i] -= set.learning_rate * m[i];
+    }
+  }
+  return x;
+}
+
+template <class Strategy>
+void counts_votes(engine_options<Strategy> options = {}) {
+  for (const int workers : {1, 2, 3, 4, 5}) {
+    const auto result = train_on_threads<Strategy>(workers, 6, options);
+    for (const auto& each : result.parameters) {
+      EXPECT_EQ(each, voted(workers, 6, {})) << workers;
+    }
+  }
+}
+
+TEST(Votes, ByRankZero) { counts_votes<compose<compression::sign, architecture::majority_vote>>(); }
+TEST(Votes, ByThePartsOwners) {
+  counts_votes<compose<compression::sign, architecture::reduce_scatter_all_gather>>();
+}
+TEST(Votes, ByServers) {
+  counts_votes<compose<compression::sign, architecture::parameter_server<>>>(
+      {.architecture = {.servers = 2}});
+}
+
+template <class... Strategies>
+void replicas_are_equal(std::tuple<Strategies...>*) {
+  const auto check = []<class Strategy>() {
+    using architecture = typename strategy_of<Strategy>::architecture;
+    if constexpr (!facts::stale<architecture> && !std::is_same_v<Strategy, strategies::Local>) {
+      const auto result = train_on_threads<Strategy>(4, 8);
+      for (const auto& each : result.parameters) {
+        EXPECT_EQ(each, result.parameters.front()) << Strategy::name;
+      }
+    }
+  };
+  (check.template operator()<Strategies>(), ...);
+}
+TEST(Replicas, AreEqualUnderEverySynchronousStrategy) {
+  replicas_are_equal(static_cast<strategies::all*>(nullptr));
+}
+
+}  // namespace
+}  // namespace tutti::test
