@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Every #include goes to the includer's own room or to a floor beneath it, and a foreign library
+enters by its one door. `--self-test` proves that the check can fail."""
+
+import posixpath
+import re
+import sys
+
+import sources
+
+# Path prefix -> (floor, room); the longest prefix wins. A role's folder is a room of floor 3.
+places = {
+    "include/tutti/base/": (0, "base"),
+    "kernels/": (1, "kernels"),
+    "include/tutti/role/": (2, "role"),
+    "include/tutti/core/": (4, "core"),
+    "strategies/": (5, "strategies"),
+    "include/tutti/": (6, "umbrella"),
+    "apps/": (7, "apps"),
+    "bench/": (7, "bench"),
+    "test/": (7, "test"),
+}
+for role in ("fusion", "partition", "schedule", "compression", "architecture", "monitor",
+             "transport", "collective", "optimizer"):
+    places[f"include/tutti/{role}/"] = (3, role)
+
+# Rooms of one floor that may be seen from another: an architecture is built from collectives, and
+# the apps' networks are what tests and benchmarks train.
+doors = {("architecture", "collective"), ("bench", "apps"), ("test", "apps"), ("test", "bench")}
+
+# Foreign headers, and where each may enter. What is not listed is the standard library's or POSIX's.
+foreign = [
+    (r"mpi\.h", ["include/tutti/transport/mpi.hpp"]),
+    (r"nccl\.h", ["include/tutti/transport/nccl.hpp"]),
+    (r"cub/.*|thrust/.*", ["kernels/tutti/kernels/cuda/"]),
+    (r"cuda(_.*)?\.h|cuda/.*", ["include/tutti/base/cuda/", "kernels/tutti/kernels/cuda/"]),
+    (r"Eigen/.*", ["kernels/", "include/tutti/core/plan/", "apps/models/", "test/"]),
+    (r"(oneapi/)?dnnl.*|cudnn.*|cublas.*", ["apps/models/"]),
+    (r"boost/.*", ["apps/common/"]),
+    (r"nlohmann/.*", ["apps/", "bench/", "test/"]),
+    (r"zlib\.h", ["apps/data/", "test/"]),
+    (r"zmq.*", ["include/tutti/transport/zmq.hpp"]),
+    (r"benchmark/.*", ["bench/", "include/tutti/benchmark.hpp", "test/consumer/"]),
+    (r"gtest/.*|gmock/.*", ["test/"]),
+]
+standard = re.compile(r"[a-z0-9_]+|.*intrin\.h|(sys|net|netinet|arpa|linux)/.*|cxxabi\.h"
+                      r"|(unistd|pthread|sched|fcntl|poll|signal|time|dlfcn|errno|spawn|semaphore)\.h")
+roots = ("include", "kernels", "strategies", "apps", "bench", "test")
+includes = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"@]+)"|<([^>@]+)>)', re.M)
+
+
+def place(path: str) -> tuple[int, str]:
+    prefix = max((each for each in places if path.startswith(each)), key=len)
+    return places[prefix]
+
+
+def resolved(path: str, header: str, known: set[str]) -> str | None:
+    """The file that `header` means in `path`; generated headers and variants are told by name."""
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), header))
+    for candidate in (beside, *(f"{each}/{header}" for each in roots)):
+        if candidate in known:
+            return candidate
+    room = path.split("/")[0] + "/"
+    return next((each for each in sorted(known)
+                 if each.startswith(room) and each.endswith("/" + header)), None)
+
+
+def faults(texts: dict[str, str]) -> list[str]:
+    found = []
+    known = set(texts)
+    for path, text in texts.items():
+        if not path.startswith(tuple(places)):
+            continue
+        for match in includes.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            header = match[1] or match[2]
+            complaint = (project if match[1] or header.startswith("tutti/") else library)(
+                path, header, known)
+            if complaint:
+                found.append(f"{path}:{line}: {complaint}")
+    return found
+
+
+def project(path: str, header: str, known: set[str]) -> str | None:
+    target = resolved(path, header, known)
+    if target is None:
+        return f'"{header}" is no file of the project. Fix: <> for a library\'s header'
+    floor, room = place(path)
+    their_floor, their_room = place(target)
+    if their_floor > floor:
+        return (f'floor {floor} ({room}) looks up to floor {their_floor} ({their_room}): "{header}". '
+                "Fix: move what both need to a floor beneath them")
+    if their_floor == floor and their_room != room and (room, their_room) not in doors:
+        return (f'room {room} looks sideways into {their_room}: "{header}". '
+                "Fix: move what both need to a floor beneath them")
+    return None
+
+
+def library(path: str, header: str, _: set[str]) -> str | None:
+    for pattern, allowed in foreign:
+        if re.fullmatch(pattern, header):
+            if path.startswith(tuple(allowed)):
+                return None
+            return f"<{header}> enters only in {', '.join(allowed)}"
+    if standard.fullmatch(header):
+        return None
+    return f"<{header}> is new here. Fix: name the one place where it enters, in test/lint/floors.py"
+
+
+def self_test() -> None:
+    house = {"include/tutti/base/task.hpp": "", "kernels/tutti/kernels/cast.hpp": "",
+             "include/tutti/role/fusion.hpp": "", "include/tutti/fusion/all.hpp": "",
+             "include/tutti/collective/ring.hpp": "", "include/tutti/architecture/star.hpp": "",
+             "include/tutti/core/engine.hpp": "", "strategies/tutti/strategies/bsp.hpp": "",
+             "include/tutti/tutti.hpp": "", "apps/models/mlp.hpp": "", "test/support/law.hpp": ""}
+    planted = [
+        ("include/tutti/base/task.hpp", '#include "tutti/role/fusion.hpp"', "looks up"),
+        ("include/tutti/base/task.hpp", '#include <tutti/role/fusion.hpp>', "looks up"),
+        ("kernels/tutti/kernels/cast.hpp", '#include "tutti/collective/ring.hpp"', "looks up"),
+        ("include/tutti/fusion/all.hpp", '  #  include "tutti/collective/ring.hpp"', "sideways"),
+        ("include/tutti/collective/ring.hpp", '#include "tutti/architecture/star.hpp"', "sideways"),
+        ("include/tutti/core/engine.hpp", '#include "tutti/tutti.hpp"', "looks up"),
+        ("include/tutti/tutti.hpp", '#include "models/mlp.hpp"', "looks up"),
+        ("apps/models/mlp.hpp", '#include "support/law.hpp"', "sideways"),
+        ("include/tutti/core/engine.hpp", '#include "tutti/core/gone.hpp"', "no file"),
+        ("include/tutti/core/engine.hpp", "#include <mpi.h>", "enters only in"),
+        ("apps/models/mlp.hpp", "#include <boost/any.hpp>", "enters only in"),
+        ("apps/models/mlp.hpp", "#include <qt/QtGui>", "is new here"),
+        ("include/tutti/architecture/star.hpp", '#include "tutti/collective/ring.hpp"', ""),
+        ("include/tutti/collective/ring.hpp", '#include "tutti/base/task.hpp"', ""),
+        ("test/support/law.hpp", '#include "models/mlp.hpp"\n#include <gtest/gtest.h>', ""),
+        ("strategies/tutti/strategies/bsp.hpp", '#include "tutti/core/engine.hpp"', ""),
+        ("include/tutti/base/task.hpp", "#include <coroutine>\n#include <unistd.h>", ""),
+    ]
+    for path, line, sentence in planted:
+        sources.expect(faults({**house, path: line}), sentence, f"{line} in {path}")
+    print(f"{len(planted)} planted edges judged")
+
+
+if __name__ == "__main__":
+    if "--self-test" in sys.argv:
+        self_test()
+    else:
+        sources.finish(faults(sources.read(*sources.code)))

@@ -1,0 +1,58 @@
+"""The project's source files, as every lint reads them."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+root = pathlib.Path(__file__).resolve().parents[2]
+
+
+def listed(*patterns: str) -> list[str]:
+    """Paths that git tracks or would track; in a tree without git, every file outside build/."""
+    try:
+        listing = subprocess.run(
+            ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+            check=True, capture_output=True, text=True).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        listing = [str(path.relative_to(root)) for path in root.rglob("*")]
+    found = sorted({path for path in listing
+                    if path and not path.startswith("build/") and (root / path).is_file()})
+    return [path for path in found
+            if not patterns or any(pathlib.PurePath(path).match(each) for each in patterns)]
+
+
+def read(*patterns: str) -> dict[str, str]:
+    """Text by path; what is not text is left out."""
+    texts = {}
+    for path in listed(*patterns):
+        try:
+            texts[path] = (root / path).read_text()
+        except (UnicodeDecodeError, FileNotFoundError):
+            pass
+    return texts
+
+
+code = ("*.hpp", "*.cpp", "*.cu", "*.cuh", "*.hpp.in", "*.cpp.in")
+
+
+def without_comments(text: str) -> str:
+    """Blanks comments and literals, so that every offset and line number stays."""
+    quiet = re.compile(
+        r'//[^\n]*|/\*.*?\*/|R"(?P<end>[^(\s]*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"'
+        r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'", re.S)
+    return quiet.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def finish(faults: list[str]) -> None:
+    """Prints the faults, one a line, and ends the program."""
+    print("\n".join(faults) if faults else "clean")
+    sys.exit(1 if faults else 0)
+
+
+def expect(faults: list[str], sentence: str, what: str) -> None:
+    """In a self-test: exactly one fault and it contains `sentence`; no fault where it is empty."""
+    if sentence and not (len(faults) == 1 and sentence in faults[0]):
+        sys.exit(f"self-test: {what}: wanted one fault with '{sentence}', got {faults}")
+    if not sentence and faults:
+        sys.exit(f"self-test: {what}: wanted none, got {faults}")

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""What no file says: a path outside the project, a name without a meaning, a macro too many.
+`--self-test` proves that each is found."""
+
+import re
+import sys
+
+import sources
+
+# The library's own three, and one that an included library reads.
+macros = {"TUTTI_HD", "TUTTI_VERSION", "TUTTI_ASSERT", "OMPI_SKIP_MPICXX"}
+# Spelt in pieces, so that this file does not say them either.
+outside = re.compile(r"\.\./" + r"shared\b|/wo" + r"rk/|\b(DESIGN|STYLE|SYSTEMS|FEATURES|PERFORMANCE)"
+                     r"(\.md| \d)")
+hollow = re.compile(r"\b\w*(?:Man" + r"ager|Hel" + r"per)s?\b|\b\w*(?:_|\b)uti" + r"ls?(?:_|\b)")
+defines = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
+of_cmake = "CMakePackageConfigHel" + "pers"
+
+
+def faults(texts: dict[str, str]) -> list[str]:
+    found = []
+    for path, text in texts.items():
+        def complain(match: re.Match[str], sentence: str) -> None:
+            line = match.string.count("\n", 0, match.start()) + 1
+            found.append(f"{path}:{line}: {sentence}")
+
+        for match in outside.finditer(text):
+            complain(match, f"'{match[0]}' is outside the project, which stands alone")
+        for match in hollow.finditer(f"{text}\n{path}"):
+            if match[0] != of_cmake:
+                complain(match, f"'{match[0]}' says nothing. Fix: name what it is for")
+        if re.search(r"\.(hpp|cpp|cu|cuh)(\.in)?$", path):
+            for match in defines.finditer(sources.without_comments(text)):
+                if match[1] not in macros:
+                    complain(match, f"macro {match[1]} is over the budget of three. "
+                             "Fix: a value, else a type")
+    return found
+
+
+def self_test() -> None:
+    planted = [
+        ("README.md", "see ../" + "shared/notes", "outside"),
+        ("a.hpp", "// DESIGN" + " 4 says so", "outside"),
+        ("a.hpp", "class buffer_Man" + "ager;", "says nothing"),
+        ("a.hpp", "struct TestHel" + "per;", "says nothing"),
+        ("a.hpp", "namespace uti" + "ls {}", "says nothing"),
+        ("base/string_uti" + "l.hpp", "", "says nothing"),
+        ("a.hpp", "#define TUTTI_LOOP for (;;)", "budget"),
+        ("a.hpp", "  # define X", "budget"),
+        ("a.hpp", "#define TUTTI_HD", ""),
+        ("a.hpp", "// #define X", ""),
+        ("a.hpp", "float utility; int futile;", ""),
+        ("install.cmake", f"include({of_cmake})", ""),
+        ("README.md", "shared memory, by design 4 of them", ""),
+    ]
+    for path, text, sentence in planted:
+        sources.expect(faults({path: text}), sentence, f"{text} in {path}")
+    print(f"{len(planted)} planted words judged")
+
+
+if __name__ == "__main__":
+    if "--self-test" in sys.argv:
+        self_test()
+    else:
+        sources.finish(faults(sources.read()))
