@@ -33,23 +33,6 @@ struct trainable {
 
 const std::vector<trainable>& registry();
 
-/// Images of a set that a model classifies right, over all of it.
-inline std::size_t count_correct(models::model& model, const data::dataset& set) {
-  const std::size_t size = set.image.size();
-  std::vector<float> images(model.batch_size() * size);
-  std::size_t correct = 0;
-  for (std::size_t first = 0; first < set.size(); first += model.batch_size()) {
-    const std::size_t count = std::min(model.batch_size(), set.size() - first);
-    for (std::size_t i = 0; i < count; ++i) {
-      set.standardise(first + i, std::span(images).subspan(i * size, size));
-    }
-    model.forward(
-        {std::span(images).first(count * size), std::span(set.labels).subspan(first, count)});
-    correct += model.correct();
-  }
-  return correct;
-}
-
 inline std::string of_rank(const std::string& file, int rank) {
   return file + "." + std::to_string(rank);
 }
@@ -84,12 +67,15 @@ void read_checkpoint(Engine& engine, const std::string& file) {
 /// The training loop: what a user of tutti writes.
 template <class Engine>
 void epochs(Engine& engine, models::model& model, const common::job& job,
-            const data::splits& images, log& out) {
+            const data::splits& images, float learning_rate, log& out) {
   const auto worker = static_cast<std::size_t>(engine.worker());
   const auto workers = static_cast<std::size_t>(engine.workers());
   data::loader loader(images.train, {job.batch_size, worker, workers, job.seed});
   std::size_t done = static_cast<std::size_t>(engine.steps());
   for (std::size_t epoch = done / loader.steps(); epoch < job.epochs; ++epoch) {
+    auto values = engine.values();
+    values.learning_rate = models::falling(learning_rate, epoch, job.epochs);
+    engine.change(values);
     epoch_totals totals;
     const double exposed = engine.exposed();
     const auto sent = engine.counted().bytes_sent;
@@ -110,9 +96,7 @@ void epochs(Engine& engine, models::model& model, const common::job& job,
     totals.bytes_sent = engine.counted().bytes_sent - sent;
     totals.loss = engine.average(totals.loss);
     totals.correct = engine.average(totals.correct);
-    totals.test_accuracy = static_cast<double>(count_correct(model, images.test)) /
-                           static_cast<double>(images.test.size());
-    totals.test_accuracy = engine.average(totals.test_accuracy);
+    totals.test_accuracy = engine.average(models::evaluate(model, images.test).accuracy());
     out.epoch(epoch, totals, engine.report());
     if (!job.checkpoint.empty()) {
       write_checkpoint(engine, of_rank(job.checkpoint, engine.worker()));
@@ -129,9 +113,10 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
   models::model model(declared, job.batch_size, job.seed);
   // A timeline without room keeps nothing; a second instantiation would double the build.
   const std::size_t room = job.timeline.empty() ? 0 : std::size_t{1} << 20;
+  const auto values = common::pace<Strategy>(declared, job);
   auto engine =
-      tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
-                                   common::options<Strategy>(job), tutti::monitor::timeline(room));
+      tutti::make_engine<Strategy>(world, model.tensors(), values, common::options<Strategy>(job),
+                                   tutti::monitor::timeline(room));
   if (engine.serves()) {
     engine.serve();
   } else {
@@ -139,7 +124,7 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
       read_checkpoint(engine, of_rank(job.resume, engine.worker()));
     }
     log out(job, Strategy::name, world.rank());
-    epochs(engine, model, job, images, out);
+    epochs(engine, model, job, images, values.learning_rate, out);
   }
   seen.add(world.rank(), engine.observed(), model.tensors());
 }
