@@ -8,6 +8,7 @@
 #include <chrono>
 #include <climits>
 #include <concepts>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -68,6 +70,8 @@ inline void check(int code, source_place where = source_place::current()) {
 [[noreturn]] inline void abort_job(const std::string& sentence) {
   std::fprintf(stderr, "tutti: %s\n", sentence.c_str());
   std::fflush(nullptr);
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(5);  // MPI_Abort itself has been seen to hang on a peer that is being finalised
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
 }

@@ -54,6 +54,15 @@ class recording {
   void abort(const std::string& reason) { inner_->abort(reason); }
   std::size_t in_flight() const { return inner_->in_flight(); }
   traffic counted() const { return inner_->counted(); }
+  bool single_threaded() const requires requires(const Transport& inner) {
+    inner.single_threaded();
+  }
+  { return inner_->single_threaded(); }
+  [[noreturn]] void abort_job(const std::string& sentence) const requires
+      requires(const Transport& inner) {
+    inner.abort_job(sentence);
+  }
+  { inner_->abort_job(sentence); }
 
   auto sleep(seconds duration) { return inner_->sleep(duration); }
   auto send(int to, tag where, std::span<const std::byte> bytes) {

@@ -1,0 +1,43 @@
+// A job in which rank 1 is lost in the way that the first argument says. Run by lost_rank.sh.
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <unistd.h>
+
+#include "support/training.hpp"
+#include "tutti/transport/mpi.hpp"
+
+int main(int argc, char** argv) {
+  const std::string how = argc > 1 ? argv[1] : "";
+  using strategy = tutti::compose<tutti::architecture::all_reduce<>>;
+  tutti::transport::mpi world;
+  try {
+    auto memory = tutti::test::model_of(world.rank());
+    tutti::engine_options<strategy> options;
+    options.run.deadline = 2;
+    auto engine =
+        tutti::make_engine<strategy>(world, memory.tensors(), tutti::test::optimizer_of(), options);
+    for (int step = 0; step < 5; ++step) {
+      engine.wait();
+      if (step == 2 && world.rank() == 1) {
+        if (how == "stops") {
+          std::raise(SIGSTOP);
+        } else if (how == "exits") {
+          std::_Exit(0);
+        } else if (how == "leaves") {
+          return 0;
+        }
+      }
+      tutti::test::backward(memory, world.rank(), step);
+      for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+        engine.ready(tutti::tensor_id(i));
+      }
+    }
+    engine.wait();
+  } catch (const std::exception& failed) {
+    world.abort_job(failed.what());
+  }
+  return 0;
+}
