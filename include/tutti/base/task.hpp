@@ -1,11 +1,13 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <coroutine>
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,17 +32,19 @@ class run_queue {
 
   bool empty() const { return head_ == tail_; }
 
-  /// True inside `drain`: whoever runs then is a coroutine and must not drain again.
-  bool draining() const { return draining_; }
+  /// True inside `drain`, on the thread that drains: a coroutine runs and must not drain again.
+  bool draining() const {
+    return drainer_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
 
   /// Resumes until nothing is left; answers how many were resumed.
   std::size_t drain() {
-    draining_ = true;
+    drainer_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     std::size_t resumed = 0;
     for (; !empty(); ++resumed) {
       ring_[head_++ & (ring_.size() - 1)].resume();
     }
-    draining_ = false;
+    drainer_.store(std::thread::id(), std::memory_order_relaxed);
     return resumed;
   }
 
@@ -56,7 +60,7 @@ class run_queue {
   std::vector<std::coroutine_handle<>> ring_;  // a power of two
   std::size_t head_ = 0;
   std::size_t tail_ = 0;
-  bool draining_ = false;
+  std::atomic<std::thread::id> drainer_{};  // others may ask meanwhile
 };
 
 namespace detail {

@@ -280,6 +280,7 @@ class flow {
     record.state = chunk_state::started;
     record.released = false;
     observer_->record(event::started, number);
+    record.running = task();  // its frame is the next one's
     record.running = run(number);
     record.running.start(world_->ready_coroutines());
   }

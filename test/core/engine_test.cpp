@@ -1,0 +1,348 @@
+// What an engine offers beside `ready` and `wait`, each against arithmetic written down, and a step
+// that allocates nothing.
+#include "tutti/core/engine.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <new>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/strategies.hpp"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<std::size_t> allocations{0};
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  if (counting.load(std::memory_order_relaxed)) {
+    allocations.fetch_add(1, std::memory_order_relaxed);
+  }
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) != 0) {
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+
+}  // namespace
+
+// The whole program's, for what a step allocates may come from anywhere.
+void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace tutti::test {
+namespace {
+
+using architecture::all_reduce;
+using architecture::parameter_server;
+using canonical = compose<all_reduce<collective::canonical>>;
+using adding_servers = compose<parameter_server<>>;
+using updating_servers = compose<parameter_server<consistency::synchronous, updated_by::servers>>;
+
+// The order in which policies are named, and naming a default, changes nothing.
+static_assert(std::is_same_v<compose<fusion::all, partition::into, schedule::by_priority>,
+                             compose<schedule::by_priority, fusion::all, partition::into>>);
+static_assert(std::is_same_v<compose<>, compose<schedule::as_ready, fusion::none>>);
+static_assert(!std::is_same_v<compose<>, compose<fusion::all>>);
+
+std::vector<float> parameters_of(arena& memory) {
+  return {memory.parameters().begin(), memory.parameters().end()};
+}
+
+/// Runs `body(world, memory, engine)` on every worker of a model of the oracle's.
+template <class Strategy, class Optimizer, class Body>
+void on_workers(int workers, Optimizer values, engine_options<Strategy> options, Body body) {
+  transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), values, options);
+    if (engine.serves()) {
+      EXPECT_EQ(engine.serve(), 0);
+      return;
+    }
+    body(memory, engine);
+  });
+}
+
+template <class Engine>
+void ready_all(Engine& engine) {
+  for (std::size_t id = tensor_sizes().size(); id-- > 0;) {
+    engine.ready(tensor_id(id));
+  }
+}
+
+template <class Strategy>
+void threads_may_share(progress who) {
+  engine_options<Strategy> options;
+  options.run.progress = who;
+  on_workers<Strategy>(2, optimizer_of(), options, [](arena& memory, auto& engine) {
+    for (int step = 0; step < 20; ++step) {
+      engine.wait();
+      backward(memory, engine.worker(), step);
+      const auto order = shuffled(tensor_sizes().size(), engine.worker(), step);
+      const auto every_second = [&](std::size_t first) {
+        for (std::size_t i = first; i < order.size(); i += 2) {
+          engine.ready(order[i]);
+        }
+        for (std::size_t i = first; i < order.size(); i += 2) {
+          engine.wait(order[i]);
+        }
+      };
+      std::thread other(every_second, 1);
+      every_second(0);
+      other.join();
+    }
+    engine.wait();
+    EXPECT_EQ(parameters_of(memory), trained(2, 20));
+  });
+}
+TEST(Engine, TwoThreadsMayCallItWhileAThirdMovesIt) {
+  threads_may_share<canonical>(progress::by_thread);
+  threads_may_share<adding_servers>(progress::by_thread);
+}
+TEST(Engine, TwoThreadsMayCallItAndMoveItInTurn) {
+  threads_may_share<canonical>(progress::by_caller);
+}
+
+/// What each worker adds up over several backward passes is averaged over workers and passes.
+template <class Strategy>
+void accumulates() {
+  constexpr int workers = 2;
+  constexpr int passes = 4;
+  engine_options<Strategy> options;
+  options.run.accumulation = passes;
+  on_workers<Strategy>(workers, optimizer::none{}, options, [](arena& memory, auto& engine) {
+    for (int step = 0; step < 3; ++step) {
+      std::ranges::fill(memory.gradients(), 0.0f);
+      for (int pass = 0; pass < passes; ++pass) {
+        engine.wait();
+        EXPECT_EQ(engine.steps(), static_cast<std::uint64_t>(step));
+        for (std::size_t i = 0; i < memory.gradients().size(); ++i) {
+          memory.gradients()[i] += gradient(engine.worker(), step * passes + pass, i);
+        }
+        ready_all(engine);
+      }
+      engine.wait();
+      for (std::size_t i = 0; i < memory.gradients().size(); ++i) {
+        float sum = 0;
+        for (int worker = 0; worker < workers; ++worker) {
+          float mine = 0;
+          for (int pass = 0; pass < passes; ++pass) {
+            mine += gradient(worker, step * passes + pass, i);
+          }
+          sum = worker == 0 ? mine : sum + mine;
+        }
+        ASSERT_EQ(memory.gradients()[i], sum / static_cast<float>(workers * passes)) << i;
+      }
+    }
+  });
+}
+TEST(Engine, AccumulationSendsEveryFewPasses) {
+  accumulates<canonical>();
+  accumulates<adding_servers>();
+}
+
+TEST(Engine, AnAbsentGradientCountsAsZero) {
+  on_workers<canonical>(4, optimizer::none{}, {}, [](arena& memory, auto& engine) {
+    backward(memory, engine.worker(), 0);
+    for (std::size_t id = tensor_sizes().size(); id-- > 0;) {
+      if (id == 0 && engine.worker() % 2 == 1) {
+        engine.absent(tensor_id(id));
+      } else {
+        engine.ready(tensor_id(id));
+      }
+    }
+    engine.wait();
+    const std::size_t first =
+        total_elements() - tensor_sizes()[0];  // backward order: tensor 0 last
+    for (std::size_t i = 0; i < memory.gradients().size(); ++i) {
+      float sum = gradient(0, 0, i);
+      for (int worker = 1; worker < 4; ++worker) {
+        sum += i >= first && worker % 2 == 1 ? 0.0f : gradient(worker, 0, i);
+      }
+      ASSERT_EQ(memory.gradients()[i], sum / 4.0f) << i;
+    }
+  });
+}
+
+TEST(Engine, AverageIsTheWorkersMean) {
+  const auto check = [](arena&, auto& engine) {
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_EQ(engine.average(3.0 * engine.worker() + again), 3.0 + again);
+    }
+  };
+  on_workers<canonical>(3, optimizer_of(), {}, check);
+  on_workers<adding_servers>(3, optimizer_of(), {.architecture = {.servers = 2}}, check);
+}
+
+/// The oracle with another learning rate from step `when` on.
+std::vector<float> trained_with_a_change(int workers, int steps, int when, float rate) {
+  const std::size_t n = total_elements();
+  const sgd_values set;
+  std::vector<float> x(n);
+  std::vector<float> m(n, 0.0f);
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = initial(i);
+    for (int step = 0; step < steps; ++step) {
+      float sum = gradient(0, step, i);
+      for (int worker = 1; worker < workers; ++worker) {
+        sum += gradient(worker, step, i);
+      }
+      m[i] = set.momentum * m[i] +
+             (sum * (1.0f / static_cast<float>(workers)) + set.weight_decay * x[i]);
+      x[i] -= (step < when ? set.learning_rate : rate) * m[i];
+    }
+  }
+  return x;
+}
+
+template <class Strategy>
+void changes_the_optimizer(engine_options<Strategy> options = {}) {
+  constexpr int workers = 3;
+  on_workers<Strategy>(workers, optimizer_of(), options, [](arena& memory, auto& engine) {
+    for (int step = 0; step < 9; ++step) {
+      if (step == 4) {
+        auto other = engine.values();
+        other.learning_rate = 0.01f;
+        engine.change(other);
+      }
+      engine.wait();
+      backward(memory, engine.worker(), step);
+      ready_all(engine);
+    }
+    engine.wait();
+    EXPECT_EQ(parameters_of(memory), trained_with_a_change(workers, 9, 4, 0.01f));
+  });
+}
+TEST(Engine, TheOptimizerMayChangeBetweenSteps) {
+  changes_the_optimizer<canonical>();
+  changes_the_optimizer<adding_servers>();
+  changes_the_optimizer<updating_servers>({.architecture = {.servers = 2}});
+}
+
+/// Without an optimizer means come back where the gradients were, and parameters are left alone.
+template <class Strategy>
+void gives_means(engine_options<Strategy> options = {}) {
+  on_workers<Strategy>(3, optimizer::none{}, options, [](arena& memory, auto& engine) {
+    for (int step = 0; step < 3; ++step) {
+      engine.wait();
+      backward(memory, engine.worker(), step);
+      ready_all(engine);
+      engine.wait();
+      for (std::size_t i = 0; i < memory.gradients().size(); ++i) {
+        const float sum = gradient(0, step, i) + gradient(1, step, i) + gradient(2, step, i);
+        ASSERT_EQ(memory.gradients()[i], sum * (1.0f / 3.0f)) << i;
+        ASSERT_EQ(memory.parameters()[i], initial(i)) << i;
+      }
+    }
+  });
+}
+TEST(Engine, WithoutAnOptimizerGradientsAreAveraged) {
+  gives_means<compose<all_reduce<collective::canonical>, fusion::all, partition::into>>(
+      {.partition = {.bytes = 5000}});
+  gives_means<adding_servers>();
+}
+
+TEST(Engine, EverybodyStartsWithRankZerosParameters) {
+  const auto check = [](arena& memory, auto&) {
+    for (std::size_t i = 0; i < memory.parameters().size(); ++i) {
+      ASSERT_EQ(memory.parameters()[i], initial(i)) << i;
+    }
+  };
+  on_workers<canonical>(5, optimizer_of(), {}, check);
+  on_workers<updating_servers>(2, optimizer_of(), {.architecture = {.servers = 3}}, check);
+}
+
+TEST(Engine, ReadyTwiceThrowsAndOneCanGoOn) {
+  using whole = compose<all_reduce<collective::canonical>, fusion::all>;
+  on_workers<whole>(2, optimizer_of(), {}, [](arena& memory, auto& engine) {
+    backward(memory, engine.worker(), 0);
+    engine.ready(tensor_id(3));
+    EXPECT_THROW(engine.ready(tensor_id(3)), usage_error);
+    for (const std::size_t id : {0, 1, 2, 4, 5}) {
+      engine.ready(tensor_id(id));
+    }
+    engine.wait();
+    EXPECT_EQ(parameters_of(memory), trained(2, 1));
+  });
+}
+
+/// Steps after the first few take no memory from the heap, in any ready order. Frames are pooled,
+/// and how many live at once depends on timing: a stretch in which more do than ever before may
+/// take some, but not every stretch.
+template <class Strategy>
+void allocates_nothing(engine_options<Strategy> options = {}) {
+  constexpr int stretches = 6;
+  constexpr int steps = 5;
+  std::vector<std::vector<tensor_id>> orders;
+  for (int i = 0; i < 2 * stretches * steps; ++i) {
+    orders.push_back(shuffled(tensor_sizes().size(), i, 0));
+  }
+  std::size_t fewest = ~std::size_t{0};
+  on_workers<Strategy>(2, optimizer_of(), options, [&](arena& memory, auto& engine) {
+    const bool counts = engine.worker() == 0;
+    for (int step = 0; step < stretches * steps; ++step) {
+      if (step % steps == 0) {
+        engine.average(0);  // neither enters or leaves a stretch while the other counts
+        if (counts) {
+          allocations = 0;
+          counting = true;
+        }
+      }
+      engine.wait();
+      backward(memory, engine.worker(), step);
+      for (const tensor_id id : orders[static_cast<std::size_t>(2 * step + engine.worker())]) {
+        engine.ready(id);
+      }
+      engine.wait();
+      if (step % steps == steps - 1) {
+        engine.average(0);
+        if (counts) {
+          counting = false;
+          fewest = std::min(fewest, allocations.load());
+        }
+      }
+    }
+  });
+  EXPECT_EQ(fewest, 0u) << Strategy::name;
+}
+TEST(Engine, AStepAllocatesNothing) {
+  allocates_nothing<strategies::WFBP>();
+  allocates_nothing<strategies::Horovod>();
+  allocates_nothing<strategies::ByteScheduler>(
+      {.partition = {.bytes = 20'000},
+       .schedule = {.credit = 40'000, .rule = schedule::credit_rule::positive}});
+  allocates_nothing<strategies::TopK>({.compression = {.density = 0.01}});
+  allocates_nothing<strategies::EFSignSGD>();
+  allocates_nothing<strategies::SignSGD>();
+  allocates_nothing<strategies::BytePS>();
+}
+TEST(Engine, TheCounterCounts) {
+  allocations = 0;
+  counting = true;
+  ::operator delete(::operator new(1));
+  counting = false;
+  EXPECT_EQ(allocations, 1u);
+}
+
+}  // namespace
+}  // namespace tutti::test
