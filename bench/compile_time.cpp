@@ -1,0 +1,213 @@
+// What a strategy costs the compiler: seconds of processor time and peak memory of a translation
+// unit that trains with it, beside one that only includes what they all include.
+//
+//   bench-compile-time --benchmark_filter='Horovod|includes'
+
+#include <algorithm>
+#include <benchmark/benchmark.h>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <spawn.h>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace bench {
+
+namespace {
+
+constexpr double limit_seconds = 3;  // beyond the includes
+constexpr double limit_mib = 1024;
+constexpr double limit_registry_seconds = 180;
+constexpr std::string_view foundations = "includes";
+
+struct named {
+  std::string strategy;
+  std::string header;
+};
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::vector<named> strategies() {
+  std::vector<named> all;
+  for (const auto& each : split(TUTTI_STRATEGIES, ',')) {
+    const auto both = split(each, ' ');
+    all.push_back({both[0], both[1]});
+  }
+  return all;
+}
+
+/// A directory of this process that goes with it.
+class workshop {
+ public:
+  workshop()
+      : path_(std::filesystem::temp_directory_path() /
+              ("tutti-compile-time-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  workshop(const workshop&) = delete;
+  workshop& operator=(const workshop&) = delete;
+  ~workshop() {
+    std::error_code ignored;  // whatever is left is in a temporary directory
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  /// A translation unit that trains, or with no strategy one that only includes.
+  std::string write(const named& of) const {
+    const auto file = path_ / (of.strategy + ".cpp");
+    std::ofstream text(file);
+    text << "#include \"tutti/tutti.hpp\"\n";
+    if (!of.header.empty()) {
+      text << "#include \"tutti/strategies/" << of.header << "\"\n"
+           << "int train(tutti::transport::in_process& world, std::vector<tutti::tensor> all) {\n"
+           << "  auto engine = tutti::make_engine<tutti::strategies::" << of.strategy
+           << ">(world, std::move(all), tutti::optimizer::sgd{});\n"
+           << "  if (engine.serves()) return engine.serve();\n"
+           << "  engine.ready(tutti::tensor_id{0});\n"
+           << "  engine.wait(tutti::tensor_id{0});\n"
+           << "  engine.wait();\n"
+           << "  return 0;\n"
+           << "}\n";
+    }
+    return file;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct cost {
+  double seconds{};
+  double mib{};
+};
+
+pid_t start_compiler(const std::string& file) {
+  std::vector<std::string> words = split(TUTTI_ROOTS, ',');
+  words.insert(words.begin(), {TUTTI_COMPILER, "-std=c++20", "-O2", "-DNDEBUG", "-ffp-contract=off",
+                               "-c", file, "-o", file + ".o"});
+  std::vector<char*> arguments;
+  for (auto& each : words) {
+    arguments.push_back(each.data());
+  }
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (posix_spawnp(&child, TUTTI_COMPILER, nullptr, nullptr, arguments.data(), environ) != 0) {
+    throw std::runtime_error("cannot start " TUTTI_COMPILER);
+  }
+  return child;
+}
+
+/// Waits for one compiler; its processor time and its largest process are the kernel's figures.
+cost await_compiler(pid_t child) {
+  int status = 0;
+  rusage used{};
+  wait4(child, &status, 0, &used);
+  if (status != 0) {
+    throw std::runtime_error("the compiler refused a strategy");
+  }
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return {seconds(used.ru_utime) + seconds(used.ru_stime),
+          static_cast<double>(used.ru_maxrss) / 1024};
+}
+
+cost compile(const workshop& in, const named& what) {
+  return await_compiler(start_compiler(in.write(what)));
+}
+
+/// Compiled once: every strategy's row shows what it adds.
+cost of_includes(const workshop& in) {
+  static const cost found = compile(in, {std::string(foundations), ""});
+  return found;
+}
+
+void one(benchmark::State& state, const workshop& in, const named& what) {
+  try {
+    const cost base = of_includes(in);
+    cost worst{};
+    for (auto _ : state) {
+      const cost now = compile(in, what);
+      state.SetIterationTime(now.seconds);
+      worst = {std::max(worst.seconds, now.seconds), std::max(worst.mib, now.mib)};
+    }
+    state.counters["strategy_s"] = worst.seconds - base.seconds;
+    state.counters["peak_MiB"] = worst.mib;
+    const bool within = worst.seconds - base.seconds <= limit_seconds && worst.mib <= limit_mib;
+    state.SetLabel(within ? "within 3 s and 1 GiB" : "BEYOND 3 s or 1 GiB");
+  } catch (const std::exception& failure) {
+    state.SkipWithError(failure.what());
+  }
+}
+
+/// All of them, two compilers at a time, on the wall's clock.
+void registry(benchmark::State& state, const workshop& in, const std::vector<named>& all) {
+  try {
+    for (auto _ : state) {
+      const auto begin = std::chrono::steady_clock::now();
+      std::vector<pid_t> running;
+      for (const auto& each : all) {
+        if (running.size() == 2) {
+          await_compiler(running.front());
+          running.erase(running.begin());
+        }
+        running.push_back(start_compiler(in.write(each)));
+      }
+      for (const pid_t each : running) {
+        await_compiler(each);
+      }
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      state.SetIterationTime(took.count());
+      state.SetLabel(took.count() <= limit_registry_seconds ? "within 180 s" : "BEYOND 180 s");
+    }
+  } catch (const std::exception& failure) {
+    state.SkipWithError(failure.what());
+  }
+}
+
+template <class Case>
+void add(const std::string& name, Case measured) {
+  benchmark::RegisterBenchmark(("compile/" + name).c_str(), measured)
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kSecond);
+}
+
+}  // namespace
+
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return 1;
+  }
+  const bench::workshop in;
+  auto all = bench::strategies();
+  bench::add(std::string(bench::foundations), [&in](benchmark::State& state) {
+    bench::one(state, in, {std::string(bench::foundations), ""});
+  });
+  for (const auto& each : all) {
+    bench::add(each.strategy,
+               [&in, each](benchmark::State& state) { bench::one(state, in, each); });
+  }
+  bench::add("registry", [&](benchmark::State& state) { bench::registry(state, in, all); });
+  benchmark::AddCustomContext("compiler", TUTTI_COMPILER " -O2");
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}
