@@ -2,14 +2,15 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set_target_properties(tutti PROPERTIES EXPORT_NAME tutti)
-install(TARGETS tutti tutti_mpi tutti_benchmark EXPORT tutti-targets
+set(package ${CMAKE_INSTALL_DATADIR}/tutti/cmake)
+install(TARGETS tutti_tutti tutti_mpi tutti_benchmark tutti_cuda EXPORT tutti-targets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT tutti-targets NAMESPACE tutti:: DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/cmake)
+install(EXPORT tutti-targets NAMESPACE tutti:: DESTINATION ${package})
 configure_package_config_file(cmake/tutti-config.cmake.in tutti-config.cmake
-  INSTALL_DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/cmake)
+  INSTALL_DESTINATION ${package})
 write_basic_package_version_file(tutti-config-version.cmake
   COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES ${PROJECT_BINARY_DIR}/tutti-config.cmake
               ${PROJECT_BINARY_DIR}/tutti-config-version.cmake
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/cmake)
+        DESTINATION ${package})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -2,8 +2,9 @@
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/tutti.hpp"
 
-using on_servers = tutti::compose<tutti::architecture::parameter_server<
-    tutti::consistency::synchronous, tutti::updated_by::servers>>;
+using on_servers =
+    tutti::compose<tutti::architecture::parameter_server<tutti::consistency::synchronous,
+                                                         tutti::updated_by::servers>>;
 
 #ifdef GOOD
 using updating = tutti::optimizer::sgd;

@@ -1,4 +1,5 @@
-// What nvcc must swallow: a strategy composed, trained and checked in a translation unit of its own.
+// What nvcc must swallow: a strategy composed, trained and checked in a translation unit of its
+// own.
 #include <array>
 #include <cstdio>
 #include <vector>
@@ -43,8 +44,8 @@ float train() {
 
 int main() {
   const float dense = train<tutti::strategies::Horovod>();
-  const float signs = train<tutti::compose<
-      tutti::compression::error_feedback<tutti::compression::scaled_sign>>>();
+  const float signs =
+      train<tutti::compose<tutti::compression::error_feedback<tutti::compression::scaled_sign>>>();
   std::printf("%g %g\n", static_cast<double>(dense), static_cast<double>(signs));
   return dense == -1.0f && signs == -1.0f ? 0 : 1;
 }

@@ -1,4 +1,4 @@
 #pragma once
 
-/// The version of these headers, as CMake's project() has it.
+/// The version of these headers, and of the package: CMake reads it here.
 #define TUTTI_VERSION "0.1.0"
