@@ -36,11 +36,15 @@ def body(text: str, begin: int) -> str:
 
 
 def is_plain(name: str, text: str) -> bool:
-    """Whether every struct of this name has only numbers, enumerators and pointers in it."""
+    """Whether every struct of this name has only numbers, enumerators and pointers in it, or it is
+    an enumeration."""
+    if re.search(rf"\benum (class )?{name}\b", text):
+        return True
     number = r"(std::)?(size_t|byte|u?int\d+_t|unsigned|int|float|double|bool)|[\w:<> ]+\*"
     bodies = [body(text, match.end() - 1)
               for match in re.finditer(rf"\bstruct {name}\b[^;{{(]*{{", text)]
     for statement in (each.strip() for inside in bodies for each in re.split(r"[;}]", inside)):
+        statement = re.sub(r"^(private|public|protected):\s*", "", statement)
         if not statement or "(" in statement or re.match(r"static|using|friend|template", statement):
             continue
         kind = re.sub(r"^const |\s*\w+\s*(\{|=.*)?$", "", statement, flags=re.S)
@@ -173,6 +177,7 @@ def self_test() -> None:
         ("co_await agg{}.run(self);", twice),
         ("co_await f(std::vector<std::vector<int>>{});", twice),
         ("co_await self.send(holder{});", twice),
+        ("co_await f(stateless{}, hidden{});", twice),
         ("auto all = std::vector{co_await x, y};", twice),
         ("co_return answer{co_await x};", twice),
         ("if (co_await f(agg{})) {\n  go();\n}", twice),
@@ -185,6 +190,8 @@ def self_test() -> None:
         ("co_await self.send(tag(1), {});", ""),
         ("co_await self.send(mark{1, 2}, std::span<const std::byte>{});", ""),
         ("co_await Collective{}.run(self);", ""),
+        ("co_await stateless{}.run(self);", ""),
+        ("co_await engine.arrival(channel{0});", ""),
         ("agg named{1};\nco_await f(named);", ""),
         ("co_await f(agg());", ""),
         ("if (co_await x) {\n  agg named{};\n}", ""),
@@ -200,7 +207,8 @@ def self_test() -> None:
     types = ("struct agg {\n  int n{};\n  std::string text;\n};\nstruct holder {\n  std::string s;\n"
              "  int go() const { return 1; }\n};\nenum class channel { data };\nstruct mark {\n"
              "  channel c{};\n  std::uint32_t n{};\n  friend bool operator==(mark, mark) = default;"
-             "\n};\n")
+             "\n};\nstruct stateless {\n  int run();\n private:\n  static constexpr int n = 1;\n};\n"
+             "struct hidden {\n private:\n  std::string s;\n};\n")
     frames = ["task go() {{\n{}\n}}\n", "namespace n {{\nstruct s final : b {{\n  int m{{}};\n"
               "  template <class E>\n  task go(E& e) const {{\n{}\n  }}\n}};\n}}\n"]
     for frame in frames:
