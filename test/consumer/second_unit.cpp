@@ -1,0 +1,7 @@
+// Compiled beside the README's loop into one program: a header that defines what is not inline
+// breaks the link.
+#include <tutti/strategies.hpp>
+#include <tutti/transport/any_transport.hpp>
+#include <tutti/transport/recording.hpp>
+#include <tutti/transport/simulated.hpp>
+#include <tutti/tutti.hpp>
