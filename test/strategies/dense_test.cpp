@@ -1,0 +1,238 @@
+// The named strategies that send every gradient whole: each one's rule, stated without its
+// policies, holds; and fails once any policy that it names gives way to its role's default.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/rule.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/fusion/merge_gradients.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/in_order.hpp"
+#include "tutti/strategies.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr std::uint64_t everything = 141'200'032;  // bytes of the large model
+using sizes = std::vector<std::size_t>;
+using numbers = std::vector<std::uint32_t>;
+
+/// Two workers, each of which sends its whole gradient once, and the mean of both.
+rule dense(sizes buckets, sizes chunks, numbers starts) {
+  return {0,
+          std::move(buckets),
+          std::move(chunks),
+          std::move(starts),
+          {everything, everything},
+          all_have(trained(2, observed_steps))};
+}
+
+/// `whole` cut in pieces of `piece`, the rest last.
+void cut(sizes& into, std::size_t whole, std::size_t piece) {
+  for (; whole > piece; whole -= piece) {
+    into.push_back(piece);
+  }
+  into.push_back(whole);
+}
+/// The large model in backward order, cut. Either way tensor 5 is chunks 0 to 2, 4 is 3 to 27, 3 is
+/// 28 to 32, 2 is 33, 1 is 34 to 36 and 0 is 37.
+sizes pieces(std::size_t of) {
+  sizes all;
+  for (const std::size_t each : {2'500'000, 25'000'000, 5'000'000, 8, 2'500'000, 300'000}) {
+    cut(all, each, of);
+  }
+  return all;
+}
+/// Tensor 4 is ready first, and four of its pieces fill the window before anything else is there.
+numbers four_then_by_priority() {
+  numbers all{3, 4, 5, 6, 37, 34, 35, 36, 33, 28, 29, 30, 31, 32};
+  for (std::uint32_t chunk = 7; chunk <= 27; ++chunk) {
+    all.push_back(chunk);
+  }
+  all.insert(all.end(), {0, 1, 2});
+  return all;
+}
+
+const sizes alone{1, 1, 1, 1, 1, 1};
+const sizes tensor_by_tensor{2'500'000, 25'000'000, 5'000'000, 8, 2'500'000, 300'000};
+const numbers first_come_first_served{1, 0, 2, 3, 5, 4};
+
+TEST(Named, Local) {
+  rule local = dense(alone, tensor_by_tensor, first_come_first_served);
+  local.bytes = {0, 0};
+  local.result = [](const outcomes& made) {
+    const auto own = trained_with([](int step, std::vector<float>& means) {
+      for (std::size_t i = 0; i < means.size(); ++i) {
+        means[i] = gradient(1, step, i);
+      }
+    });
+    return close(made[0], trained(1, observed_steps)) && close(made[1], own);
+  };
+  EXPECT_EQ(broken(observe<strategies::Local>(2), local), "");
+  EXPECT_EQ(broken(observe<compose<>>(2), local), "bytes result ");
+}
+
+TEST(Named, WFBP) {
+  // Nothing but defaults: there is no policy to replace.
+  EXPECT_EQ(
+      broken(observe<strategies::WFBP>(2), dense(alone, tensor_by_tensor, first_come_first_served)),
+      "");
+}
+
+TEST(Named, BSP) {
+  const rule bsp = dense({6}, {35'300'008}, {0});
+  EXPECT_EQ(broken(observe<strategies::BSP>(2), bsp), "");
+  EXPECT_NE(broken(observe<compose<schedule::at_end>>(2), bsp), "");
+  // The one bucket is full at the end and not before, so here the default is the same rule. What
+  // at_end alone means shows where there are several.
+  EXPECT_EQ(broken(observe<compose<fusion::all>>(2), bsp), "");
+  const rule at_the_end = dense(alone, tensor_by_tensor, {0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(broken(observe<compose<schedule::at_end>>(2), at_the_end), "");
+  EXPECT_NE(broken(observe<compose<>>(2), at_the_end), "");
+}
+
+TEST(Named, MGWFBP) {
+  // 100 MB take 0.1 s, in which all that follows becomes ready; what comes before does not wait.
+  const rule merged = dense({1, 1, 4}, {2'500'000, 25'000'000, 7'800'008}, {1, 0, 2});
+  EXPECT_EQ(broken(observe<strategies::MGWFBP>(2), merged), "");
+  EXPECT_NE(broken(observe<compose<>>(2), merged), "");
+}
+
+TEST(Named, Horovod) {
+  // 10 + 100 + 20 MB and 32 bytes are below 128 MiB; 10 MB more would not be.
+  const rule horovod = dense({4, 2}, {32'500'008, 2'800'000}, {0, 1});
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2), horovod), "");
+  EXPECT_NE(broken(observe<compose<>>(2), horovod), "");
+}
+
+TEST(Named, DDP) {
+  // The first bucket closes at 1 MiB, the others at 25 MiB, with the tensor that reaches it.
+  const rule ddp = dense({1, 1, 3, 1}, {2'500'000, 25'000'000, 7'500'008, 300'000}, {0, 1, 2, 3});
+  using strategies::DDP;
+  EXPECT_EQ(broken(observe<DDP>(2), ddp), "");
+  EXPECT_NE(broken(observe<compose<schedule::in_order>>(2), ddp), "");
+  EXPECT_EQ(broken(observe<compose<fusion::up_to>>(2, {.fusion = DDP::defaults().fusion}), ddp),
+            "starts ");
+}
+
+TEST(Named, ByteScheduler) {
+  rule by_priority = dense(alone, pieces(1'000'000), four_then_by_priority());
+  by_priority.bytes[0] += 38 * sizeof(std::uint32_t);  // rank 0's decisions
+  using strategies::ByteScheduler;
+  constexpr auto own = ByteScheduler::defaults();
+  EXPECT_EQ(broken(observe<ByteScheduler>(2), by_priority), "");
+  EXPECT_NE(
+      broken(observe<compose<schedule::by_priority>>(2, {.schedule = own.schedule}), by_priority),
+      "");
+  EXPECT_NE(broken(observe<compose<partition::into>>(2, {.partition = own.partition}), by_priority),
+            "");
+}
+
+/// Two workers and one server. Credit is off by default, and then what is ready goes; a window
+/// shows the priorities.
+template <class Strategy>
+void is_a_server_by_priority(std::size_t piece, std::size_t window) {
+  constexpr auto own = Strategy::defaults();
+  using parts = strategy_of<Strategy>;
+  rule stated = dense(alone, pieces(piece), four_then_by_priority());
+  stated.servers = 1;
+  rule at_once = stated;
+  at_once.starts.clear();
+  for (const auto& [first, last] : std::vector<std::pair<std::uint32_t, std::uint32_t>>{
+           {3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}) {
+    for (std::uint32_t chunk = first; chunk <= last; ++chunk) {
+      at_once.starts.push_back(chunk);
+    }
+  }
+  EXPECT_EQ(broken(observe<Strategy>(2), at_once), "");
+
+  engine_options<Strategy> options;
+  options.schedule.credit = window;
+  EXPECT_EQ(broken(observe<Strategy>(2, options), stated), "");
+  using unscheduled = compose<partition::into, typename parts::architecture>;
+  EXPECT_EQ(broken(observe<unscheduled>(2, {.partition = own.partition}), stated), "starts ");
+  using uncut = compose<schedule::by_priority, typename parts::architecture>;
+  EXPECT_NE(broken(observe<uncut>(2, {.schedule = own.schedule}), stated), "");
+  using unserved = compose<partition::into, schedule::by_priority>;
+  EXPECT_NE(
+      broken(observe<unserved>(2, {.partition = options.partition, .schedule = options.schedule}),
+             stated),
+      "");
+}
+TEST(Named, BytePS) { is_a_server_by_priority<strategies::BytePS>(1'024'000, 16'384'000); }
+TEST(Named, MXNetDistSync) {
+  is_a_server_by_priority<strategies::MXNetDistSync>(1'000'000, 16'000'000);
+}
+
+/// Who updates and when, on one step of plain SGD: a push takes effect at once and whole, so what
+/// comes back has moved by this worker's gradient, and by the other's or not yet.
+template <class Strategy>
+task push_once(transport::simulated& world, std::vector<std::vector<float>>& parameters) {
+  arena memory = model_of(world.rank());
+  auto engine =
+      make_engine<Strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = 0.5f});
+  co_await engine.started();
+  if (!engine.serves()) {
+    backward(memory, engine.worker(), 0);
+    for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+      engine.ready(tensor_id(id));
+    }
+    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+      co_await engine.arrival(tensor_id(id));
+    }
+    parameters[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                              memory.parameters().end());
+  }
+  co_await engine.close();
+}
+
+template <class Strategy>
+bool pushes_take_effect_at_once() {
+  std::vector<std::vector<float>> parameters(2);
+  transport::run_simulated(3, transport::link{1.25e9, 50e-6}, [&](transport::simulated& world) {
+    return push_once<Strategy>(world, parameters);
+  });
+  for (int worker = 0; worker < 2; ++worker) {
+    const auto& mine = parameters[static_cast<std::size_t>(worker)];
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      const float first = initial(i) - 0.5f * gradient(worker, 0, i);
+      const float both = first - 0.5f * gradient(1 - worker, 0, i);
+      const float tolerance = 1e-5f * (1.0f + std::abs(both));
+      if (std::abs(mine[i] - first) > tolerance && std::abs(mine[i] - both) > tolerance) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+TEST(Named, MXNetDistAsync) {
+  EXPECT_TRUE(pushes_take_effect_at_once<strategies::MXNetDistAsync>());
+  EXPECT_FALSE(pushes_take_effect_at_once<strategies::MXNetDistSync>());
+  // Its plan is dist_sync's; its results depend on who comes first.
+  rule stated = dense(alone, pieces(1'000'000), four_then_by_priority());
+  stated.servers = 1;
+  stated.result = [](const outcomes&) { return true; };
+  using strategies::MXNetDistAsync;
+  using architecture = strategy_of<MXNetDistAsync>::architecture;
+  constexpr auto own = MXNetDistAsync::defaults();
+  engine_options<MXNetDistAsync> options;
+  options.schedule.credit = 16'000'000;
+  EXPECT_EQ(broken(observe<MXNetDistAsync>(2, options), stated), "");
+  using unscheduled = compose<partition::into, architecture>;
+  EXPECT_EQ(broken(observe<unscheduled>(2, {.partition = own.partition}), stated), "starts ");
+  using uncut = compose<schedule::by_priority, architecture>;
+  EXPECT_NE(broken(observe<uncut>(2, {.schedule = options.schedule}), stated), "");
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/monitor/timeline.hpp"
+
+// A strategy's rule, stated beside it: how a known model is grouped and cut, what starts when, what
+// each worker sends, and what training comes to.
+namespace tutti::test {
+
+/// Forward order, in elements; 141 MB. Only its sizes matter.
+inline const std::vector<std::size_t>& large_model() {
+  static const std::vector<std::size_t> sizes{300'000,   2'500'000,  8,
+                                              5'000'000, 25'000'000, 2'500'000};
+  return sizes;
+}
+
+/// All within microseconds, long before the first message ends.
+inline const std::vector<std::size_t>& ready_order() {
+  static const std::vector<std::size_t> order{4, 5, 3, 2, 0, 1};
+  return order;
+}
+
+/// Each worker's parameters.
+using outcomes = std::vector<std::vector<float>>;
+
+struct rule {
+  int servers = 0;
+  std::vector<std::size_t> buckets{};   ///< tensors in each
+  std::vector<std::size_t> chunks{};    ///< elements in each
+  std::vector<std::uint32_t> starts{};  ///< chunks as worker 0 starts them
+  std::vector<std::uint64_t> bytes{};   ///< sent in a step, by worker
+  std::function<bool(const outcomes&)> result{};
+};
+
+struct observation {
+  rule seen{};
+  outcomes parameters{};
+};
+
+inline constexpr int observed_steps = 3;
+
+template <class Strategy>
+task observed_rank(transport::simulated& world, engine_options<Strategy> options,
+                   observation& made) {
+  std::vector<tensor> tensors;
+  for (const std::size_t each : large_model()) {
+    tensors.push_back(tensor::phantom("tensor" + std::to_string(tensors.size()), each));
+  }
+  auto engine = make_engine<Strategy>(world, tensors, optimizer_of(), options, monitor::timeline());
+  co_await engine.started();
+  if (!engine.serves()) {
+    const std::uint64_t before = engine.counted().bytes_sent;
+    for (const std::size_t id : ready_order()) {
+      co_await world.sleep(1e-6);
+      engine.ready(tensor_id(id));
+    }
+    for (std::size_t id = 0; id < tensors.size(); ++id) {
+      co_await engine.arrival(tensor_id(id));
+    }
+    made.seen.bytes[static_cast<std::size_t>(world.rank())] = engine.counted().bytes_sent - before;
+    if (world.rank() == 0) {
+      made.seen.servers = engine.servers();
+      for (const auto& each : engine.planned().buckets) {
+        made.seen.buckets.push_back(each.tensors);
+      }
+      for (const auto& each : engine.planned().chunks) {
+        made.seen.chunks.push_back(each.elements);
+      }
+      for (const auto& each : engine.observed().moments()) {
+        if (each.what == event::started) {
+          made.seen.starts.push_back(each.which);
+        }
+      }
+    }
+  }
+  co_await engine.close();
+}
+
+template <class Strategy>
+task trained_rank(transport::simulated& world, engine_options<Strategy> options,
+                  observation& made) {
+  arena memory = model_of(world.rank());
+  auto engine =
+      make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options, monitor::timeline());
+  co_await engine.started();
+  if (!engine.serves()) {
+    for (int step = 0; step < observed_steps; ++step) {
+      backward(memory, engine.worker(), step);
+      for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+        engine.ready(tensor_id(id));
+      }
+      for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+        co_await engine.arrival(tensor_id(id));
+      }
+    }
+    made.parameters[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                                   memory.parameters().end());
+  }
+  co_await engine.close();
+}
+
+/// What a strategy does, over links of 10 Gbit/s and 50 microseconds.
+template <class Strategy>
+observation observe(int workers, engine_options<Strategy> options = {}) {
+  observation made;
+  made.seen.bytes.resize(static_cast<std::size_t>(workers));
+  made.parameters.resize(static_cast<std::size_t>(workers));
+  const int ranks = workers + servers_in<Strategy>(options);
+  const transport::link ethernet{1.25e9, 50e-6};
+  transport::run_simulated(ranks, ethernet, [&](transport::simulated& world) {
+    return observed_rank<Strategy>(world, options, made);
+  });
+  transport::run_simulated(ranks, ethernet, [&](transport::simulated& world) {
+    return trained_rank<Strategy>(world, options, made);
+  });
+  return made;
+}
+
+/// The parts of the rule that do not hold, by name; nothing if it holds.
+inline std::string broken(const observation& made, const rule& stated) {
+  std::string parts;
+  const auto check = [&parts](bool holds, const char* part) { parts += holds ? "" : part; };
+  check(made.seen.servers == stated.servers, "servers ");
+  check(made.seen.buckets == stated.buckets, "buckets ");
+  check(made.seen.chunks == stated.chunks, "chunks ");
+  check(made.seen.starts == stated.starts, "starts ");
+  check(made.seen.bytes == stated.bytes, "bytes ");
+  check(stated.result(made.parameters), "result ");
+  return parts;
+}
+
+/// Equal but for the rounding of a few sums.
+inline bool close(const std::vector<float>& a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!(std::abs(a[i] - b[i]) <= 1e-5f * (1.0f + std::abs(b[i])))) {
+      return false;
+    }
+  }
+  return a.size() == b.size();
+}
+
+/// Every worker has these parameters.
+inline std::function<bool(const outcomes&)> all_have(std::vector<float> expected) {
+  return [expected = std::move(expected)](const outcomes& made) {
+    bool same = true;
+    for (const auto& each : made) {
+      same = same && close(each, expected);
+    }
+    return same;
+  };
+}
+
+/// Momentum SGD on means that `mean(step, means)` writes down.
+template <class Mean>
+std::vector<float> trained_with(Mean mean, sgd_values set = {}) {
+  const std::size_t n = total_elements();
+  std::vector<float> x(n);
+  std::vector<float> m(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = initial(i);
+  }
+  for (int step = 0; step < observed_steps; ++step) {
+    std::vector<float> means(n);
+    mean(step, means);
+    for (std::size_t i = 0; i < n; ++i) {
+      m[i] = set.momentum * m[i] + (means[i] + set.weight_decay * x[i]);
+      x[i] -= set.learning_rate * m[i];
+    }
+  }
+  return x;
+}
+
+}  // namespace tutti::test
