@@ -372,7 +372,7 @@ void run(::benchmark::State& state, const model_choice& choice, int ranks,
 /// ranks in this process, timed by the slowest worker. Answers how many, so that one line outside
 /// any function is enough:
 ///
-///     const auto mine = tutti::benchmark::add<Mine>("mine");
+///     const auto mine_is_added = tutti::benchmark::add<Mine>("mine");
 ///     BENCHMARK_MAIN();
 ///
 /// Counters: iteration_ms (median of batches), lower_bound_ms (the same ranks computing and sending
