@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
       engine.wait();
       if (step == 2 && world.rank() == 1) {
         if (how == "stops") {
+          std::fprintf(stderr, "process %d stops\n", static_cast<int>(getpid()));
           std::raise(SIGSTOP);
         } else if (how == "exits") {
           std::_Exit(0);

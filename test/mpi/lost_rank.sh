@@ -3,7 +3,10 @@
 set -uo pipefail
 output=$(timeout -k 5 60 mpirun --allow-run-as-root --oversubscribe -np 3 "$1" "$2" 2>&1)
 status=$?
-pkill -KILL -x "$(basename "$1")" 2>/dev/null  # whoever is still stopped
+stopped=$(sed -n 's/^process \([0-9]*\) stops$/\1/p' <<<"$output" | head -1)
+if [ -n "$stopped" ] && [ "/proc/$stopped/exe" -ef "$1" ]; then  # no other job's: it is ours by number
+  kill -KILL "$stopped" 2>/dev/null
+fi
 echo "$output"
 [ "$status" -ne 124 ] && [ "$status" -ne 137 ] || { echo "the job hung"; exit 1; }
 [ "$status" -ne 0 ] || { echo "the job ended as if nothing had happened"; exit 1; }
