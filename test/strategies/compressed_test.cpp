@@ -1,0 +1,221 @@
+// The named strategies that send less than every gradient: each one's rule, stated in plain loops,
+// holds; and fails once any policy that it names gives way to its role's default.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "support/rule.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/majority_vote.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/replicated.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/sign.hpp"
+#include "tutti/compression/signum.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/strategies.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int workers = 3;
+using floats = std::vector<float>;
+const std::vector<std::size_t> alone{1, 1, 1, 1, 1, 1};
+
+// ---- TopK
+
+/// The k largest of each worker's gradient and what it has not sent yet, over the whole model.
+floats trained_on_the_largest(bool remembers) {
+  std::vector<floats> left(workers, floats(total_elements()));
+  return trained_with([&](int step, floats& means) {
+    const std::size_t n = means.size();
+    const std::size_t k = n / 1000;
+    for (int worker = 0; worker < workers; ++worker) {
+      floats& mine = left[static_cast<std::size_t>(worker)];
+      for (std::size_t i = 0; i < n; ++i) {
+        mine[i] = (remembers ? mine[i] : 0.0f) + gradient(worker, step, i);
+      }
+      std::vector<std::size_t> order(n);
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+        return std::abs(mine[a]) > std::abs(mine[b]);
+      });
+      for (std::size_t i = 0; i < k; ++i) {
+        means[order[i]] += mine[order[i]];
+        mine[order[i]] = 0.0f;
+      }
+    }
+    for (float& each : means) {
+      each *= 1.0f / workers;
+    }
+  });
+}
+
+TEST(Named, TopK) {
+  constexpr std::uint64_t payload = 35'300 * 8;  // a thousandth of 35,300,008, index and value
+  rule sparse{0,
+              {6},
+              {35'300'008},
+              {0},
+              {2 * payload, 2 * payload, 2 * payload},
+              all_have(trained_on_the_largest(true))};
+  using architecture::all_gather;
+  using compression::error_feedback;
+  using compression::top_k;
+  EXPECT_EQ(broken(observe<strategies::TopK>(workers), sparse), "");
+  EXPECT_NE(broken(observe<compose<error_feedback<top_k>, all_gather>>(workers), sparse), "");
+  EXPECT_NE(broken(observe<compose<fusion::all, all_gather>>(workers), sparse), "");
+  EXPECT_NE(broken(observe<compose<fusion::all, error_feedback<top_k>>>(workers), sparse), "");
+
+  const auto forgetful = observe<compose<fusion::all, top_k, all_gather>>(workers);
+  EXPECT_EQ(broken(forgetful, sparse), "result ");
+  sparse.result = all_have(trained_on_the_largest(false));
+  EXPECT_EQ(broken(forgetful, sparse), "");
+}
+
+// ---- SignSGD and Signum
+
+/// A majority of signs an element, of gradients or of their momenta; zeros and ties are positive.
+floats trained_by_votes(float beta) {
+  std::vector<floats> momenta(workers, floats(total_elements()));
+  return trained_with([&](int step, floats& means) {
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      int votes = 0;
+      for (int worker = 0; worker < workers; ++worker) {
+        float& momentum = momenta[static_cast<std::size_t>(worker)][i];
+        momentum = beta * momentum + (1.0f - beta) * gradient(worker, step, i);
+        votes += momentum < 0.0f ? -1 : 1;
+      }
+      means[i] = votes < 0 ? -1.0f : 1.0f;
+    }
+  });
+}
+
+/// Buckets close at 100 MB with the tensor that reaches them; a bit an element goes to rank 0, and
+/// one comes back.
+template <class Strategy>
+void is_a_vote(float beta) {
+  constexpr std::uint64_t ballots = (859'375 + 243'751) * 4;  // words of 32 votes, by bucket
+  const rule vote{0,
+                  {2, 4},
+                  {27'500'000, 7'800'008},
+                  {0, 1},
+                  {2 * ballots, ballots, ballots},
+                  all_have(trained_by_votes(beta))};
+  using votes = typename Strategy::strategy::compression;
+  using architecture::majority_vote;
+  constexpr auto buckets = Strategy::defaults().fusion;
+  EXPECT_EQ(broken(observe<Strategy>(workers), vote), "");
+  EXPECT_NE(broken(observe<compose<votes, majority_vote>>(workers), vote), "");
+  EXPECT_EQ(broken(observe<compose<fusion::up_to, votes>>(workers, {.fusion = buckets}), vote),
+            "bytes ");
+}
+TEST(Named, SignSGD) { is_a_vote<strategies::SignSGD>(0.0f); }
+TEST(Named, Signum) { is_a_vote<strategies::Signum>(0.9f); }
+TEST(Named, VotesOfGradientsAreNotVotesOfMomenta) {
+  EXPECT_FALSE(close(trained_by_votes(0.0f), trained_by_votes(0.9f)));
+  EXPECT_FALSE(close(trained_by_votes(0.0f), trained(workers, observed_steps)));
+}
+
+// ---- EFSignSGD
+
+std::size_t part_of(std::size_t n, int rank) {
+  return n / workers + (static_cast<std::size_t>(rank) < n % workers ? 1 : 0);
+}
+
+/// Each of `memory` becomes `values` + itself, and what its sign times the mean magnitude leaves of
+/// that; answers the latter.
+floats signs_of(const floats& values, float* memory, bool remembers) {
+  double magnitude = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    memory[i] = (remembers ? memory[i] : 0.0f) + values[i];
+    magnitude += std::abs(static_cast<double>(memory[i]));
+  }
+  const auto mean = static_cast<float>(magnitude / static_cast<double>(values.size()));
+  floats sent(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    sent[i] = memory[i] < 0.0f ? -mean : mean;
+    memory[i] -= sent[i];
+  }
+  return sent;
+}
+
+/// Every tensor's parts, one a worker, each with a scale of its own, up and down again.
+floats trained_on_scaled_signs(bool remembers) {
+  std::vector<floats> at_workers(workers, floats(total_elements()));
+  floats at_owners(total_elements());
+  return trained_with([&](int step, floats& means) {
+    std::size_t begin = 0;
+    for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
+      for (int owner = 0; owner < workers; ++owner) {
+        const std::size_t n = part_of(tensor_sizes()[tensor], owner);
+        if (n == 0) {
+          continue;
+        }
+        floats mean(n);
+        for (int worker = 0; worker < workers; ++worker) {
+          floats mine(n);
+          for (std::size_t i = 0; i < n; ++i) {
+            mine[i] = gradient(worker, step, begin + i);
+          }
+          float* memory = at_workers[static_cast<std::size_t>(worker)].data() + begin;
+          const floats sent = signs_of(mine, memory, remembers);
+          for (std::size_t i = 0; i < n; ++i) {
+            mean[i] += sent[i];
+          }
+        }
+        for (float& each : mean) {
+          each *= 1.0f / workers;
+        }
+        const floats sent = signs_of(mean, at_owners.data() + begin, remembers);
+        std::ranges::copy(sent, means.begin() + static_cast<std::ptrdiff_t>(begin));
+        begin += n;
+      }
+    }
+  });
+}
+
+TEST(Named, EFSignSGD) {
+  rule signs{0,
+             alone,
+             {2'500'000, 25'000'000, 5'000'000, 8, 2'500'000, 300'000},
+             {1, 0, 2, 3, 5, 4},
+             std::vector<std::uint64_t>(workers),
+             all_have(trained_on_scaled_signs(true))};
+  const auto payload = [](std::size_t n) { return 4 + (n + 31) / 32 * 4; };
+  for (const std::size_t each : signs.chunks) {
+    for (int worker = 0; worker < workers; ++worker) {
+      for (int owner = 0; owner < workers; ++owner) {  // to each owner its part, and mine to all
+        signs.bytes[static_cast<std::size_t>(worker)] +=
+            owner == worker ? 0 : payload(part_of(each, owner)) + payload(part_of(each, worker));
+      }
+    }
+  }
+  using architecture::reduce_scatter_all_gather;
+  using compression::error_feedback;
+  using compression::scaled_sign;
+  EXPECT_EQ(broken(observe<strategies::EFSignSGD>(workers), signs), "");
+  EXPECT_NE(broken(observe<compose<reduce_scatter_all_gather>>(workers), signs), "");
+
+  const auto forgetful = observe<compose<scaled_sign, reduce_scatter_all_gather>>(workers);
+  EXPECT_EQ(broken(forgetful, signs), "result ");
+  // The default architecture is this one, for what can be cut; the name says which it is.
+  EXPECT_EQ(broken(observe<compose<error_feedback<scaled_sign>>>(workers), signs), "");
+  static_assert(
+      std::is_same_v<
+          architecture::replicated::resolve<error_feedback<scaled_sign>, transport::simulated>,
+          reduce_scatter_all_gather>);
+  signs.result = all_have(trained_on_scaled_signs(false));
+  EXPECT_EQ(broken(forgetful, signs), "");
+}
+
+}  // namespace
+}  // namespace tutti::test
