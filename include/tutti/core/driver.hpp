@@ -48,6 +48,16 @@ class driver {
     }
   }
 
+  /// Calls `act` as the loop's owner: coroutines are started, and left, by nobody else.
+  template <class Act>
+  void exclusively(Act act) {
+    while (driven_.test_and_set(std::memory_order_acquire)) {
+      std::this_thread::yield();
+    }
+    act();
+    driven_.clear(std::memory_order_release);
+  }
+
   /// Drives until `done` or failure; false if nothing at all happened for `limit` seconds.
   template <class Done>
   bool drive_until(Done done, seconds limit) {

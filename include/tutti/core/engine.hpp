@@ -214,7 +214,7 @@ class engine {
   bool serves() const { return world_->rank() >= workers_; }
   /// Serves until every worker's engine has ended. Answers the exit status, 0.
   int serve() requires(!virtual_time) {
-    block_until([this] { return listening_.done(); });
+    block_until([this] { return has_served_.load(std::memory_order_acquire); });
     return 0;
   }
   int worker() const { return world_->rank(); }
@@ -260,10 +260,10 @@ class engine {
             plan_.chunks.size(),
             plan_.hash,
             world_->counted(),
-            exposed_};
+            exposed()};
   }
   /// Seconds that `wait` took so far.
-  seconds exposed() const { return exposed_; }
+  seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
   traffic counted() const { return world_->counted(); }
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
@@ -422,6 +422,7 @@ class engine {
     } catch (...) {
       fail(std::current_exception(), audience::everybody);
     }
+    has_served_.store(true, std::memory_order_release);
   }
 
   task converse(int worker, std::uint32_t what) {
@@ -479,7 +480,7 @@ class engine {
     observer_.record(event::wait_begins, which);
     const seconds begin = world_->now();
     block_until(done);
-    exposed_ += world_->now() - begin;
+    exposed_.fetch_add(world_->now() - begin, std::memory_order_relaxed);
     observer_.record(event::wait_ends, which);
   }
 
@@ -491,16 +492,28 @@ class engine {
     rethrow_failure();
   }
 
-  /// Blocks until `asking` has ended, also when it fails: it refers to what its caller owns.
+  /// Blocks until `asking` has ended, also when it fails: it refers to what its caller owns. Its
+  /// steps are the loop's, whichever thread that is.
   void run(task& asking) {
-    const auto done = [&asking] { return asking.done(); };
-    asking.start(world_->ready_coroutines());
+    std::atomic<bool> ended{false};
+    const auto done = [&ended] { return ended.load(std::memory_order_acquire); };
+    task watched = tell_when_ended(asking, ended);
+    driver_.exclusively([&] { watched.start(world_->ready_coroutines()); });
     if (!driver_.drive_until(done, set_.run.deadline)) {
       diagnose(done);
     }
     settle(done);
+    driver_.exclusively([] {});  // the loop has left the coroutine
     rethrow_failure();
     asking.result();
+  }
+
+  static task tell_when_ended(task& asking, std::atomic<bool>& ended) {
+    try {
+      co_await asking;
+    } catch (...) {
+    }  // it stays in `asking`
+    ended.store(true, std::memory_order_release);
   }
 
   class arrival_operation : arrival_waiter {
@@ -526,14 +539,21 @@ class engine {
   /// At the deadline: ask everybody about the chunk that does not come, and say what they answer.
   template <class Done>
   void diagnose(Done done) {
-    const auto [chunk, step] = flow_ ? flow_->stuck() : std::pair<std::uint32_t, std::uint64_t>{};
-    watch_.ask(chunk, step);
+    std::uint32_t chunk = 0;
+    driver_.exclusively([&] {
+      const auto [number, step] =
+          flow_ ? flow_->stuck() : std::pair<std::uint32_t, std::uint64_t>{};
+      chunk = number;
+      watch_.ask(number, step);
+    });
     driver_.drive_for([&] { return done() || failed() || watch_.everybody_answered(); },
                       std::min(set_.run.deadline, answer_time));
-    if (!done() && !failed()) {
-      fail(std::make_exception_ptr(communication_error(watch_.verdict(chunk, model_.forward()))),
-           audience::everybody);
-    }
+    driver_.exclusively([&] {
+      if (!done() && !failed()) {
+        fail(std::make_exception_ptr(communication_error(watch_.verdict(chunk, model_.forward()))),
+             audience::everybody);
+      }
+    });
   }
 
   void describe(std::uint32_t chunk, std::uint64_t step, control_message& answer) const {
@@ -635,9 +655,10 @@ class engine {
   task closing_{};
   std::atomic<bool> is_started_{false};
   std::atomic<bool> failed_{false};
+  std::atomic<bool> has_served_{false};
   std::exception_ptr failure_{};
   bool closed_ = false;
-  seconds exposed_ = 0;
+  std::atomic<seconds> exposed_{0};  // several threads may wait
 };
 
 /// An engine for `Strategy`, named or composed. `optimizer` runs where the architecture says; leave

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,14 +48,14 @@ class watch {
   /// Asks every other rank about a chunk.
   void ask(std::uint32_t chunk, std::uint64_t step) {
     std::ranges::fill(answers_, std::nullopt);
+    answered_.store(0, std::memory_order_relaxed);
     question_.what = control_message::kind::question;
     question_.chunk = chunk;
     question_.step = step;
     say_to_all(question_);
   }
   bool everybody_answered() const {
-    return std::ranges::count_if(answers_, [](const auto& each) { return each.has_value(); }) ==
-           world_->size() - 1;
+    return answered_.load(std::memory_order_acquire) == world_->size() - 1;
   }
   /// What the answers come to.
   std::string verdict(std::uint32_t chunk, std::span<const tensor> forward) const {
@@ -111,7 +112,9 @@ class watch {
         }
         break;
       case control_message::kind::answer:
-        answers_[static_cast<std::size_t>(peer)] = heard;
+        if (!std::exchange(answers_[static_cast<std::size_t>(peer)], heard)) {
+          answered_.fetch_add(1, std::memory_order_release);
+        }
         break;
       case control_message::kind::verdict:
         owner_->heard(std::string(heard.said()));
@@ -144,6 +147,7 @@ class watch {
   control_message answer_{};
   control_message last_{};
   std::vector<std::optional<control_message>> answers_;
+  std::atomic<int> answered_{0};
   task listening_{};
   task answering_{};
   std::vector<task> saying_{};
