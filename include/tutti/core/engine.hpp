@@ -508,7 +508,7 @@ class engine {
     asking.result();
   }
 
-  static task tell_when_ended(task& asking, std::atomic<bool>& ended) {
+  task tell_when_ended(const task& asking, std::atomic<bool>& ended) {
     try {
       co_await asking;
     } catch (...) {
