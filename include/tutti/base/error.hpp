@@ -36,4 +36,12 @@ inline std::string what(const std::exception_ptr& failure) {
   }
 }
 
+/// What other ranks are told of `rank`'s failure: its words, with its number unless they name a
+/// rank already. All then end with one sentence.
+inline std::string verdict_of(int rank, const std::exception_ptr& failure) {
+  const std::string words = what(failure);
+  const bool names_a_rank = words.find("rank ") != std::string::npos;
+  return names_a_rank ? words : "rank " + std::to_string(rank) + " failed: " + words;
+}
+
 }  // namespace tutti

@@ -539,18 +539,24 @@ class engine {
   /// At the deadline: ask everybody about the chunk that does not come, and say what they answer.
   template <class Done>
   void diagnose(Done done) {
-    std::uint32_t chunk = 0;
+    std::optional<std::pair<std::uint32_t, std::uint64_t>> mine;
     driver_.exclusively([&] {
-      const auto [number, step] =
-          flow_ ? flow_->stuck() : std::pair<std::uint32_t, std::uint64_t>{};
-      chunk = number;
-      watch_.ask(number, step);
+      if (flow_) {
+        mine = flow_->stuck();
+      }
+      watch_.ask(mine ? mine->first : no_chunk, mine ? mine->second : 0);
     });
-    driver_.drive_for([&] { return done() || failed() || watch_.everybody_answered(); },
+    const auto over = [&] { return done() || failed(); };
+    driver_.drive_for([&] { return over() || watch_.everybody_answered(); },
                       std::min(set_.run.deadline, answer_time));
+    if (!mine && watch_.everybody_answered()) {
+      // Whoever is stuck knows better who is to blame; our question has put off its own deadline.
+      driver_.drive_for(over, 2 * set_.run.deadline);
+    }
     driver_.exclusively([&] {
-      if (!done() && !failed()) {
-        fail(std::make_exception_ptr(communication_error(watch_.verdict(chunk, model_.forward()))),
+      if (!over()) {
+        fail(std::make_exception_ptr(communication_error(
+                 watch_.verdict(mine ? mine->first : no_chunk, model_.forward()))),
              audience::everybody);
       }
     });
@@ -573,10 +579,7 @@ class engine {
       return;
     }
     if (who == audience::everybody) {
-      const std::string words = what(why);
-      const bool names_a_rank = words.find("rank ") != std::string::npos;
-      watch_.proclaim(
-          names_a_rank ? words : "rank " + std::to_string(world_->rank()) + " failed: " + words);
+      watch_.proclaim(verdict_of(world_->rank(), why));
     }
     failure_ = why;
     failed_.store(true, std::memory_order_release);
@@ -633,6 +636,7 @@ class engine {
     std::abort();
   }
 
+  static constexpr std::uint32_t no_chunk = 0xffffffff;
   static constexpr seconds answer_time = 2;
   static constexpr seconds settle_time = 5;
 

@@ -174,21 +174,26 @@ class flow {
     }
   }
 
-  /// The first chunk that has begun and not ended, with its step.
-  std::pair<std::uint32_t, std::uint64_t> stuck() const {
+  /// The first chunk that has begun here and not ended, with its step; none if this rank waits for
+  /// something else.
+  std::optional<std::pair<std::uint32_t, std::uint64_t>> stuck() const {
     const auto found = std::ranges::find_if(chunks_, [](const chunk_record& each) {
       return each.state == chunk_state::started || each.state == chunk_state::ready;
     });
     if (found == chunks_.end()) {
-      return {0, steps()};
+      return std::nullopt;
     }
-    return {static_cast<std::uint32_t>(found - chunks_.begin()), found->steps};
+    return std::pair{static_cast<std::uint32_t>(found - chunks_.begin()), found->steps};
   }
 
   /// What a chunk is doing here, for a rank that is in step `step` of it.
   void describe(std::uint32_t number, std::uint64_t step, control_message& answer) const {
-    const auto& record = chunks_[number];
     answer.tensor = no_tensor;
+    if (number >= chunks_.size()) {
+      answer.state = chunk_state::started;
+      return;
+    }
+    const auto& record = chunks_[number];
     answer.state = record.steps > step ? chunk_state::finished : record.state;
     if (record.steps > step || record.state != chunk_state::finished) {
       return;

@@ -14,6 +14,7 @@
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/control.hpp"
+#include "tutti/core/plan_maker.hpp"
 #include "tutti/role/monitor.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -70,7 +71,9 @@ class watch {
         return "rank " + std::to_string(peer) + " never submitted " + forward[answer->tensor].name;
       }
     }
-    return "every rank submitted chunk " + std::to_string(chunk) + " and nothing moves";
+    return chunk < most_chunks
+               ? "every rank submitted chunk " + std::to_string(chunk) + " and nothing moves"
+               : "every rank answers and none goes on: they wait for different things";
   }
 
   /// Tells every other rank why nobody can go on.

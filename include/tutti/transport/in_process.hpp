@@ -743,7 +743,7 @@ void run_ranks(int ranks, Body body) {
         const std::scoped_lock lock(mutex);
         if (!first) {
           first = std::current_exception();
-          shared.abort("rank " + std::to_string(rank) + " failed: " + what(first));
+          shared.abort(verdict_of(rank, first));
         }
       }
       world.leave();

@@ -197,7 +197,7 @@ class simulation {
   void failed(int rank, std::exception_ptr why) {
     if (!first_) {
       first_ = why;
-      shared_.abort("rank " + std::to_string(rank) + " failed: " + what(why));
+      shared_.abort(verdict_of(rank, why));
     }
   }
 
