@@ -22,7 +22,7 @@ void train(World& world, const common::job& job, const data::dataset& images) {
   const auto worker = static_cast<std::size_t>(engine.worker());
   const auto workers = static_cast<std::size_t>(engine.workers());
   data::loader loader(images, {job.batch_size, worker, workers, job.seed});
-  common::row row(job);
+  common::row row(engine, job);
   for (const auto& batch : loader.epoch(0)) {
     model.forward(batch, [&](tutti::tensor_id id) { engine.wait(id); });
     model.backward([&](tutti::tensor_id id) { engine.ready(id); });
@@ -30,7 +30,7 @@ void train(World& world, const common::job& job, const data::dataset& images) {
       break;
     }
   }
-  row.print(engine, TUTTI_STRATEGY_NAME);
+  row.print(TUTTI_STRATEGY_NAME);
 }
 
 int main(int argc, char** argv) {

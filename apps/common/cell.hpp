@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -12,32 +13,45 @@
 #include "common/policy_flags.hpp"
 #include "common/ranks.hpp"
 #include "data/dataset.hpp"
+#include "models/model.hpp"
 #include "tutti/core/engine_options.hpp"
-#include "tutti/role/architecture.hpp"
 
 namespace common {
 
-/// How an engine is to run for a job.
+/// How an engine is to run for a job. Throws flag_error if the job sets what this strategy does not
+/// have, or to what it cannot be.
 template <class Strategy>
 tutti::engine_options<Strategy> options(const job& asked) {
   tutti::engine_options<Strategy> set;
   set.run.deadline = asked.deadline;
-  if constexpr (tutti::facts::has_servers<typename tutti::strategy_of<Strategy>::architecture>) {
+  if constexpr (requires { set.architecture.servers; }) {
     set.architecture.servers = asked.servers;
   }
   apply_policy_flags(asked, set);
   return set;
 }
 
+/// Ranks that serve, beside the job's workers.
+template <class Strategy>
+int servers(const job& asked) {
+  const auto set = options<Strategy>(asked);
+  if constexpr (requires { set.architecture.servers; }) {
+    return set.architecture.servers;
+  } else {
+    return 0;
+  }
+}
+
+inline constexpr const char* row_header =
+    "fusion / priority / compression / architecture         loss first > last   images/s   ms/step"
+    "  exposed ms  MB sent/step";
+
 /// A row of the grid's table, filled step by step.
+template <class Engine>
 class row {
  public:
-  explicit row(const job& asked) : asked_(&asked) {}
-
-  static const char* header() {
-    return "fusion / partition + priority / compression / architecture           "
-           "loss first > last   images/s   ms/step   exposed   MB sent/step";
-  }
+  row(Engine& engine, const job& asked)
+      : engine_(&engine), asked_(&asked), sent_before_(engine.counted().bytes_sent) {}
 
   /// Notes a step's loss; answers how many there were. The first step, which warms up, is not
   /// timed.
@@ -51,28 +65,29 @@ class row {
   }
 
   /// Waits for the last step and prints, on worker 0, the mean losses over the workers.
-  template <class Engine>
-  void print(Engine& engine, std::string_view name) {
-    engine.wait();
+  void print(std::string_view name) {
+    engine_->wait();
     const std::chrono::duration<double> taken = clock::now() - begin_;
-    const double first = engine.average(first_);
-    const double last = engine.average(last_);
-    if (engine.worker() != 0) {
+    const double first = engine_->average(first_);
+    const double last = engine_->average(last_);
+    if (engine_->worker() != 0) {
       return;
     }
     const auto steps = static_cast<double>(steps_);
-    const double seconds = taken.count() / (steps > 1 ? steps - 1 : 1);
-    const auto images = static_cast<double>(asked_->batch_size) * engine.workers();
-    std::printf("%-68.*s %7.4f > %7.4f   %8.0f  %8.2f  %8.2f   %12.4f\n",
+    const auto sent = static_cast<double>(engine_->counted().bytes_sent - sent_before_);
+    const double seconds = taken.count() / (steps_ > 1 ? steps - 1 : 1);
+    const auto images = static_cast<double>(asked_->batch_size) * engine_->workers();
+    std::printf("%-52.*s %7.4f > %7.4f   %8.0f  %8.2f  %10.2f  %12s\n",
                 static_cast<int>(name.size()), name.data(), first, last, images / seconds,
-                1e3 * seconds, 1e3 * engine.exposed() / steps,
-                static_cast<double>(engine.counted().bytes_sent) / steps / 1e6);
+                1e3 * seconds, 1e3 * engine_->exposed() / steps, megabytes(sent / steps).c_str());
   }
 
  private:
   using clock = std::chrono::steady_clock;
 
+  Engine* engine_;
   const job* asked_;
+  std::uint64_t sent_before_;
   std::size_t steps_ = 0;
   float first_ = 0;
   float last_ = 0;
@@ -82,28 +97,21 @@ class row {
 /// `main` of a cell: reads flags and data, and calls `train(world, job, images)` on every rank.
 template <class Strategy, class Train>
 int run_cell(int argc, char** argv, Train train) {
-  static constexpr auto body = [](int count, char** words) {
-    job asked = parse(count, words);
+  return guarded("combination", [&] {
+    job asked = parse(argc, argv, app::cell);
     if (asked.help) {
-      std::fputs(help().c_str(), stdout);
-      return 0;
+      std::fputs(help(app::cell).c_str(), stdout);
+      print_policy_flags(policy_flags<Strategy>());
+    } else if (asked.header) {
+      std::puts(row_header);
+    } else {
+      expect_one_of("model", asked.model, models::names());
+      asked.steps = asked.steps == 0 ? 20 : asked.steps;
+      const int serving = servers<Strategy>(asked);
+      const auto images = input(asked.data);
+      on_ranks(asked, serving, [&](auto& world) { train(world, asked, images.train); });
     }
-    if (asked.header) {
-      std::puts(row::header());
-      return 0;
-    }
-    if (asked.steps == 0) {
-      asked.steps = 20;
-    }
-    constexpr bool has_servers =
-        tutti::facts::has_servers<typename tutti::strategy_of<Strategy>::architecture>;
-    const auto images = input(asked.data);
-    on_ranks(asked, has_servers ? asked.servers : 0,
-             [&](auto& world) { Train{}(world, asked, images.train); });
-    return 0;
-  };
-  static_cast<void>(train);
-  return guarded("combination", body, argc, argv);
+  });
 }
 
 }  // namespace common

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <sstream>
+#include <string_view>
 #include <utility>
-
-#include "tutti/base/error.hpp"
 
 namespace common {
 
@@ -30,39 +30,110 @@ std::size_t edits(const std::string& from, const std::string& to) {
   return row.back();
 }
 
-po::options_description described(job& into) {
-  po::options_description all("flags");
-  auto add = all.add_options();
-  const auto text = [](std::string& to) { return po::value(&to)->default_value(to, to); };
-  add("strategy", text(into.strategy), "how to communicate");
-  add("model", text(into.model), "what to train: mlp or cnn");
-  add("data", text(into.data), "fashion-mnist[:DIRECTORY] or synthetic");
-  add("batch-size", po::value(&into.batch_size)->default_value(into.batch_size),
-      "images per worker and step");
-  add("ranks", po::value(&into.ranks)->default_value(into.ranks), "workers in this process");
-  add("servers", po::value(&into.servers)->default_value(into.servers),
-      "parameter servers, where the strategy has any");
-  add("transport", text(into.transport),
-      "in_process, mpi, or automatic: mpi under mpirun and srun");
-  add("epochs", po::value(&into.epochs)->default_value(into.epochs), "passes over the data");
-  add("steps", po::value(&into.steps)->default_value(into.steps), "stop after so many; 0: do not");
-  add("learning-rate", po::value<float>(), "instead of the model's and the strategy's own");
-  add("momentum", po::value<float>(), "instead of the model's own");
-  add("weight-decay", po::value(&into.weight_decay)->default_value(into.weight_decay),
-      "share of a parameter added to its gradient");
-  add("seed", po::value(&into.seed)->default_value(into.seed), "of parameters and shuffling");
-  add("deadline", po::value(&into.deadline)->default_value(into.deadline),
-      "seconds without progress before a rank says who holds it up");
-  add("json", text(into.json), "append one object a line to this file");
-  add("timeline", text(into.timeline), "write a Chrome trace to this file");
-  add("checkpoint", text(into.checkpoint), "write FILE.rank after every epoch");
-  add("resume", text(into.resume), "go on from FILE.rank");
-  add("list-strategies", po::bool_switch(&into.list_strategies), "print their names");
-  add("list-models", po::bool_switch(&into.list_models), "print their names");
-  add("header", po::bool_switch(&into.header), "print the table's header");
-  add("help", po::bool_switch(&into.help), "print this");
-  return all;
+template <class T>
+[[noreturn]] void refuse(const std::string& flag, const T& value, const std::string& fix) {
+  std::ostringstream line;
+  line << "--" << flag << " " << value << " cannot be. Fix: " << fix;
+  throw flag_error(line.str());
 }
+
+/// Flags of `app`, and where their values go.
+class flags {
+ public:
+  explicit flags(job& into) : into_(&into) {}
+
+  po::options_description of(app reader) {
+    shared();
+    if (reader == app::cell) {
+      steps("stop after so many; 0: after 20");
+      named("header", "print the table's header", po::bool_switch(&into_->header));
+    } else {
+      trainer();
+      steps("stop after so many; 0: do not");
+    }
+    named("help,h", "print this", po::bool_switch(&into_->help));
+    return all_;
+  }
+
+ private:
+  void shared() {
+    text("model", into_->model, "what to train: mlp or cnn");
+    text("data", into_->data, "fashion-mnist[:DIRECTORY] or synthetic");
+    count("batch-size", into_->batch_size, 1, 1 << 20, "images per worker and step");
+    named("ranks", "workers in this process (=4); under mpirun and srun all ranks but the servers",
+          po::value<int>()->notifier(
+              [to = &into_->ranks](int value) { *to = within("ranks", value, 1, most_ranks); }));
+    count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
+    text("transport", into_->transport, "in_process, mpi, or automatic: mpi under mpirun and srun");
+    real("learning-rate", into_->learning_rate, "instead of the model's and the strategy's own");
+    real("momentum", into_->momentum, "instead of the model's own");
+    real("weight-decay", into_->weight_decay, "share of a parameter added to its gradient (=0)");
+    count("seed", into_->seed, 0, most, "of parameters and shuffling");
+    real("deadline", into_->deadline,
+         "seconds without progress before a rank says who holds it up (=60)");
+  }
+
+  void trainer() {
+    text("strategy", into_->strategy, "how to communicate");
+    count("epochs", into_->epochs, 1, 1 << 20, "passes over the data");
+    text("json", into_->json, "append a line an epoch, and one at the end, to this file");
+    text("timeline", into_->timeline,
+         "write a trace for Perfetto to this file; under mpirun to FILE.rank");
+    text("checkpoint", into_->checkpoint, "save to FILE.rank after every epoch");
+    text("resume", into_->resume, "go on from FILE.rank");
+    named("list-strategies", "print their names", po::bool_switch(&into_->list_strategies));
+    named("list-models", "print their names", po::bool_switch(&into_->list_models));
+  }
+
+  void named(const char* name, const char* meaning, const po::value_semantic* value) {
+    all_.add_options()(name, value, meaning);
+  }
+  void text(const char* name, std::string& to, const char* meaning) {
+    auto* value = po::value(&to);
+    named(name, meaning, to.empty() ? value : value->default_value(to, to));
+  }
+  void steps(const char* meaning) { count("steps", into_->steps, 0, most, meaning); }
+
+  template <class T>
+  void count(const char* name, T& to, std::int64_t least, std::int64_t greatest,
+             const char* meaning) {
+    named(name, meaning,
+          po::value<std::int64_t>()
+              ->default_value(static_cast<std::int64_t>(to))
+              ->notifier([name, to = &to, least, greatest](std::int64_t value) {
+                *to = static_cast<T>(within(name, value, least, greatest));
+              }));
+  }
+  template <class T>
+  void real(const char* name, T& to, const char* meaning) {
+    named(name, meaning, po::value<double>()->notifier([name, to = &to](double value) {
+      if (!std::isfinite(value) || value < 0) {
+        refuse(name, value, "a number that is not negative");
+      }
+      *to = narrowed(value, *to);
+    }));
+  }
+  static double narrowed(double value, double) { return value; }
+  static float narrowed(double value, float) { return static_cast<float>(value); }
+  static float narrowed(double value, std::optional<float>) { return static_cast<float>(value); }
+
+  template <class T>
+  static T within(const char* name, T value, std::int64_t least, std::int64_t greatest) {
+    if (value < least || value > greatest) {
+      refuse(name, value,
+             greatest == most
+                 ? "at least " + std::to_string(least)
+                 : "from " + std::to_string(least) + " to " + std::to_string(greatest));
+    }
+    return value;
+  }
+
+  static constexpr int most_ranks = 1024;
+  static constexpr std::int64_t most = std::int64_t{1} << 53;
+
+  job* into_;
+  po::options_description all_{"flags", 100};
+};
 
 std::vector<std::string> names_of(const po::options_description& all) {
   std::vector<std::string> names;
@@ -78,40 +149,39 @@ void take_policy_flags(const std::vector<std::string>& left, const po::options_d
   for (std::size_t i = 0; i < left.size(); ++i) {
     const std::string name = left[i].substr(0, left[i].find('='));
     if (!name.starts_with("--") || name.find('.') == std::string::npos) {
-      throw tutti::usage_error("nobody knows " + name + ". Did you mean " +
-                               nearest(name, names_of(all)) + "?");
+      const std::string closest =
+          nearest(name.starts_with("-") ? name : "--" + name, names_of(all));
+      throw flag_error("there is no flag " + name + ". Did you mean " + closest + "?");
     }
     if (name.size() < left[i].size()) {
       into.policy_flags.emplace_back(name.substr(2), left[i].substr(name.size() + 1));
     } else if (i + 1 < left.size()) {
       into.policy_flags.emplace_back(name.substr(2), left[++i]);
     } else {
-      throw tutti::usage_error(name + " needs a value");
+      throw flag_error(name + " needs a value");
     }
   }
 }
 
 void check(const job& read) {
-  const auto refuse = [](const std::string& flag, const auto& value, const char* fix) {
-    std::ostringstream line;
-    line << "--" << flag << " " << value << " cannot be. Fix: " << fix;
-    throw tutti::usage_error(line.str());
-  };
-  if (read.ranks < 1 || read.ranks > 1024) {
-    refuse("ranks", read.ranks, "from 1 to 1024");
-  }
-  if (read.servers < 1 || read.servers > 1024) {
-    refuse("servers", read.servers, "from 1 to 1024");
-  }
-  if (read.batch_size < 1 || read.batch_size > 1 << 20) {
-    refuse("batch-size", read.batch_size, "from 1 to 1048576");
-  }
   if (!(read.deadline > 0)) {
     refuse("deadline", read.deadline, "more than 0 seconds");
   }
-  if (read.transport != "automatic" && read.transport != "in_process" && read.transport != "mpi") {
-    refuse("transport", read.transport, "in_process, mpi or automatic");
+  const std::vector<std::string> transports{"automatic", "in_process", "mpi"};
+  if (std::ranges::find(transports, read.transport) == transports.end()) {
+    throw flag_error("--transport " + read.transport + " cannot be. Did you mean " +
+                     nearest(read.transport, transports) + "?");
   }
+}
+
+/// This process's number among those that a launcher started; 0 without one.
+int launched_as() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* number = std::getenv(name)) {
+      return std::atoi(number);
+    }
+  }
+  return 0;
 }
 
 }  // namespace
@@ -122,9 +192,9 @@ std::string nearest(const std::string& wanted, const std::vector<std::string>& c
   return closest == candidates.end() ? "" : *closest;
 }
 
-job parse(int argc, char** argv) {
+job parse(int argc, char** argv, app reader) {
   job read;
-  const auto all = described(read);
+  const auto all = flags(read).of(reader);
   po::variables_map values;
   try {
     const auto parsed =
@@ -134,44 +204,58 @@ job parse(int argc, char** argv) {
             .allow_unregistered()
             .run();
     po::store(parsed, values);
-    po::notify(values);
     take_policy_flags(po::collect_unrecognized(parsed.options, po::include_positional), all, read);
+    po::notify(values);
   } catch (const po::error& wrong) {
-    throw tutti::usage_error(std::string(wrong.what()) + ". Fix: see --help");
-  }
-  if (values.count("learning-rate") != 0) {
-    read.learning_rate = values["learning-rate"].as<float>();
-  }
-  if (values.count("momentum") != 0) {
-    read.momentum = values["momentum"].as<float>();
+    throw flag_error(std::string(wrong.what()) + ". Fix: see --help");
   }
   check(read);
   return read;
 }
 
-std::string help() {
+std::string help(app reader) {
   job defaults;
   std::ostringstream out;
-  out << described(defaults) << "  --ROLE.OPTION arg     a policy's own, as --fusion.bytes 32MiB\n";
+  out << flags(defaults).of(reader)
+      << "  --ROLE.OPTION arg            a policy's own, as --fusion.bytes 32MiB\n";
   return out.str();
 }
 
-int guarded(const char* program, int (*run)(int, char**), int argc, char** argv) {
+int guarded(const char* program, const std::function<void()>& run) {
+  const auto say = [program](const std::exception& failed) {
+    std::fprintf(stderr, "%s: %s\n", program, failed.what());
+  };
   try {
-    return run(argc, argv);
+    run();
+    return 0;
+  } catch (const flag_error& wrong) {
+    if (launched_as() == 0) {
+      say(wrong);
+    }
+    return 2;
   } catch (const tutti::usage_error& wrong) {
-    std::fprintf(stderr, "%s: %s\n", program, wrong.what());
+    say(wrong);
     return 2;
   } catch (const std::exception& failed) {
-    std::fprintf(stderr, "%s: %s\n", program, failed.what());
+    say(failed);
     return 1;
   }
+}
+
+std::string megabytes(double sent) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4f", sent / 1e6);
+  return sent == 0 ? "shared" : text.data();
 }
 
 bool under_launcher() {
   return std::ranges::any_of(
       std::to_array<const char*>({"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}),
       [](const char* each) { return std::getenv(each) != nullptr; });
+}
+
+bool uses_mpi(const job& asked) {
+  return asked.transport == "mpi" || (asked.transport == "automatic" && under_launcher());
 }
 
 }  // namespace common

@@ -2,20 +2,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
+
 namespace common {
+
+/// Who reads the command line: a flag of the other's is a mistake, not silence.
+enum class app { cell, train };
 
 /// What the shared flags say; the same names and defaults in every app.
 struct job {
-  std::string strategy{};
+  std::string strategy{"Horovod"};
   std::string model{"cnn"};
   std::string data{"fashion-mnist"};
   std::size_t batch_size{32};  ///< images per worker and step
-  int ranks{4};                ///< workers
+  std::optional<int> ranks{};  ///< workers, if the user says; a launcher has started its own
   int servers{1};              ///< where the strategy has any
   std::string transport{"automatic"};
   std::size_t epochs{3};
@@ -35,23 +41,37 @@ struct job {
   bool help{};
   /// `--role.option value`, for the strategy to read.
   std::vector<std::pair<std::string, std::string>> policy_flags{};
+
+  int workers() const { return ranks.value_or(4); }
 };
 
-/// Reads the command line. Throws tutti::usage_error with one line that names the culprit and, for
-/// a flag that nobody knows, the nearest one.
-job parse(int argc, char** argv);
+/// The command line is wrong, and so on every process that a launcher started alike.
+class flag_error : public tutti::usage_error {
+ public:
+  using usage_error::usage_error;
+};
+
+/// Reads the command line. Throws flag_error with one line that names the culprit and, for a flag
+/// that does not exist, the nearest one.
+job parse(int argc, char** argv, app reader);
 
 /// The flags that `parse` knows, one a line.
-std::string help();
+std::string help(app reader);
 
-/// Calls `run` and answers the exit status: 2 after bad usage, 1 after any other error, each with
-/// one line `program: …` on standard error.
-int guarded(const char* program, int (*run)(int, char**), int argc, char** argv);
+/// Calls `run` and answers the exit status: 0, 2 after bad usage, 1 after any other error, each
+/// with one line `program: …` on standard error, once for all processes where all are wrong.
+int guarded(const char* program, const std::function<void()>& run);
 
 /// The candidate that takes the fewest edits to become `wanted`.
 std::string nearest(const std::string& wanted, const std::vector<std::string>& candidates);
 
+/// Bytes that a rank sent, as a table shows them. Threads that read one another's memory send none.
+std::string megabytes(double sent);
+
 /// This process is one of several that mpirun or srun started.
 bool under_launcher();
+
+/// The job's ranks are MPI processes, not threads.
+bool uses_mpi(const job& asked);
 
 }  // namespace common

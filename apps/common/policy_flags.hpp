@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -26,9 +28,8 @@ void parse_value(const std::string& flag, const std::string& text, T& value) {
         return;
       }
     }
-    throw tutti::usage_error("--" + flag + " " + text + " cannot be. Did you mean " +
-                             nearest(text, std::vector<std::string>(known.begin(), known.end())) +
-                             "?");
+    throw flag_error("--" + flag + " " + text + " cannot be. Did you mean " +
+                     nearest(text, std::vector<std::string>(known.begin(), known.end())) + "?");
   } else {
     double number = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -41,9 +42,9 @@ void parse_value(const std::string& flag, const std::string& text, T& value) {
     number *= unit;
     const bool whole = !std::is_integral_v<T> || number == std::floor(number);
     const bool sign = !std::is_unsigned_v<T> || number >= 0;
-    if (status != std::errc{} || unit == 0 || !whole || !sign || std::abs(number) > 1e15) {
-      throw tutti::usage_error("--" + flag + " " + text +
-                               " is not a number that fits. Fix: as 64, 32MiB or 0.001");
+    if (status != std::errc{} || unit == 0 || !whole || !sign || !(std::abs(number) < 1e15)) {
+      throw flag_error("--" + flag + " " + text + " is not a number that fits. Fix: " +
+                       (std::is_integral_v<T> ? "as 64 or 32MiB" : "as 0.001"));
     }
     value = static_cast<T>(number);
   }
@@ -63,39 +64,52 @@ std::vector<std::pair<std::string, std::string>> policy_flags() {
   return all;
 }
 
-/// Sets what the job says of a strategy's policies. Throws usage_error, naming the nearest flag, if
+inline void print_policy_flags(const std::vector<std::pair<std::string, std::string>>& flags) {
+  for (const auto& [flag, meaning] : flags) {
+    std::printf("  --%-26s %s\n", (flag + " arg").c_str(), meaning.c_str());
+  }
+}
+
+/// Sets one policy's options, and lets the policy refuse what it cannot work with.
+template <class Policy>
+void apply_to(std::string_view role, tutti::options_of<Policy>& own, const job& asked) {
+  tutti::options_of<Policy>::describe(
+      own, [&](std::string_view name, auto& value, std::string_view) {
+        const std::string mine = std::string(role) + "." + std::string(name);
+        for (const auto& [flag, text] : asked.policy_flags) {
+          if (flag == mine) {
+            parse_value(flag, text, value);
+          }
+        }
+      });
+  try {
+    static_cast<void>(tutti::make_policy<Policy>(own));
+  } catch (const tutti::usage_error& wrong) {
+    throw flag_error(wrong.what());
+  }
+}
+
+/// Sets what the job says of a strategy's policies. Throws flag_error, naming the nearest flag, if
 /// this strategy has none of that name.
 template <class Strategy>
 void apply_policy_flags(const job& asked, tutti::engine_options<Strategy>& options) {
-  const auto set = [&asked, &options](const std::string& flag, const std::string& text) {
-    bool found = false;
-    const auto visit_role = [&](std::string_view role, auto& own) {
-      std::remove_cvref_t<decltype(own)>::describe(
-          own, [&](std::string_view name, auto& value, std::string_view) {
-            if (flag == std::string(role) + "." + std::string(name)) {
-              parse_value(flag, text, value);
-              found = true;
-            }
-          });
-    };
-    visit_role("fusion", options.fusion);
-    visit_role("partition", options.partition);
-    visit_role("schedule", options.schedule);
-    visit_role("compression", options.compression);
-    visit_role("architecture", options.architecture);
-    if (!found) {
-      std::vector<std::string> known;
-      for (const auto& each : policy_flags<Strategy>()) {
-        known.push_back("--" + each.first);
-      }
-      const std::string closest = nearest("--" + flag, known);
-      throw tutti::usage_error("this strategy has no --" + flag +
-                               (closest.empty() ? "" : ". Did you mean " + closest + "?"));
-    }
-  };
-  for (const auto& [flag, text] : asked.policy_flags) {
-    set(flag, text);
+  std::vector<std::string> known;
+  for (const auto& each : policy_flags<Strategy>()) {
+    known.push_back(each.first);
   }
+  for (const auto& each : asked.policy_flags) {
+    if (std::ranges::find(known, each.first) == known.end()) {
+      const std::string closest = nearest(each.first, known);
+      throw flag_error("this strategy has no --" + each.first +
+                       (closest.empty() ? "" : ". Did you mean --" + closest + "?"));
+    }
+  }
+  using strategy = tutti::strategy_of<Strategy>;
+  apply_to<typename strategy::fusion>("fusion", options.fusion, asked);
+  apply_to<typename strategy::partition>("partition", options.partition, asked);
+  apply_to<typename strategy::schedule>("schedule", options.schedule, asked);
+  apply_to<typename strategy::compression>("compression", options.compression, asked);
+  apply_to<typename strategy::architecture>("architecture", options.architecture, asked);
 }
 
 }  // namespace common

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <exception>
+#include <string>
 
 #include "common/job.hpp"
 #include "tutti/transport/in_process.hpp"
 #if __has_include(<mpi.h>)
 #include "tutti/transport/mpi.hpp"
-#else
-#include "tutti/base/error.hpp"
 #endif
 
 namespace common {
@@ -16,20 +15,25 @@ namespace common {
 /// workers, or as the MPI processes that a launcher started.
 template <class Body>
 void on_ranks(const job& asked, int servers, Body body) {
-  const bool mpi = asked.transport == "mpi" || (asked.transport == "automatic" && under_launcher());
-  if (!mpi) {
-    tutti::transport::run_ranks(asked.ranks + servers, body);
+  if (!uses_mpi(asked)) {
+    tutti::transport::run_ranks(asked.workers() + servers, body);
     return;
   }
 #if __has_include(<mpi.h>)
   tutti::transport::mpi world;
   try {
+    if (asked.ranks && *asked.ranks + servers != world.size()) {
+      throw tutti::usage_error("--ranks " + std::to_string(*asked.ranks) + " and " +
+                               std::to_string(servers) + " servers are not the " +
+                               std::to_string(world.size()) +
+                               " ranks that were started. Fix: leave --ranks out");
+    }
     body(world);
   } catch (const std::exception& failed) {
     world.abort_job(failed.what());  // peers that wait for this rank must not wait for ever
   }
 #else
-  throw tutti::usage_error("this build has no MPI. Fix: apt-get install libopenmpi-dev");
+  throw flag_error("this build has no MPI. Fix: apt-get install libopenmpi-dev");
 #endif
 }
 

@@ -1,8 +1,11 @@
 #include "train/log.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <unistd.h>
 
 #include "tutti/base/error.hpp"
@@ -10,8 +13,40 @@
 
 namespace train {
 
+double totals::seconds() const {
+  return std::accumulate(step_seconds.begin(), step_seconds.end(), 0.0);
+}
+
+double totals::quantile(double share) const {
+  if (step_seconds.empty()) {
+    return 0;
+  }
+  auto sorted = step_seconds;
+  std::ranges::sort(sorted);
+  return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
+
+void totals::add_step(double step_loss, std::size_t step_correct, double seconds) {
+  step_seconds.push_back(seconds);
+  loss += (step_loss - loss) / static_cast<double>(steps());
+  correct += static_cast<double>(step_correct);
+}
+
+void totals::add(const totals& epoch) {
+  step_seconds.insert(step_seconds.end(), epoch.step_seconds.begin(), epoch.step_seconds.end());
+  loss = epoch.loss;
+  train_accuracy = epoch.train_accuracy;
+  test_accuracy = epoch.test_accuracy;
+  exposed += epoch.exposed;
+  bytes_sent += epoch.bytes_sent;
+}
+
 log::log(const common::job& job, std::string_view strategy, int rank)
-    : job_(&job), strategy_(strategy), speaks_(rank == 0), terminal_(isatty(STDOUT_FILENO) != 0) {
+    : job_(&job),
+      strategy_(strategy),
+      speaks_(rank == 0),
+      // mpirun gives every process a terminal, wherever its own output goes.
+      terminal_(isatty(STDOUT_FILENO) != 0 && !common::under_launcher()) {
   if (speaks_) {
     std::printf(
         "%-14s epoch   loss    train   test   images/s   ms/step  exposed ms  MB sent/step\n",
@@ -27,50 +62,67 @@ void log::progress(std::size_t epoch, std::size_t step, std::size_t steps, float
   }
 }
 
-void log::epoch(std::size_t epoch, const epoch_totals& totals, const tutti::report& so_far) {
+void log::epoch(std::size_t epoch, const totals& seen, const tutti::report& so_far) {
   if (!speaks_) {
     return;
   }
-  const auto steps = static_cast<double>(totals.steps);
-  const double seen = steps * static_cast<double>(job_->batch_size);
-  const double images = seen * so_far.workers;
-  const double train_accuracy = totals.correct / seen;
-  const double sent = static_cast<double>(totals.bytes_sent) / steps;
-  std::printf("%s%-14s %5zu  %.4f  %.4f  %.4f  %8.0f  %8.2f  %10.2f  %12.4f\n",
-              terminal_ ? "\r\033[K" : "", strategy_.c_str(), epoch + 1, totals.loss,
-              train_accuracy, totals.test_accuracy, images / totals.seconds,
-              1e3 * totals.seconds / steps, 1e3 * totals.exposed / steps, sent / 1e6);
+  const auto steps = static_cast<double>(seen.steps());
+  const double images = steps * static_cast<double>(job_->batch_size) * so_far.workers;
+  std::printf("%s%-14s %5zu  %.4f  %.4f  %.4f  %8.0f  %8.2f  %10.2f  %12s\n",
+              terminal_ ? "\r\033[K" : "", strategy_.c_str(), epoch + 1, seen.loss,
+              seen.train_accuracy, seen.test_accuracy, images / seen.seconds(),
+              1e3 * seen.seconds() / steps, 1e3 * seen.exposed / steps,
+              common::megabytes(static_cast<double>(seen.bytes_sent) / steps).c_str());
   std::fflush(stdout);
+  write_json(epoch, seen, so_far);
+  all_.add(seen);
+}
+
+void log::finish(const tutti::report& so_far) const {
+  if (speaks_ && all_.steps() > 0) {
+    write_json({}, all_, so_far);
+  }
+}
+
+void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
+                     const tutti::report& so_far) const {
   if (job_->json.empty()) {
     return;
   }
+  const auto steps = static_cast<double>(seen.steps());
+  const double images = steps * static_cast<double>(job_->batch_size) * so_far.workers;
+  nlohmann::ordered_json line{{"strategy", strategy_},
+                              {"model", job_->model},
+                              {"data", job_->data},
+                              {"world", "real"},
+                              {"transport", common::uses_mpi(*job_) ? "mpi" : "in_process"},
+                              {"device", "cpu"},
+                              {"precision", "fp32"},
+                              {"ranks", so_far.workers + so_far.servers},
+                              {"servers", so_far.servers},
+                              {"batch_size", job_->batch_size},
+                              {"seed", job_->seed},
+                              {"epoch", nullptr},
+                              {"steps", seen.steps()},
+                              {"loss", seen.loss},
+                              {"train_accuracy", seen.train_accuracy},
+                              {"test_accuracy", seen.test_accuracy},
+                              {"iteration_ms",
+                               {{"median", 1e3 * seen.quantile(0.5)},
+                                {"p5", 1e3 * seen.quantile(0.05)},
+                                {"p95", 1e3 * seen.quantile(0.95)}}},
+                              {"samples_per_second", images / seen.seconds()},
+                              {"exposed_ms", 1e3 * seen.exposed / steps},
+                              {"bytes_sent_per_rank", static_cast<double>(seen.bytes_sent) / steps},
+                              {"lower_bound_ms", nullptr},
+                              {"predicted_ms", nullptr},
+                              {"plan_hash", so_far.plan_hash},
+                              {"version", TUTTI_VERSION}};
+  if (epoch) {
+    line["epoch"] = *epoch + 1;
+  }
   std::ofstream out(job_->json, std::ios::app);
-  out << nlohmann::json{{"strategy", strategy_},
-                        {"model", job_->model},
-                        {"world", "real"},
-                        {"transport", job_->transport},
-                        {"device", "cpu"},
-                        {"precision", "fp32"},
-                        {"ranks", so_far.workers},
-                        {"servers", so_far.servers},
-                        {"batch_size", job_->batch_size},
-                        {"epoch", epoch + 1},
-                        {"loss", totals.loss},
-                        {"train_accuracy", train_accuracy},
-                        {"test_accuracy", totals.test_accuracy},
-                        {"iteration_ms",
-                         {{"mean", 1e3 * totals.seconds / steps},
-                          {"median", nullptr},
-                          {"p5", nullptr},
-                          {"p95", nullptr}}},
-                        {"samples_per_second", images / totals.seconds},
-                        {"exposed_ms", 1e3 * totals.exposed / steps},
-                        {"bytes_sent_per_rank", sent},
-                        {"lower_bound_ms", nullptr},
-                        {"predicted_ms", nullptr},
-                        {"plan_hash", so_far.plan_hash},
-                        {"version", TUTTI_VERSION}}
-      << "\n";
+  out << line << "\n" << std::flush;
   if (!out) {
     throw tutti::usage_error("cannot write " + job_->json + ". Fix: another file");
   }
@@ -86,17 +138,13 @@ void timelines::add(int rank, const tutti::monitor::timeline& seen,
   }
 }
 
-void timelines::write(const std::string& file) const {
+void timelines::write(const common::job& asked) const {
+  const std::string file = common::uses_mpi(asked) && !seen_.empty()
+                               ? asked.timeline + "." + std::to_string(seen_.begin()->first)
+                               : asked.timeline;
   std::ofstream out(file);
-  out << "{\"traceEvents\":[\n";
-  const char* separator = "";
-  for (const auto& [rank, seen] : seen_) {
-    out << separator;
-    tutti::monitor::write_trace_events(out, rank, seen, names_);
-    separator = ",\n";
-  }
-  out << "\n]}\n";
-  if (!out) {
+  tutti::monitor::write_trace(out, seen_, names_);
+  if (!out.flush()) {
     throw tutti::usage_error("cannot write " + file + ". Fix: another file");
   }
 }

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "common/job.hpp"
@@ -16,21 +16,24 @@
 
 namespace train {
 
-/// What a worker saw in an epoch.
-struct epoch_totals {
-  std::size_t steps{};
+/// What a worker saw in an epoch, or in all of them.
+struct totals {
   double loss{};     ///< mean over steps
   double correct{};  ///< training images classified right, of one worker
-  double seconds{};
+  double train_accuracy{};
+  double test_accuracy{};
   double exposed{};  ///< seconds
   std::uint64_t bytes_sent{};
-  double test_accuracy{};
+  std::vector<double> step_seconds{};
 
-  void add(double step_loss, std::size_t step_correct) {
-    ++steps;
-    loss += (step_loss - loss) / static_cast<double>(steps);
-    correct += static_cast<double>(step_correct);
-  }
+  std::size_t steps() const { return step_seconds.size(); }
+  double seconds() const;
+  /// The time that `share` of the steps did not exceed.
+  double quantile(double share) const;
+
+  void add_step(double step_loss, std::size_t step_correct, double seconds);
+  /// Adds an epoch; what holds after it is the last one's.
+  void add(const totals& epoch);
 };
 
 /// Worker 0's voice: a line an epoch, progress where a terminal listens, JSON where it was asked.
@@ -39,21 +42,28 @@ class log {
   log(const common::job& job, std::string_view strategy, int rank);
 
   void progress(std::size_t epoch, std::size_t step, std::size_t steps, float loss);
-  void epoch(std::size_t epoch, const epoch_totals& totals, const tutti::report& so_far);
+  void epoch(std::size_t epoch, const totals& seen, const tutti::report& so_far);
+  /// After the last epoch.
+  void finish(const tutti::report& so_far) const;
 
  private:
+  void write_json(std::optional<std::size_t> epoch, const totals& seen,
+                  const tutti::report& so_far) const;
+
   const common::job* job_;
   std::string strategy_;
   bool speaks_;
   bool terminal_;
+  totals all_{};
 };
 
 /// The timelines of this process's ranks, until they are written together.
 class timelines {
  public:
   void add(int rank, const tutti::monitor::timeline& seen, const std::vector<tutti::tensor>& named);
-  /// Throws tutti::usage_error if the file cannot be written.
-  void write(const std::string& file) const;
+  /// To `file`, or to `file`.rank where every rank is a process. Throws tutti::usage_error if that
+  /// cannot be written.
+  void write(const common::job& asked) const;
 
  private:
   std::mutex mutex_;

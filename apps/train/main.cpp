@@ -1,7 +1,11 @@
 // Trains a network on real images with any named strategy, on threads or MPI processes.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <string>
+#include <unistd.h>
+#include <vector>
 
 #include "common/input.hpp"
 #include "train/trainer.hpp"
@@ -17,18 +21,30 @@ std::vector<std::string> strategy_names() {
 }
 
 const train::trainable& find(const std::string& name) {
-  const auto& all = train::registry();
-  const auto found = std::ranges::find(all, name, &train::trainable::name);
-  if (found == all.end()) {
-    throw tutti::usage_error("no strategy is named '" + name + "'. Did you mean " +
-                             common::nearest(name, strategy_names()) + "?");
-  }
-  return *found;
+  common::expect_one_of("strategy", name, strategy_names());
+  return *std::ranges::find(train::registry(), name, &train::trainable::name);
 }
 
-void check_writable(const std::string& file) {
-  if (!file.empty() && !std::ofstream(file, std::ios::app)) {
-    throw tutti::usage_error("cannot write " + file + ". Fix: a directory that exists");
+void check_writable(const std::string& file, const std::string& asked_for) {
+  if (!std::ofstream(file, std::ios::app)) {
+    throw tutti::usage_error("cannot write " + asked_for + ". Fix: a directory that exists");
+  }
+}
+
+/// Before hours are spent on what cannot be kept.
+void check_outputs(const common::job& asked) {
+  const bool timeline_a_rank = common::uses_mpi(asked);
+  for (const auto& whole : {asked.json, timeline_a_rank ? std::string() : asked.timeline}) {
+    if (!whole.empty()) {
+      check_writable(whole, whole);
+    }
+  }
+  for (const auto& prefix : {asked.checkpoint, timeline_a_rank ? asked.timeline : std::string()}) {
+    if (!prefix.empty()) {
+      const std::string probe = prefix + "." + std::to_string(getpid()) + ".probe";
+      check_writable(probe, prefix);
+      std::filesystem::remove(probe);
+    }
   }
 }
 
@@ -39,16 +55,13 @@ void list(const std::vector<std::string>& names) {
 }
 
 void print_help(const common::job& asked) {
-  std::fputs(common::help().c_str(), stdout);
-  if (!asked.strategy.empty()) {
-    for (const auto& [flag, meaning] : find(asked.strategy).flags()) {
-      std::printf("  --%s: %s\n", flag.c_str(), meaning.c_str());
-    }
-  }
+  std::fputs(common::help(common::app::train).c_str(), stdout);
+  std::printf("%s's own flags:\n", asked.strategy.c_str());
+  common::print_policy_flags(find(asked.strategy).flags());
 }
 
-int run(int argc, char** argv) {
-  common::job asked = common::parse(argc, argv);
+void run(int argc, char** argv) {
+  const common::job asked = common::parse(argc, argv, common::app::train);
   if (asked.help) {
     print_help(asked);
   } else if (asked.list_strategies) {
@@ -56,24 +69,16 @@ int run(int argc, char** argv) {
   } else if (asked.list_models) {
     list(models::names());
   } else {
-    if (asked.strategy.empty()) {
-      asked.strategy = "Horovod";
-    }
     const auto& strategy = find(asked.strategy);
-    const auto known = models::names();
-    if (std::ranges::find(known, asked.model) == known.end()) {
-      throw tutti::usage_error("no model is named '" + asked.model + "'. Did you mean " +
-                               common::nearest(asked.model, known) + "?");
-    }
-    check_writable(asked.json);
-    check_writable(asked.timeline);
-    check_writable(asked.checkpoint.empty() ? ""
-                                            : train::of_rank(asked.checkpoint, 0) + ".partial");
+    common::expect_one_of("model", asked.model, models::names());
+    strategy.servers(asked);  // refuses a policy's flags before anything is read
+    check_outputs(asked);
     strategy.run(asked, common::input(asked.data));
   }
-  return 0;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return common::guarded("tutti-train", run, argc, argv); }
+int main(int argc, char** argv) {
+  return common::guarded("tutti-train", [&] { run(argc, argv); });
+}

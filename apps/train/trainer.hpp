@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -26,8 +28,9 @@ namespace train {
 /// A named strategy as the registry knows it.
 struct trainable {
   std::string_view name;
-  int (*servers)(const common::job&);
   std::vector<std::pair<std::string, std::string>> (*flags)();
+  /// Ranks that serve beside the job's workers. Throws flag_error if the job does not fit.
+  int (*servers)(const common::job&);
   void (*run)(const common::job&, const data::splits&);
 };
 
@@ -38,6 +41,7 @@ inline std::string of_rank(const std::string& file, int rank) {
 }
 
 /// A checkpoint appears whole or not at all: a run killed while writing keeps the one before.
+/// Every worker must call it.
 template <class Engine>
 void write_checkpoint(Engine& engine, const std::string& file) {
   const std::string partial = file + ".partial";
@@ -48,6 +52,7 @@ void write_checkpoint(Engine& engine, const std::string& file) {
     }
     tutti::save(engine, out);
   }
+  engine.average(0);  // no rank goes ahead while another may still fail to write
   std::filesystem::rename(partial, file);
 }
 
@@ -62,50 +67,115 @@ void read_checkpoint(Engine& engine, const std::string& file) {
   } catch (const tutti::usage_error& wrong) {
     throw tutti::usage_error(file + ": " + wrong.what());
   }
-}
-
-/// The training loop: what a user of tutti writes.
-template <class Engine>
-void epochs(Engine& engine, models::model& model, const common::job& job,
-            const data::splits& images, float learning_rate, log& out) {
-  const auto worker = static_cast<std::size_t>(engine.worker());
-  const auto workers = static_cast<std::size_t>(engine.workers());
-  data::loader loader(images.train, {job.batch_size, worker, workers, job.seed});
-  std::size_t done = static_cast<std::size_t>(engine.steps());
-  for (std::size_t epoch = done / loader.steps(); epoch < job.epochs; ++epoch) {
-    auto values = engine.values();
-    values.learning_rate = models::falling(learning_rate, epoch, job.epochs);
-    engine.change(values);
-    epoch_totals totals;
-    const double exposed = engine.exposed();
-    const auto sent = engine.counted().bytes_sent;
-    const auto begin = std::chrono::steady_clock::now();
-    for (const auto& batch : loader.epoch(epoch)) {
-      model.forward(batch, [&](tutti::tensor_id id) { engine.wait(id); });
-      model.backward([&](tutti::tensor_id id) { engine.ready(id); });
-      totals.add(model.loss(), model.correct());
-      out.progress(epoch, totals.steps, loader.steps(), model.loss());
-      if (job.steps != 0 && ++done == job.steps) {
-        break;
-      }
-    }
-    engine.wait();
-    totals.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    totals.exposed = engine.exposed() - exposed;
-    totals.bytes_sent = engine.counted().bytes_sent - sent;
-    totals.loss = engine.average(totals.loss);
-    totals.correct = engine.average(totals.correct);
-    totals.test_accuracy = engine.average(models::evaluate(model, images.test).accuracy());
-    out.epoch(epoch, totals, engine.report());
-    if (!job.checkpoint.empty()) {
-      write_checkpoint(engine, of_rank(job.checkpoint, engine.worker()));
-    }
-    if (job.steps != 0 && done == job.steps) {
-      break;
-    }
+  // A job that is killed while its ranks save leaves some a step ahead of the others.
+  const auto own = static_cast<double>(engine.steps());
+  if (const double mean = engine.average(own); mean != own) {
+    throw tutti::usage_error(file + " is of step " + std::to_string(engine.steps()) +
+                             ", but not every rank's is. Fix: use an earlier one");
   }
 }
+
+/// A worker's share of the test images: together the workers score each once.
+inline data::dataset share(const data::dataset& all, std::size_t worker, std::size_t workers) {
+  data::dataset own{
+      .image = all.image, .classes = all.classes, .mean = all.mean, .deviation = all.deviation};
+  const std::size_t size = all.image.size();
+  for (std::size_t i = worker; i < all.size(); i += workers) {
+    const auto first = all.pixels.begin() + static_cast<std::ptrdiff_t>(i * size);
+    own.pixels.insert(own.pixels.end(), first, first + static_cast<std::ptrdiff_t>(size));
+    own.labels.push_back(all.labels[i]);
+  }
+  return own;
+}
+
+/// One worker's training: the loop that a user of tutti writes, and what it reports.
+template <class Engine>
+class session {
+ public:
+  session(Engine& engine, models::model& model, const common::job& job, const data::splits& images,
+          log& out)
+      : engine_(&engine),
+        model_(&model),
+        job_(&job),
+        out_(&out),
+        worker_(static_cast<std::size_t>(engine.worker())),
+        workers_(static_cast<std::size_t>(engine.workers())),
+        loader_(images.train, {job.batch_size, worker_, workers_, job.seed}),
+        test_(share(images.test, worker_, workers_)),
+        test_size_(images.test.size()),
+        learning_rate_(engine.values().learning_rate) {}
+
+  void run() {
+    if (!job_->resume.empty()) {
+      read_checkpoint(*engine_, of_rank(job_->resume, engine_->worker()));
+    }
+    for (std::size_t epoch = done() / loader_.steps(); epoch < job_->epochs && !full(); ++epoch) {
+      auto values = engine_->values();
+      values.learning_rate = models::falling(learning_rate_, epoch, job_->epochs);
+      engine_->change(values);
+      totals seen = train(epoch);
+      score(seen);
+      out_->epoch(epoch, seen, engine_->report());
+      if (!job_->checkpoint.empty()) {
+        write_checkpoint(*engine_, of_rank(job_->checkpoint, engine_->worker()));
+      }
+    }
+    out_->finish(engine_->report());
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  std::size_t done() const { return static_cast<std::size_t>(engine_->steps()); }
+  bool full() const { return job_->steps != 0 && done() >= job_->steps; }
+
+  totals train(std::size_t epoch) {
+    totals seen;
+    const double exposed = engine_->exposed();
+    const auto sent = engine_->counted().bytes_sent;
+    loader_.epoch(epoch);
+    auto last = clock::now();
+    const auto since_last = [&last] {
+      const auto before = std::exchange(last, clock::now());
+      return std::chrono::duration<double>(last - before).count();
+    };
+    std::size_t step = done() % loader_.steps();  // a resumed run may begin inside an epoch
+    const std::size_t left = job_->steps == 0 ? loader_.steps() : job_->steps - done();
+    const std::size_t end = std::min(loader_.steps(), step + left);
+    for (data::loader::iterator batch(loader_, step); step < end; ++batch) {
+      model_->forward(*batch, [this](tutti::tensor_id id) { engine_->wait(id); });
+      model_->backward([this](tutti::tensor_id id) { engine_->ready(id); });
+      seen.add_step(model_->loss(), model_->correct(), since_last());
+      out_->progress(epoch, ++step, loader_.steps(), model_->loss());
+    }
+    engine_->wait();
+    seen.step_seconds.back() += since_last();
+    seen.exposed = engine_->exposed() - exposed;
+    seen.bytes_sent = engine_->counted().bytes_sent - sent;
+    return seen;
+  }
+
+  /// The same figures on every worker.
+  void score(totals& seen) {
+    const auto images = static_cast<double>(seen.steps() * job_->batch_size);
+    seen.loss = engine_->average(seen.loss);
+    seen.train_accuracy = engine_->average(seen.correct) / images;
+    const auto right = static_cast<double>(models::evaluate(*model_, test_).correct);
+    seen.test_accuracy =
+        engine_->average(right) * static_cast<double>(workers_) / static_cast<double>(test_size_);
+  }
+
+  Engine* engine_;
+  models::model* model_;
+  const common::job* job_;
+  log* out_;
+  std::size_t worker_;
+  std::size_t workers_;
+  data::loader loader_;
+  data::dataset test_;
+  std::size_t test_size_;
+  float learning_rate_;
+};
 
 template <class Strategy, class World>
 void on_rank(World& world, const common::job& job, const data::splits& images, timelines& seen) {
@@ -113,42 +183,31 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
   models::model model(declared, job.batch_size, job.seed);
   // A timeline without room keeps nothing; a second instantiation would double the build.
   const std::size_t room = job.timeline.empty() ? 0 : std::size_t{1} << 20;
-  const auto values = common::pace<Strategy>(declared, job);
   auto engine =
-      tutti::make_engine<Strategy>(world, model.tensors(), values, common::options<Strategy>(job),
-                                   tutti::monitor::timeline(room));
+      tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
+                                   common::options<Strategy>(job), tutti::monitor::timeline(room));
   if (engine.serves()) {
     engine.serve();
   } else {
-    if (!job.resume.empty()) {
-      read_checkpoint(engine, of_rank(job.resume, engine.worker()));
-    }
     log out(job, Strategy::name, world.rank());
-    epochs(engine, model, job, images, values.learning_rate, out);
+    session(engine, model, job, images, out).run();
   }
   seen.add(world.rank(), engine.observed(), model.tensors());
 }
 
 template <class Strategy>
-int servers_of(const common::job& job) {
-  constexpr bool any =
-      tutti::facts::has_servers<typename tutti::strategy_of<Strategy>::architecture>;
-  return any ? job.servers : 0;
-}
-
-template <class Strategy>
 void run(const common::job& job, const data::splits& images) {
   timelines seen;
-  common::on_ranks(job, servers_of<Strategy>(job),
+  common::on_ranks(job, common::servers<Strategy>(job),
                    [&](auto& world) { on_rank<Strategy>(world, job, images, seen); });
   if (!job.timeline.empty()) {
-    seen.write(job.timeline);
+    seen.write(job);
   }
 }
 
 template <class Strategy>
 trainable entry() {
-  return {Strategy::name, servers_of<Strategy>, common::policy_flags<Strategy>, run<Strategy>};
+  return {Strategy::name, common::policy_flags<Strategy>, common::servers<Strategy>, run<Strategy>};
 }
 
 }  // namespace train

@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tutti/role/monitor.hpp"
@@ -27,6 +29,18 @@ class timeline {
   };
 
   explicit timeline(std::size_t capacity = std::size_t{1} << 16) { moments_.reserve(capacity); }
+  /// A copy has as much room: a vector's own copy would have none left.
+  timeline(const timeline& other) : timeline(other.moments_.capacity()) {
+    moments_.insert(moments_.end(), other.moments_.begin(), other.moments_.end());
+    missed_ = other.missed_;
+  }
+  timeline(timeline&&) noexcept = default;
+  timeline& operator=(timeline other) noexcept {
+    std::swap(moments_, other.moments_);
+    std::swap(missed_, other.missed_);
+    return *this;
+  }
+  ~timeline() = default;
 
   void record(event what, std::uint32_t which, seconds when) {
     if (moments_.size() < moments_.capacity()) {
@@ -45,54 +59,105 @@ class timeline {
 };
 static_assert(monitor_policy<timeline>);
 
-/// Writes one rank's timeline as events of the Chrome trace format, for Perfetto: a process a rank,
-/// in it a row each for gradients, exchanges, results and waits. The caller puts the brackets
-/// around the ranks' events and a comma between them.
-inline void write_trace_events(std::ostream& out, int rank, const timeline& seen,
-                               std::span<const std::string> tensors) {
-  const auto name_of = [tensors](std::uint32_t which) {
-    return which < tensors.size() ? tensors[which] : std::string("all");
-  };
-  const auto write = [&](std::string_view phase, const std::string& name, int row, seconds when,
-                         const std::string& more = "") {
-    out << ",\n{\"ph\":\"" << phase << "\",\"name\":\"" << name << "\",\"pid\":" << rank
-        << ",\"tid\":" << row << ",\"ts\":" << when * 1e6 << more << "}";
-  };
-  constexpr std::string_view rows[] = {"gradients", "exchange", "results", "waits"};
-  out << "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":" << rank << ",\"args\":{\"name\":\"rank "
-      << rank << "\"}}";
-  for (int row = 0; row < 4; ++row) {
-    write("M", "thread_name", row, 0, ",\"args\":{\"name\":\"" + std::string(rows[row]) + "\"}");
+namespace detail {
+
+/// A tensor's name inside a JSON string.
+inline std::string escaped(std::string_view name) {
+  std::string safe;
+  for (const char each : name) {
+    if (each == '"' || each == '\\') {
+      safe += '\\';
+    }
+    safe += static_cast<unsigned char>(each) < 0x20 ? ' ' : each;
   }
-  const auto precision = out.precision(15);
-  for (const auto& each : seen.moments()) {
-    const std::string chunk = "chunk " + std::to_string(each.which);
-    const std::string id = ",\"cat\":\"chunk\",\"id\":\"" + std::to_string(rank) + "." +
-                           std::to_string(each.which) + "\"";
+  return safe;
+}
+
+/// One rank's events, each a line that ends the one before it with a comma.
+class trace_writer {
+ public:
+  trace_writer(std::ostream& out, int rank, std::span<const std::string> tensors)
+      : out_(&out), rank_(std::to_string(rank)), tensors_(tensors) {}
+
+  void name_rows() {
+    event_line("M", "process_name", 0, 0, ",\"args\":{\"name\":\"rank " + rank_ + "\"}");
+    for (int row = 0; row < 4; ++row) {
+      event_line("M", "thread_name", row, 0,
+                 ",\"args\":{\"name\":\"" + std::string(rows[row]) + "\"}");
+    }
+  }
+
+  void write(const timeline::moment& each) {
     switch (each.what) {
       case event::ready:
-        write("i", name_of(each.which), 0, each.when, ",\"s\":\"t\"");
+        event_line("i", tensor(each.which), 0, each.when, ",\"s\":\"t\"");
         break;
-      case event::started:  // chunks overlap, so they are asynchronous events
-        write("b", chunk, 1, each.when, id);
+      case event::started:
+        chunk_line("b", chunk(each.which), each);
         break;
       case event::released:
-        write("n", "released", 1, each.when, id);
+        chunk_line("n", "released", each);
         break;
       case event::finished:
-        write("e", chunk, 1, each.when, id);
+        chunk_line("e", chunk(each.which), each);
         break;
       case event::arrived:
-        write("i", name_of(each.which), 2, each.when, ",\"s\":\"t\"");
+        event_line("i", tensor(each.which), 2, each.when, ",\"s\":\"t\"");
         break;
       case event::wait_begins:
-        write("B", "wait for " + name_of(each.which), 3, each.when);
+        event_line("B", "wait for " + tensor(each.which), 3, each.when);
         break;
       case event::wait_ends:
-        write("E", "wait for " + name_of(each.which), 3, each.when);
+        event_line("E", "wait for " + tensor(each.which), 3, each.when);
         break;
     }
   }
+
+ private:
+  static constexpr std::string_view rows[] = {"gradients", "exchange", "results", "waits"};
+
+  std::string tensor(std::uint32_t which) const {
+    return which < tensors_.size() ? escaped(tensors_[which]) : "all";
+  }
+  static std::string chunk(std::uint32_t which) { return "chunk " + std::to_string(which); }
+
+  /// Chunks overlap, so theirs are asynchronous events, told apart by rank and number.
+  void chunk_line(std::string_view phase, const std::string& name, const timeline::moment& each) {
+    event_line(phase, name, 1, each.when,
+               ",\"cat\":\"chunk\",\"id\":\"" + rank_ + "." + std::to_string(each.which) + "\"");
+  }
+  void event_line(std::string_view phase, const std::string& name, int row, seconds when,
+                  const std::string& more = "") {
+    *out_ << ",\n{\"ph\":\"" << phase << "\",\"name\":\"" << name << "\",\"pid\":" << rank_
+          << ",\"tid\":" << row << ",\"ts\":" << when * 1e6 << more << "}";
+  }
+
+  std::ostream* out_;
+  std::string rank_;
+  std::span<const std::string> tensors_;
+};
+
+}  // namespace detail
+
+/// Writes ranks' timelines together in the Chrome trace format, for Perfetto: a process a rank, in
+/// it a row each for gradients, exchanges, results and waits. Their clocks must be one: ranks of
+/// this process.
+inline void write_trace(std::ostream& out, const std::map<int, timeline>& ranks,
+                        std::span<const std::string> tensors) {
+  const auto precision = out.precision(15);  // microseconds for years, to the nanosecond
+  std::size_t missed = 0;
+  // An event to begin with, so that every other one can follow a comma.
+  out << "{\"traceEvents\":[\n"
+      << R"({"ph":"M","name":"process_labels","pid":0,"args":{"labels":"tutti"}})";
+  for (const auto& [rank, seen] : ranks) {
+    detail::trace_writer writer(out, rank, tensors);
+    writer.name_rows();
+    for (const auto& each : seen.moments()) {
+      writer.write(each);
+    }
+    missed += seen.missed();
+  }
+  out << "\n],\"otherData\":{\"events that did not fit\":\"" << missed << "\"}}\n";
   out.precision(precision);
 }
 

@@ -1,0 +1,286 @@
+// The apps as a user meets them: what they print, what they write, and how they refuse.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+// Sanitized builds have no apps.
+#ifdef TUTTI_APPS_DIRECTORY
+
+namespace tutti::test {
+namespace {
+
+struct outcome {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+std::string read(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::size_t lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+/// A directory of its own for every test, where it runs.
+class Apps : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = std::filesystem::temp_directory_path() / "tutti-apps-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    here_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(here_); }
+
+  outcome shell(const std::string& command) const {
+    const int status = std::system(
+        ("cd " + here_.string() + " && timeout 120 " + command + " >out 2>err </dev/null").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(here_ / "out"), read(here_ / "err")};
+  }
+  /// On what is small and quick, unless the flags say otherwise.
+  outcome train(const std::string& flags) const {
+    const auto unless_said = [&flags](const std::string& flag, const std::string& value) {
+      return flags.find(flag) == std::string::npos ? flag + " " + value + " " : "";
+    };
+    return shell(TUTTI_APPS_DIRECTORY "/tutti-train " + unless_said("--model", "mlp") +
+                 unless_said("--data", "synthetic") + flags);
+  }
+  outcome cell(const std::string& name, const std::string& flags) const {
+    return shell(TUTTI_APPS_DIRECTORY "/combination-cpu-" + name + " " + flags);
+  }
+
+  /// One line, naming the program, that says `sentence`; and the status of bad usage.
+  void refuses(const outcome& got, const std::string& sentence) const {
+    EXPECT_EQ(got.status, 2) << got.out << got.err;
+    EXPECT_EQ(lines(got.err), 1U) << got.err;
+    EXPECT_NE(got.err.find(sentence), std::string::npos) << got.err;
+  }
+  void train_refuses(const std::string& flags, const std::string& sentence) const {
+    SCOPED_TRACE(flags);
+    refuses(train("--steps 1 " + flags), "tutti-train: " + sentence);
+  }
+
+  std::filesystem::path here_;
+};
+
+TEST_F(Apps, ListStrategiesAndModels) {
+  const auto strategies = train("--list-strategies");
+  EXPECT_EQ(strategies.status, 0);
+  EXPECT_EQ(lines(strategies.out), 14U);
+  EXPECT_NE(strategies.out.find("\nMXNetDistAsync\n"), std::string::npos);
+  EXPECT_EQ(train("--list-models").out, "mlp\ncnn\n");
+}
+
+TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
+  const auto said = train("--help --strategy BytePS");
+  EXPECT_EQ(said.status, 0);
+  EXPECT_NE(said.out.find("--batch-size"), std::string::npos);
+  EXPECT_NE(said.out.find("--schedule.rule"), std::string::npos);
+  EXPECT_EQ(said.out.find("--compression.density"), std::string::npos);
+}
+
+TEST_F(Apps, UnknownNamesSuggestTheNearest) {
+  train_refuses("--strategy Horovot", "no strategy is named 'Horovot'. Did you mean Horovod?");
+  train_refuses("--model cnm", "no model is named 'cnm'. Did you mean cnn?");
+  train_refuses("--data fashon-mnist",
+                "no data set is named 'fashon-mnist'. Did you mean "
+                "fashion-mnist?");
+  train_refuses("--stratgey BSP", "there is no flag --stratgey. Did you mean --strategy?");
+  train_refuses("--transport mpj", "--transport mpj cannot be. Did you mean mpi?");
+  train_refuses("--strategy TopK --compression.densty 1",
+                "this strategy has no --compression.densty. Did you mean --compression.density?");
+  train_refuses("--strategy BytePS --schedule.rule fit",
+                "--schedule.rule fit cannot be. Did you mean fits?");
+  train_refuses("BSP", "there is no flag BSP. Did you mean ");
+}
+
+TEST_F(Apps, ImpossibleNumbersAreRefused) {
+  train_refuses("--ranks 0", "--ranks 0 cannot be. Fix: from 1 to 1024");
+  train_refuses("--ranks -1", "--ranks -1 cannot be");
+  train_refuses("--ranks four", "the argument ('four') for option '--ranks' is invalid");
+  train_refuses("--servers 0", "--servers 0 cannot be");
+  train_refuses("--epochs -3", "--epochs -3 cannot be");
+  train_refuses("--batch-size 0", "--batch-size 0 cannot be");
+  train_refuses("--batch-size 100000", "loader: 6000 images do not make 4 batches of 100000");
+  train_refuses("--learning-rate nan", "--learning-rate nan cannot be");
+  train_refuses("--deadline 0", "--deadline 0 cannot be");
+  train_refuses("--fusion.bytes 32MB", "--fusion.bytes 32MB is not a number that fits");
+  train_refuses("--fusion.bytes -1", "--fusion.bytes -1 is not a number that fits");
+  train_refuses("--fusion.bytes", "--fusion.bytes needs a value");
+  train_refuses("--strategy TopK --compression.density 3", "compression::top_k: density must be");
+  train_refuses("--strategy BytePS --architecture.servers 0", "0 servers among ");
+}
+
+TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
+  for (const char* flag : {"--json", "--timeline", "--checkpoint"}) {
+    const auto got = train(std::string(flag) + " /nowhere/file --steps 1");
+    refuses(got, "tutti-train: cannot write /nowhere/file");
+    EXPECT_EQ(got.out, "");
+  }
+}
+
+TEST_F(Apps, MissingAndTruncatedDataAreNamed) {
+  train_refuses("--data fashion-mnist:/nowhere", "/nowhere/train-images-idx3-ubyte");
+  const std::filesystem::path installed = "/usr/share/datasets/fashion-mnist";
+  std::filesystem::create_directory(here_ / "data");
+  for (const auto& each : std::filesystem::directory_iterator(installed)) {
+    std::filesystem::copy_file(each, here_ / "data" / each.path().filename());
+  }
+  const auto labels = here_ / "data" / "train-labels-idx1-ubyte.gz";
+  std::filesystem::resize_file(labels, std::filesystem::file_size(labels) / 2);
+  train_refuses("--data fashion-mnist:" + (here_ / "data").string(), labels.string());
+}
+
+TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
+  ASSERT_EQ(train("--strategy BSP --ranks 2 --steps 2 --checkpoint saved").status, 0);
+  train_refuses("--ranks 2 --resume /nowhere/saved", "cannot read /nowhere/saved.");
+  train_refuses("--strategy WFBP --ranks 2 --resume saved", "saved.");
+  train_refuses("--strategy BSP --model cnn --ranks 2 --resume saved", "saved.");
+  std::filesystem::resize_file(here_ / "saved.1", 1000);
+  train_refuses("--strategy BSP --ranks 2 --resume saved", "saved.1: the checkpoint is cut short");
+}
+
+TEST_F(Apps, ChecksThatAllRanksResumeAtOneStep) {
+  ASSERT_EQ(train("--strategy BSP --ranks 2 --steps 2 --checkpoint saved").status, 0);
+  ASSERT_EQ(train("--strategy BSP --ranks 2 --steps 3 --checkpoint ahead").status, 0);
+  std::filesystem::copy_file(here_ / "ahead.1", here_ / "saved.1",
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto got = train("--strategy BSP --ranks 2 --steps 5 --resume saved");
+  EXPECT_EQ(got.status, 2);
+  EXPECT_NE(got.err.find("not every rank's is"), std::string::npos) << got.err;
+}
+
+TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {
+  // 46 steps an epoch: one stop inside the first, one inside the second.
+  for (const std::string strategy : {"Horovod", "EFSignSGD", "MXNetDistSync"}) {
+    SCOPED_TRACE(strategy);
+    const std::string flags = "--strategy " + strategy + " --epochs 2 --checkpoint ";
+    ASSERT_EQ(train(flags + "whole --steps 70").status, 0);
+    ASSERT_EQ(train(flags + "part --steps 20").status, 0);
+    ASSERT_EQ(train(flags + "part --steps 50 --resume part").status, 0);
+    ASSERT_EQ(train(flags + "part --steps 70 --resume part").status, 0);
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::string file = "." + std::to_string(rank);
+      EXPECT_FALSE(read(here_ / ("whole" + file)).empty());
+      EXPECT_EQ(read(here_ / ("whole" + file)), read(here_ / ("part" + file))) << "rank " << rank;
+    }
+  }
+}
+
+TEST_F(Apps, WriteJsonAndATimeline) {
+  const auto got =
+      train("--strategy BytePS --servers 2 --ranks 3 --epochs 2 --json figures --timeline trace");
+  ASSERT_EQ(got.status, 0) << got.err;
+  EXPECT_EQ(lines(got.out), 3U) << "a header and two epochs; no progress, it is no terminal";
+  std::ifstream in(here_ / "figures");
+  std::vector<nlohmann::json> figures;
+  for (std::string line; std::getline(in, line);) {
+    figures.push_back(nlohmann::json::parse(line));
+  }
+  ASSERT_EQ(figures.size(), 3U);
+  for (const auto& each : figures) {
+    for (const char* field : {"strategy",
+                              "model",
+                              "world",
+                              "transport",
+                              "device",
+                              "precision",
+                              "ranks",
+                              "servers",
+                              "batch_size",
+                              "iteration_ms",
+                              "samples_per_second",
+                              "exposed_ms",
+                              "bytes_sent_per_rank",
+                              "lower_bound_ms",
+                              "predicted_ms",
+                              "plan_hash",
+                              "version",
+                              "loss",
+                              "train_accuracy",
+                              "test_accuracy"}) {
+      EXPECT_TRUE(each.contains(field)) << field;
+    }
+    EXPECT_EQ(each["ranks"], 5);
+    EXPECT_EQ(each["servers"], 2);
+    EXPECT_GT(each["bytes_sent_per_rank"], 0);
+  }
+  EXPECT_EQ(figures[1]["epoch"], 2);
+  EXPECT_TRUE(figures[2]["epoch"].is_null());
+  EXPECT_GT(figures[2]["test_accuracy"], 0.9);
+
+  const auto trace = nlohmann::json::parse(read(here_ / "trace"));
+  std::set<int> ranks;
+  for (const auto& each : trace["traceEvents"]) {
+    ranks.insert(each["pid"].get<int>());
+  }
+  EXPECT_EQ(ranks.size(), 5U);
+}
+
+TEST_F(Apps, CellsTrainAndPrintARow) {
+  for (const char* name : {"none-off-none-all-reduce", "up_to-on-TopK-parameter-server",
+                           "merge_gradients-off-signSGD-all-reduce"}) {
+    const auto got = cell(name, "--ranks 2");
+    ASSERT_EQ(got.status, 0) << got.err;
+    EXPECT_EQ(lines(got.out), 1U);
+    double first = 0;
+    double last = 0;
+    ASSERT_EQ(std::sscanf(got.out.c_str() + got.out.find("  "), "%lf > %lf", &first, &last), 2)
+        << got.out;
+    EXPECT_NEAR(first, 2.3, 0.1);
+    EXPECT_LT(last, first);
+  }
+  EXPECT_EQ(cell("none-off-none-all-reduce", "--header").out.find("fusion / priority"), 0U);
+  refuses(cell("none-off-none-all-reduce", "--json file"), "combination: there is no flag --json");
+}
+
+#ifdef TUTTI_MPIRUN
+TEST_F(Apps, UnderMpirunRanksAreProcesses) {
+  const std::string mpirun =
+      TUTTI_MPIRUN " --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 -np ";
+  const std::string program = " " TUTTI_APPS_DIRECTORY "/tutti-train --model mlp --data synthetic ";
+  const auto got =
+      shell(mpirun + "3" + program +
+            "--strategy BytePS --servers 1 --epochs 1 --json figures --timeline trace");
+  ASSERT_EQ(got.status, 0) << got.err;
+  EXPECT_EQ(lines(got.out), 2U) << got.out;
+  EXPECT_EQ(nlohmann::json::parse(
+                read(here_ / "figures").substr(0, read(here_ / "figures").find('\n')))["transport"],
+            "mpi");
+  for (const char* file : {"trace.0", "trace.1", "trace.2"}) {
+    EXPECT_TRUE(nlohmann::json::accept(read(here_ / file))) << file;
+  }
+
+  const auto unknown = shell(mpirun + "2" + program + "--strategy Horovot");
+  EXPECT_NE(unknown.status, 0);
+  EXPECT_EQ(unknown.err.find("Did you mean Horovod?"), unknown.err.rfind("Did you mean Horovod?"))
+      << "said once: " << unknown.err;
+
+  const auto servers = shell(mpirun + "2" + program + "--strategy BytePS --servers 2");
+  EXPECT_NE(servers.status, 0);
+  EXPECT_NE(servers.err.find("2 servers among 2 ranks leave no worker"), std::string::npos)
+      << servers.err;
+
+  const auto ranks = shell(mpirun + "2" + program + "--strategy BSP --ranks 4");
+  EXPECT_NE(ranks.status, 0);
+  EXPECT_NE(ranks.err.find("are not the 2 ranks that were started"), std::string::npos)
+      << ranks.err;
+}
+#endif
+
+}  // namespace
+}  // namespace tutti::test
+
+#endif
