@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What no file says: a path outside the project, a name without a meaning, a macro too many.
+"""What no file says: a path outside the project, a name without a meaning, a macro too many, a call
+through a pointer on the step path.
 `--self-test` proves that each is found."""
 
 import re
@@ -12,7 +13,12 @@ macros = {"TUTTI_HD", "TUTTI_VERSION", "TUTTI_ASSERT", "OMPI_SKIP_MPICXX"}
 # Spelt in pieces, so that this file does not say them either.
 outside = re.compile(r"\.\./" + r"shared\b|/wo" + r"rk/|\b(DESIGN|STYLE|SYSTEMS|FEATURES|PERFORMANCE)"
                      r"(\.md| \d)")
-hollow = re.compile(r"\b\w*(?:Man" + r"ager|Hel" + r"per)s?\b|\b\w*(?:_|\b)uti" + r"ls?(?:_|\b)")
+hollow = re.compile(r"\b\w*(?:Man" + r"ager|Hel" + r"per)s?\b|\b\w*(?:_|\b)uti" + r"ls?(?:_|\b)"
+                    r"|\b\w*(?:[a-z]Im" + r"pl|_im" + r"pl)\b")
+indirect = re.compile(r"\bvirtual\b|\bstd::function\b")
+# What is chosen at run time, what stands in for a device, what is registered by name.
+may_be_indirect = {"include/tutti/transport/any_transport.hpp", "include/tutti/base/host_stream.hpp",
+                   "include/tutti/benchmark.hpp"}
 defines = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
 of_cmake = "CMakePackageConfigHel" + "pers"
 
@@ -34,6 +40,9 @@ def faults(texts: dict[str, str]) -> list[str]:
                 if match[1] not in macros:
                     complain(match, f"macro {match[1]} is over the budget of three. "
                              "Fix: a value, else a type")
+        if path.startswith(("include/", "kernels/", "strategies/")) and path not in may_be_indirect:
+            for match in indirect.finditer(sources.without_comments(text)):
+                complain(match, f"'{match[0]}' in the library. Fix: a template parameter")
     return found
 
 
@@ -49,7 +58,14 @@ def self_test() -> None:
         ("a.hpp", "  # define X", "budget"),
         ("a.hpp", "#define TUTTI_HD", ""),
         ("a.hpp", "// #define X", ""),
-        ("a.hpp", "float utility; int futile;", ""),
+        ("a.hpp", "class ring_im" + "pl;", "says nothing"),
+        ("a.hpp", "class RingIm" + "pl;", "says nothing"),
+        ("include/tutti/a.hpp", "  virtual int rank();", "template parameter"),
+        ("kernels/a.hpp", "std::function<void()> f;", "template parameter"),
+        ("include/tutti/a.hpp", "// no virtual call", ""),
+        ("apps/a.hpp", "std::function<void()> f;", ""),
+        ("include/tutti/benchmark.hpp", "  virtual int rank();", ""),
+        ("a.hpp", "float utility; int futile, impl_count; simple;", ""),
         ("install.cmake", f"include({of_cmake})", ""),
         ("README.md", "shared memory, by design 4 of them", ""),
     ]
