@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -31,13 +32,7 @@ class one_pass {
     const std::size_t end = tutti::part_begin(elements_, buffers_.size(), mine + 1);
     for (std::size_t call = 0; call < calls; ++call) {
       meet(mine);
-      if (buffers_.size() == 2) {
-        const std::size_t aligned = std::min(end, begin + to_line_begin(buffers_[0] + begin));
-        add_two(buffers_[0] + begin, buffers_[1] + begin, aligned - begin);
-        add_two(buffers_[0] + aligned, buffers_[1] + aligned, end - aligned);
-      } else {
-        add_all(begin, end);
-      }
+      add(begin, end);
       meet(mine);
     }
   }
@@ -59,6 +54,22 @@ class one_pass {
     }
   }
 
+  void add(std::size_t begin, std::size_t end) const {
+    switch (buffers_.size()) {
+      case 2: {
+        const std::size_t aligned = std::min(end, begin + to_line_begin(buffers_[0] + begin));
+        add_two(buffers_[0] + begin, buffers_[1] + begin, aligned - begin);
+        return add_two(buffers_[0] + aligned, buffers_[1] + aligned, end - aligned);
+      }
+      case 3:
+        return add_as_many<3>(begin, end);
+      case 4:
+        return add_as_many<4>(begin, end);
+      default:
+        throw std::logic_error("the bound is written for 2, 3 and 4 ranks");
+    }
+  }
+
   /// Vectors that lie in two cache lines cost a quarter of the speed.
   static std::size_t to_line_begin(const float* from) {
     return (16 - reinterpret_cast<std::uintptr_t>(from) / sizeof(float) % 16) % 16;
@@ -74,24 +85,21 @@ class one_pass {
     });
   }
 
-  void add_all(std::size_t begin, std::size_t end) const {
-    tutti::kernels::widest([=, this] {
-      constexpr std::size_t block = 1024;
-      std::array<float, block> sum;
-      for (std::size_t first = begin; first < end; first += block) {
-        const std::size_t n = std::min(block, end - first);
-        for (std::size_t i = 0; i < n; ++i) {
-          sum[i] = buffers_[0][first + i];
+  template <std::size_t Ranks>
+  void add_as_many(std::size_t begin, std::size_t end) const {
+    std::array<float*, Ranks> all;
+    for (std::size_t rank = 0; rank < Ranks; ++rank) {
+      all[rank] = buffers_[rank] + begin;
+    }
+    tutti::kernels::widest([all, n = end - begin] {
+#pragma GCC ivdep
+      for (std::size_t i = 0; i < n; ++i) {
+        float sum = all[0][i];
+        for (std::size_t rank = 1; rank < Ranks; ++rank) {
+          sum += all[rank][i];
         }
-        for (std::size_t peer = 1; peer < buffers_.size(); ++peer) {
-          for (std::size_t i = 0; i < n; ++i) {
-            sum[i] += buffers_[peer][first + i];
-          }
-        }
-        for (float* out : buffers_) {
-          for (std::size_t i = 0; i < n; ++i) {
-            out[first + i] = sum[i];
-          }
+        for (std::size_t rank = 0; rank < Ranks; ++rank) {
+          all[rank][i] = sum;
         }
       }
     });

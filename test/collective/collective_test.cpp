@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "support/transports.hpp"
+#include "tutti/architecture/all_reduce.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/compression/fp16.hpp"
+#include "tutti/compression/none.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/simulated.hpp"
@@ -47,13 +49,14 @@ std::vector<float> data_of(int rank, std::size_t n) {
   return all;
 }
 
-reduction<add_floats> over(std::vector<float>& data, std::vector<std::byte>& scratch) {
-  return {reinterpret_cast<std::byte*>(data.data()), data.size(), sizeof(float), {}, scratch};
+template <class Fold = add_floats>
+reduction<Fold> over(std::vector<float>& data, std::vector<std::byte>& scratch, Fold fold = {}) {
+  return {reinterpret_cast<std::byte*>(data.data()), data.size(), sizeof(float), fold, scratch};
 }
 
 /// The sum on each of `ranks` threads.
-template <class Collective>
-std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n) {
+template <class Collective, class Fold = add_floats>
+std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n, Fold fold = {}) {
   std::vector<std::vector<float>> result(static_cast<std::size_t>(ranks));
   transport::run_ranks(ranks, [&](transport::in_process& world) {
     auto data = data_of(world.rank(), n);
@@ -61,7 +64,7 @@ std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n) {
     const endpoint<transport::in_process> self(world, tag{channel::data, 1, 0});
     for (int again = 0; again < 2; ++again) {  // a lane is used step after step
       data = data_of(world.rank(), n);
-      drive(world, Collective{}.all_reduce(self, over(data, scratch)));
+      drive(world, Collective{}.all_reduce(self, over(data, scratch, fold)));
     }
     result[static_cast<std::size_t>(world.rank())] = data;
   });
@@ -147,6 +150,16 @@ TEST(Collective, Canonical) {
   adds_in_simulation<collective::canonical>();
 }
 TEST(Collective, Addressable) { adds_on_threads<collective::addressable>(); }
+TEST(Collective, AddressableWithAFoldThatLeavesTheSumEverywhere) {
+  const compression::none uncompressed;
+  const architecture::payload_fold<compression::none> fold{&uncompressed};
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    for (const std::size_t n : sizes) {
+      expect_sum<collective::addressable>(
+          summed_on_threads<collective::addressable>(ranks, n, fold), ranks, n);
+    }
+  }
+}
 
 /// Reduce-scatter leaves the sum of part r on rank r; all-gather spreads what is there.
 template <class Collective>

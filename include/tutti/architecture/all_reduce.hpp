@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <type_traits>
 
@@ -21,12 +23,18 @@ struct payload_fold {
   void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
     compression->fold(queue, wire{into, bytes}, const_wire(from, bytes));
   }
-  template <class Queue>
-  void both(Queue& queue, std::byte* one, std::byte* other, std::size_t bytes) const requires
-      requires(wire some) {
-    compression->fold_both(queue, some, some);
+  template <class Queue, std::size_t Count>
+  void everywhere(Queue& queue, const std::array<std::byte*, Count>& all,
+                  std::size_t bytes) const requires requires(const std::array<wire, Count>& wires) {
+    compression->fold_everywhere(queue, wires);
   }
-  { compression->fold_both(queue, wire{one, bytes}, wire{other, bytes}); }
+  {
+    std::array<wire, Count> wires;
+    std::ranges::transform(all, wires.begin(), [bytes](std::byte* each) {
+      return wire{each, bytes};
+    });
+    compression->fold_everywhere(queue, wires);
+  }
 };
 
 /// Every rank holds the parameters; payloads are added on their way by a collective.

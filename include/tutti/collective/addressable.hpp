@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "tutti/role/collective.hpp"
@@ -42,38 +43,53 @@ struct addressable {
   static constexpr std::size_t inline_bytes = 56;
   static constexpr std::size_t block_bytes = 16 << 10;
 
-  /// Rank 0's memory takes the sum, a block at a time: the block is still in the nearest cache when
-  /// it is copied to the others. The last to be added gets its copy in the same pass.
+  /// Up to four ranks' memories take the sum in one pass. Beyond, rank 0's takes that of three more
+  /// at a time, a block of it after another: it is still in the nearest cache when it is copied to
+  /// those that have only part of it.
   template <class Endpoint, class Fold, class Shown>
   static void add_part(Endpoint& self, const reduction<Fold>& data, const Shown& shown) {
-    const int last = self.size() - 1;
-    const std::size_t begin = part_begin(data.elements, at(self.size()), at(self.rank()));
-    const std::size_t end = part_begin(data.elements, at(self.size()), at(self.rank() + 1));
-    const std::size_t block = last == 1 ? end - begin : block_bytes / data.element_bytes;
+    const int ranks = self.size();
+    const std::size_t begin = part_begin(data.elements, at(ranks), at(self.rank()));
+    const std::size_t end = part_begin(data.elements, at(ranks), at(self.rank() + 1));
+    const std::size_t block = ranks <= 4 ? end - begin : block_bytes / data.element_bytes;
     for (std::size_t first = begin; first < end; first += block) {
       const std::size_t offset = first * data.element_bytes;
       const std::size_t bytes = std::min(block, end - first) * data.element_bytes;
       const auto of = [&](int peer) { return shown.template shown<std::byte*>(peer) + offset; };
-      for (int peer = 1; peer < last; ++peer) {
-        data.fold(self.queue(), of(0), of(peer), bytes);
+      int added = 1;
+      int whole = 1;  // the first of those that hold the sum of all
+      for (; added < ranks; added = std::min(ranks, added + 3)) {
+        whole = added;
+        switch (ranks - added) {
+          case 1:
+            add(self.queue(), data.fold, std::array{of(0), of(added)}, bytes);
+            break;
+          case 2:
+            add(self.queue(), data.fold, std::array{of(0), of(added), of(added + 1)}, bytes);
+            break;
+          default:
+            add(self.queue(), data.fold, std::array{of(0), of(added), of(added + 1), of(added + 2)},
+                bytes);
+        }
       }
-      if (last > 0) {
-        add_both(self.queue(), data.fold, of(0), of(last), bytes);
-      }
-      for (int peer = 1; peer < last; ++peer) {
+      for (int peer = 1; peer < whole; ++peer) {
         self.queue().copy(of(peer), of(0), bytes);
       }
     }
   }
 
-  template <class Queue, class Fold>
-  static void add_both(Queue& queue, const Fold& fold, std::byte* one, std::byte* other,
-                       std::size_t bytes) {
-    if constexpr (requires { fold.both(queue, one, other, bytes); }) {
-      fold.both(queue, one, other, bytes);
+  template <class Queue, class Fold, std::size_t Count>
+  static void add(Queue& queue, const Fold& fold, const std::array<std::byte*, Count>& all,
+                  std::size_t bytes) {
+    if constexpr (requires { fold.everywhere(queue, all, bytes); }) {
+      fold.everywhere(queue, all, bytes);
     } else {
-      fold(queue, one, other, bytes);
-      queue.copy(other, one, bytes);
+      for (std::size_t each = 1; each < Count; ++each) {
+        fold(queue, all[0], all[each], bytes);
+      }
+      for (std::size_t each = 1; each < Count; ++each) {
+        queue.copy(all[each], all[0], bytes);
+      }
     }
   }
 };

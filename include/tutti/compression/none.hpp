@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <span>
 
@@ -35,9 +37,11 @@ struct none {
     kernels::add(queue, into.as<float>(), from.as<float>());
   }
 
-  template <class Queue>
-  void fold_both(Queue& queue, wire one, wire other) const {
-    kernels::add_both(queue, one.as<float>(), other.as<float>());
+  template <class Queue, std::size_t Count>
+  void fold_everywhere(Queue& queue, const std::array<wire, Count>& all) const {
+    std::array<float*, Count> floats;
+    std::ranges::transform(all, floats.begin(), [](wire each) { return each.as<float>().data(); });
+    kernels::add_everywhere(queue, floats, all[0].size / sizeof(float));
   }
 };
 static_assert(compression_policy<none>);

@@ -14,8 +14,9 @@ struct collective {};
 }  // namespace role
 
 /// What a collective adds up: a run of elements and the way two of them combine. `fold(queue, into,
-/// from, bytes)` works on any run of whole elements. A fold may also offer `both(queue, one,
-/// other, bytes)`, which leaves the sum in both in one pass. A null `data` is a phantom.
+/// from, bytes)` works on any run of whole elements. A fold may also offer
+/// `everywhere(queue, array of pointers, bytes)`, which leaves their sum in all in one pass. A null
+/// `data` is a phantom.
 template <class Fold>
 struct reduction {
   std::byte* data{};

@@ -117,7 +117,8 @@ concept casts_votes = requires(const C compression, inline_queue& queue, payload
 ///   changed; what is left behind goes to the site's memory.
 /// * `accumulate(queue, const_wire, sum)`: adds the decoded payload to `sum`.
 ///
-/// Optional: `fold_both(queue, one, other)`, a fold that leaves the sum in both in one pass;
+/// Optional: `fold_everywhere(queue, array of wires)`, a fold in that order which leaves the sum in
+/// all of them in one pass;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit`, `lossless`, `identity`.
 template <class C>

@@ -24,25 +24,36 @@ void add(Queue& queue, std::span<float> into, std::span<const float> from) {
   });
 }
 
-/// one[i] and other[i] become one[i] + other[i]; the two do not overlap. One pass over both, where
-/// adding and then copying would be two.
-template <host_queue Queue>
-void add_both(Queue& queue, std::span<float> one, std::span<float> other) {
+namespace detail {
+
+template <std::size_t Count>
+void add_everywhere(std::array<float*, Count> all, std::size_t begin, std::size_t end) {
+#pragma GCC ivdep
+  for (std::size_t i = begin; i < end; ++i) {
+    float sum = all[0][i];
+    for (std::size_t other = 1; other < Count; ++other) {
+      sum += all[other][i];
+    }
+    for (float* const each : all) {
+      each[i] = sum;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// all[…][i] become all[0][i] + all[1][i] + …, added in that order: one pass over arrays of `n`
+/// floats that do not overlap, where adding and then copying would be two. At most four arrays.
+template <std::size_t Count, host_queue Queue>
+void add_everywhere(Queue& queue, std::array<float*, Count> all, std::size_t n) {
+  static_assert(Count <= 4, "more streams than a core's prefetchers follow");
   queue.run([=] {
     widest([=] {
-      const auto add = [](float* __restrict left, float* __restrict right, std::size_t n) {
-        for (std::size_t i = 0; i < n; ++i) {
-          const float sum = left[i] + right[i];
-          left[i] = sum;
-          right[i] = sum;
-        }
-      };
       // From a cache line's begin, so that no vector lies in two: a quarter faster.
-      const std::size_t into_line =
-          reinterpret_cast<std::uintptr_t>(one.data()) / sizeof(float) % 16;
-      const std::size_t before = std::min(one.size(), (16 - into_line) % 16);
-      add(one.data(), other.data(), before);
-      add(one.data() + before, other.data() + before, one.size() - before);
+      const std::size_t into_line = reinterpret_cast<std::uintptr_t>(all[0]) / sizeof(float) % 16;
+      const std::size_t before = std::min(n, (16 - into_line) % 16);
+      detail::add_everywhere(all, 0, before);
+      detail::add_everywhere(all, before, n);
     });
   });
 }
