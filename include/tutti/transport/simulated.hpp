@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,15 +17,9 @@
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/in_process.hpp"
+#include "tutti/transport/network.hpp"
 
 namespace tutti::transport {
-
-/// A network card: bytes pass it at this rate, one message after the other, in each direction
-/// apart; the head of a message is so long on its way.
-struct link {
-  double bytes_per_second{};
-  seconds latency{};
-};
 
 /// What is due on a virtual clock, earliest first; what is due together, in the order it was set.
 class virtual_clock {
@@ -40,18 +36,18 @@ class virtual_clock {
     std::ranges::push_heap(heap_, std::greater{});
   }
 
-  /// Moves the clock to the next event and handles it; false if there is none.
-  bool advance() {
-    if (heap_.empty()) {
-      return false;
-    }
+  bool empty() const { return heap_.empty(); }
+  /// When the next event is due; there must be one.
+  seconds next_due() const { return heap_.front().due; }
+
+  /// Moves the clock to the next event and handles it; there must be one.
+  void advance() {
     std::ranges::pop_heap(heap_, std::greater{});
     const event next = heap_.back();
     heap_.pop_back();
     now_ = next.due;
     ++handled_;
     next.what(next.context, next.subject);
-    return true;
   }
 
  private:
@@ -73,22 +69,21 @@ class virtual_clock {
   std::uint64_t handled_ = 0;
 };
 
-/// Delivery on a virtual clock: every rank has a full-duplex link of its own into a network that is
-/// never the bottleneck.
+/// Delivery on a virtual clock, through the cards of a network.
 ///
-/// departure = max(now, egress free) + bytes / rate, and the head leaves at its beginning;
-/// arrival = max(head + latency, ingress free) + bytes / rate. Links serve messages in the order in
-/// which their heads come. A letter is delivered, and its send completes once it is read, at
-/// arrival; to oneself at once. Cost: two heap operations a message.
+/// The head of a message leaves when the sender's card is free, and its last byte bytes / rate
+/// later. It passes the receiver's card as soon as the head is there and the card free, in
+/// bytes / rate, and not before its last byte has come. Cards serve messages in the order in which
+/// their heads come. A letter is delivered, and its send completes once it is read, when its last
+/// byte has passed; to oneself at once. Cost: two heap operations a message.
 class virtual_link {
  public:
   static constexpr bool virtual_time = true;
 
-  virtual_link(int ranks, link each) : link_(each), cards_(static_cast<std::size_t>(ranks)) {
-    if (!(each.bytes_per_second > 0) || !(each.latency >= 0)) {
-      throw usage_error("a link needs a rate above 0 and a latency of 0 or more");
-    }
-  }
+  virtual_link(int ranks, network over)
+      : network_(std::move(over)),
+        hosts_(network_.hosts()),
+        ranks_(static_cast<std::size_t>(ranks)) {}
 
   seconds now() const { return events_.now(); }
   run_queue& ready_coroutines() { return ready_; }
@@ -100,10 +95,11 @@ class virtual_link {
       events_.at(now(), &deliver<Fabric, Letter>, &shared, &out);
       return;
     }
-    card& from = cards_[static_cast<std::size_t>(out.from)];
+    const link& way = way_of(out.from, out);
+    card& from = card_of(out.from, out);
     const seconds head = std::max(now(), from.egress_free);
-    from.egress_free = head + occupation(out.bytes.size());
-    events_.at(head + link_.latency, &arrive<Fabric, Letter>, &shared, &out);
+    from.egress_free = head + occupation(way, out);
+    events_.at(head + way.latency, &arrive<Fabric, Letter>, &shared, &out);
   }
 
   template <class End>
@@ -118,18 +114,35 @@ class virtual_link {
     seconds ingress_free = 0;
   };
 
-  seconds occupation(std::size_t bytes) const {
-    return static_cast<double>(bytes) / link_.bytes_per_second;
+  template <class Letter>
+  bool stays_inside(const Letter& which) const {
+    return network_.host(which.from) == network_.host(which.to);
+  }
+  /// The link by which `rank`, one of its two ends, takes part in a message.
+  template <class Letter>
+  const link& way_of(int rank, const Letter& which) const {
+    return stays_inside(which) ? network_.inside() : network_.card(network_.host(rank));
+  }
+  template <class Letter>
+  card& card_of(int rank, const Letter& which) {
+    return stays_inside(which) ? ranks_[static_cast<std::size_t>(rank)]
+                               : hosts_[network_.host(rank)];
+  }
+  template <class Letter>
+  static seconds occupation(const link& way, const Letter& which) {
+    return static_cast<double>(which.bytes.size()) / way.bytes_per_second;
   }
 
-  /// The head is there; the rest follows as fast as the receiver's link lets it.
+  /// The head is there; the rest follows as fast as both cards let it.
   template <class Fabric, class Letter>
   static void arrive(void* shared, void* letter) {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
     const auto& out = *static_cast<Letter*>(letter);
-    card& to = self.cards_[static_cast<std::size_t>(out.to)];
-    to.ingress_free = std::max(self.now(), to.ingress_free) + self.occupation(out.bytes.size());
-    self.events_.at(to.ingress_free, &deliver<Fabric, Letter>, shared, letter);
+    const seconds last_byte = self.now() + occupation(self.way_of(out.from, out), out);
+    card& to = self.card_of(out.to, out);
+    to.ingress_free =
+        std::max(self.now(), to.ingress_free) + occupation(self.way_of(out.to, out), out);
+    self.events_.at(std::max(to.ingress_free, last_byte), &deliver<Fabric, Letter>, shared, letter);
   }
 
   template <class Fabric, class Letter>
@@ -138,8 +151,9 @@ class virtual_link {
     static_cast<Fabric*>(shared)->end(out.to).deliver(out);
   }
 
-  link link_;
-  std::vector<card> cards_;
+  network network_;
+  std::vector<card> hosts_;
+  std::vector<card> ranks_;  // for what stays inside a host
   virtual_clock events_;
   run_queue ready_;
 };
@@ -156,13 +170,63 @@ struct simulated_run {
   std::uint64_t events{};
 };
 
+/// What an emulation came to: the same on the clock's time, and how well the wall's kept up. An
+/// event is late by the time that the host took to get to it after it was due.
+struct emulated_run : simulated_run {
+  seconds wall{};
+  seconds mean_lateness{};
+  seconds worst_lateness{};
+
+  /// The host was too slow to stand for what it emulates.
+  bool unusable() const { return wall > 1.02 * time; }
+};
+
 namespace detail {
 
+/// Virtual time passes as fast as it is computed.
+struct free_running {
+  void await(seconds) {}
+};
+
+/// Virtual time passes no faster than the wall's.
+class by_the_wall {
+ public:
+  /// Returns when `due` has come.
+  void await(seconds due) {
+    const auto moment = begin_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                     std::chrono::duration<double>(due));
+    std::this_thread::sleep_until(moment - wake_up_time);
+    auto now = std::chrono::steady_clock::now();
+    while (now < moment) {
+      now = std::chrono::steady_clock::now();
+    }
+    const double late = std::chrono::duration<double>(now - moment).count();
+    worst_ = std::max(worst_, late);
+    sum_ += late;
+    ++count_;
+  }
+  seconds wall() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  seconds worst_lateness() const { return worst_; }
+  seconds mean_lateness() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
+
+ private:
+  // An idle processor takes about so long to wake up.
+  static constexpr std::chrono::microseconds wake_up_time{80};
+
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  seconds worst_ = 0;
+  seconds sum_ = 0;
+  std::uint64_t count_ = 0;
+};
+
 /// One job on the virtual clock: a coroutine a rank, resumed until all are done.
-template <class Body>
+template <class Body, class Pace>
 class simulation {
  public:
-  simulation(int ranks, link each, Body& body) : shared_(ranks, each), body_(&body) {}
+  simulation(network over, Body& body, Pace& pace)
+      : shared_(over.ranks(), std::move(over)), body_(&body), pace_(&pace) {}
 
   simulated_run run() {
     std::vector<task> ranks;
@@ -209,7 +273,12 @@ class simulation {
         progress |= shared_.end(rank).poll();
       }
     }
-    if (unfinished_ == 0 || progress || !queue().empty() || events().advance()) {
+    if (unfinished_ == 0 || progress || !queue().empty()) {
+      return;
+    }
+    if (!events().empty()) {
+      pace_->await(events().next_due());
+      events().advance();
       return;
     }
     if (shared_.aborted()) {  // told already, and some coroutine waits for something else
@@ -239,22 +308,37 @@ class simulation {
 
   simulated::fabric shared_;
   Body* body_;
+  Pace* pace_;
   int unfinished_ = 0;
   std::exception_ptr first_;
 };
 
 }  // namespace detail
 
-/// Runs the coroutine `body(world)` for each of `ranks` ranks on a virtual clock. The same input
+/// Runs the coroutine `body(world)` for each rank of a network on a virtual clock. The same input
 /// gives the same order of events and the same bits. If a rank throws, the others end with its
 /// words and the first exception is thrown here; if nothing moves any more while a rank is not
 /// done, all end with a communication_error that says who waits for what.
 template <class Body>
-simulated_run run_simulated(int ranks, link each, Body body) {
-  if (ranks < 1) {
-    throw usage_error("cannot simulate " + std::to_string(ranks) + " ranks. Fix: use at least 1");
-  }
-  return detail::simulation<Body>(ranks, each, body).run();
+simulated_run run_simulated(network over, Body body) {
+  detail::free_running pace;
+  return detail::simulation<Body, detail::free_running>(std::move(over), body, pace).run();
+}
+/// The same where every rank has a host and a card of its own.
+template <class Body>
+simulated_run run_simulated(int ranks, link card, Body body) {
+  return run_simulated(network(ranks, card), std::move(body));
+}
+
+/// The same, no faster than on that network: every rank and the work it does share this thread,
+/// and each event waits for its time to come on the wall. What the ranks see is the clock's time,
+/// so that a late wake-up does not add up.
+template <class Body>
+emulated_run run_emulated(network over, Body body) {
+  detail::by_the_wall pace;
+  const simulated_run run =
+      detail::simulation<Body, detail::by_the_wall>(std::move(over), body, pace).run();
+  return {run, pace.wall(), pace.mean_lateness(), pace.worst_lateness()};
 }
 
 }  // namespace tutti::transport

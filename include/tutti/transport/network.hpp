@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/units.hpp"
+
+namespace tutti::transport {
+
+/// A network card: bytes pass it at this rate, one message after the other, in each direction
+/// apart; the head of a message that it sends is so long on its way.
+struct link {
+  double bytes_per_second{};
+  seconds latency{};
+};
+
+/// Which ranks share a host, and by what card each host meets the others. The network between the
+/// cards is never the bottleneck.
+class network {
+ public:
+  /// Between ranks of one host, unless somebody says otherwise: no time.
+  static constexpr link at_once{std::numeric_limits<double>::infinity(), 0};
+
+  /// A host for each rank.
+  network(int ranks, link card) : network(ranks, card, 1, at_once) {}
+
+  /// Consecutive ranks share a host, `per_host` each, and its card; to one another they send by
+  /// `inside`, of which every rank has its own. Throws usage_error if that cannot be.
+  network(int ranks, link card, int per_host, link inside) : inside_(check(inside)) {
+    if (ranks < 1) {
+      throw usage_error("cannot simulate " + std::to_string(ranks) + " ranks. Fix: use at least 1");
+    }
+    if (per_host < 1) {
+      throw usage_error("a host has at least 1 rank, not " + std::to_string(per_host));
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      host_.push_back(static_cast<std::size_t>(rank / per_host));
+    }
+    cards_.assign(host_.back() + 1, check(card));
+  }
+
+  int ranks() const { return static_cast<int>(host_.size()); }
+  std::size_t hosts() const { return cards_.size(); }
+  /// The number of the host that `rank` lives on.
+  std::size_t host(int rank) const { return host_[static_cast<std::size_t>(rank)]; }
+  const link& card(std::size_t host) const { return cards_[host]; }
+  const link& inside() const { return inside_; }
+
+  /// Moves `rank` to a host of its own, with this card.
+  void isolate(int rank, link card) {
+    host_.at(static_cast<std::size_t>(rank)) = cards_.size();
+    cards_.push_back(check(card));
+  }
+  /// Moves `rank` to the host of `other`.
+  void join(int rank, int other) { host_.at(static_cast<std::size_t>(rank)) = host(other); }
+
+ private:
+  static link check(link each) {
+    if (!(each.bytes_per_second > 0) || !(each.latency >= 0)) {
+      throw usage_error("a link needs a rate above 0 and a latency of 0 or more");
+    }
+    return each;
+  }
+
+  link inside_;
+  std::vector<std::size_t> host_;
+  std::vector<link> cards_;
+};
+
+}  // namespace tutti::transport
