@@ -113,7 +113,7 @@ TEST(Emulated, TakesAsLongAsTheNetworkAndCountsAsTheSimulation) {
     }
   };
   const simulated_run simulation = run_simulated(over, ring);
-  const emulated_run emulation = run_emulated(over, ring);
+  const emulated_run emulation = run_emulated(over, device(), ring);
   EXPECT_NEAR(simulation.time, 20 * (1e-3 + 500e-6), 1e-12);
   EXPECT_EQ(emulation.time, simulation.time);
   EXPECT_EQ(emulation.events, simulation.events);

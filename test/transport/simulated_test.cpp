@@ -175,4 +175,36 @@ TEST(Simulated, AThousandRanksInOneThread) {
   EXPECT_NEAR(run.time, 20 * 2e-6, 1e-12);
 }
 
+TEST(Simulated, AMessageLeavesWhenTheDeviceHasWrittenIt) {
+  const transport::device writes_a_byte_a_microsecond{1e6};
+  run_simulated(transport::network(2, slow), writes_a_byte_a_microsecond,
+                [](simulated& world) -> task {
+                  if (world.rank() == 0) {
+                    charge(world.queue(), 100);
+                    charge(world.queue(), 200);
+                    EXPECT_EQ(world.now(), 0) << "the host goes on";
+                    co_await world.send(1, chunk_0, phantom(500));
+                  } else {
+                    co_await world.receive(0, chunk_0, phantom(500));
+                    EXPECT_DOUBLE_EQ(world.now(), 300e-6 + 1e-3 + 500e-6);
+                    EXPECT_DOUBLE_EQ(world.queue().record(), world.now()) << "the card wrote it";
+                  }
+                });
+}
+
+struct add_bytes {
+  template <class Queue>
+  void operator()(Queue&, std::byte*, const std::byte*, std::size_t) const {}
+};
+
+TEST(Simulated, TheDeviceReadsTwiceAndWritesOnceToAdd) {
+  run_simulated(transport::network(2, slow), transport::device{1e6}, [](simulated& world) -> task {
+    const int peer = 1 - world.rank();
+    co_await world.exchange_fold(peer, phantom(500), peer, phantom(500), chunk_0, add_bytes{});
+    EXPECT_DOUBLE_EQ(world.now(), 1e-3 + 500e-6);
+    co_await world.exchange(peer, phantom(500), peer, phantom(500), chunk_0);
+    EXPECT_DOUBLE_EQ(world.now(), 1e-3 + 500e-6 + 1500e-6 + 1e-3 + 500e-6);
+  });
+}
+
 }  // namespace tutti::test

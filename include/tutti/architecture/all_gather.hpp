@@ -15,6 +15,11 @@ struct all_gather {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
 
+  /// Every host receives the payloads of all that live elsewhere.
+  static constexpr double busiest_card(double payload, double, placement who) {
+    return (who.workers - who.per_host) * payload;
+  }
+
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements, int) const {
     return compression.wire_bytes(elements);

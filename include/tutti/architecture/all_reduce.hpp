@@ -48,6 +48,13 @@ struct all_reduce {
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
 
+  /// Of h hosts each must send what it adds to the others' parts, and later its own part to them:
+  /// (h-1)/h of the bytes, twice.
+  static constexpr double busiest_card(double payload, double, placement who) {
+    const double hosts = who.hosts();
+    return 2 * (hosts - 1) / hosts * payload;
+  }
+
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements,
                               int ranks) const {

@@ -15,6 +15,8 @@ struct independent {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = true;
 
+  static constexpr double busiest_card(double, double, placement) { return 0; }
+
   template <class Compression>
   std::size_t workspace_bytes(const Compression&, std::size_t, int) const {
     return 0;

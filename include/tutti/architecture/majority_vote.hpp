@@ -16,6 +16,11 @@ struct majority_vote {
   static constexpr bool completes_alone = false;
   static constexpr bool counts_votes = true;
 
+  /// Rank 0's host receives the ballots of all that live elsewhere.
+  static constexpr double busiest_card(double payload, double, placement who) {
+    return (who.workers - who.per_host) * payload;
+  }
+
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements,
                               int ranks) const {
@@ -61,6 +66,7 @@ struct majority_vote {
   /// The majority takes the place of rank 0's ballot.
   template <class Queue, class Parcel>
   static void count(Queue& queue, const Parcel& parcel, int ranks) {
+    charge(queue, (at(ranks) + 1) * parcel.wire_bytes());
     if (parcel.phantom()) {
       return;
     }

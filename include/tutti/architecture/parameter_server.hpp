@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -39,6 +40,14 @@ struct parameter_server {
   static constexpr bool has_servers = true;
   static constexpr bool owns_parameters = std::is_same_v<UpdatedBy, updated_by::servers>;
   static constexpr bool stale = std::is_same_v<Consistency, tutti::consistency::asynchronous>;
+
+  /// A server receives its share of every worker's payload and sends as many answers, a host those
+  /// of its own workers; a card does both at once.
+  static constexpr double busiest_card(double payload, double dense, placement who) {
+    const double each_way = owns_parameters ? std::max(payload, dense) : payload;
+    return each_way * std::max(static_cast<double>(who.workers) / who.servers,
+                               static_cast<double>(who.per_host));
+  }
 
   struct options {
     int servers{1};

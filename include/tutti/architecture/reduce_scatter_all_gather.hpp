@@ -18,6 +18,13 @@ struct reduce_scatter_all_gather {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
 
+  /// Of h hosts each must send what it adds to the others' parts, and later its own part to them:
+  /// (h-1)/h of the bytes, twice.
+  static constexpr double busiest_card(double payload, double, placement who) {
+    const double hosts = who.hosts();
+    return 2 * (hosts - 1) / hosts * payload;
+  }
+
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements,
                               int ranks) const {

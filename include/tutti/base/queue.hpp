@@ -98,4 +98,13 @@ class inline_queue : public host_loops<inline_queue> {
 };
 static_assert(host_queue<inline_queue> && device_queue<inline_queue>);
 
+/// Says what a kernel costs: so many bytes read and written. A queue that models a device lets that
+/// time pass; a real one knows by doing the work.
+template <class Queue>
+void charge(Queue& queue, std::size_t bytes) {
+  if constexpr (requires { queue.charge(bytes); }) {
+    queue.charge(bytes);
+  }
+}
+
 }  // namespace tutti

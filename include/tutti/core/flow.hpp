@@ -312,6 +312,11 @@ class flow {
         co_await architecture_.exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                         contents);
       }
+      if constexpr (has_virtual_time<transport>) {
+        if (const seconds left = queue.record() - world_->now(); left > 0) {
+          co_await world_->sleep(left);
+        }
+      }
     } catch (...) {
       owner_->chunk_failed(std::current_exception());
       co_return;

@@ -85,7 +85,7 @@ class server {
     shelf& mine = shelves_[number];
     set_up(mine, plan_->chunks[number]);
     if constexpr (at_once) {
-      add(mine, pushed, true);
+      add(number, mine, pushed, true);
       update(number, mine);
       ++mine.steps;
       auto& answer = mine.answers[at(worker)];
@@ -176,16 +176,16 @@ class server {
   task take_in_rank_order(std::uint32_t number, shelf& mine, int worker,
                           std::span<const std::byte> pushed) {
     if (worker != mine.turn) {
-      mine.early[at(worker)].resize(pushed.size());
       if (pushed.data() != nullptr) {
+        mine.early[at(worker)].resize(pushed.size());
         world_->queue().copy(mine.early[at(worker)].data(), pushed.data(), pushed.size());
       }
       mine.is_here[at(worker)] = 1;
       co_return;
     }
-    add(mine, pushed, worker == 0);
+    add(number, mine, pushed, worker == 0);
     for (++mine.turn; mine.turn < workers_ && mine.is_here[at(mine.turn)] != 0; ++mine.turn) {
-      add(mine, mine.early[at(mine.turn)], false);
+      add(number, mine, mine.early[at(mine.turn)], false);
       mine.is_here[at(mine.turn)] = 0;
     }
     if (mine.turn == workers_) {
@@ -198,11 +198,13 @@ class server {
     }
   }
 
-  void add(shelf& mine, std::span<const std::byte> pushed, bool first) {
+  void add(std::uint32_t number, shelf& mine, std::span<const std::byte> pushed, bool first) {
+    auto& queue = world_->queue();
+    const std::size_t all = plan_->chunks[number].elements;
+    charge(queue, compression_->wire_bytes(all) + (first ? 1 : 2) * sizeof(float) * all);
     if (model_->phantom()) {
       return;
     }
-    auto& queue = world_->queue();
     float* sum = sum_of(mine).data();
     const std::size_t elements = sum_of(mine).size();
     if (first && plain) {
@@ -218,11 +220,16 @@ class server {
 
   /// From the sum of gradients to what is answered.
   void update(std::uint32_t number, shelf& mine) {
+    auto& queue = world_->queue();
+    const chunk& piece = plan_->chunks[number];
+    charge(queue, 2 * sizeof(float) * piece.elements);
+    if constexpr (!plain && !owns_parameters) {
+      charge(queue,
+             encoding_bytes<relay_type>(piece.elements) + compression_->wire_bytes(piece.elements));
+    }
     if (model_->phantom()) {
       return;
     }
-    auto& queue = world_->queue();
-    const chunk& piece = plan_->chunks[number];
     const std::span<float> mean = sum_of(mine);
     if (average_ != 1.0f) {
       float* sum = mean.data();

@@ -3,7 +3,9 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
+#include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/role/compression.hpp"
 
@@ -12,6 +14,13 @@ namespace tutti {
 namespace role {
 struct architecture {};
 }  // namespace role
+
+/// Bytes that a compressor moves to encode so many elements, beside its payload: it reads them, and
+/// reads and writes what it remembers of each.
+template <class Compression>
+constexpr std::size_t encoding_bytes(std::size_t elements) {
+  return sizeof(float) * elements * (1 + 2 * facts::memory_per_element<Compression>);
+}
 
 /// One chunk as an architecture sees it. On entry `data` holds this rank's gradient; on return the
 /// average over the workers, or the new parameters where the architecture owns them.
@@ -35,6 +44,7 @@ struct parcel {
   /// Encodes `count` elements from `first` on, with this rank's memory of them.
   template <class Queue>
   void encode(Queue& queue, std::size_t first, std::size_t count, std::span<std::byte> out) const {
+    charge(queue, encoding_bytes<Compression>(count) + out.size());
     if (!phantom()) {
       site where = worker;
       where.memory += first;
@@ -47,6 +57,8 @@ struct parcel {
   template <class Queue>
   void encode_mean(Queue& queue, std::size_t first, std::size_t count,
                    std::span<std::byte> out) const {
+    charge(queue,
+           encoding_bytes<std::remove_cvref_t<decltype(relay(*compression))>>(count) + out.size());
     if (!phantom()) {
       site where = owner;
       where.memory += first;
@@ -58,6 +70,7 @@ struct parcel {
   template <class Queue>
   void accumulate(Queue& queue, std::span<const std::byte> payload, std::size_t first,
                   std::size_t count) const {
+    charge(queue, payload.size() + 2 * sizeof(float) * count);
     if (!phantom()) {
       compression->accumulate(queue, const_wire(payload.data(), payload.size()),
                               data.subspan(first, count));
@@ -65,6 +78,7 @@ struct parcel {
   }
   template <class Queue>
   void clear(Queue& queue, std::size_t first, std::size_t count) const {
+    charge(queue, sizeof(float) * count);
     if (!phantom()) {
       float* begin = data.data() + first;
       queue.for_each(count, [begin](std::size_t i) { begin[i] = 0.0f; });
@@ -72,12 +86,22 @@ struct parcel {
   }
   template <class Queue>
   void scale(Queue& queue, std::size_t first, std::size_t count) const {
+    charge(queue, average == 1.0f ? 0 : 2 * sizeof(float) * count);
     if (!phantom() && average != 1.0f) {
       float* begin = data.data() + first;
       const float factor = average;
       queue.for_each(count, [begin, factor](std::size_t i) { begin[i] *= factor; });
     }
   }
+};
+
+/// Who lives where, for bounds: workers share hosts, servers have hosts of their own.
+struct placement {
+  int workers{1};
+  int servers{};
+  int per_host{1};
+
+  constexpr int hosts() const { return (workers + per_host - 1) / per_host; }
 };
 
 /// An architecture says who combines what, and when.
@@ -88,11 +112,15 @@ struct parcel {
 /// * `owns_parameters`: what comes back is parameters; the optimizer runs where they are owned.
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
 /// * `workspace_bytes(compression, elements, ranks)`, known from the plan.
+/// * `busiest_card(payload, dense, placement)`: bytes that must pass some host's card in one
+///   direction, in a step of so many payload bytes a worker, whatever the order: no step is shorter
+///   than these at the card's rate. `dense` is the same gradient as floats.
 /// * `exchange(endpoint, parcel)` -> task.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> && requires {
   { A::adds_payloads } -> std::convertible_to<bool>;
   { A::completes_alone } -> std::convertible_to<bool>;
+  { A::busiest_card(0.0, 0.0, placement{}) } -> std::convertible_to<double>;
 };
 
 namespace facts {

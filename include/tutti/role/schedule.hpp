@@ -18,6 +18,8 @@ struct schedule {};
 ///
 /// * `limits_in_flight`: a ready chunk may have to wait for the bytes of others to leave.
 /// * `static_order`: the order is known from the plan, whatever becomes ready first.
+/// * `crosses_iterations`, optional: its order serves the next forward pass, which begins before
+///   all has arrived; with any other a step ends with a barrier, as its systems do.
 /// * `state(plan, options)`; `ready(bucket)`: all tensors of a bucket have their gradient;
 ///   `released(chunk)`: its bytes have left; `next()`: the chunk to start now, if any.
 template <class S>
@@ -33,5 +35,12 @@ concept schedule_policy = std::same_as<typename S::role, role::schedule> &&
   state.released(which);
   { state.next() } -> std::same_as<std::optional<std::uint32_t>>;
 };
+
+namespace facts {
+template <class S>
+constexpr bool crosses_iterations = requires {
+  requires S::crosses_iterations;
+};
+}  // namespace facts
 
 }  // namespace tutti

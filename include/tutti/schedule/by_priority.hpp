@@ -27,6 +27,7 @@ struct by_priority {
   using role = tutti::role::schedule;
   static constexpr bool limits_in_flight = true;
   static constexpr bool static_order = false;
+  static constexpr bool crosses_iterations = true;
 
   struct options {
     std::size_t credit{16'000'000};

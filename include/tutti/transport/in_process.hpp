@@ -123,7 +123,7 @@ class basic_in_process {
   };
 
   basic_in_process(fabric& shared, int rank, int ranks)
-      : shared_(&shared), rank_(rank), patience_(ranks) {}
+      : shared_(&shared), rank_(rank), patience_(ranks), queue_(queue_of(shared.delivery_)) {}
   basic_in_process(const basic_in_process&) = delete;
   basic_in_process& operator=(const basic_in_process&) = delete;
 
@@ -160,6 +160,9 @@ class basic_in_process {
     explicit folding_receipt(Fold fold) : fold_(fold) {
       this->take = [](basic_in_process& self, receipt& which, letter& read) {
         self.queue_.wait(read.mark);
+        if constexpr (!std::same_as<Fold, copy_bytes>) {  // a card writes what is only copied
+          charge(self.queue_, 3 * read.bytes.size());
+        }
         if (read.bytes.data() != nullptr && which.into.data() != nullptr) {
           static_cast<folding_receipt&>(which).fold_(self.queue_, which.into.data(),
                                                      read.bytes.data(), read.bytes.size());
@@ -581,7 +584,9 @@ class basic_in_process {
   }
 
   void came_home(letter& mine) {
-    queue_.wait(mine.mark);
+    if constexpr (!virtual_time) {  // over a network the receiver reads a copy
+      queue_.wait(mine.mark);
+    }
     if (mine.refused) {
       flights_.end_refused(*mine.owner);
     } else {
@@ -678,7 +683,16 @@ class basic_in_process {
   fabric* shared_;
   int rank_;
   detail::patience patience_;
-  Queue queue_{};
+  /// A device's queue keeps the delivery's time, if there is such a device.
+  static Queue queue_of(Delivery& delivery) {
+    if constexpr (requires { delivery.new_queue(); }) {
+      return delivery.new_queue();
+    } else {
+      return Queue();
+    }
+  }
+
+  Queue queue_;
   run_queue ready_;
   traffic counted_;
   detail::under_way flights_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -69,35 +70,72 @@ class virtual_clock {
   std::uint64_t handled_ = 0;
 };
 
+/// What a rank encodes, decodes and adds with: so many bytes read or written a second, one kernel
+/// after the other. Kernels that only move memory are bound by that; measured figures replace it.
+struct device {
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+};
+
+/// A device's queue on a virtual clock. Kernels run at once on the host, where there is memory to
+/// run on; what passes is the time that they are charged. As on a real device the host goes on
+/// meanwhile, and marks say when the device will have come so far.
+class virtual_queue : public host_loops<virtual_queue> {
+ public:
+  /// A moment on the virtual clock.
+  using mark = seconds;
+
+  virtual_queue(const virtual_clock& clock, device kind) : clock_(&clock), kind_(kind) {}
+
+  mark record() const { return std::max(busy_until_, clock_->now()); }
+  void wait(mark passed) { busy_until_ = std::max(busy_until_, passed); }
+  void synchronize() {}
+  void charge(std::size_t bytes) {
+    busy_until_ = record() + static_cast<double>(bytes) / kind_.bytes_per_second;
+  }
+
+  template <class F>
+  void run(F f) {
+    f();
+  }
+
+ private:
+  const virtual_clock* clock_;
+  device kind_;
+  seconds busy_until_ = 0;
+};
+static_assert(host_queue<virtual_queue> && device_queue<virtual_queue>);
+
 /// Delivery on a virtual clock, through the cards of a network.
 ///
-/// The head of a message leaves when the sender's card is free, and its last byte bytes / rate
-/// later. It passes the receiver's card as soon as the head is there and the card free, in
-/// bytes / rate, and not before its last byte has come. Cards serve messages in the order in which
-/// their heads come. A letter is delivered, and its send completes once it is read, when its last
-/// byte has passed; to oneself at once. Cost: two heap operations a message.
+/// The head of a message leaves when its bytes are there and the sender's card is free, and its
+/// last byte bytes / rate later. It passes the receiver's card as soon as the head is there and the
+/// card free, in bytes / rate, and not before its last byte has come. Cards serve messages in the
+/// order in which their heads come. A letter is delivered, and its send completes once it is read,
+/// when its last byte has passed; to oneself at once. Cost: two heap operations a message.
 class virtual_link {
  public:
   static constexpr bool virtual_time = true;
 
-  virtual_link(int ranks, network over)
-      : network_(std::move(over)),
+  virtual_link(int ranks, network over, device each = {})
+      : device_(each),
+        network_(std::move(over)),
         hosts_(network_.hosts()),
         ranks_(static_cast<std::size_t>(ranks)) {}
 
   seconds now() const { return events_.now(); }
   run_queue& ready_coroutines() { return ready_; }
   virtual_clock& events() { return events_; }
+  virtual_queue new_queue() const { return {events_, device_}; }
 
   template <class Fabric, class Letter>
   void carry(Fabric& shared, Letter& out) {
     if (out.to == out.from) {
-      events_.at(now(), &deliver<Fabric, Letter>, &shared, &out);
+      events_.at(std::max(now(), out.mark), &deliver<Fabric, Letter>, &shared, &out);
       return;
     }
     const link& way = way_of(out.from, out);
     card& from = card_of(out.from, out);
-    const seconds head = std::max(now(), from.egress_free);
+    const seconds head = std::max({now(), out.mark, from.egress_free});
     from.egress_free = head + occupation(way, out);
     events_.at(head + way.latency, &arrive<Fabric, Letter>, &shared, &out);
   }
@@ -151,6 +189,7 @@ class virtual_link {
     static_cast<Fabric*>(shared)->end(out.to).deliver(out);
   }
 
+  device device_;
   network network_;
   std::vector<card> hosts_;
   std::vector<card> ranks_;  // for what stays inside a host
@@ -160,7 +199,7 @@ class virtual_link {
 
 /// Any number of ranks on one thread and a virtual clock. Payloads are carried where there are any;
 /// a phantom (no memory, a length) is only counted and timed.
-using simulated = basic_in_process<inline_queue, virtual_link>;
+using simulated = basic_in_process<virtual_queue, virtual_link>;
 
 static_assert(transport_policy<simulated> && has_virtual_time<simulated>);
 
@@ -225,8 +264,8 @@ class by_the_wall {
 template <class Body, class Pace>
 class simulation {
  public:
-  simulation(network over, Body& body, Pace& pace)
-      : shared_(over.ranks(), std::move(over)), body_(&body), pace_(&pace) {}
+  simulation(network over, device each, Body& body, Pace& pace)
+      : shared_(over.ranks(), std::move(over), each), body_(&body), pace_(&pace) {}
 
   simulated_run run() {
     std::vector<task> ranks;
@@ -320,9 +359,14 @@ class simulation {
 /// words and the first exception is thrown here; if nothing moves any more while a rank is not
 /// done, all end with a communication_error that says who waits for what.
 template <class Body>
-simulated_run run_simulated(network over, Body body) {
+simulated_run run_simulated(network over, device each, Body body) {
   detail::free_running pace;
-  return detail::simulation<Body, detail::free_running>(std::move(over), body, pace).run();
+  return detail::simulation<Body, detail::free_running>(std::move(over), each, body, pace).run();
+}
+/// The same with devices that take no time.
+template <class Body>
+simulated_run run_simulated(network over, Body body) {
+  return run_simulated(std::move(over), device(), std::move(body));
 }
 /// The same where every rank has a host and a card of its own.
 template <class Body>
@@ -334,10 +378,10 @@ simulated_run run_simulated(int ranks, link card, Body body) {
 /// and each event waits for its time to come on the wall. What the ranks see is the clock's time,
 /// so that a late wake-up does not add up.
 template <class Body>
-emulated_run run_emulated(network over, Body body) {
+emulated_run run_emulated(network over, device each, Body body) {
   detail::by_the_wall pace;
   const simulated_run run =
-      detail::simulation<Body, detail::by_the_wall>(std::move(over), body, pace).run();
+      detail::simulation<Body, detail::by_the_wall>(std::move(over), each, body, pace).run();
   return {run, pace.wall(), pace.mean_lateness(), pace.worst_lateness()};
 }
 

@@ -1,0 +1,191 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/core/engine.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti/optimizer/sgd.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/schedule.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// What a worker computes for one tensor in a step.
+struct computation {
+  std::string name{};
+  std::size_t elements{};
+  seconds forward{};
+  seconds backward{};
+};
+
+/// How long a replay goes on; the iterations before the measured ones fill the pipeline.
+struct replay_options {
+  int iterations{10};
+  int warmup{3};
+  int per_host{1};  ///< workers that share a card, for the bound
+};
+
+/// What a replay came to, as worker 0 saw it.
+struct replayed {
+  std::vector<seconds> iterations{};  ///< the measured ones, in order
+  std::uint64_t bytes_sent{};         ///< by worker 0, in all measured iterations
+  std::uint64_t plan_hash{};
+  double payload_bytes{};  ///< of one worker's gradient, encoded chunk by chunk
+  double busiest_card{};   ///< bytes of a step that must pass one card in one direction
+  bool crosses_iterations{};
+
+  /// The time that `share` of the iterations did not exceed.
+  seconds quantile(double share) const {
+    auto sorted = iterations;
+    std::ranges::sort(sorted);
+    return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+  }
+};
+
+/// What a worker's memory is in a replay.
+enum class payloads {
+  counted,  ///< none: messages have lengths
+  carried,  ///< parameters and gradients, all zero
+};
+
+/// The ranks of a job that computes as a profile says and communicates as `Strategy` does: a
+/// coroutine for each, to be run by `run_simulated` or `run_emulated`. Servers are the last ranks.
+///
+/// A worker's iteration is a forward pass that waits for each tensor (or, where the schedule does
+/// not cross the iteration's end, for all of them) and a backward pass that hands in gradients one
+/// by one. It ends with the backward pass; in the long run that is also when the next one does.
+template <class Strategy>
+class replay {
+ public:
+  replay(std::vector<computation> model, engine_options<Strategy> set, payloads what,
+         replay_options length = {})
+      : model_(std::move(model)), set_(std::move(set)), what_(what), length_(length) {
+    if (length.iterations < 1 || length.warmup < 0) {
+      throw usage_error("a replay needs at least 1 iteration and no negative warm-up");
+    }
+    set_.profile.backward.clear();
+    for (const auto& each : model_) {
+      declared_.push_back({each.name, each.elements});
+      set_.profile.backward.push_back(each.backward);
+    }
+  }
+  replay(const replay&) = delete;
+  replay& operator=(const replay&) = delete;
+
+  /// Goes to a transport's `run_…`, by reference.
+  template <class Transport>
+  task operator()(Transport& world) {
+    arena memory(what_ == payloads::carried ? std::span<const arena::declaration>(declared_)
+                                            : std::span<const arena::declaration>());
+    auto engine = make_engine<Strategy>(world, tensors(memory), optimizer::sgd(), set_);
+    co_await engine.started();
+    if (!engine.serves()) {
+      for (int step = 0; step <= length_.warmup + length_.iterations; ++step) {
+        co_await forward(world, engine);
+        co_await backward(world, engine);
+        if (world.rank() == 0) {
+          note(step, world.now(), engine);
+        }
+      }
+      co_await all_arrived(engine);
+    }
+    co_await engine.close();
+  }
+
+  const replayed& result() const { return result_; }
+
+ private:
+  using strategy = strategy_of<Strategy>;
+  static constexpr bool crosses = facts::crosses_iterations<typename strategy::schedule>;
+
+  std::vector<tensor> tensors(const arena& memory) const {
+    if (what_ == payloads::carried) {
+      return memory.tensors();
+    }
+    std::vector<tensor> all;
+    for (const auto& each : model_) {
+      all.push_back(tensor::phantom(each.name, each.elements));
+    }
+    return all;
+  }
+
+  template <class Transport, class Engine>
+  task forward(Transport& world, Engine& engine) {
+    if constexpr (!crosses) {
+      co_await all_arrived(engine);
+    }
+    for (std::size_t i = 0; i < model_.size(); ++i) {
+      co_await engine.arrival(tensor_id(i));
+      if (model_[i].forward > 0) {
+        co_await world.sleep(model_[i].forward);
+      }
+    }
+  }
+  template <class Transport, class Engine>
+  task backward(Transport& world, Engine& engine) {
+    for (std::size_t i = model_.size(); i-- > 0;) {
+      if (model_[i].backward > 0) {
+        co_await world.sleep(model_[i].backward);
+      }
+      engine.ready(tensor_id(i));
+    }
+  }
+  template <class Engine>
+  task all_arrived(Engine& engine) {
+    for (std::size_t i = 0; i < model_.size(); ++i) {
+      co_await engine.arrival(tensor_id(i));
+    }
+  }
+
+  template <class Engine>
+  void note(int step, seconds now, const Engine& engine) {
+    const std::uint64_t sent = engine.counted().bytes_sent;
+    if (step > length_.warmup) {
+      result_.iterations.push_back(now - ended_);
+      result_.bytes_sent += sent - sent_;
+    } else {
+      weigh(engine);
+    }
+    ended_ = now;
+    sent_ = sent;
+  }
+
+  template <class Engine>
+  void weigh(const Engine& engine) {
+    const auto compression = make_policy<typename Engine::compression>(set_.compression);
+    const tutti::report report = engine.report();
+    result_.plan_hash = report.plan_hash;
+    result_.payload_bytes = 0;
+    for (const chunk& each : engine.planned().chunks) {
+      result_.payload_bytes += static_cast<double>(compression.wire_bytes(each.elements));
+    }
+    result_.busiest_card = Engine::architecture::busiest_card(
+        result_.payload_bytes, static_cast<double>(report.elements * sizeof(float)),
+        {report.workers, report.servers, length_.per_host});
+    result_.crosses_iterations = crosses;
+  }
+
+  std::vector<computation> model_;
+  std::vector<arena::declaration> declared_{};
+  engine_options<Strategy> set_;
+  payloads what_;
+  replay_options length_;
+  replayed result_{};
+  seconds ended_ = 0;
+  std::uint64_t sent_ = 0;
+};
+
+}  // namespace tutti

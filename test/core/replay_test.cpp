@@ -1,0 +1,143 @@
+// What a replayed model takes on a modelled network, against what can be worked out by hand.
+#include "tutti/core/replay.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/compression/sign.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::device;
+using transport::link;
+using transport::network;
+using transport::simulated;
+
+constexpr link card{1e9, 1e-5};
+constexpr std::size_t elements = 1'000'000;  // 4 ms of the card
+
+std::vector<computation> model(std::size_t tensors, seconds forward, seconds backward) {
+  const auto n = static_cast<double>(tensors);
+  return std::vector<computation>(tensors,
+                                  {"tensor", elements / tensors, forward / n, backward / n});
+}
+
+template <class Strategy>
+replayed run(const network& over, std::vector<computation> what, engine_options<Strategy> set = {},
+             device each = {}) {
+  replay<Strategy> job(std::move(what), set, payloads::counted, {.iterations = 4, .warmup = 2});
+  run_simulated(over, each, [&job](simulated& world) { return job(world); });
+  return job.result();
+}
+
+template <class... Policies>
+using over_ring = compose<architecture::all_reduce<collective::ring>, Policies...>;
+
+TEST(Replay, WithoutOverlapComputeAndTheRingAddUp) {
+  for (const int ranks : {1, 2, 3, 4, 5}) {
+    const auto got =
+        run<over_ring<fusion::all, schedule::at_end>>(network(ranks, card), model(8, 3e-3, 6e-3));
+    const double p = ranks;
+    const double parts = static_cast<double>((elements + ranks - 1) / ranks * 4) / 1e9;
+    ASSERT_EQ(got.iterations.size(), 4U);
+    for (const seconds each : got.iterations) {
+      EXPECT_NEAR(each, 9e-3 + 2 * (p - 1) * (parts + card.latency), 1e-7) << ranks;
+    }
+    EXPECT_NEAR(got.busiest_card, 2 * (p - 1) / p * 4e6, 1);
+  }
+}
+
+TEST(Replay, TheDeviceIsChargedForEncodingAddingAndScaling) {
+  const auto got = run<over_ring<fusion::all>>(network(2, card), model(1, 0, 1e-3), {}, {1e10});
+  // Half the floats are read, added and written; then all are scaled.
+  const double added = 3 * 2e6 / 1e10;
+  const double scaled = 2 * 4e6 / 1e10;
+  EXPECT_NEAR(got.quantile(0.5), 1e-3 + 2 * (2e-3 + card.latency) + added + scaled, 1e-7);
+}
+
+TEST(Replay, CrossingTheBarrierHidesCommunicationBehindBothPasses) {
+  const auto compute = model(10, 6e-3, 6e-3);
+  const auto barrier = run<over_ring<>>(network(2, card), compute).quantile(0.5);
+  engine_options<over_ring<partition::into, schedule::by_priority>> set;
+  set.partition.bytes = 100'000;
+  set.schedule.credit = 400'000;
+  const auto crossing =
+      run<over_ring<partition::into, schedule::by_priority>>(network(2, card), compute, set)
+          .quantile(0.5);
+  const double first_gradient = 6e-4;
+  EXPECT_GE(barrier, 6e-3 + first_gradient + 4e-3);
+  EXPECT_LE(crossing, 1.05 * 12e-3);
+  EXPECT_GE(crossing, 12e-3);
+}
+
+TEST(Replay, HalfTheLinkDoublesWhatIsExposed) {
+  const auto exposed = [](double rate) {
+    return run<over_ring<fusion::all>>(network(4, {rate, 0}), model(1, 1e-3, 2e-3)).quantile(0.5) -
+           3e-3;
+  };
+  EXPECT_NEAR(exposed(5e8) / exposed(1e9), 2, 1e-6);
+}
+
+TEST(Replay, OneServerIsTheBottleneckAndManyAreNot) {
+  using served = compose<architecture::parameter_server<>, partition::into>;
+  const auto step = [](int servers, link of_server) {
+    network over(4 + servers, {1.25e8, 0});
+    for (int rank = 4; rank < 4 + servers; ++rank) {
+      over.isolate(rank, of_server);
+    }
+    engine_options<served> set;
+    set.partition.bytes = 1 << 16;
+    set.architecture.servers = servers;
+    return run<served>(over, model(100, 0, 1e-6), set);
+  };
+  const double up = 4e6 / 1.25e8;
+  EXPECT_NEAR(step(1, {1.25e8, 0}).quantile(0.5), 4 * up, 0.05 * 4 * up);
+  EXPECT_NEAR(step(4, {1.25e8, 0}).quantile(0.5), up, 0.10 * up);
+  EXPECT_NEAR(step(1, {6.25e7, 0}).quantile(0.5), 8 * up, 0.05 * 8 * up) << "incast";
+  EXPECT_EQ(step(1, {1.25e8, 0}).busiest_card, 4 * 4e6);
+  EXPECT_EQ(step(4, {1.25e8, 0}).busiest_card, 4e6);
+}
+
+TEST(Replay, PayloadsAreCountedAsTheCompressorSays) {
+  const auto votes = run<compose<architecture::all_gather, compression::sign>>(network(3, card),
+                                                                               model(4, 0, 1e-3));
+  EXPECT_EQ(votes.payload_bytes, 4 * 31'252) << "bits of 250,000 signs, in whole words";
+  EXPECT_EQ(votes.bytes_sent, 4U * 2 * static_cast<std::uint64_t>(votes.payload_bytes));
+}
+
+TEST(Replay, EmulationCountsTheSameTimeAsSimulation) {
+  using strategy = over_ring<>;
+  const network over(4, {1e8, 1e-5});
+  const auto compute = model(4, 1e-3, 2e-3);
+  const replay_options length{.iterations = 3, .warmup = 1};
+  replay<strategy> simulation(compute, {}, payloads::counted, length);
+  replay<strategy> emulation(compute, {}, payloads::carried, length);
+  run_simulated(over, device{}, [&](simulated& world) { return simulation(world); });
+  const auto run = run_emulated(over, device{}, [&](simulated& world) { return emulation(world); });
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(simulation.result().iterations[i], emulation.result().iterations[i], 1e-12);
+  }
+  EXPECT_EQ(simulation.result().bytes_sent, emulation.result().bytes_sent);
+  EXPECT_GE(run.wall, run.time);
+}
+
+TEST(Replay, RefusesNoIterations) {
+  EXPECT_THROW((replay<over_ring<>>({}, {}, payloads::counted, {.iterations = 0})), usage_error);
+}
+
+}  // namespace
+}  // namespace tutti::test
