@@ -32,6 +32,7 @@ struct replicated {
                          std::conditional_t<facts::unit_of<Compression> == unit::element,
                                             reduce_scatter_all_gather, all_gather>>;
 };
+static_assert(architecture_policy<replicated>);
 
 /// The architecture that carries out `Architecture` over a transport.
 template <class Architecture, class Compression, class Transport>

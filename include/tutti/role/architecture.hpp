@@ -120,7 +120,6 @@ template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> && requires {
   { A::adds_payloads } -> std::convertible_to<bool>;
   { A::completes_alone } -> std::convertible_to<bool>;
-  { A::busiest_card(0.0, 0.0, placement{}) } -> std::convertible_to<double>;
 };
 
 namespace facts {
