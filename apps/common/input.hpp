@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/job.hpp"
+#include "common/nearest.hpp"
 #include "data/dataset.hpp"
 #include "data/fashion_mnist.hpp"
 #include "data/synthetic.hpp"

@@ -6,29 +6,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 #include <sstream>
 #include <string_view>
-#include <utility>
+
+#include "common/nearest.hpp"
 
 namespace common {
 
 namespace po = boost::program_options;
 
 namespace {
-
-std::size_t edits(const std::string& from, const std::string& to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t kept = diagonal + (from[i] == to[j] ? 0 : 1);
-      diagonal = std::exchange(row[j + 1], std::min({kept, row[j] + 1, row[j + 1] + 1}));
-    }
-  }
-  return row.back();
-}
 
 template <class T>
 [[noreturn]] void refuse(const std::string& flag, const T& value, const std::string& fix) {
@@ -185,12 +172,6 @@ int launched_as() {
 }
 
 }  // namespace
-
-std::string nearest(const std::string& wanted, const std::vector<std::string>& candidates) {
-  const auto closest = std::ranges::min_element(
-      candidates, {}, [&](const std::string& each) { return edits(wanted, each); });
-  return closest == candidates.end() ? "" : *closest;
-}
 
 job parse(int argc, char** argv, app reader) {
   job read;

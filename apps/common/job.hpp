@@ -62,9 +62,6 @@ std::string help(app reader);
 /// with one line `program: …` on standard error, once for all processes where all are wrong.
 int guarded(const char* program, const std::function<void()>& run);
 
-/// The candidate that takes the fewest edits to become `wanted`.
-std::string nearest(const std::string& wanted, const std::vector<std::string>& candidates);
-
 /// Bytes that a rank sent, as a table shows them. Threads that read one another's memory send none.
 std::string megabytes(double sent);
 

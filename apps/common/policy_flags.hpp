@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/job.hpp"
+#include "common/nearest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/core/engine_options.hpp"
 

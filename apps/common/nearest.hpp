@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace common {
+
+/// How many characters must be put in, taken out or changed to make one of the other.
+/// After: Wagner and Fischer, "The string-to-string correction problem", 1974.
+inline std::size_t edits(const std::string& from, const std::string& to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t kept = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = std::exchange(row[j + 1], std::min({kept, row[j] + 1, row[j + 1] + 1}));
+    }
+  }
+  return row.back();
+}
+
+/// The candidate that takes the fewest edits to become `wanted`.
+inline std::string nearest(const std::string& wanted, const std::vector<std::string>& candidates) {
+  const auto closest = std::ranges::min_element(
+      candidates, {}, [&](const std::string& each) { return edits(wanted, each); });
+  return closest == candidates.end() ? "" : *closest;
+}
+
+}  // namespace common

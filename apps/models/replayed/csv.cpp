@@ -1,0 +1,135 @@
+#include "models/replayed/csv.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+
+namespace models {
+namespace {
+
+constexpr std::string_view header = "name,elements,forward_us,backward_us";
+constexpr std::size_t columns = 4;
+
+/// Without blanks at either end, nor what a file from Windows has there.
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blank = " \t\r";
+  const std::size_t first = text.find_first_not_of(blank);
+  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(blank) - first + 1);
+}
+
+std::vector<std::string_view> split(std::string_view line) {
+  std::vector<std::string_view> fields;
+  for (std::size_t end = 0; end != line.npos;) {
+    end = line.find(',');
+    fields.push_back(trimmed(line.substr(0, end)));
+    line.remove_prefix(end == line.npos ? 0 : end + 1);
+  }
+  return fields;
+}
+
+template <class T>
+bool is_number(std::string_view text, T& value) {
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return status == std::errc{} && end == text.data() + text.size();
+}
+
+/// Reads line by line, and so knows which one to blame.
+class reader {
+ public:
+  explicit reader(const std::string& file) : read_{.name = file, .batch = 1, .device = file} {}
+
+  replayed read() && {
+    std::ifstream in(read_.name);
+    for (std::string line; std::getline(in, line);) {
+      ++line_;
+      take(trimmed(line));
+    }
+    if (!in.eof()) {
+      throw tutti::usage_error(read_.name + ": cannot be read. Fix: the path of a CSV file.");
+    }
+    if (read_.tensors.empty()) {
+      line_ = std::max<std::size_t>(line_, 1);
+      reject(headed_ ? "no tensor follows the header" : "there is no header", header_and_lines());
+    }
+    return std::move(read_);
+  }
+
+ private:
+  void take(std::string_view line) {
+    if (line.starts_with('#')) {
+      comment(trimmed(line.substr(1)));
+    } else if (!line.empty() && headed_) {
+      tensor(split(line));
+    } else if (!line.empty()) {
+      if (line != header) {
+        reject("the header is '" + std::string(line) + "'", header_and_lines());
+      }
+      headed_ = true;
+    }
+  }
+
+  void comment(std::string_view text) {
+    constexpr std::string_view batch = "batch ";
+    if (!text.starts_with(batch)) {
+      return;
+    }
+    const auto size = trimmed(text.substr(batch.size()));
+    if (size.find(' ') == size.npos) {  // otherwise it is prose
+      read_.batch = whole("batch", size);
+    }
+  }
+
+  void tensor(const std::vector<std::string_view>& fields) {
+    if (fields.size() != columns) {
+      reject("there are " + std::to_string(fields.size()) + " columns",
+             "4 of them, " + std::string(header) + ", and no comma in a name");
+    }
+    read_.tensors.push_back({std::string(fields[0]), whole("elements", fields[1]),
+                             seconds("forward_us", fields[2]), seconds("backward_us", fields[3])});
+  }
+
+  std::size_t whole(const std::string& what, std::string_view text) const {
+    std::size_t value = 0;
+    if (!is_number(text, value) || value == 0) {
+      reject(what + " is '" + std::string(text) + "'", "a whole number of 1 or more");
+    }
+    return value;
+  }
+
+  double seconds(const std::string& what, std::string_view text) const {
+    double microseconds = 0;
+    if (!is_number(text, microseconds) || !std::isfinite(microseconds) || microseconds < 0) {
+      reject(what + " is '" + std::string(text) + "'",
+             "microseconds, a finite number of 0 or more");
+    }
+    return microseconds * 1e-6;
+  }
+
+  static std::string header_and_lines() {
+    return "begin with the line " + std::string(header) + ", then a line for each tensor";
+  }
+
+  [[noreturn]] void reject(const std::string& what, const std::string& fix) const {
+    throw tutti::usage_error(read_.name + ":" + std::to_string(line_) + ": " + what +
+                             ". Fix: " + fix + ".");
+  }
+
+  replayed read_;
+  std::size_t line_{};
+  bool headed_{};
+};
+
+}  // namespace
+
+replayed read_csv(const std::string& file) { return reader(file).read(); }
+
+}  // namespace models
