@@ -18,30 +18,6 @@
 
 namespace common {
 
-/// How an engine is to run for a job. Throws flag_error if the job sets what this strategy does not
-/// have, or to what it cannot be.
-template <class Strategy>
-tutti::engine_options<Strategy> options(const job& asked) {
-  tutti::engine_options<Strategy> set;
-  set.run.deadline = asked.deadline;
-  if constexpr (requires { set.architecture.servers; }) {
-    set.architecture.servers = asked.servers;
-  }
-  apply_policy_flags(asked, set);
-  return set;
-}
-
-/// Ranks that serve, beside the job's workers.
-template <class Strategy>
-int servers(const job& asked) {
-  const auto set = options<Strategy>(asked);
-  if constexpr (requires { set.architecture.servers; }) {
-    return set.architecture.servers;
-  } else {
-    return 0;
-  }
-}
-
 inline constexpr const char* row_header =
     "fusion / priority / compression / architecture         loss first > last   images/s   ms/step"
     "  exposed ms  MB sent/step";

@@ -30,20 +30,27 @@ class flags {
   explicit flags(job& into) : into_(&into) {}
 
   po::options_description of(app reader) {
-    shared();
-    if (reader == app::cell) {
-      steps("stop after so many; 0: after 20");
-      named("header", "print the table's header", po::bool_switch(&into_->header));
-    } else {
-      trainer();
-      steps("stop after so many; 0: do not");
+    switch (reader) {
+      case app::cell:
+        trained();
+        steps("stop after so many; 0: after 20");
+        named("header", "print the table's header", po::bool_switch(&into_->header));
+        break;
+      case app::train:
+        trained();
+        trainer();
+        steps("stop after so many; 0: do not");
+        break;
+      case app::compare:
+        compared();
+        break;
     }
     named("help,h", "print this", po::bool_switch(&into_->help));
     return all_;
   }
 
  private:
-  void shared() {
+  void trained() {
     text("model", into_->model, "what to train: mlp or cnn");
     text("data", into_->data, "fashion-mnist[:DIRECTORY] or synthetic");
     count("batch-size", into_->batch_size, 1, 1 << 20, "images per worker and step");
@@ -58,6 +65,25 @@ class flags {
     count("seed", into_->seed, 0, most, "of parameters and shuffling");
     real("deadline", into_->deadline,
          "seconds without progress before a rank says who holds it up (=60)");
+  }
+
+  void compared() {
+    text("strategy", into_->strategies, "names, separated by commas, or all");
+    text("model", into_->models, "networks to replay, or files NAME.csv");
+    text("ranks", into_->rank_counts, "workers");
+    count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
+    text("link", into_->links,
+         "cards as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
+    text("network", into_->networks, "10GbE, 100GbE-TCP or 100GbIB, four ranks a host");
+    text("world", into_->world, "simulated, or emulated: payloads are carried and time passes");
+    count("iterations", into_->iterations, 1, 1 << 20, "measured");
+    count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
+    real("memory-bandwidth", into_->memory_bandwidth,
+         "GB/s at which a rank encodes, decodes and adds (=the profile's device)");
+    text("json", into_->json, "append a line a row to this file");
+    text("csv", into_->csv, "write the rows to this file");
+    named("list-strategies", "print their names", po::bool_switch(&into_->list_strategies));
+    named("list-models", "print their names", po::bool_switch(&into_->list_models));
   }
 
   void trainer() {

@@ -13,7 +13,7 @@
 namespace common {
 
 /// Who reads the command line: a flag of the other's is a mistake, not silence.
-enum class app { cell, train };
+enum class app { cell, train, compare };
 
 /// What the shared flags say; the same names and defaults in every app.
 struct job {
@@ -35,6 +35,17 @@ struct job {
   std::string timeline{};
   std::string checkpoint{};
   std::string resume{};
+  /// What `tutti-compare` compares: lists, separated by commas.
+  std::string strategies{"all"};
+  std::string models{"resnet50"};
+  std::string rank_counts{"4"};
+  std::string links{};
+  std::string networks{};
+  std::string world{"simulated"};
+  int iterations{10};
+  int warmup{3};
+  double memory_bandwidth{};  ///< bytes a second of a rank's device; 0: the profile's device
+  std::string csv{};
   bool list_strategies{};
   bool list_models{};
   bool header{};

@@ -19,7 +19,7 @@ namespace {
 void name_by_place(std::vector<counted_tensor>& list) {
   std::size_t place = 0;
   for (auto& each : list) {
-    each.name = "t" + std::to_string(place++);
+    each.name = std::to_string(place++).insert(0, 1, 't');
   }
 }
 

@@ -85,10 +85,10 @@ class flow {
         filled_(made.buckets.size()),
         chunks_(made.chunks.size()),
         told_(made.chunks.size() + 1),
-        worker_memory_(facts::memory_per_element<compression>, made.elements()),
+        worker_memory_(facts::memory_per_element<compression>, model.remembered()),
         owner_memory_(Types::has_servers ? 0 : facts::memory_per_element<typename Types::relay>,
-                      made.elements()),
-        momenta_(Types::owns_parameters ? 0 : optimizer::memory_per_element, made.elements()) {
+                      model.remembered()),
+        momenta_(Types::owns_parameters ? 0 : optimizer::memory_per_element, model.remembered()) {
     set_up_chunks();
     if (Types::needs_one_order && set.run.decisions == decisions::led && world.rank() == 0) {
       leader_.emplace(world, decisions_tag, made.chunks.size());

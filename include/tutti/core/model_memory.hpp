@@ -30,6 +30,8 @@ class model_memory {
 
   /// No values, only lengths.
   bool phantom() const { return phantom_; }
+  /// Elements that policies may remember something of: none of a phantom's.
+  std::size_t remembered() const { return phantom_ ? 0 : plan_->elements(); }
   const std::vector<tensor>& forward() const { return forward_; }
   const tensor& at(std::size_t position) const { return forward_[forward_.size() - 1 - position]; }
 

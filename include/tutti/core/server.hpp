@@ -62,8 +62,8 @@ class server {
         workers_(workers),
         average_(1.0f /
                  (static_cast<float>(at_once ? 1 : workers) * static_cast<float>(accumulation))),
-        owner_(facts::memory_per_element<relay_type>, made.elements()),
-        momenta_(owns_parameters ? Optimizer::memory_per_element : 0, made.elements()),
+        owner_(facts::memory_per_element<relay_type>, model.remembered()),
+        momenta_(owns_parameters ? Optimizer::memory_per_element : 0, model.remembered()),
         shelves_(made.chunks.size()) {}
 
   /// What this server remembers from step to step, beside parameters.

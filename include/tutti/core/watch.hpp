@@ -27,7 +27,10 @@ template <class Transport, class Owner>
 class watch {
  public:
   watch(Transport& world, Owner& owner)
-      : world_(&world), owner_(&owner), answers_(static_cast<std::size_t>(world.size())) {}
+      : world_(&world),
+        owner_(&owner),
+        answers_(static_cast<std::size_t>(world.size())),
+        answering_(answers_.size()) {}
   watch(const watch&) = delete;
   watch& operator=(const watch&) = delete;
 
@@ -42,7 +45,8 @@ class watch {
     co_await listening_;
   }
   bool at_rest() const {
-    return listening_.done() && answering_.done() &&
+    return listening_.done() &&
+           std::ranges::all_of(answering_, [](const reply& each) { return each.running.done(); }) &&
            std::ranges::all_of(saying_, [](const task& each) { return each.done(); });
   }
 
@@ -106,13 +110,7 @@ class watch {
   void handle(int peer, const control_message& heard) {
     switch (heard.what) {
       case control_message::kind::question:
-        if (answering_.done()) {  // whoever asks again is answered again
-          answer_.what = control_message::kind::answer;
-          answer_.chunk = heard.chunk;
-          owner_->describe(heard.chunk, heard.step, answer_);
-          answering_ = say(peer, answer_);
-          answering_.start(world_->ready_coroutines());
-        }
+        answer(answering_[static_cast<std::size_t>(peer)], peer, heard);
         break;
       case control_message::kind::answer:
         if (!std::exchange(answers_[static_cast<std::size_t>(peer)], heard)) {
@@ -124,6 +122,22 @@ class watch {
         break;
       case control_message::kind::stop:
         break;
+    }
+  }
+
+  struct reply {
+    control_message words{};
+    task running{};
+  };
+
+  /// To each who asks, and again if it asks again; not twice at once.
+  void answer(reply& mine, int peer, const control_message& question) {
+    if (mine.running.done()) {
+      mine.words.what = control_message::kind::answer;
+      mine.words.chunk = question.chunk;
+      owner_->describe(question.chunk, question.step, mine.words);
+      mine.running = say(peer, mine.words);
+      mine.running.start(world_->ready_coroutines());
     }
   }
 
@@ -147,12 +161,11 @@ class watch {
   Transport* world_;
   Owner* owner_;
   control_message question_{};
-  control_message answer_{};
   control_message last_{};
   std::vector<std::optional<control_message>> answers_;
   std::atomic<int> answered_{0};
   task listening_{};
-  task answering_{};
+  std::vector<reply> answering_;
   std::vector<task> saying_{};
 };
 

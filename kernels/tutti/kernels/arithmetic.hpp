@@ -43,10 +43,11 @@ void add_everywhere(std::array<float*, Count> all, std::size_t begin, std::size_
 }  // namespace detail
 
 /// all[…][i] become all[0][i] + all[1][i] + …, added in that order: one pass over arrays of `n`
-/// floats that do not overlap, where adding and then copying would be two. At most four arrays.
+/// floats that do not overlap, where adding and then copying would be two. More than four are more
+/// streams than a core's prefetchers follow.
 template <std::size_t Count, host_queue Queue>
-void add_everywhere(Queue& queue, std::array<float*, Count> all, std::size_t n) {
-  static_assert(Count <= 4, "more streams than a core's prefetchers follow");
+requires(Count <= 4) void add_everywhere(Queue& queue, std::array<float*, Count> all,
+                                         std::size_t n) {
   queue.run([=] {
     widest([=] {
       // From a cache line's begin, so that no vector lies in two: a quarter faster.

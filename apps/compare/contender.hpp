@@ -1,0 +1,129 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "common/job.hpp"
+#include "common/policy_flags.hpp"
+#include "compare/place.hpp"
+#include "models/replayed/replayed.hpp"
+#include "tutti/architecture/independent.hpp"
+#include "tutti/base/cost.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/core/replay.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace compare {
+
+/// What a strategy does to the gradient, so that rows are compared with their like.
+enum class kind {
+  exact,  ///< every worker applies the mean
+  lossy,  ///< of what is left of it after compression
+  stale,  ///< some updates come late, or never
+};
+
+inline const char* name_of(kind which) {
+  constexpr const char* names[] = {"exact", "lossy", "stale"};
+  return names[static_cast<int>(which)];
+}
+
+/// One row's job.
+struct scenario {
+  const models::replayed* model{};
+  place where{};
+  int workers{};
+  std::string world{};
+  tutti::transport::device device{};
+};
+
+/// What came of it.
+struct row {
+  std::string strategy{};
+  kind what{};
+  scenario of{};
+  int servers{};
+  tutti::replayed simulated{};
+  std::optional<tutti::replayed> emulated{};
+  tutti::transport::emulated_run clock{};  ///< of the emulation
+
+  const tutti::replayed& shown() const { return emulated ? *emulated : simulated; }
+  double iteration() const { return shown().quantile(0.5); }
+  double compute() const { return of.model->forward() + of.model->backward(); }
+  /// Time that the iteration is longer than its compute.
+  double exposed() const { return std::max(0.0, iteration() - compute()); }
+  double bytes_sent() const {
+    return static_cast<double>(shown().bytes_sent) / static_cast<double>(shown().iterations.size());
+  }
+  /// No iteration of this architecture is shorter: neither than the compute nor than what must pass
+  /// one card, which cannot begin before there is a gradient and, without crossing the iteration's
+  /// end, is over before the next forward pass.
+  double bound() const;
+};
+
+/// A named strategy that can be compared.
+struct contender {
+  std::string_view name;
+  kind what;
+  std::vector<std::pair<std::string, std::string>> (*flags)();
+  int (*servers)(const common::job&);
+  row (*run)(const scenario&, const common::job&);
+};
+
+const std::vector<contender>& registry();
+
+namespace detail {
+
+template <class Strategy>
+constexpr kind kind_of() {
+  using strategy = tutti::strategy_of<Strategy>;
+  using architecture = typename strategy::architecture;
+  if (tutti::facts::stale<architecture> ||
+      std::is_same_v<architecture, tutti::architecture::independent>) {
+    return kind::stale;
+  }
+  return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
+}
+
+template <class Strategy>
+row run(const scenario& of, const common::job& asked) {
+  using tutti::transport::simulated;
+  row result{std::string(Strategy::name), kind_of<Strategy>(), of,
+             common::servers<Strategy>(asked)};
+  auto set = common::options<Strategy>(asked);
+  const double p = of.workers;
+  const auto& card = of.where.card;
+  set.profile.message =
+      tutti::message_cost(2 * (p - 1) * card.latency, 2 * (p - 1) / p / card.bytes_per_second);
+  std::vector<tutti::computation> model;
+  for (const auto& each : of.model->tensors) {
+    model.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
+  }
+  const tutti::replay_options length{asked.iterations, asked.warmup, of.where.per_host};
+  const auto network = of.where.with(of.workers, result.servers);
+  tutti::replay<Strategy> simulation(model, set, tutti::payloads::counted, length);
+  tutti::transport::run_simulated(network, of.device,
+                                  [&](simulated& world) { return simulation(world); });
+  result.simulated = simulation.result();
+  if (of.world == "emulated") {
+    tutti::replay<Strategy> emulation(std::move(model), set, tutti::payloads::carried, length);
+    result.clock = tutti::transport::run_emulated(
+        network, of.device, [&](simulated& world) { return emulation(world); });
+    result.emulated = emulation.result();
+  }
+  return result;
+}
+
+}  // namespace detail
+
+template <class Strategy>
+contender entry() {
+  return {Strategy::name, detail::kind_of<Strategy>(), common::policy_flags<Strategy>,
+          common::servers<Strategy>, detail::run<Strategy>};
+}
+
+}  // namespace compare

@@ -1,0 +1,205 @@
+// Which strategy wins on which network: strategies x models x workers x links, each beside the
+// bound that its architecture cannot beat.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+#include "common/input.hpp"
+#include "common/nearest.hpp"
+#include "compare/contender.hpp"
+#include "compare/table.hpp"
+
+namespace compare {
+
+namespace {
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    parts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const auto& each : registry()) {
+    names.emplace_back(each.name);
+  }
+  return names;
+}
+
+/// The 16-bit dense baseline is in every table.
+std::vector<contender> contenders(const common::job& asked) {
+  if (asked.strategies == "all") {
+    return registry();
+  }
+  auto names = split(asked.strategies);
+  if (std::ranges::find(names, "Dense16") == names.end()) {
+    names.push_back("Dense16");
+  }
+  std::vector<contender> chosen;
+  for (const auto& name : names) {
+    common::expect_one_of("strategy", name, strategy_names());
+    chosen.push_back(*std::ranges::find(registry(), name, &contender::name));
+  }
+  return chosen;
+}
+
+std::vector<int> worker_counts(const common::job& asked) {
+  std::vector<int> counts;
+  for (const auto& text : split(asked.rank_counts)) {
+    int count = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (status != std::errc{} || end != text.data() + text.size() || count < 1 || count > 1024) {
+      throw common::flag_error("--ranks " + text +
+                               " cannot be. Fix: from 1 to 1024, as 4 or 4,8,16");
+    }
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+std::vector<place> places(const common::job& asked) {
+  std::vector<place> all;
+  for (const auto& name :
+       asked.networks.empty() ? std::vector<std::string>() : split(asked.networks)) {
+    all.push_back(find_network(name));
+  }
+  const bool neither = asked.networks.empty() && asked.links.empty();
+  for (const auto& text : split(neither ? "10Gbit/50us" : asked.links)) {
+    if (!text.empty()) {
+      all.push_back(parse_link(text));
+    }
+  }
+  return all;
+}
+
+/// A policy's flag is for the strategies that have it; one that none has is a mistake.
+common::job only_its_flags(const common::job& asked, const contender& who) {
+  common::job own = asked;
+  const auto known = who.flags();
+  std::erase_if(own.policy_flags, [&](const auto& flag) {
+    return std::ranges::none_of(known, [&](const auto& each) { return each.first == flag.first; });
+  });
+  return own;
+}
+
+void check_policy_flags(const common::job& asked, const std::vector<contender>& all) {
+  std::vector<std::string> known;
+  for (const auto& who : all) {
+    for (const auto& each : who.flags()) {
+      known.push_back(each.first);
+    }
+    who.servers(only_its_flags(asked, who));  // refuses a value that cannot be
+  }
+  for (const auto& [flag, value] : asked.policy_flags) {
+    if (std::ranges::find(known, flag) == known.end()) {
+      throw common::flag_error("none of these strategies has --" + flag + ". Did you mean --" +
+                               common::nearest(flag, known) + "?");
+    }
+  }
+}
+
+/// Bytes a second of the memory of the GPU that a profile was measured on, as its maker states
+/// them; an unnamed one is taken to be a V100.
+double memory_bandwidth(const common::job& asked, const models::replayed& model) {
+  if (asked.memory_bandwidth > 0) {
+    return 1e9 * asked.memory_bandwidth;
+  }
+  const bool p100 = model.device.find("P100") != std::string::npos;
+  return p100 ? 732e9 : 900e9;
+}
+
+void say_progress(const scenario& of, std::string_view strategy) {
+  if (isatty(STDERR_FILENO) != 0) {
+    std::fprintf(stderr, "\r\033[K%s, %d workers, %s: %.*s ", of.model->name.c_str(), of.workers,
+                 of.where.name.c_str(), static_cast<int>(strategy.size()), strategy.data());
+  }
+}
+
+void clear_progress() {
+  if (isatty(STDERR_FILENO) != 0) {
+    std::fprintf(stderr, "\r\033[K");
+  }
+}
+
+std::vector<row> compare_all(const scenario& of, const std::vector<contender>& all,
+                             const common::job& asked) {
+  std::vector<row> rows;
+  for (const auto& who : all) {
+    say_progress(of, who.name);
+    rows.push_back(who.run(of, only_its_flags(asked, who)));
+    if (!asked.json.empty()) {
+      append_json(asked.json, rows.back());
+    }
+  }
+  clear_progress();
+  print(rows);
+  return rows;
+}
+
+void check_writable(const std::string& file) {
+  if (!file.empty() && !std::ofstream(file, std::ios::app)) {
+    throw tutti::usage_error("cannot write " + file + ". Fix: a directory that exists");
+  }
+}
+
+void run(const common::job& asked) {
+  common::expect_one_of("world", asked.world, {"simulated", "emulated"});
+  const auto all = contenders(asked);
+  check_policy_flags(asked, all);
+  const auto where = places(asked);
+  const auto counts = worker_counts(asked);
+  check_writable(asked.json);
+  check_writable(asked.csv);
+  std::vector<row> rows;
+  std::vector<models::replayed> networks;
+  for (const auto& name : split(asked.models)) {
+    networks.push_back(models::replay(name));
+  }
+  for (const auto& model : networks) {
+    for (const auto& each : where) {
+      for (const int workers : counts) {
+        const scenario of{&model, each, workers, asked.world, {memory_bandwidth(asked, model)}};
+        std::ranges::move(compare_all(of, all, asked), std::back_inserter(rows));
+      }
+    }
+  }
+  if (!asked.csv.empty()) {
+    write_csv(asked.csv, rows);
+  }
+}
+
+void list(const std::vector<std::string>& names) {
+  for (const auto& each : names) {
+    std::puts(each.c_str());
+  }
+}
+
+}  // namespace
+
+}  // namespace compare
+
+int main(int argc, char** argv) {
+  return common::guarded("tutti-compare", [&] {
+    const common::job asked = common::parse(argc, argv, common::app::compare);
+    if (asked.help) {
+      std::fputs(common::help(common::app::compare).c_str(), stdout);
+    } else if (asked.list_strategies) {
+      compare::list(compare::strategy_names());
+    } else if (asked.list_models) {
+      compare::list(models::replayed_names());
+    } else {
+      compare::run(asked);
+    }
+  });
+}

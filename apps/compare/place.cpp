@@ -1,0 +1,98 @@
+#include "compare/place.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "common/input.hpp"
+#include "common/job.hpp"
+
+namespace compare {
+
+namespace {
+
+using tutti::transport::link;
+using unit = std::pair<std::string_view, double>;
+
+/// A number with one of these units behind it, off the front of `text`; less than 0 if there is
+/// none.
+template <std::size_t Count>
+double take(std::string_view& text, const unit (&units)[Count]) {
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{} || !(number >= 0)) {
+    return -1;
+  }
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  for (const auto& [name, factor] : units) {
+    if (text.starts_with(name)) {
+      text.remove_prefix(name.size());
+      return number * factor;
+    }
+  }
+  return -1;
+}
+
+constexpr unit bits[] = {{"Gbit", 1e9 / 8}, {"Mbit", 1e6 / 8}, {"Kbit", 1e3 / 8}, {"bit", 1.0 / 8}};
+constexpr unit times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+
+/// Networks of "A Quantitative Survey of Communication Optimizations in Distributed Deep Learning"
+/// (Shi et al., IEEE Network 2020),
+/// four GPUs to a host: rates that its BSP rows reach with 2(p-1)/p of the gradient, the start-up
+/// of MG-WFBP's tables. What it calls 100GbE is the InfiniBand card through TCP.
+const std::vector<place>& named_networks() {
+  static const link inside{6.0e9, 5e-6};
+  static const std::vector<place> all{{"10GbE", 4, {1.2e9, 5e-5}, inside},
+                                      {"100GbE-TCP", 4, {2.3e9, 3e-5}, inside},
+                                      {"100GbIB", 4, {6.0e9, 5e-6}, inside}};
+  return all;
+}
+
+}  // namespace
+
+tutti::transport::network place::with(int workers, int servers) const {
+  tutti::transport::network all(workers + servers, card, per_host, inside);
+  for (int rank = workers; rank < workers + servers; ++rank) {
+    all.isolate(rank, card);
+  }
+  return all;
+}
+
+place parse_link(const std::string& text) {
+  place parsed{text};
+  std::string_view left = text;
+  if (const auto times_at = left.find('x'); times_at != std::string_view::npos) {
+    const auto [end, status] =
+        std::from_chars(left.data(), left.data() + times_at, parsed.per_host);
+    if (status != std::errc{} || end != left.data() + times_at) {
+      parsed.per_host = 0;
+    }
+    left.remove_prefix(times_at + 1);
+  }
+  parsed.card.bytes_per_second = take(left, bits);
+  const bool slash = left.starts_with('/');
+  left.remove_prefix(slash ? 1 : 0);
+  parsed.card.latency = take(left, times);
+  if (parsed.per_host < 1 || !(parsed.card.bytes_per_second > 0) || !slash ||
+      !(parsed.card.latency >= 0) || !left.empty()) {
+    throw common::flag_error("--link " + text +
+                             " is no link. Fix: as 10Gbit/50us or 4x10Gbit/50us");
+  }
+  return parsed;
+}
+
+std::vector<std::string> network_names() {
+  std::vector<std::string> names;
+  for (const auto& each : named_networks()) {
+    names.push_back(each.name);
+  }
+  return names;
+}
+
+place find_network(const std::string& name) {
+  common::expect_one_of("network", name, network_names());
+  return *std::ranges::find(named_networks(), name, &place::name);
+}
+
+}  // namespace compare

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tutti/transport/network.hpp"
+
+namespace compare {
+
+/// Where a job's ranks live: so many behind each card, and how those of one host meet.
+struct place {
+  std::string name{};
+  int per_host{1};
+  tutti::transport::link card{};
+  tutti::transport::link inside = tutti::transport::network::at_once;
+
+  /// Workers share hosts; each server has a host of its own with a card of the same kind.
+  tutti::transport::network with(int workers, int servers) const;
+};
+
+/// `[COUNTx]RATEbit/LATENCY`, as 10Gbit/50us or 4x100Gbit/5us. Throws common::flag_error.
+place parse_link(const std::string& text);
+
+/// The named networks, and one of them. Throws common::flag_error with the nearest name.
+std::vector<std::string> network_names();
+place find_network(const std::string& name);
+
+}  // namespace compare

@@ -1,0 +1,143 @@
+#include "compare/table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/version.hpp"
+
+namespace compare {
+
+namespace {
+
+bool best_of_its_kind(const row& which, const std::vector<row>& rows) {
+  return std::ranges::none_of(rows, [&](const row& other) {
+    return other.what == which.what && other.iteration() < which.iteration();
+  });
+}
+
+void must_be_written(const std::ofstream& out, const std::string& file) {
+  if (!out) {
+    throw tutti::usage_error("cannot write " + file + ". Fix: a directory that exists");
+  }
+}
+
+nlohmann::ordered_json figures(const row& of) {
+  const auto milliseconds = [](double seconds) { return 1e3 * seconds; };
+  const auto& shown = of.shown();
+  nlohmann::ordered_json line{{"strategy", of.strategy},
+                              {"kind", name_of(of.what)},
+                              {"model", of.of.model->name},
+                              {"world", of.of.world},
+                              {"transport", "simulated"},
+                              {"link", of.of.where.name},
+                              {"device", of.of.model->device},
+                              {"precision", "fp32"},
+                              {"ranks", of.of.workers + of.servers},
+                              {"servers", of.servers},
+                              {"batch_size", of.of.model->batch},
+                              {"iteration_ms",
+                               {{"median", milliseconds(shown.quantile(0.5))},
+                                {"p5", milliseconds(shown.quantile(0.05))},
+                                {"p95", milliseconds(shown.quantile(0.95))}}},
+                              {"samples_per_second", static_cast<double>(of.of.model->batch) *
+                                                         of.of.workers / of.iteration()},
+                              {"exposed_ms", milliseconds(of.exposed())},
+                              {"bytes_sent_per_rank", of.bytes_sent()},
+                              {"lower_bound_ms", milliseconds(of.bound())},
+                              {"predicted_ms", milliseconds(of.simulated.quantile(0.5))},
+                              {"measured_ms", nullptr},
+                              {"wall_over_logical", nullptr},
+                              {"mean_lateness_us", nullptr},
+                              {"worst_lateness_us", nullptr},
+                              {"plan_hash", shown.plan_hash},
+                              {"version", TUTTI_VERSION}};
+  if (of.emulated) {
+    line["measured_ms"] = milliseconds(of.emulated->quantile(0.5));
+    line["wall_over_logical"] = of.clock.wall / of.clock.time;
+    line["mean_lateness_us"] = 1e6 * of.clock.mean_lateness;
+    line["worst_lateness_us"] = 1e6 * of.clock.worst_lateness;
+  }
+  return line;
+}
+
+}  // namespace
+
+double row::bound() const {
+  const double wire = simulated.busiest_card / of.where.card.bytes_per_second;
+  if (simulated.crosses_iterations) {
+    return std::max(compute(), wire);
+  }
+  const double first_gradient = of.model->tensors.back().backward_seconds;
+  return std::max(compute(), of.model->forward() + first_gradient + wire);
+}
+
+void print(const std::vector<row>& rows) {
+  const scenario& shared = rows.front().of;
+  std::printf("%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s)\n",
+              shared.model->name.c_str(), shared.model->batch, shared.workers,
+              shared.where.name.c_str(), shared.world.c_str(), 1e3 * rows.front().compute(),
+              shared.model->device.c_str());
+  std::printf(
+      "  %-15s kind   samples/s  iteration ms  exposed ms  MB sent   bound ms  of bound%s\n",
+      "strategy",
+      shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical" : "");
+  for (const row& each : rows) {
+    std::printf("%c %-15s %s  %10.1f  %12.2f  %10.2f  %7.1f  %9.2f  %8.3f",
+                best_of_its_kind(each, rows) ? '*' : ' ', each.strategy.c_str(), name_of(each.what),
+                static_cast<double>(shared.model->batch) * shared.workers / each.iteration(),
+                1e3 * each.iteration(), 1e3 * each.exposed(), each.bytes_sent() / 1e6,
+                1e3 * each.bound(), each.iteration() / each.bound());
+    if (each.emulated) {
+      std::printf("  %12.2f  %7.0f (%5.0f)  %12.3f%s", 1e3 * each.simulated.quantile(0.5),
+                  1e6 * each.clock.mean_lateness, 1e6 * each.clock.worst_lateness,
+                  each.clock.wall / each.clock.time,
+                  each.clock.unusable() ? " UNUSABLE: this host is too slow" : "");
+    }
+    std::printf("\n");
+  }
+  std::fflush(stdout);
+}
+
+void append_json(const std::string& file, const row& of) {
+  std::ofstream out(file, std::ios::app);
+  out << figures(of) << "\n" << std::flush;
+  must_be_written(out, file);
+}
+
+void write_csv(const std::string& file, const std::vector<row>& rows) {
+  constexpr std::array columns{"strategy",
+                               "kind",
+                               "model",
+                               "world",
+                               "link",
+                               "ranks",
+                               "servers",
+                               "batch_size",
+                               "samples_per_second",
+                               "exposed_ms",
+                               "bytes_sent_per_rank",
+                               "lower_bound_ms",
+                               "predicted_ms",
+                               "measured_ms",
+                               "wall_over_logical"};
+  std::ofstream out(file);
+  for (const char* each : columns) {
+    out << each << ",";
+  }
+  out << "iteration_ms\n";
+  for (const row& each : rows) {
+    const auto line = figures(each);
+    for (const char* column : columns) {
+      out << line[column] << ",";
+    }
+    out << line["iteration_ms"]["median"] << "\n";
+  }
+  out.flush();
+  must_be_written(out, file);
+}
+
+}  // namespace compare

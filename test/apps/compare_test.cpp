@@ -1,0 +1,138 @@
+// tutti-compare as a user meets it: the table, its files, its bounds, and how it refuses.
+#include <algorithm>
+#include <cstddef>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+// Sanitized builds have no apps.
+#ifdef TUTTI_APPS_DIRECTORY
+
+#include "apps/running.hpp"
+
+namespace tutti::test {
+namespace {
+
+class Compare : public Apps {
+ protected:
+  outcome compare(const std::string& flags) const {
+    return shell(TUTTI_APPS_DIRECTORY "/tutti-compare " + flags);
+  }
+  void compare_refuses(const std::string& flags, const std::string& sentence) const {
+    SCOPED_TRACE(flags);
+    refuses(compare(flags), "tutti-compare: " + sentence);
+  }
+  /// The rows that these flags give.
+  std::vector<nlohmann::json> rows(const std::string& flags) const {
+    std::filesystem::remove(here_ / "rows");
+    const auto got = compare(flags + " --json rows");
+    EXPECT_EQ(got.status, 0) << got.err;
+    std::ifstream in(here_ / "rows");
+    std::vector<nlohmann::json> all;
+    for (std::string line; std::getline(in, line);) {
+      all.push_back(nlohmann::json::parse(line));
+    }
+    return all;
+  }
+};
+
+TEST_F(Compare, EveryTableHasA16BitBaselineAndARowForEachStrategy) {
+  const auto all = rows("--model mobilenet_v2 --ranks 2,3");
+  std::map<int, std::set<std::string>> names;
+  for (const auto& each : all) {
+    names[each["ranks"].get<int>() - each["servers"].get<int>()].insert(each["strategy"]);
+    EXPECT_GE(each["iteration_ms"]["median"].get<double>(),
+              each["lower_bound_ms"].get<double>() * (1 - 1e-9))
+        << each;
+    EXPECT_EQ(each["predicted_ms"], each["iteration_ms"]["median"]);
+    EXPECT_TRUE(each["measured_ms"].is_null());
+  }
+  ASSERT_EQ(names.size(), 2U);
+  EXPECT_EQ(names[2].size(), 15U);
+  EXPECT_EQ(names[3], names[2]);
+  EXPECT_EQ(rows("--strategy BSP --model mobilenet_v2").back()["strategy"], "Dense16");
+}
+
+TEST_F(Compare, TheSameSeedlessJobGivesTheSameBits) {
+  const std::string flags = "--strategy Horovod,TopK,BytePS --model mobilenet_v2";
+  EXPECT_EQ(rows(flags), rows(flags));
+}
+
+TEST_F(Compare, OverlapReachesTheBoundOfResNet50AtEveryRate) {
+  for (const char* rate : {"1Gbit", "10Gbit", "40Gbit"}) {
+    for (const auto& each :
+         rows(std::string("--strategy WFBP,MGWFBP,DDP,ByteScheduler --link ") + rate + "/50us")) {
+      if (each["strategy"] != "Dense16") {
+        EXPECT_LE(each["iteration_ms"]["median"].get<double>(),
+                  1.05 * each["lower_bound_ms"].get<double>())
+            << each;
+      }
+    }
+  }
+}
+
+TEST_F(Compare, HalfTheLinkDoublesWhatBSPExposes) {
+  const auto exposed = [this](const std::string& link) {
+    return rows("--strategy BSP --link " + link).front()["exposed_ms"].get<double>();
+  };
+  EXPECT_NEAR(exposed("1Gbit/0us") / exposed("2Gbit/0us"), 2, 0.02);
+}
+
+TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {
+  std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
+                                       "first,1000,20000,40000\nlast,20000,20000,40000\n";
+  for (const auto& each : rows("--strategy all --model mine.csv --world emulated --iterations 2 "
+                               "--warmup 1 --link 1Gbit/50us")) {
+    const double predicted = each["predicted_ms"];
+    EXPECT_NEAR(each["measured_ms"].get<double>(), predicted, 0.01 * predicted) << each;
+    EXPECT_GE(each["wall_over_logical"].get<double>(), 1);
+    EXPECT_GE(each["worst_lateness_us"].get<double>(), each["mean_lateness_us"].get<double>());
+  }
+}
+
+TEST_F(Compare, RanksMayShareACard) {
+  const auto one = rows("--strategy BSP --link 10Gbit/0us --ranks 8").front();
+  const auto four = rows("--strategy BSP --link 4x10Gbit/0us --ranks 8").front();
+  // 14/8 of the bytes pass each card in turn either way; two hosts could do with 2/2.
+  EXPECT_NEAR(four["exposed_ms"].get<double>(), one["exposed_ms"].get<double>(),
+              0.05 * one["exposed_ms"].get<double>());
+  EXPECT_LT(four["lower_bound_ms"].get<double>(), 1e-9 + one["lower_bound_ms"].get<double>());
+}
+
+TEST_F(Compare, WritesATableForSpreadsheets) {
+  const auto got = compare("--strategy BSP,BytePS --model mobilenet_v2 --csv table.csv");
+  ASSERT_EQ(got.status, 0) << got.err;
+  const std::string table = read(here_ / "table.csv");
+  EXPECT_EQ(lines(table), 4U) << "a header, two strategies and the baseline";
+  EXPECT_EQ(table.find("strategy,kind,model"), 0U);
+  EXPECT_EQ(std::count(got.out.begin(), got.out.end(), '*'), 2) << "the best exact, the best lossy";
+}
+
+TEST_F(Compare, RefusesInOneLine) {
+  compare_refuses("--link 10Gb/5us", "--link 10Gb/5us is no link. Fix: as 10Gbit/50us");
+  compare_refuses("--link 0Gbit/5us", "--link 0Gbit/5us is no link");
+  compare_refuses("--link 10Gbit", "--link 10Gbit is no link");
+  compare_refuses("--link 0x10Gbit/5us", "--link 0x10Gbit/5us is no link");
+  compare_refuses("--link 10Gbit/-5us", "--link 10Gbit/-5us is no link");
+  compare_refuses("--network 10GBE", "no network is named '10GBE'. Did you mean 10GbE?");
+  compare_refuses("--model resnet51",
+                  "no model to replay is named 'resnet51'. Did you mean resnet50?");
+  compare_refuses("--model nowhere.csv", "nowhere.csv");
+  compare_refuses("--world real", "no world is named 'real'. Did you mean ");
+  compare_refuses("--strategy BytPS", "no strategy is named 'BytPS'. Did you mean BytePS?");
+  compare_refuses("--ranks 0", "--ranks 0 cannot be");
+  compare_refuses("--ranks 4,x", "--ranks x cannot be");
+  compare_refuses("--fusion.byte 1", "none of these strategies has --fusion.byte. Did you mean ");
+  compare_refuses("--epochs 3", "there is no flag --epochs");
+  compare_refuses("--csv /nowhere/table", "cannot write /nowhere/table");
+  compare_refuses("--json /nowhere/rows", "cannot write /nowhere/rows");
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+#endif

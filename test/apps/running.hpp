@@ -1,0 +1,73 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Programs as a user runs them, each test in a directory of its own.
+namespace tutti::test {
+
+struct outcome {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+inline std::string read(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline std::size_t lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+/// A directory of its own for every test, where it runs.
+class Apps : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = std::filesystem::temp_directory_path() / "tutti-apps-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    here_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(here_); }
+
+  outcome shell(const std::string& command) const {
+    const int status = std::system(
+        ("cd " + here_.string() + " && timeout 120 " + command + " >out 2>err </dev/null").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(here_ / "out"), read(here_ / "err")};
+  }
+  /// On what is small and quick, unless the flags say otherwise.
+  outcome train(const std::string& flags) const {
+    const auto unless_said = [&flags](const std::string& flag, const std::string& value) {
+      return flags.find(flag) == std::string::npos ? flag + " " + value + " " : "";
+    };
+    return shell(TUTTI_APPS_DIRECTORY "/tutti-train " + unless_said("--model", "mlp") +
+                 unless_said("--data", "synthetic") + flags);
+  }
+  outcome cell(const std::string& name, const std::string& flags) const {
+    return shell(TUTTI_APPS_DIRECTORY "/combination-cpu-" + name + " " + flags);
+  }
+
+  /// One line, naming the program, that says `sentence`; and the status of bad usage.
+  void refuses(const outcome& got, const std::string& sentence) const {
+    EXPECT_EQ(got.status, 2) << got.out << got.err;
+    EXPECT_EQ(lines(got.err), 1U) << got.err;
+    EXPECT_NE(got.err.find(sentence), std::string::npos) << got.err;
+  }
+  void train_refuses(const std::string& flags, const std::string& sentence) const {
+    SCOPED_TRACE(flags);
+    refuses(train("--steps 1 " + flags), "tutti-train: " + sentence);
+  }
+
+  std::filesystem::path here_;
+};
+
+}  // namespace tutti::test
