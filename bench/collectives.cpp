@@ -21,6 +21,7 @@
 #include "collectives/one_pass.hpp"
 #include "collectives/summary.hpp"
 #include "collectives/team.hpp"
+#include "tutti/base/line_vector.hpp"
 #include "tutti/benchmark.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -55,7 +56,7 @@ class threads {
  public:
   threads(int ranks, std::size_t bytes)
       : fabric_(ranks),
-        values_(tutti::at(ranks), std::vector<float>(bytes / sizeof(float))),
+        values_(tutti::at(ranks), tutti::line_vector<float>(bytes / sizeof(float))),
         scratch_(tutti::at(ranks), std::vector<std::byte>(Collective{}.scratch_bytes(
                                        bytes / sizeof(float), sizeof(float), ranks))) {}
 
@@ -121,7 +122,7 @@ class threads {
   }
 
   tutti::transport::in_process::fabric fabric_;
-  std::vector<std::vector<float>> values_;
+  std::vector<tutti::line_vector<float>> values_;
   std::vector<std::vector<std::byte>> scratch_;
   std::vector<char> done_ = std::vector<char>(values_.size());
 };

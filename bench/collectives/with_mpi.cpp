@@ -10,6 +10,7 @@
 #include "collectives/add_floats.hpp"
 #include "collectives/job.hpp"
 #include "collectives/team.hpp"
+#include "tutti/base/line_vector.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -40,7 +41,7 @@ struct job::processes {
   questions* board = nullptr;
   MPI_Win window = MPI_WIN_NULL;
   std::optional<tutti::transport::mpi> world{};
-  std::vector<float> values{};
+  tutti::line_vector<float> values{};
 
   /// What every rank does with one question; its own time goes on the board.
   void answer(int rank) {

@@ -176,8 +176,12 @@ TEST_F(Apps, WriteJsonAndATimeline) {
 }
 
 TEST_F(Apps, CellsTrainAndPrintARow) {
-  for (const char* name : {"none-off-none-all-reduce", "up_to-on-TopK-parameter-server",
-                           "merge_gradients-off-signSGD-all-reduce"}) {
+  for (const char* name :
+       {"none-off-none-all-reduce", "none-on-signSGD-parameter-server",
+        "none-off-TopK-parameter-server", "up_to-on-none-parameter-server",
+        "up_to-off-signSGD-all-reduce", "up_to-on-TopK-all-reduce",
+        "merge_gradients-off-none-parameter-server", "merge_gradients-on-signSGD-all-reduce",
+        "merge_gradients-on-TopK-parameter-server"}) {
     const auto got = cell(name, "--ranks 2");
     ASSERT_EQ(got.status, 0) << got.err;
     EXPECT_EQ(lines(got.out), 1U);

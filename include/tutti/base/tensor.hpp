@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/line_vector.hpp"
 #include "tutti/base/units.hpp"
 
 namespace tutti {
@@ -82,8 +83,8 @@ class arena {
   std::span<float> gradients() { return gradients_; }
 
  private:
-  std::vector<float> parameters_;
-  std::vector<float> gradients_;
+  line_vector<float> parameters_;
+  line_vector<float> gradients_;
   std::vector<tensor> tensors_;
 };
 

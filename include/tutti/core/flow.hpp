@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tutti/base/fifo.hpp"
+#include "tutti/base/line_vector.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/core/control.hpp"
@@ -214,8 +215,8 @@ class flow {
     chunk_state state{chunk_state::finished};
     std::uint64_t steps{};
     bool released{};
-    std::vector<std::byte> workspace{};
-    std::vector<std::byte> scratch{};
+    line_vector<std::byte> workspace{};
+    line_vector<std::byte> scratch{};
     task running{};
   };
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "tutti/base/line_vector.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
 
@@ -53,7 +53,7 @@ class model_memory {
   /// Brings a chunk's gradients into its bucket, if they are not there already.
   template <class Queue>
   void pack(Queue& queue, const chunk& piece) const {
-    if (!phantom_ && packed_[piece.bucket] != nullptr) {
+    if (!phantom_ && !packed_[piece.bucket].empty()) {
       const std::span<float> room = data(piece);
       for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
                               std::size_t in_chunk) {
@@ -90,8 +90,8 @@ class model_memory {
       for (std::size_t i = 0; i < group.tensors; ++i) {
         const auto gradient = at(group.first_tensor + i).gradient;
         if (gradient.data() != next && !gradient.empty()) {
-          packed_[number] = std::make_unique<float[]>(group.elements);
-          data_[number] = packed_[number].get();
+          packed_[number].resize(group.elements);
+          data_[number] = packed_[number].data();
           break;
         }
         next += gradient.size();
@@ -103,7 +103,7 @@ class model_memory {
   const plan* plan_;
   bool phantom_ = false;
   std::vector<float*> data_;
-  std::vector<std::unique_ptr<float[]>> packed_;
+  std::vector<line_vector<float>> packed_;
 };
 
 }  // namespace tutti
