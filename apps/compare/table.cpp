@@ -66,15 +66,6 @@ nlohmann::ordered_json figures(const row& of) {
 
 }  // namespace
 
-double row::bound() const {
-  const double wire = simulated.busiest_card / of.where.card.bytes_per_second;
-  if (simulated.crosses_iterations) {
-    return std::max(compute(), wire);
-  }
-  const double first_gradient = of.model->tensors.back().backward_seconds;
-  return std::max(compute(), of.model->forward() + first_gradient + wire);
-}
-
 void print(const std::vector<row>& rows) {
   const scenario& shared = rows.front().of;
   std::printf("%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s)\n",
