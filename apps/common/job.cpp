@@ -82,8 +82,7 @@ class flags {
          "GB/s at which a rank encodes, decodes and adds (=the profile's device)");
     text("json", into_->json, "append a line a row to this file");
     text("csv", into_->csv, "write the rows to this file");
-    named("list-strategies", "print their names", po::bool_switch(&into_->list_strategies));
-    named("list-models", "print their names", po::bool_switch(&into_->list_models));
+    lists();
   }
 
   void trainer() {
@@ -94,6 +93,10 @@ class flags {
          "write a trace for Perfetto to this file; under mpirun to FILE.rank");
     text("checkpoint", into_->checkpoint, "save to FILE.rank after every epoch");
     text("resume", into_->resume, "go on from FILE.rank");
+    lists();
+  }
+
+  void lists() {
     named("list-strategies", "print their names", po::bool_switch(&into_->list_strategies));
     named("list-models", "print their names", po::bool_switch(&into_->list_models));
   }

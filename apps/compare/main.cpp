@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
 #include <unistd.h>
 #include <vector>
 
-#include "common/input.hpp"
+#include "common/names.hpp"
 #include "common/nearest.hpp"
+#include "common/output.hpp"
 #include "compare/contender.hpp"
 #include "compare/table.hpp"
 
@@ -29,14 +29,6 @@ std::vector<std::string> split(const std::string& list) {
   return parts;
 }
 
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const auto& each : registry()) {
-    names.emplace_back(each.name);
-  }
-  return names;
-}
-
 /// The 16-bit dense baseline is in every table.
 std::vector<contender> contenders(const common::job& asked) {
   if (asked.strategies == "all") {
@@ -48,7 +40,7 @@ std::vector<contender> contenders(const common::job& asked) {
   }
   std::vector<contender> chosen;
   for (const auto& name : names) {
-    common::expect_one_of("strategy", name, strategy_names());
+    common::expect_one_of("strategy", name, common::names_of(registry()));
     chosen.push_back(*std::ranges::find(registry(), name, &contender::name));
   }
   return chosen;
@@ -147,20 +139,17 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
   return rows;
 }
 
-void check_writable(const std::string& file) {
-  if (!file.empty() && !std::ofstream(file, std::ios::app)) {
-    throw tutti::usage_error("cannot write " + file + ". Fix: a directory that exists");
-  }
-}
-
 void run(const common::job& asked) {
   common::expect_one_of("world", asked.world, {"simulated", "emulated"});
   const auto all = contenders(asked);
   check_policy_flags(asked, all);
   const auto where = places(asked);
   const auto counts = worker_counts(asked);
-  check_writable(asked.json);
-  check_writable(asked.csv);
+  for (const auto& file : {asked.json, asked.csv}) {
+    if (!file.empty()) {
+      common::check_writable(file, file);
+    }
+  }
   std::vector<row> rows;
   std::vector<models::replayed> networks;
   for (const auto& name : split(asked.models)) {
@@ -179,12 +168,6 @@ void run(const common::job& asked) {
   }
 }
 
-void list(const std::vector<std::string>& names) {
-  for (const auto& each : names) {
-    std::puts(each.c_str());
-  }
-}
-
 }  // namespace
 
 }  // namespace compare
@@ -195,9 +178,9 @@ int main(int argc, char** argv) {
     if (asked.help) {
       std::fputs(common::help(common::app::compare).c_str(), stdout);
     } else if (asked.list_strategies) {
-      compare::list(compare::strategy_names());
+      common::print_names(common::names_of(compare::registry()));
     } else if (asked.list_models) {
-      compare::list(models::replayed_names());
+      common::print_names(models::replayed_names());
     } else {
       compare::run(asked);
     }

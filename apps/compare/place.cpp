@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "common/input.hpp"
 #include "common/job.hpp"
+#include "common/names.hpp"
 
 namespace compare {
 
@@ -82,16 +82,8 @@ place parse_link(const std::string& text) {
   return parsed;
 }
 
-std::vector<std::string> network_names() {
-  std::vector<std::string> names;
-  for (const auto& each : named_networks()) {
-    names.push_back(each.name);
-  }
-  return names;
-}
-
 place find_network(const std::string& name) {
-  common::expect_one_of("network", name, network_names());
+  common::expect_one_of("network", name, common::names_of(named_networks()));
   return *std::ranges::find(named_networks(), name, &place::name);
 }
 

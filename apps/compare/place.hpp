@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "tutti/transport/network.hpp"
 
@@ -21,8 +20,7 @@ struct place {
 /// `[COUNTx]RATEbit/LATENCY`, as 10Gbit/50us or 4x100Gbit/5us. Throws common::flag_error.
 place parse_link(const std::string& text);
 
-/// The named networks, and one of them. Throws common::flag_error with the nearest name.
-std::vector<std::string> network_names();
+/// A named network. Throws common::flag_error with the nearest name.
 place find_network(const std::string& name);
 
 }  // namespace compare

@@ -2,33 +2,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <unistd.h>
-#include <vector>
 
 #include "common/input.hpp"
+#include "common/names.hpp"
+#include "common/output.hpp"
 #include "train/trainer.hpp"
 
 namespace {
 
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const auto& each : train::registry()) {
-    names.emplace_back(each.name);
-  }
-  return names;
-}
-
 const train::trainable& find(const std::string& name) {
-  common::expect_one_of("strategy", name, strategy_names());
+  common::expect_one_of("strategy", name, common::names_of(train::registry()));
   return *std::ranges::find(train::registry(), name, &train::trainable::name);
-}
-
-void check_writable(const std::string& file, const std::string& asked_for) {
-  if (!std::ofstream(file, std::ios::app)) {
-    throw tutti::usage_error("cannot write " + asked_for + ". Fix: a directory that exists");
-  }
 }
 
 /// Before hours are spent on what cannot be kept.
@@ -36,21 +22,15 @@ void check_outputs(const common::job& asked) {
   const bool timeline_a_rank = common::uses_mpi(asked);
   for (const auto& whole : {asked.json, timeline_a_rank ? std::string() : asked.timeline}) {
     if (!whole.empty()) {
-      check_writable(whole, whole);
+      common::check_writable(whole, whole);
     }
   }
   for (const auto& prefix : {asked.checkpoint, timeline_a_rank ? asked.timeline : std::string()}) {
     if (!prefix.empty()) {
       const std::string probe = prefix + "." + std::to_string(getpid()) + ".probe";
-      check_writable(probe, prefix);
+      common::check_writable(probe, prefix);
       std::filesystem::remove(probe);
     }
-  }
-}
-
-void list(const std::vector<std::string>& names) {
-  for (const auto& each : names) {
-    std::puts(each.c_str());
   }
 }
 
@@ -65,9 +45,9 @@ void run(int argc, char** argv) {
   if (asked.help) {
     print_help(asked);
   } else if (asked.list_strategies) {
-    list(strategy_names());
+    common::print_names(common::names_of(train::registry()));
   } else if (asked.list_models) {
-    list(models::names());
+    common::print_names(models::names());
   } else {
     const auto& strategy = find(asked.strategy);
     common::expect_one_of("model", asked.model, models::names());
