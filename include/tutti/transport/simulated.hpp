@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,29 +24,40 @@
 namespace tutti::transport {
 
 /// What is due on a virtual clock, earliest first; what is due together, in the order it was set.
+///
+/// Alike ranks set their events almost in the order in which they come due. So an event joins the
+/// first of a few ascending lanes whose last it does not precede (as in patience sorting) and a
+/// heap only where none is. Cost: a look at each lane, and the heap's logarithm for what is out of
+/// order.
 class virtual_clock {
  public:
   using action = void (*)(void* context, void* subject);
-
-  virtual_clock() { heap_.reserve(4096); }
 
   seconds now() const { return now_; }
   std::uint64_t handled() const { return handled_; }
 
   void at(seconds due, action what, void* context, void* subject) {
-    heap_.push_back({due, ++set_, what, context, subject});
+    const event next{due, ++set_, what, context, subject};
+    for (lane& each : lanes_) {
+      if (each.empty() || each.back().due <= due) {
+        each.push(next);
+        return;
+      }
+    }
+    heap_.push_back(next);
     std::ranges::push_heap(heap_, std::greater{});
   }
 
-  bool empty() const { return heap_.empty(); }
+  bool empty() const { return handled_ == set_; }
   /// When the next event is due; there must be one.
-  seconds next_due() const { return heap_.front().due; }
+  seconds next_due() {
+    const lane* first = first_lane();
+    return first != nullptr ? first->front().due : heap_.front().due;
+  }
 
   /// Moves the clock to the next event and handles it; there must be one.
   void advance() {
-    std::ranges::pop_heap(heap_, std::greater{});
-    const event next = heap_.back();
-    heap_.pop_back();
+    const event next = take();
     now_ = next.due;
     ++handled_;
     next.what(next.context, next.subject);
@@ -64,6 +76,60 @@ class virtual_clock {
     }
   };
 
+  /// First in, first out.
+  class lane {
+   public:
+    bool empty() const { return head_ == tail_; }
+    const event& front() const { return ring_[head_ & (ring_.size() - 1)]; }
+    const event& back() const { return ring_[(tail_ - 1) & (ring_.size() - 1)]; }
+    void pop() { ++head_; }
+    void push(const event& next) {
+      if (tail_ - head_ == ring_.size()) {
+        grow();
+      }
+      ring_[tail_++ & (ring_.size() - 1)] = next;
+    }
+
+   private:
+    void grow() {
+      std::vector<event> wider(2 * ring_.size());
+      for (std::size_t i = head_; i != tail_; ++i) {
+        wider[i & (wider.size() - 1)] = ring_[i & (ring_.size() - 1)];
+      }
+      ring_ = std::move(wider);
+    }
+
+    std::vector<event> ring_ = std::vector<event>(256);  // a power of two
+    std::size_t head_ = 0;
+    std::size_t tail_ = 0;
+  };
+
+  /// The lane whose first event is the next; none if that is on the heap.
+  lane* first_lane() {
+    lane* first = nullptr;
+    const event* next = heap_.empty() ? nullptr : &heap_.front();
+    for (lane& each : lanes_) {
+      if (!each.empty() && (next == nullptr || *next > each.front())) {
+        first = &each;
+        next = &each.front();
+      }
+    }
+    return first;
+  }
+
+  event take() {
+    if (lane* first = first_lane()) {
+      const event next = first->front();
+      first->pop();
+      return next;
+    }
+    std::ranges::pop_heap(heap_, std::greater{});
+    const event next = heap_.back();
+    heap_.pop_back();
+    return next;
+  }
+
+  std::array<lane, 4> lanes_{};
   std::vector<event> heap_;
   seconds now_ = 0;
   std::uint64_t set_ = 0;
