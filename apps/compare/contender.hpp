@@ -15,7 +15,11 @@
 #include "tutti/architecture/independent.hpp"
 #include "tutti/base/cost.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/core/engine_types.hpp"
 #include "tutti/core/replay.hpp"
+#include "tutti/core/representatives.hpp"
+#include "tutti/monitor/none.hpp"
+#include "tutti/optimizer/sgd.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace compare {
@@ -47,6 +51,8 @@ struct row {
   kind what{};
   scenario of{};
   int servers{};
+  int stand_ins{};           ///< workers that were simulated: all, or some for the rest
+  double payload_stretch{};  ///< bytes that each of theirs stands for
   tutti::replayed simulated{};
   std::optional<tutti::replayed> emulated{};
   tutti::transport::emulated_run clock{};  ///< of the emulation
@@ -57,7 +63,8 @@ struct row {
   /// Time that the iteration is longer than its compute.
   double exposed() const { return std::max(0.0, iteration() - compute()); }
   double bytes_sent() const {
-    return static_cast<double>(shown().bytes_sent) / static_cast<double>(shown().iterations.size());
+    return payload_stretch * static_cast<double>(shown().bytes_sent) /
+           static_cast<double>(shown().iterations.size());
   }
   /// No iteration of this architecture is shorter: neither than the compute nor than what must pass
   /// one card, which cannot begin before there is a gradient and, without crossing the iteration's
@@ -89,6 +96,18 @@ constexpr kind kind_of() {
   return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
 }
 
+/// Up to so many workers, every message is simulated.
+constexpr int message_by_message = 1024;
+
+template <class Strategy>
+tutti::representatives stand_ins(tutti::placement many) {
+  using architecture =
+      typename tutti::engine_types<Strategy, tutti::transport::simulated, tutti::optimizer::sgd,
+                                   tutti::monitor::none>::architecture;
+  return many.workers > message_by_message ? tutti::represent<architecture>(many, 16)
+                                           : tutti::representatives{many};
+}
+
 template <class Strategy>
 row run(const scenario& of, const common::job& asked) {
   using tutti::transport::simulated;
@@ -103,8 +122,12 @@ row run(const scenario& of, const common::job& asked) {
   for (const auto& each : of.model->tensors) {
     model.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
   }
-  const tutti::replay_options length{asked.iterations, asked.warmup, of.where.per_host};
-  const auto network = of.where.with(of.workers, result.servers);
+  const tutti::placement many{of.workers, result.servers, of.where.per_host};
+  const auto who = stand_ins<Strategy>(many);
+  result.stand_ins = who.few.workers;
+  result.payload_stretch = who.data.bytes;
+  const tutti::replay_options length{asked.iterations, asked.warmup, many};
+  const auto network = of.where.with(who);
   tutti::replay<Strategy> simulation(model, set, tutti::payloads::counted, length);
   tutti::transport::run_simulated(network, of.device,
                                   [&](simulated& world) { return simulation(world); });

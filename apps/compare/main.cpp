@@ -51,9 +51,10 @@ std::vector<int> worker_counts(const common::job& asked) {
   for (const auto& text : split(asked.rank_counts)) {
     int count = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (status != std::errc{} || end != text.data() + text.size() || count < 1 || count > 1024) {
+    if (status != std::errc{} || end != text.data() + text.size() || count < 1 ||
+        count > 1'000'000) {
       throw common::flag_error("--ranks " + text +
-                               " cannot be. Fix: from 1 to 1024, as 4 or 4,8,16");
+                               " cannot be. Fix: from 1 to 1000000, as 4 or 4,8,16");
     }
     counts.push_back(count);
   }

@@ -51,10 +51,12 @@ const std::vector<place>& named_networks() {
 
 }  // namespace
 
-tutti::transport::network place::with(int workers, int servers) const {
+tutti::transport::network place::with(const tutti::representatives& who) const {
+  const auto& [workers, servers, _] = who.few;
   tutti::transport::network all(workers + servers, card, per_host, inside);
+  all.stretch_data(who.data);
   for (int rank = workers; rank < workers + servers; ++rank) {
-    all.isolate(rank, card);
+    all.isolate(rank, {card.bytes_per_second / who.server_load, card.latency});
   }
   return all;
 }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "tutti/core/representatives.hpp"
 #include "tutti/transport/network.hpp"
 
 namespace compare {
@@ -14,7 +15,7 @@ struct place {
   tutti::transport::link inside = tutti::transport::network::at_once;
 
   /// Workers share hosts; each server has a host of its own with a card of the same kind.
-  tutti::transport::network with(int workers, int servers) const;
+  tutti::transport::network with(const tutti::representatives& who) const;
 };
 
 /// `[COUNTx]RATEbit/LATENCY`, as 10Gbit/50us or 4x100Gbit/5us. Throws common::flag_error.

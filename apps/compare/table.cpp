@@ -38,6 +38,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"precision", "fp32"},
                               {"ranks", of.of.workers + of.servers},
                               {"servers", of.servers},
+                              {"simulated_workers", of.stand_ins},
                               {"batch_size", of.of.model->batch},
                               {"iteration_ms",
                                {{"median", milliseconds(shown.quantile(0.5))},

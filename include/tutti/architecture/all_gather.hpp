@@ -19,6 +19,9 @@ struct all_gather {
   static constexpr double busiest_card(double payload, double, placement who) {
     return (who.workers - who.per_host) * payload;
   }
+  static constexpr exchange_cost alone(placement who) {
+    return {1, static_cast<double>(who.per_host * (who.workers - who.per_host))};
+  }
 
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements, int) const {

@@ -54,6 +54,8 @@ struct all_reduce {
     const double hosts = who.hosts();
     return 2 * (hosts - 1) / hosts * payload;
   }
+  static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
+  { return Collective::alone(who.workers); }
 
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements,

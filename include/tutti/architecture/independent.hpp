@@ -16,6 +16,7 @@ struct independent {
   static constexpr bool completes_alone = true;
 
   static constexpr double busiest_card(double, double, placement) { return 0; }
+  static constexpr exchange_cost alone(placement) { return {}; }
 
   template <class Compression>
   std::size_t workspace_bytes(const Compression&, std::size_t, int) const {

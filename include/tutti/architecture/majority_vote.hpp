@@ -20,6 +20,9 @@ struct majority_vote {
   static constexpr double busiest_card(double payload, double, placement who) {
     return (who.workers - who.per_host) * payload;
   }
+  static constexpr exchange_cost alone(placement who) {
+    return {2, 2.0 * (who.workers - who.per_host)};
+  }
 
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements,

@@ -48,6 +48,9 @@ struct parameter_server {
     return each_way * std::max(static_cast<double>(who.workers) / who.servers,
                                static_cast<double>(who.per_host));
   }
+  static constexpr exchange_cost alone(placement who) {
+    return {2, 2.0 * who.workers / who.servers};
+  }
 
   struct options {
     int servers{1};

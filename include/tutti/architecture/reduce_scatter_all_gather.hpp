@@ -24,6 +24,9 @@ struct reduce_scatter_all_gather {
     const double hosts = who.hosts();
     return 2 * (hosts - 1) / hosts * payload;
   }
+  static constexpr exchange_cost alone(placement who) {
+    return {2, 2.0 * who.per_host * (who.workers - who.per_host) / who.workers};
+  }
 
   template <class Compression>
   std::size_t workspace_bytes(const Compression& compression, std::size_t elements,

@@ -11,6 +11,13 @@
 
 namespace tutti {
 
+/// Latencies in a row and payloads through a card, one after the other: the alpha and the beta term
+/// of an exchange that has the network to itself.
+struct exchange_cost {
+  double latencies{};
+  double payloads{};
+};
+
 /// Time that one message of a given size occupies the link: a start-up, plus a piecewise linear
 /// table over bytes. With no table it is the alpha-beta model, alpha + beta * bytes.
 class message_cost {

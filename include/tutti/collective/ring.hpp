@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tutti/base/cost.hpp"
 #include "tutti/role/collective.hpp"
 
 namespace tutti::collective {
@@ -13,6 +14,10 @@ struct ring {
   static constexpr bool rank_ordered = false;
   static constexpr bool ordered_start = false;
 
+  static constexpr exchange_cost alone(int ranks) {
+    const double messages = 2.0 * (ranks - 1);
+    return {messages, messages / ranks};
+  }
   std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
 
   template <class Endpoint, class Fold>

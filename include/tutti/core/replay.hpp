@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,7 +36,9 @@ struct computation {
 struct replay_options {
   int iterations{10};
   int warmup{3};
-  int per_host{1};  ///< workers that share a card, for the bound
+  /// Whose bound is stated: the ranks' own, each on a host of its own, unless they stand for
+  /// others.
+  std::optional<placement> of{};
 };
 
 /// What a replay came to, as worker 0 saw it.
@@ -174,7 +177,7 @@ class replay {
     }
     result_.busiest_card = Engine::architecture::busiest_card(
         result_.payload_bytes, static_cast<double>(report.elements * sizeof(float)),
-        {report.workers, report.servers, length_.per_host});
+        length_.of.value_or(placement{report.workers, report.servers}));
     result_.crosses_iterations = crosses;
   }
 

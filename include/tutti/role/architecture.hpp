@@ -5,6 +5,7 @@
 #include <span>
 #include <type_traits>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/role/compression.hpp"
@@ -115,6 +116,8 @@ struct placement {
 /// * `busiest_card(payload, dense, placement)`: bytes that must pass some host's card in one
 ///   direction, in a step of so many payload bytes a worker, whatever the order: no step is shorter
 ///   than these at the card's rate. `dense` is the same gradient as floats.
+/// * `alone(placement)`: what an exchange that has the network to itself takes, where that is so
+///   many latencies and so many payloads through one card: then few ranks can stand for many.
 /// * `exchange(endpoint, parcel)` -> task.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> && requires {

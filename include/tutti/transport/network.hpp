@@ -18,6 +18,13 @@ struct link {
   seconds latency{};
 };
 
+/// How much longer a message of the data channel takes than its link says, where few ranks stand
+/// for many (core/representatives.hpp).
+struct stretch {
+  double latency{1};
+  double bytes{1};
+};
+
 /// Which ranks share a host, and by what card each host meets the others. The network between the
 /// cards is never the bottleneck.
 class network {
@@ -55,6 +62,10 @@ class network {
     host_.at(static_cast<std::size_t>(rank)) = cards_.size();
     cards_.push_back(check(card));
   }
+  /// From now on messages of the data channel take so much longer.
+  void stretch_data(stretch by) { data_ = by; }
+  const stretch& data() const { return data_; }
+
   /// Moves `rank` to the host of `other`.
   void join(int rank, int other) { host_.at(static_cast<std::size_t>(rank)) = host(other); }
 
@@ -69,6 +80,7 @@ class network {
   link inside_;
   std::vector<std::size_t> host_;
   std::vector<link> cards_;
+  stretch data_{};
 };
 
 }  // namespace tutti::transport

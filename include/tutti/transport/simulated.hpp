@@ -203,7 +203,7 @@ class virtual_link {
     card& from = card_of(out.from, out);
     const seconds head = std::max({now(), out.mark, from.egress_free});
     from.egress_free = head + occupation(way, out);
-    events_.at(head + way.latency, &arrive<Fabric, Letter>, &shared, &out);
+    events_.at(head + way.latency * stretched(out).latency, &arrive<Fabric, Letter>, &shared, &out);
   }
 
   template <class End>
@@ -233,8 +233,12 @@ class virtual_link {
                                : hosts_[network_.host(rank)];
   }
   template <class Letter>
-  static seconds occupation(const link& way, const Letter& which) {
-    return static_cast<double>(which.bytes.size()) / way.bytes_per_second;
+  stretch stretched(const Letter& which) const {
+    return which.where.channel == channel::data ? network_.data() : stretch();
+  }
+  template <class Letter>
+  seconds occupation(const link& way, const Letter& which) const {
+    return static_cast<double>(which.bytes.size()) * stretched(which).bytes / way.bytes_per_second;
   }
 
   /// The head is there; the rest follows as fast as both cards let it.
@@ -242,10 +246,10 @@ class virtual_link {
   static void arrive(void* shared, void* letter) {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
     const auto& out = *static_cast<Letter*>(letter);
-    const seconds last_byte = self.now() + occupation(self.way_of(out.from, out), out);
+    const seconds last_byte = self.now() + self.occupation(self.way_of(out.from, out), out);
     card& to = self.card_of(out.to, out);
     to.ingress_free =
-        std::max(self.now(), to.ingress_free) + occupation(self.way_of(out.to, out), out);
+        std::max(self.now(), to.ingress_free) + self.occupation(self.way_of(out.to, out), out);
     self.events_.at(std::max(to.ingress_free, last_byte), &deliver<Fabric, Letter>, shared, letter);
   }
 
