@@ -78,6 +78,10 @@ class flags {
     text("world", into_->world, "simulated, or emulated: payloads are carried and time passes");
     count("iterations", into_->iterations, 1, 1 << 20, "measured");
     count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
+    real("jitter", into_->jitter, "a pass takes 1 + jitter |z| times as long, z normal (=0)");
+    real("slowdown", into_->slowdown,
+         "share by which computing takes longer while the rank communicates (=0)");
+    count("seed", into_->seed, 0, most, "of the jitter");
     real("memory-bandwidth", into_->memory_bandwidth,
          "GB/s at which a rank encodes, decodes and adds (=the profile's device)");
     text("json", into_->json, "append a line a row to this file");

@@ -44,6 +44,8 @@ struct job {
   std::string world{"simulated"};
   int iterations{10};
   int warmup{3};
+  double jitter{};
+  double slowdown{};
   double memory_bandwidth{};  ///< bytes a second of a rank's device; 0: the profile's device
   std::string csv{};
   bool list_strategies{};

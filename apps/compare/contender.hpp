@@ -126,7 +126,8 @@ row run(const scenario& of, const common::job& asked) {
   const auto who = stand_ins<Strategy>(many);
   result.stand_ins = who.few.workers;
   result.payload_stretch = who.data.bytes;
-  const tutti::replay_options length{asked.iterations, asked.warmup, many};
+  const tutti::replay_options length{asked.iterations, asked.warmup,   many,
+                                     asked.jitter,     asked.slowdown, asked.seed};
   const auto network = of.where.with(who);
   tutti::replay<Strategy> simulation(model, set, tutti::payloads::counted, length);
   tutti::transport::run_simulated(network, of.device,

@@ -2,8 +2,12 @@
 #include "tutti/core/replay.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
+#include <numbers>
+#include <numeric>
 #include <vector>
 
 #include "tutti/architecture/all_gather.hpp"
@@ -67,6 +71,43 @@ TEST(Replay, TheDeviceIsChargedForEncodingAddingAndScaling) {
   const double added = 3 * 2e6 / 1e10;
   const double scaled = 2 * 4e6 / 1e10;
   EXPECT_NEAR(got.quantile(0.5), 1e-3 + 2 * (2e-3 + card.latency) + added + scaled, 1e-7);
+}
+
+TEST(Replay, JitterIsSeededAndMakesAllWaitForTheSlowest) {
+  using strategy = over_ring<fusion::all, schedule::at_end>;
+  const auto jittered = [](int ranks, double jitter, std::uint64_t seed) {
+    replay<strategy> job(
+        model(4, 3e-3, 6e-3), {}, payloads::counted,
+        {.iterations = 200, .warmup = 2, .of = {}, .jitter = jitter, .slowdown = 0, .seed = seed});
+    run_simulated(network(ranks, {1e15, 0}), [&job](simulated& world) { return job(world); });
+    return job.result().iterations;
+  };
+  EXPECT_EQ(jittered(3, 0.1, 7), jittered(3, 0.1, 7));
+  EXPECT_NE(jittered(3, 0.1, 7), jittered(3, 0.1, 8));
+  const auto mean = [](const std::vector<seconds>& all) {
+    return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+  };
+  // One rank waits for nobody: the mean of |z| is sqrt(2 / pi).
+  EXPECT_NEAR(mean(jittered(1, 0.1, 1)), 9e-3 * (1 + 0.1 * std::sqrt(2 / std::numbers::pi)), 9e-5);
+  EXPECT_GT(mean(jittered(8, 0.1, 1)), mean(jittered(1, 0.1, 1)) * 1.03);
+  for (const seconds each : jittered(4, 0.1, 1)) {
+    EXPECT_GE(each, 9e-3);
+  }
+}
+
+TEST(Replay, ComputingBesideCommunicationIsSlower) {
+  const auto slowed = [](auto strategy, double slowdown) {
+    replay<decltype(strategy)> job(
+        model(100, 0, 100e-3), {}, payloads::counted,
+        {.iterations = 2, .warmup = 1, .of = {}, .jitter = 0, .slowdown = slowdown, .seed = 1});
+    run_simulated(network(2, {1e8, 0}), [&job](simulated& world) { return job(world); });
+    return job.result().quantile(0.5);
+  };
+  // Without overlap the 40 ms of wire slow nothing down. With it, each tensor's 0.4 ms do two
+  // thirds of the work beside them that they would alone: 99 times 0.133 ms more.
+  EXPECT_NEAR(slowed(over_ring<fusion::all, schedule::at_end>{}, 0.5), 140e-3, 1e-6);
+  EXPECT_NEAR(slowed(over_ring<>{}, 0), 100e-3 + 0.4e-3, 1e-6);
+  EXPECT_NEAR(slowed(over_ring<>{}, 0.5), 100.4e-3 + 99 * 0.4e-3 / 3, 99 * 0.05e-3);
 }
 
 TEST(Replay, CrossingTheBarrierHidesCommunicationBehindBothPasses) {

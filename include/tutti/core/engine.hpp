@@ -265,6 +265,8 @@ class engine {
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
   traffic counted() const { return world_->counted(); }
+  /// Some chunk is on its way.
+  bool communicates() const { return flow_ && flow_->communicates(); }
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 

@@ -141,10 +141,10 @@ class flow {
   bool outstanding() const {
     return !std::ranges::all_of(tensors_, [](const auto& each) { return each.is_current(); });
   }
-  bool at_rest() const {
-    return (!leader_ || leader_->at_rest()) &&
-           std::ranges::all_of(chunks_, [](const auto& each) { return each.running.done(); });
+  bool communicates() const {
+    return !std::ranges::all_of(chunks_, [](const auto& each) { return each.running.done(); });
   }
+  bool at_rest() const { return (!leader_ || leader_->at_rest()) && !communicates(); }
 
   /// Goes on from step `steps`; only where nothing is outstanding.
   void resume(std::uint64_t steps) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -39,6 +41,12 @@ struct replay_options {
   /// Whose bound is stated: the ranks' own, each on a host of its own, unless they stand for
   /// others.
   std::optional<placement> of{};
+  /// Every pass of every rank takes 1 + jitter |z| times as long, z standard normal: the share by
+  /// which ranks lag behind the profile at random.
+  double jitter{};
+  /// Computing takes so much longer, as a share, while the rank communicates: both need the device.
+  double slowdown{};
+  std::uint64_t seed{1};
 };
 
 /// What a replay came to, as worker 0 saw it.
@@ -79,10 +87,14 @@ class replay {
     if (length.iterations < 1 || length.warmup < 0) {
       throw usage_error("a replay needs at least 1 iteration and no negative warm-up");
     }
+    if (!(length.jitter >= 0) || !(length.slowdown >= 0)) {
+      throw usage_error("a replay's jitter and slow-down are shares of a pass, 0 or more");
+    }
     set_.profile.backward.clear();
     for (const auto& each : model_) {
       declared_.push_back({each.name, each.elements});
       set_.profile.backward.push_back(each.backward);
+      iteration_ += each.forward + each.backward;
     }
   }
   replay(const replay&) = delete;
@@ -96,9 +108,12 @@ class replay {
     auto engine = make_engine<Strategy>(world, tensors(memory), optimizer::sgd(), set_);
     co_await engine.started();
     if (!engine.serves()) {
+      std::seed_seq both{static_cast<std::uint64_t>(world.rank()), length_.seed};
+      std::mt19937_64 random(both);
+      std::normal_distribution<double> normal;
       for (int step = 0; step <= length_.warmup + length_.iterations; ++step) {
-        co_await forward(world, engine);
-        co_await backward(world, engine);
+        co_await forward(world, engine, 1 + length_.jitter * std::abs(normal(random)));
+        co_await backward(world, engine, 1 + length_.jitter * std::abs(normal(random)));
         if (world.rank() == 0) {
           note(step, world.now(), engine);
         }
@@ -126,24 +141,30 @@ class replay {
   }
 
   template <class Transport, class Engine>
-  task forward(Transport& world, Engine& engine) {
+  task forward(Transport& world, Engine& engine, double lag) {
     if constexpr (!crosses) {
       co_await all_arrived(engine);
     }
     for (std::size_t i = 0; i < model_.size(); ++i) {
       co_await engine.arrival(tensor_id(i));
-      if (model_[i].forward > 0) {
-        co_await world.sleep(model_[i].forward);
-      }
+      co_await compute(world, engine, model_[i].forward * lag);
     }
   }
   template <class Transport, class Engine>
-  task backward(Transport& world, Engine& engine) {
+  task backward(Transport& world, Engine& engine, double lag) {
     for (std::size_t i = model_.size(); i-- > 0;) {
-      if (model_[i].backward > 0) {
-        co_await world.sleep(model_[i].backward);
-      }
+      co_await compute(world, engine, model_[i].backward * lag);
       engine.ready(tensor_id(i));
+    }
+  }
+  /// In one piece; where communication slows it down, in pieces of a thousandth of an iteration,
+  /// each as slow as its beginning.
+  template <class Transport, class Engine>
+  task compute(Transport& world, Engine& engine, seconds left) {
+    const seconds piece = length_.slowdown > 0 ? iteration_ / 1000 : left;
+    for (; left > 0; left -= piece) {
+      const bool beside = length_.slowdown > 0 && engine.communicates();
+      co_await world.sleep(std::min(piece, left) * (beside ? 1 + length_.slowdown : 1));
     }
   }
   template <class Engine>
@@ -186,6 +207,7 @@ class replay {
   engine_options<Strategy> set_;
   payloads what_;
   replay_options length_;
+  seconds iteration_ = 0;
   replayed result_{};
   seconds ended_ = 0;
   std::uint64_t sent_ = 0;
