@@ -74,7 +74,9 @@ class flags {
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
     text("link", into_->links,
          "cards as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
-    text("network", into_->networks, "10GbE, 100GbE-TCP or 100GbIB, four ranks a host");
+    text("network", into_->networks,
+         "10GbE, 100GbE-TCP or 100GbIB, four ranks a host; or a FILE with the lines\n"
+         "link 4x25Gbit/10us and, between ranks of a host, inside 48Gbit/5us");
     text("world", into_->world, "simulated, or emulated: payloads are carried and time passes");
     count("iterations", into_->iterations, 1, 1 << 20, "measured");
     count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
@@ -84,6 +86,8 @@ class flags {
     count("seed", into_->seed, 0, most, "of the jitter");
     real("memory-bandwidth", into_->memory_bandwidth,
          "GB/s at which a rank encodes, decodes and adds (=the profile's device)");
+    named("explain", "print each strategy's plan and when it exchanged what",
+          po::bool_switch(&into_->explain));
     text("json", into_->json, "append a line a row to this file");
     text("csv", into_->csv, "write the rows to this file");
     lists();

@@ -48,6 +48,7 @@ struct job {
   double slowdown{};
   double memory_bandwidth{};  ///< bytes a second of a rank's device; 0: the profile's device
   std::string csv{};
+  bool explain{};
   bool list_strategies{};
   bool list_models{};
   bool header{};

@@ -13,6 +13,7 @@
 #include "common/nearest.hpp"
 #include "common/output.hpp"
 #include "compare/contender.hpp"
+#include "compare/explain.hpp"
 #include "compare/table.hpp"
 
 namespace compare {
@@ -137,6 +138,11 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
   }
   clear_progress();
   print(rows);
+  if (asked.explain) {
+    for (const row& each : rows) {
+      explain(each);
+    }
+  }
   return rows;
 }
 

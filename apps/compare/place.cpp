@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -84,7 +88,50 @@ place parse_link(const std::string& text) {
   return parsed;
 }
 
+namespace {
+
+place read_network(const std::string& file) {
+  std::ifstream in(file);
+  place read{file};
+  read.card.bytes_per_second = 0;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string what;
+    std::string link;
+    std::string more;
+    if (!(words >> what)) {
+      continue;
+    }
+    const std::string where = file + " line " + std::to_string(number);
+    if (!(words >> link) || words >> more || (what != "link" && what != "inside")) {
+      throw common::flag_error(where + ": '" + line + "' is no link. Fix: as link 4x25Gbit/10us");
+    }
+    try {
+      const place parsed = parse_link(link);
+      if (what == "inside") {
+        read.inside = parsed.card;
+      } else {
+        read.per_host = parsed.per_host;
+        read.card = parsed.card;
+      }
+    } catch (const common::flag_error& refused) {
+      throw common::flag_error(where + ": " + refused.what());
+    }
+  }
+  if (!(read.card.bytes_per_second > 0)) {
+    throw common::flag_error(file + " has no line 'link'. Fix: as link 4x25Gbit/10us");
+  }
+  return read;
+}
+
+}  // namespace
+
 place find_network(const std::string& name) {
+  if (std::filesystem::is_regular_file(name)) {
+    return read_network(name);
+  }
   common::expect_one_of("network", name, common::names_of(named_networks()));
   return *std::ranges::find(named_networks(), name, &place::name);
 }

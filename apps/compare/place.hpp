@@ -21,7 +21,9 @@ struct place {
 /// `[COUNTx]RATEbit/LATENCY`, as 10Gbit/50us or 4x100Gbit/5us. Throws common::flag_error.
 place parse_link(const std::string& text);
 
-/// A named network. Throws common::flag_error with the nearest name.
+/// A named network, or the user's own from a file: a line `link COUNTxRATEbit/LATENCY` and, if the
+/// ranks of a host meet by more than no time at all, a line `inside RATEbit/LATENCY`; `#` begins a
+/// comment. Throws common::flag_error with the nearest name, or the file's line.
 place find_network(const std::string& name);
 
 }  // namespace compare

@@ -54,7 +54,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"wall_over_logical", nullptr},
                               {"mean_lateness_us", nullptr},
                               {"worst_lateness_us", nullptr},
-                              {"plan_hash", shown.plan_hash},
+                              {"plan_hash", shown.planned.hash},
                               {"version", TUTTI_VERSION}};
   if (of.emulated) {
     line["measured_ms"] = milliseconds(of.emulated->quantile(0.5));

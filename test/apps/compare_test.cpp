@@ -82,6 +82,42 @@ TEST_F(Compare, HalfTheLinkDoublesWhatBSPExposes) {
   EXPECT_NEAR(exposed("1Gbit/0us") / exposed("2Gbit/0us"), 2, 0.02);
 }
 
+TEST_F(Compare, ANetworkOfTheUsersOwnIsTheLinkItNames) {
+  std::ofstream(here_ / "mine.net") << "# two a host\nlink 2x10Gbit/50us  # the card\n";
+  const std::string flags = "--strategy WFBP,BytePS --model mobilenet_v2";
+  auto own = rows(flags + " --network mine.net");
+  auto named = rows(flags + " --link 2x10Gbit/50us");
+  ASSERT_EQ(own.size(), named.size());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ(own[i]["iteration_ms"], named[i]["iteration_ms"]);
+  }
+  std::ofstream(here_ / "mine.net") << "link 2x10Gbit/50us\ninside 1Mbit/50us\n";
+  EXPECT_GT(rows(flags + " --network mine.net")[0]["iteration_ms"]["median"],
+            named[0]["iteration_ms"]["median"]);
+  std::ofstream(here_ / "bad.net") << "\nlink fast\n";
+  compare_refuses("--network bad.net", "bad.net line 2: --link fast is no link. Fix:");
+  std::ofstream(here_ / "bad.net") << "card 10Gbit/50us\n";
+  compare_refuses("--network bad.net", "bad.net line 1: 'card 10Gbit/50us' is no link. Fix:");
+  std::ofstream(here_ / "bad.net") << "# nothing\n";
+  compare_refuses("--network bad.net", "bad.net has no line 'link'. Fix:");
+}
+
+TEST_F(Compare, ExplainsWhichChunkWentWhen) {
+  const auto got = compare("--strategy BSP --model mobilenet_v2 --explain");
+  EXPECT_EQ(got.status, 0) << got.err;
+  EXPECT_NE(got.out.find("BSP: 158 tensors in 1 buckets and 1 chunks"), std::string::npos)
+      << got.out;
+  EXPECT_NE(got.out.find(" (158)\n"), std::string::npos) << got.out;
+}
+
+TEST_F(Compare, TenThousandWorkersTakeSeconds) {
+  const auto all = rows("--strategy WFBP --ranks 32,10000 --iterations 2 --warmup 1");
+  EXPECT_EQ(all.front()["simulated_workers"], 32);
+  EXPECT_EQ(all.back()["simulated_workers"], 16);
+  EXPECT_EQ(all.back()["ranks"], 10000);
+  EXPECT_GT(all.back()["iteration_ms"]["median"], all.front()["iteration_ms"]["median"]);
+}
+
 TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
                                        "first,1000,20000,40000\nlast,20000,20000,40000\n";

@@ -21,6 +21,7 @@
 #include "tutti/core/engine_options.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/monitor.hpp"
 #include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -49,13 +50,21 @@ struct replay_options {
   std::uint64_t seed{1};
 };
 
+/// When a chunk's exchange began and ended, from the beginning of the iteration.
+struct exchanged {
+  std::uint32_t chunk{};
+  seconds started{};
+  seconds finished{};
+};
+
 /// What a replay came to, as worker 0 saw it.
 struct replayed {
   std::vector<seconds> iterations{};  ///< the measured ones, in order
   std::uint64_t bytes_sent{};         ///< by worker 0, in all measured iterations
-  std::uint64_t plan_hash{};
-  double payload_bytes{};  ///< of one worker's gradient, encoded chunk by chunk
-  double busiest_card{};   ///< bytes of a step that must pass one card in one direction
+  plan planned{};
+  std::vector<exchanged> agenda{};  ///< the last iteration's, in the order of starting
+  double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
+  double busiest_card{};            ///< bytes of a step that must pass one card in one direction
   bool crosses_iterations{};
 
   /// The time that `share` of the iterations did not exceed.
@@ -105,7 +114,8 @@ class replay {
   task operator()(Transport& world) {
     arena memory(what_ == payloads::carried ? std::span<const arena::declaration>(declared_)
                                             : std::span<const arena::declaration>());
-    auto engine = make_engine<Strategy>(world, tensors(memory), optimizer::sgd(), set_);
+    auto engine = make_engine<Strategy>(world, tensors(memory), optimizer::sgd(), set_,
+                                        agenda_log(world.rank() == 0 ? &agenda_ : nullptr));
     co_await engine.started();
     if (!engine.serves()) {
       std::seed_seq both{static_cast<std::uint64_t>(world.rank()), length_.seed};
@@ -174,6 +184,46 @@ class replay {
     }
   }
 
+  /// Notes exchanges that begin and end, in the order in which they begin.
+  class agenda_log {
+   public:
+    using role = tutti::role::monitor;
+    static constexpr bool observes = true;
+
+    explicit agenda_log(std::vector<exchanged>* into) : into_(into) {}
+
+    void record(event what, std::uint32_t which, seconds when) {
+      if (into_ == nullptr) {
+        return;
+      }
+      if (what == event::started) {
+        into_->push_back({which, when, -1});
+      } else if (what == event::finished) {
+        const auto same = [&](const exchanged& each) {
+          return each.chunk == which && each.finished < 0;
+        };
+        if (const auto found = std::ranges::find_if(*into_, same); found != into_->end()) {
+          found->finished = when;
+        }
+      }
+    }
+
+   private:
+    std::vector<exchanged>* into_;
+  };
+  static_assert(monitor_policy<agenda_log>);
+
+  /// What has ended, in the last iteration alone; what goes on stays.
+  void keep_agenda(seconds began) {
+    result_.agenda = agenda_;
+    for (exchanged& each : result_.agenda) {
+      each.started -= began;
+      each.finished -= began;
+    }
+    std::erase_if(result_.agenda, [](const exchanged& each) { return each.finished < 0; });
+    std::erase_if(agenda_, [](const exchanged& each) { return each.finished >= 0; });
+  }
+
   template <class Engine>
   void note(int step, seconds now, const Engine& engine) {
     const std::uint64_t sent = engine.counted().bytes_sent;
@@ -183,6 +233,7 @@ class replay {
     } else {
       weigh(engine);
     }
+    keep_agenda(ended_);
     ended_ = now;
     sent_ = sent;
   }
@@ -191,7 +242,7 @@ class replay {
   void weigh(const Engine& engine) {
     const auto compression = make_policy<typename Engine::compression>(set_.compression);
     const tutti::report report = engine.report();
-    result_.plan_hash = report.plan_hash;
+    result_.planned = engine.planned();
     result_.payload_bytes = 0;
     for (const chunk& each : engine.planned().chunks) {
       result_.payload_bytes += static_cast<double>(compression.wire_bytes(each.elements));
@@ -208,6 +259,7 @@ class replay {
   payloads what_;
   replay_options length_;
   seconds iteration_ = 0;
+  std::vector<exchanged> agenda_{};
   replayed result_{};
   seconds ended_ = 0;
   std::uint64_t sent_ = 0;

@@ -1,0 +1,43 @@
+#include "compare/explain.hpp"
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+
+namespace compare {
+
+namespace {
+
+/// The tensors of a bucket, by the names that the model gives the first and the last.
+std::string tensors_of(const tutti::bucket& which, const row& of) {
+  const tutti::plan& plan = of.shown().planned;
+  const auto name = [&](std::size_t position) {
+    return of.of.model->tensors[tutti::index(plan.at(position))].name;
+  };
+  const std::string first = name(which.first_tensor);
+  if (which.tensors == 1) {
+    return first;
+  }
+  return first + " .. " + name(which.first_tensor + which.tensors - 1) + " (" +
+         std::to_string(which.tensors) + ")";
+}
+
+}  // namespace
+
+void explain(const row& of) {
+  const tutti::plan& plan = of.shown().planned;
+  std::printf(
+      "%s: %zu tensors in %zu buckets and %zu chunks; the exchanges that ended within an "
+      "iteration of %.2f ms:\n",
+      of.strategy.c_str(), of.of.model->tensors.size(), plan.buckets.size(), plan.chunks.size(),
+      1e3 * of.shown().iterations.back());
+  std::printf("   began ms  ended ms  chunk  bucket   elements  priority  tensors\n");
+  for (const tutti::exchanged& each : of.shown().agenda) {
+    const tutti::chunk& what = plan.chunks[each.chunk];
+    std::printf("  %9.3f %9.3f  %5u  %6u  %9zu  %8u  %s\n", 1e3 * each.started, 1e3 * each.finished,
+                each.chunk, what.bucket, what.elements, what.priority,
+                tensors_of(plan.buckets[what.bucket], of).c_str());
+  }
+}
+
+}  // namespace compare
