@@ -44,6 +44,9 @@ class flags {
       case app::compare:
         compared();
         break;
+      case app::survey:
+        text("json", into_->json, "append a line a row to this file");
+        break;
     }
     named("help,h", "print this", po::bool_switch(&into_->help));
     return all_;
@@ -167,12 +170,15 @@ std::vector<std::string> names_of(const po::options_description& all) {
   return names;
 }
 
+/// Its strategies run as they are, so that no policy has a flag.
+bool sets_policies(app reader) { return reader != app::survey; }
+
 /// `--role.option value` and `--role.option=value`; anything else is a mistake.
 void take_policy_flags(const std::vector<std::string>& left, const po::options_description& all,
-                       job& into) {
+                       app reader, job& into) {
   for (std::size_t i = 0; i < left.size(); ++i) {
     const std::string name = left[i].substr(0, left[i].find('='));
-    if (!name.starts_with("--") || name.find('.') == std::string::npos) {
+    if (!sets_policies(reader) || !name.starts_with("--") || name.find('.') == std::string::npos) {
       const std::string closest =
           nearest(name.starts_with("-") ? name : "--" + name, names_of(all));
       throw flag_error("there is no flag " + name + ". Did you mean " + closest + "?");
@@ -222,7 +228,8 @@ job parse(int argc, char** argv, app reader) {
             .allow_unregistered()
             .run();
     po::store(parsed, values);
-    take_policy_flags(po::collect_unrecognized(parsed.options, po::include_positional), all, read);
+    take_policy_flags(po::collect_unrecognized(parsed.options, po::include_positional), all, reader,
+                      read);
     po::notify(values);
   } catch (const po::error& wrong) {
     throw flag_error(std::string(wrong.what()) + ". Fix: see --help");
@@ -234,8 +241,10 @@ job parse(int argc, char** argv, app reader) {
 std::string help(app reader) {
   job defaults;
   std::ostringstream out;
-  out << flags(defaults).of(reader)
-      << "  --ROLE.OPTION arg            a policy's own, as --fusion.bytes 32MiB\n";
+  out << flags(defaults).of(reader);
+  if (sets_policies(reader)) {
+    out << "  --ROLE.OPTION arg            a policy's own, as --fusion.bytes 32MiB\n";
+  }
   return out.str();
 }
 

@@ -13,7 +13,7 @@
 namespace common {
 
 /// Who reads the command line: a flag of the other's is a mistake, not silence.
-enum class app { cell, train, compare };
+enum class app { cell, train, compare, survey };
 
 /// What the shared flags say; the same names and defaults in every app.
 struct job {

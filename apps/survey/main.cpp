@@ -1,0 +1,29 @@
+// How far the simulator is from iterations that others measured on a cluster.
+#include <cstdio>
+
+#include "common/job.hpp"
+#include "common/output.hpp"
+#include "survey/measured.hpp"
+#include "survey/prediction.hpp"
+#include "survey/table.hpp"
+
+int main(int argc, char** argv) {
+  return common::guarded("tutti-survey", [&] {
+    const common::job asked = common::parse(argc, argv, common::app::survey);
+    if (asked.help) {
+      std::fputs(common::help(common::app::survey).c_str(), stdout);
+      return;
+    }
+    if (!asked.json.empty()) {
+      common::check_writable(asked.json, asked.json);
+    }
+    survey::print_law();
+    for (const survey::traffic on_link : survey::traffics) {
+      const auto made = survey::predict(survey::measured(), on_link);
+      survey::print(made);
+      if (!asked.json.empty()) {
+        survey::append_json(asked.json, made);
+      }
+    }
+  });
+}

@@ -1,0 +1,88 @@
+#include "survey/simulation.hpp"
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "survey/in_turn.hpp"
+#include "tutti/core/replay.hpp"
+#include "tutti/strategies/bsp.hpp"
+#include "tutti/strategies/mg_wfbp.hpp"
+#include "tutti/strategies/wfbp.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace survey {
+
+namespace {
+
+using tutti::transport::link;
+
+std::vector<tutti::computation> computed() {
+  std::vector<tutti::computation> all;
+  for (const auto& each : model().tensors) {
+    all.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
+  }
+  return all;
+}
+
+template <class Strategy>
+tutti::seconds run(int workers, link card) {
+  using strategy = tutti::strategy_of<Strategy>;
+  tutti::engine_options<Strategy> set;
+  set.profile.message = ring_cost(workers, card);
+  if constexpr (std::is_same_v<typename strategy::fusion, tutti::fusion::merge_gradients>) {
+    set.fusion.rule = tutti::fusion::rule::greedy;  // the published one, which the survey runs
+  }
+  if constexpr (std::is_same_v<typename strategy::schedule, in_turn>) {
+    // Every rank goes by the plan, so nobody has to lead, and no decision has to travel.
+    set.run.decisions = tutti::decisions::by_every_rank;
+  }
+  // Without jitter, one iteration is like the next.
+  const tutti::replay_options length{.iterations = 1, .warmup = 0, .per_host = per_host};
+  tutti::replay<Strategy> job(computed(), set, tutti::payloads::counted, length);
+  const tutti::transport::network hosts(workers, card, per_host,
+                                        tutti::transport::network::at_once);
+  tutti::transport::run_simulated(hosts,
+                                  [&](tutti::transport::simulated& world) { return job(world); });
+  return job.result().iterations.front();
+}
+
+template <class Strategy>
+tutti::seconds run(traffic on_link, int workers, link card) {
+  using serial = tutti::compose<typename tutti::strategy_of<Strategy>::fusion, in_turn>;
+  return on_link == traffic::all_at_once ? run<Strategy>(workers, card)
+                                         : run<serial>(workers, card);
+}
+
+}  // namespace
+
+std::string_view name_of(traffic which) {
+  constexpr std::array<std::string_view, 2> names{"all at once", "one at a time"};
+  return names[static_cast<std::size_t>(which)];
+}
+
+const models::replayed& model() {
+  static const models::replayed network =
+      models::with_totals(models::replay("resnet50"), 0.2529 / 3, 0.2529 * 2 / 3);
+  return network;
+}
+
+tutti::message_cost ring_cost(int workers, link card) {
+  const double p = workers;
+  return {2 * (p - 1) * card.latency, 2 * (p - 1) / p / card.bytes_per_second};
+}
+
+tutti::seconds simulate(method how, traffic on_link, int workers, link card) {
+  switch (how) {
+    case method::BSP:
+      return run<tutti::strategies::BSP>(workers, card);
+    case method::WFBP:
+      return run<tutti::strategies::WFBP>(on_link, workers, card);
+    case method::MGWFBP:
+      break;
+  }
+  return run<tutti::strategies::MGWFBP>(on_link, workers, card);
+}
+
+}  // namespace survey

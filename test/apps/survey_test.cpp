@@ -1,0 +1,70 @@
+// tutti-survey as a user meets it: its tables, its file, and how it refuses.
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+
+// Sanitized builds have no apps.
+#ifdef TUTTI_APPS_DIRECTORY
+
+#include "apps/running.hpp"
+
+namespace tutti::test {
+namespace {
+
+class Survey : public Apps {
+ protected:
+  outcome survey(const std::string& flags) const {
+    return shell(TUTTI_APPS_DIRECTORY "/tutti-survey " + flags);
+  }
+  void survey_refuses(const std::string& flags, const std::string& sentence) const {
+    SCOPED_TRACE(flags);
+    refuses(survey(flags), "tutti-survey: " + sentence);
+  }
+};
+
+TEST_F(Survey, SaysItsLawBeforeItsTables) {
+  const auto got = survey("");
+  ASSERT_EQ(got.status, 0) << got.err;
+  EXPECT_LT(got.out.find("Law: "), got.out.find("measured ms"));
+  EXPECT_NE(got.out.find("all: median "), std::string::npos);
+  EXPECT_EQ(survey("").out, got.out);
+}
+
+TEST_F(Survey, WritesALineARow) {
+  const auto got = survey("--json rows");
+  ASSERT_EQ(got.status, 0) << got.err;
+  ASSERT_EQ(lines(read(here_ / "rows")), 72U) << "36 cells, by two kinds of traffic";
+  std::ifstream in(here_ / "rows");
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_EQ(row["predicted_ms"].is_null(), row["cell"] == "inside one host") << row;
+    if (row["predicted_ms"].is_number()) {
+      const double measured = row["measured_ms"];
+      const double predicted = row["predicted_ms"];
+      EXPECT_NEAR(row["error_percent"].get<double>(), 100 * (predicted - measured) / measured, 1e-9)
+          << row;
+    }
+  }
+}
+
+TEST_F(Survey, HelpsWithWhatItHas) {
+  const auto got = survey("--help");
+  EXPECT_EQ(got.status, 0);
+  EXPECT_NE(got.out.find("--json"), std::string::npos);
+  EXPECT_EQ(got.out.find("ROLE.OPTION"), std::string::npos);
+}
+
+TEST_F(Survey, RefusesInOneLine) {
+  survey_refuses("--jsn rows", "there is no flag --jsn. Did you mean --json?");
+  survey_refuses("--epochs 3", "there is no flag --epochs");
+  survey_refuses("--fusion.rule exact", "there is no flag --fusion.rule");
+  survey_refuses("rows", "there is no flag rows");
+  survey_refuses("--json", "the required argument for option '--json' is missing");
+  survey_refuses("--json /nowhere/rows", "cannot write /nowhere/rows");
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+#endif
