@@ -118,7 +118,7 @@ TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {
     ASSERT_EQ(train(flags + "part --steps 50 --resume part").status, 0);
     ASSERT_EQ(train(flags + "part --steps 70 --resume part").status, 0);
     for (int rank = 0; rank < 4; ++rank) {
-      const std::string file = "." + std::to_string(rank);
+      const std::string file = std::to_string(rank).insert(0, ".");
       EXPECT_FALSE(read(here_ / ("whole" + file)).empty());
       EXPECT_EQ(read(here_ / ("whole" + file)), read(here_ / ("part" + file))) << "rank " << rank;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tutti/base/bounds.hpp"
 #include "tutti/collective/fan_out.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
@@ -15,9 +16,8 @@ struct all_gather {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
 
-  /// Every host receives the payloads of all that live elsewhere.
   static constexpr double busiest_card(double payload, double, placement who) {
-    return (who.workers - who.per_host) * payload;
+    return bound::all_gather(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
     return {1, static_cast<double>(who.per_host * (who.workers - who.per_host))};

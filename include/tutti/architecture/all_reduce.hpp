@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "tutti/base/bounds.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
@@ -48,11 +49,8 @@ struct all_reduce {
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
 
-  /// Of h hosts each must send what it adds to the others' parts, and later its own part to them:
-  /// (h-1)/h of the bytes, twice.
   static constexpr double busiest_card(double payload, double, placement who) {
-    const double hosts = who.hosts();
-    return 2 * (hosts - 1) / hosts * payload;
+    return bound::all_reduce(payload, who.hosts());
   }
   static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
   { return Collective::alone(who.workers); }

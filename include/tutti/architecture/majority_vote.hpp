@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tutti/base/bounds.hpp"
 #include "tutti/collective/fan_out.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
@@ -18,7 +19,7 @@ struct majority_vote {
 
   /// Rank 0's host receives the ballots of all that live elsewhere.
   static constexpr double busiest_card(double payload, double, placement who) {
-    return (who.workers - who.per_host) * payload;
+    return bound::all_gather(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
     return {2, 2.0 * (who.workers - who.per_host)};

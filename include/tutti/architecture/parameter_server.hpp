@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tutti/base/bounds.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
@@ -41,12 +42,9 @@ struct parameter_server {
   static constexpr bool owns_parameters = std::is_same_v<UpdatedBy, updated_by::servers>;
   static constexpr bool stale = std::is_same_v<Consistency, tutti::consistency::asynchronous>;
 
-  /// A server receives its share of every worker's payload and sends as many answers, a host those
-  /// of its own workers; a card does both at once.
   static constexpr double busiest_card(double payload, double dense, placement who) {
     const double each_way = owns_parameters ? std::max(payload, dense) : payload;
-    return each_way * std::max(static_cast<double>(who.workers) / who.servers,
-                               static_cast<double>(who.per_host));
+    return bound::servers(each_way, who.workers, who.servers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
     return {2, 2.0 * who.workers / who.servers};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tutti/base/bounds.hpp"
 #include "tutti/collective/fan_out.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
@@ -18,11 +19,8 @@ struct reduce_scatter_all_gather {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
 
-  /// Of h hosts each must send what it adds to the others' parts, and later its own part to them:
-  /// (h-1)/h of the bytes, twice.
   static constexpr double busiest_card(double payload, double, placement who) {
-    const double hosts = who.hosts();
-    return 2 * (hosts - 1) / hosts * payload;
+    return bound::compressed_all_reduce(payload, who.hosts(), who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
     return {2, 2.0 * who.per_host * (who.workers - who.per_host) / who.workers};

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+
+/// Bytes that must pass the busiest card in one direction, whatever the order and the algorithm of
+/// its kind: divided by the card's rate, no step's communication is shorter. Cards work in both
+/// directions at once. `payload` is one worker's bytes in a step; h hosts, g ranks on each.
+namespace tutti::bound {
+
+/// A sum that every host has at the end. Whoever finishes a part hears of it from the other h-1
+/// hosts, which can have added up their own addends, and each of them must get the result: 2 (h-1)
+/// payloads leave the h cards together, so one of them sends 2 (h-1)/h. A ring attains it
+/// (Patarasuk and Yuan, JPDC 2009), and so do direct sends of each part to whoever finishes it.
+constexpr double all_reduce(double payload, int hosts) {
+  return 2.0 * (hosts - 1) / hosts * payload;
+}
+
+/// Payloads that do not add: every host receives those of all ranks that live elsewhere.
+constexpr double all_gather(double payload, int ranks, int per_host) {
+  return static_cast<double>(std::max(0, ranks - per_host)) * payload;
+}
+
+/// Payloads that add only where they are decoded: whoever finishes a part receives it encoded from
+/// every rank that lives elsewhere, and sends each of them the encoded result. The g ranks of a
+/// host together send g (h-1)/h payloads in each phase.
+constexpr double compressed_all_reduce(double payload, int hosts, int per_host) {
+  return per_host * all_reduce(payload, hosts);
+}
+
+/// k servers on hosts of their own: each receives its share, payload / k, from every worker and
+/// sends as much back, at the same time; a workers' host sends g payloads and receives as much.
+constexpr double servers(double payload, int workers, int servers, int per_host) {
+  return payload * std::max(static_cast<double>(workers) / servers, static_cast<double>(per_host));
+}
+
+/// n hosts that train and serve, and k more that only serve. One of the former, which serves the
+/// share x, sends 1 - x to the others and their answers, (n-1) x; one of the latter, which serves
+/// y, sends n y. All are done together when 1 + (n-2) x = n y, and n x + k y = 1 is all there is:
+/// y = 2 (n-1) / (n^2 + kn - 2k). With k = 0 that is the ring's bound, with k = n one payload.
+/// After: BytePS, Jiang et al., OSDI 2020, section 4.1. Beyond n servers more do not help.
+constexpr double shared_servers(double payload, int hosts, int more) {
+  const double n = hosts;
+  const double k = std::min(more, hosts);
+  return hosts < 2 ? 0 : payload * n * 2 * (n - 1) / (n * n + k * n - 2 * k);
+}
+
+/// All-reduce in two levels: inside each host a reduce-scatter, then each rank with its like on the
+/// other hosts, then inside again. A card carries what any all-reduce between hosts does; a rank's
+/// link inside carries 2 (g-1)/g of the payload.
+struct hierarchical {
+  double card{};
+  double inside{};
+};
+constexpr hierarchical hierarchical_all_reduce(double payload, int hosts, int per_host) {
+  return {all_reduce(payload, hosts), all_reduce(payload, per_host)};
+}
+
+}  // namespace tutti::bound
