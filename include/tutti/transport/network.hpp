@@ -16,6 +16,11 @@ namespace tutti::transport {
 struct link {
   double bytes_per_second{};
   seconds latency{};
+
+  /// How long so many bytes keep the card busy.
+  seconds occupation(std::size_t bytes) const {
+    return static_cast<double>(bytes) / bytes_per_second;
+  }
 };
 
 /// How much longer a message of the data channel takes than its link says, where few ranks stand
@@ -56,6 +61,11 @@ class network {
   std::size_t host(int rank) const { return host_[static_cast<std::size_t>(rank)]; }
   const link& card(std::size_t host) const { return cards_[host]; }
   const link& inside() const { return inside_; }
+  bool share_host(int rank, int other) const { return host(rank) == host(other); }
+  /// The link by which `rank` takes part in a message that it has with `peer`.
+  const link& way(int rank, int peer) const {
+    return share_host(rank, peer) ? inside_ : card(host(rank));
+  }
 
   /// Moves `rank` to a host of its own, with this card.
   void isolate(int rank, link card) {
