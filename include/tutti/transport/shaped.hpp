@@ -173,6 +173,9 @@ class shaped_link {
     }) && std::ranges::all_of(foreign_, [](const foreign& each) { return each.fetching.done(); });
   }
 
+  /// Payloads are on their way, which the carrier moves only while it is polled.
+  bool moves_payloads() const { return moving_ > 0; }
+
   /// Takes in what the others have sent; says whether there was anything.
   bool open_mail() {
     bool any = false;
@@ -309,7 +312,9 @@ class shaped_link {
     try {
       auto stamped = carrier_->send(to, stamps, mail.bytes());
       if (mail.head.contents == detail::stamp::payload::apart) {
+        ++moving_;
         co_await carrier_->send(to, payload_tag(mail.head.number), mail.sent->bytes);
+        --moving_;
       }
       co_await stamped;
     } catch (...) {
@@ -408,8 +413,10 @@ class shaped_link {
   template <class Fabric>
   task fetch(Fabric& shared, foreign& in) {
     try {
+      ++moving_;
       co_await carrier_->receive(in.from, payload_tag(in.number),
                                  std::span<std::byte>(in.staged, in.bytes.size()));
+      --moving_;
     } catch (...) {
       co_return;
     }
@@ -493,6 +500,7 @@ class shaped_link {
   std::deque<foreign> foreign_;
   std::vector<outgoing*> free_outgoing_;
   std::vector<foreign*> free_foreign_;
+  int moving_ = 0;
   task listening_;
 };
 
@@ -611,7 +619,7 @@ class shaped_process {
       return;
     }
     const seconds due = events.empty() ? longest_nap : events.next_due() - now - wake_up_time;
-    if (due > 0) {
+    if (due > 0 && !link().moves_payloads()) {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(due, longest_nap)));
     } else {
       std::this_thread::yield();
