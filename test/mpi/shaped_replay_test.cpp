@@ -39,7 +39,7 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
   }
   const network over(4, {1.25e8, 5e-5}, per_host, {1.25e9, 1e-5});
   const device each{1e10};
-  const replay_options length{.iterations = 4, .warmup = 1, .per_host = per_host};
+  const replay_options length{.iterations = 4, .warmup = 1};
   auto set = engine_options<Strategy>();
   replay<Strategy> simulation(model(), set, payloads::counted, length);
   run_simulated(over, each, [&](simulated& world) { return simulation(world); });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/tag.hpp"
 #include "tutti/base/units.hpp"
 
 namespace tutti::transport {
@@ -16,11 +17,6 @@ namespace tutti::transport {
 struct link {
   double bytes_per_second{};
   seconds latency{};
-
-  /// How long so many bytes keep the card busy.
-  seconds occupation(std::size_t bytes) const {
-    return static_cast<double>(bytes) / bytes_per_second;
-  }
 };
 
 /// How much longer a message of the data channel takes than its link says, where few ranks stand
@@ -76,6 +72,15 @@ class network {
   void stretch_data(stretch by) { data_ = by; }
   const stretch& data() const { return data_; }
 
+  /// How long a message between two ranks keeps the card of `rank`, one of them, busy.
+  seconds occupation(int rank, int peer, channel on, std::size_t bytes) const {
+    return static_cast<double>(bytes) * stretched(on).bytes / way(rank, peer).bytes_per_second;
+  }
+  /// How long the head of a message that `rank` sends is on its way.
+  seconds latency(int rank, int peer, channel on) const {
+    return way(rank, peer).latency * stretched(on).latency;
+  }
+
   /// Moves `rank` to the host of `other`.
   void join(int rank, int other) { host_.at(static_cast<std::size_t>(rank)) = host(other); }
 
@@ -86,6 +91,8 @@ class network {
     }
     return each;
   }
+
+  stretch stretched(channel on) const { return on == channel::data ? data_ : stretch(); }
 
   link inside_;
   std::vector<std::size_t> host_;

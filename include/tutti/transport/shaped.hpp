@@ -115,7 +115,7 @@ class shaped_link {
       events_.at(earliest, &deliver_own<Fabric>, &shared, &out);
       return;
     }
-    const seconds busy = network_.way(out.from, out.to).occupation(out.bytes.size());
+    const seconds busy = busy_for(out.from, out.to, out);
     outgoing& mail = take_outgoing();
     mail.sent = &out;
     mail.head.number = mail.number;
@@ -406,7 +406,7 @@ class shaped_link {
       in.fetching = fetch(shared, in);
       in.fetching.start(carrier_->ready_coroutines());
     }
-    const seconds latency = network_.way(peer, in.to).latency;
+    const seconds latency = network_.latency(peer, in.to, in.where.channel);
     events_.at(head.time + latency, &arrive<Fabric>, &shared, &in);
   }
 
@@ -431,9 +431,8 @@ class shaped_link {
   static void arrive(void* shared, void* its) {
     shaped_link& self = static_cast<Fabric*>(shared)->delivery();
     auto& in = *static_cast<foreign*>(its);
-    const std::size_t bytes = in.bytes.size();
-    const seconds last_byte = self.now() + self.network_.way(in.from, in.to).occupation(bytes);
-    const seconds busy = self.network_.way(in.to, in.from).occupation(bytes);
+    const seconds last_byte = self.now() + self.busy_for(in.from, in.to, in);
+    const seconds busy = self.busy_for(in.to, in.from, in);
     const seconds passed = self.card_of(in.to, in).ingress.take(self.now(), busy) + busy;
     self.events_.at(std::max(passed, last_byte), &deliver<Fabric>, shared, &in);
   }
@@ -481,6 +480,9 @@ class shaped_link {
     }
   }
 
+  seconds busy_for(int rank, int peer, const letter& which) const {
+    return network_.occupation(rank, peer, which.where.channel, which.bytes.size());
+  }
   /// The card of `rank` that a letter between two ranks passes; each has its own inside its host.
   detail::shared_card& card_of(int rank, const letter& which) {
     return cards_[network_.share_host(which.from, which.to)
