@@ -43,7 +43,7 @@ bool among(int ranks, Run run) {
   return rank < ranks;
 }
 
-struct shaped_world {
+struct processes_world {
   using transport = processes;
   static constexpr bool phantoms = true;
   static constexpr std::size_t longest = (1 << 20) + 12;
@@ -58,7 +58,7 @@ struct shaped_world {
 
 }  // namespace
 
-INSTANTIATE_TYPED_TEST_SUITE_P(Shaped, TransportLaw, shaped_world);
+INSTANTIATE_TYPED_TEST_SUITE_P(Shaped, TransportLaw, processes_world);
 
 namespace {
 

@@ -131,8 +131,9 @@ class shaped_process {
   void wait(seconds now) {
     virtual_clock& events = link().events();
     if (events.empty() && now - moved_ > patience_with_the_others) {
+      const std::string waiting = end().waits_for();
       shared_.abort("nothing moves: rank " + std::to_string(end().rank()) + " waits for " +
-                    end().waits_for());
+                    (waiting.empty() ? "what it sent to be read" : waiting));
       return;
     }
     const seconds due = events.empty() ? longest_nap : events.next_due() - now - wake_up_time;
