@@ -11,6 +11,7 @@
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
 #include "compare/place.hpp"
+#include "compare/processes.hpp"
 #include "models/replayed/replayed.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/base/cost.hpp"
@@ -56,6 +57,7 @@ struct row {
   tutti::replayed simulated{};
   std::optional<tutti::replayed> emulated{};
   tutti::transport::emulated_run clock{};  ///< of the emulation
+  std::string transport{"simulated"};
 
   const tutti::replayed& shown() const { return emulated ? *emulated : simulated; }
   double iteration() const { return shown().quantile(0.5); }
@@ -134,9 +136,9 @@ row run(const scenario& of, const common::job& asked) {
                                   [&](simulated& world) { return simulation(world); });
   result.simulated = simulation.result();
   if (of.world == "emulated") {
-    tutti::replay<Strategy> emulation(std::move(model), set, tutti::payloads::carried, length);
-    result.clock = tutti::transport::run_emulated(
-        network, of.device, [&](simulated& world) { return emulation(world); });
+    tutti::replay<Strategy> emulation(std::move(model), set, emulated_payloads(), length);
+    result.clock = emulate(network, of.device, emulation);
+    result.transport = emulated_by();
     result.emulated = emulation.result();
   }
   return result;

@@ -14,6 +14,7 @@
 #include "common/output.hpp"
 #include "compare/contender.hpp"
 #include "compare/explain.hpp"
+#include "compare/processes.hpp"
 #include "compare/table.hpp"
 
 namespace compare {
@@ -114,14 +115,14 @@ double memory_bandwidth(const common::job& asked, const models::replayed& model)
 }
 
 void say_progress(const scenario& of, std::string_view strategy) {
-  if (isatty(STDERR_FILENO) != 0) {
+  if (speaks() && isatty(STDERR_FILENO) != 0) {
     std::fprintf(stderr, "\r\033[K%s, %d workers, %s: %.*s ", of.model->name.c_str(), of.workers,
                  of.where.name.c_str(), static_cast<int>(strategy.size()), strategy.data());
   }
 }
 
 void clear_progress() {
-  if (isatty(STDERR_FILENO) != 0) {
+  if (speaks() && isatty(STDERR_FILENO) != 0) {
     std::fprintf(stderr, "\r\033[K");
   }
 }
@@ -132,11 +133,14 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
   for (const auto& who : all) {
     say_progress(of, who.name);
     rows.push_back(who.run(of, only_its_flags(asked, who)));
-    if (!asked.json.empty()) {
+    if (speaks() && !asked.json.empty()) {
       append_json(asked.json, rows.back());
     }
   }
   clear_progress();
+  if (!speaks()) {
+    return rows;
+  }
   print(rows);
   if (asked.explain) {
     for (const row& each : rows) {
@@ -170,7 +174,7 @@ void run(const common::job& asked) {
       }
     }
   }
-  if (!asked.csv.empty()) {
+  if (speaks() && !asked.csv.empty()) {
     write_csv(asked.csv, rows);
   }
 }
@@ -189,7 +193,7 @@ int main(int argc, char** argv) {
     } else if (asked.list_models) {
       common::print_names(models::replayed_names());
     } else {
-      compare::run(asked);
+      compare::together([&] { compare::run(asked); });
     }
   });
 }

@@ -32,7 +32,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"kind", name_of(of.what)},
                               {"model", of.of.model->name},
                               {"world", of.of.world},
-                              {"transport", "simulated"},
+                              {"transport", of.transport},
                               {"link", of.of.where.name},
                               {"device", of.of.model->device},
                               {"precision", "fp32"},

@@ -39,7 +39,7 @@ tutti::seconds run(int workers, link card) {
     set.run.decisions = tutti::decisions::by_every_rank;
   }
   // Without jitter, one iteration is like the next.
-  const tutti::replay_options length{.iterations = 1, .warmup = 0, .per_host = per_host};
+  const tutti::replay_options length{.iterations = 1, .warmup = 0};
   tutti::replay<Strategy> job(computed(), set, tutti::payloads::counted, length);
   const tutti::transport::network hosts(workers, card, per_host,
                                         tutti::transport::network::at_once);

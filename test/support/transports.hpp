@@ -13,6 +13,7 @@
 #include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/recording.hpp"
+#include "tutti/transport/shaped.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace tutti::test {
@@ -91,6 +92,21 @@ struct recording_world {
     tutti::transport::run_ranks(ranks, [&](tutti::transport::in_process& inner) {
       transport world(inner, 100000);
       drive(world, body(world));
+    });
+    return true;
+  }
+};
+
+/// Threads that meet as processes over a network would.
+struct shaped_world {
+  using transport = tutti::transport::shaped<tutti::transport::in_process>;
+  static constexpr bool phantoms = true;
+  static constexpr std::size_t longest = (1 << 20) + 12;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_ranks(ranks, [&](tutti::transport::in_process& inner) {
+      tutti::transport::run_shaped(inner, tutti::transport::network(ranks, {1e9, 5e-6}), body);
     });
     return true;
   }

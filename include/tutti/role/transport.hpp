@@ -101,7 +101,7 @@ concept has_all_reduce = requires(T& transport, tag where, std::span<float> data
   transport.all_reduce(where, data);
 };
 
-/// Time is virtual and one thread runs every rank: nothing may block.
+/// Time is virtual, kept by the loop that runs the ranks: nothing may block.
 template <class T>
 concept has_virtual_time = T::virtual_time;
 

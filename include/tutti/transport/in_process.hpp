@@ -71,7 +71,8 @@ inline constexpr int any_rank = -1;
 ///
 /// `Delivery` says when a letter reaches its receiver: `by_mailbox` is between threads, at once;
 /// `virtual_link` keeps it for the time its link would take. `Queue` is the device that memory
-/// lives on. Cost of a message: one atomic exchange each way.
+/// lives on. A delivery that reaches ranks of other processes brings their letters home itself.
+/// Cost of a message: one atomic exchange each way.
 template <class Queue, class Delivery>
 class basic_in_process {
  public:
@@ -574,7 +575,9 @@ class basic_in_process {
     read.mark = queue_.record();
     read.home = true;
     basic_in_process& sender = shared_->end(read.from);
-    if constexpr (virtual_time) {
+    if constexpr (requires { shared_->delivery_.bring_home(*shared_, read); }) {
+      shared_->delivery_.bring_home(*shared_, read);
+    } else if constexpr (virtual_time) {
       sender.came_home(read);
     } else {
       if (&sender == this || !sender.push_mail(read)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/tag.hpp"
 #include "tutti/base/units.hpp"
 
 namespace tutti::transport {
@@ -56,6 +57,11 @@ class network {
   std::size_t host(int rank) const { return host_[static_cast<std::size_t>(rank)]; }
   const link& card(std::size_t host) const { return cards_[host]; }
   const link& inside() const { return inside_; }
+  bool share_host(int rank, int other) const { return host(rank) == host(other); }
+  /// The link by which `rank` takes part in a message that it has with `peer`.
+  const link& way(int rank, int peer) const {
+    return share_host(rank, peer) ? inside_ : card(host(rank));
+  }
 
   /// Moves `rank` to a host of its own, with this card.
   void isolate(int rank, link card) {
@@ -65,6 +71,15 @@ class network {
   /// From now on messages of the data channel take so much longer.
   void stretch_data(stretch by) { data_ = by; }
   const stretch& data() const { return data_; }
+
+  /// How long a message between two ranks keeps the card of `rank`, one of them, busy.
+  seconds occupation(int rank, int peer, channel on, std::size_t bytes) const {
+    return static_cast<double>(bytes) * stretched(on).bytes / way(rank, peer).bytes_per_second;
+  }
+  /// How long the head of a message that `rank` sends is on its way.
+  seconds latency(int rank, int peer, channel on) const {
+    return way(rank, peer).latency * stretched(on).latency;
+  }
 
   /// Moves `rank` to the host of `other`.
   void join(int rank, int other) { host_.at(static_cast<std::size_t>(rank)) = host(other); }
@@ -76,6 +91,8 @@ class network {
     }
     return each;
   }
+
+  stretch stretched(channel on) const { return on == channel::data ? data_ : stretch(); }
 
   link inside_;
   std::vector<std::size_t> host_;

@@ -199,11 +199,11 @@ class virtual_link {
       events_.at(std::max(now(), out.mark), &deliver<Fabric, Letter>, &shared, &out);
       return;
     }
-    const link& way = way_of(out.from, out);
     card& from = card_of(out.from, out);
     const seconds head = std::max({now(), out.mark, from.egress_free});
-    from.egress_free = head + occupation(way, out);
-    events_.at(head + way.latency * stretched(out).latency, &arrive<Fabric, Letter>, &shared, &out);
+    from.egress_free = head + occupation(out.from, out.to, out);
+    events_.at(head + network_.latency(out.from, out.to, out.where.channel),
+               &arrive<Fabric, Letter>, &shared, &out);
   }
 
   template <class End>
@@ -219,26 +219,13 @@ class virtual_link {
   };
 
   template <class Letter>
-  bool stays_inside(const Letter& which) const {
-    return network_.host(which.from) == network_.host(which.to);
-  }
-  /// The link by which `rank`, one of its two ends, takes part in a message.
-  template <class Letter>
-  const link& way_of(int rank, const Letter& which) const {
-    return stays_inside(which) ? network_.inside() : network_.card(network_.host(rank));
-  }
-  template <class Letter>
   card& card_of(int rank, const Letter& which) {
-    return stays_inside(which) ? ranks_[static_cast<std::size_t>(rank)]
-                               : hosts_[network_.host(rank)];
+    return network_.share_host(which.from, which.to) ? ranks_[static_cast<std::size_t>(rank)]
+                                                     : hosts_[network_.host(rank)];
   }
   template <class Letter>
-  stretch stretched(const Letter& which) const {
-    return which.where.channel == channel::data ? network_.data() : stretch();
-  }
-  template <class Letter>
-  seconds occupation(const link& way, const Letter& which) const {
-    return static_cast<double>(which.bytes.size()) * stretched(which).bytes / way.bytes_per_second;
+  seconds occupation(int rank, int peer, const Letter& which) const {
+    return network_.occupation(rank, peer, which.where.channel, which.bytes.size());
   }
 
   /// The head is there; the rest follows as fast as both cards let it.
@@ -246,10 +233,10 @@ class virtual_link {
   static void arrive(void* shared, void* letter) {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
     const auto& out = *static_cast<Letter*>(letter);
-    const seconds last_byte = self.now() + self.occupation(self.way_of(out.from, out), out);
+    const seconds last_byte = self.now() + self.occupation(out.from, out.to, out);
     card& to = self.card_of(out.to, out);
     to.ingress_free =
-        std::max(self.now(), to.ingress_free) + self.occupation(self.way_of(out.to, out), out);
+        std::max(self.now(), to.ingress_free) + self.occupation(out.to, out.from, out);
     self.events_.at(std::max(to.ingress_free, last_byte), &deliver<Fabric, Letter>, shared, letter);
   }
 

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+
+#include "common/job.hpp"
+#include "tutti/core/replay.hpp"
+#include "tutti/transport/network.hpp"
+#include "tutti/transport/simulated.hpp"
+#if __has_include(<mpi.h>)
+#include "tutti/transport/mpi.hpp"
+#include "tutti/transport/shaped.hpp"
+#endif
+
+namespace compare {
+
+/// Calls `run` in each of the processes that a launcher started, or in the only one. What one
+/// cannot survive ends all.
+void together(const std::function<void()>& run);
+
+/// This process tells what all have found: the first.
+bool speaks();
+
+/// What moves an emulation's messages, as rows name it.
+const char* emulated_by();
+
+/// Messages between processes have lengths alone, so that a few cores stand for many GPUs.
+inline tutti::payloads emulated_payloads() {
+  return common::under_launcher() ? tutti::payloads::counted : tutti::payloads::carried;
+}
+
+#if __has_include(<mpi.h>)
+/// Calls `run(carrier)` in the first `ranks` processes. Throws common::flag_error if there are
+/// less.
+void among(int ranks, const std::function<void(tutti::transport::mpi&)>& run);
+#endif
+
+/// Runs a replay in real time: all ranks on this thread, or under a launcher each in a process.
+/// Only the first process has its result.
+template <class Strategy>
+tutti::transport::emulated_run emulate(const tutti::transport::network& over,
+                                       tutti::transport::device each,
+                                       tutti::replay<Strategy>& job) {
+#if __has_include(<mpi.h>)
+  using tutti::transport::mpi;
+  if (common::under_launcher()) {
+    tutti::transport::emulated_run result;
+    among(over.ranks(), [&](mpi& carrier) {
+      result = tutti::transport::run_shaped(
+          carrier, over, each, [&](tutti::transport::shaped<mpi>& world) { return job(world); });
+    });
+    return result;
+  }
+#endif
+  return tutti::transport::run_emulated(
+      over, each, [&](tutti::transport::simulated& world) { return job(world); });
+}
+
+}  // namespace compare

@@ -1,0 +1,239 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/network.hpp"
+#include "tutti/transport/shaped_link.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace tutti::transport {
+
+/// Processes of one host that meet as over a network of many hosts, in real time; what `Carrier`
+/// can do beside messages, its own all-reduce or a peer's memory, is hidden.
+template <class Carrier>
+using shaped = basic_in_process<virtual_queue, shaped_link<Carrier>>;
+
+static_assert(transport_policy<shaped<in_process>> && has_virtual_time<shaped<in_process>> &&
+              !has_addressable_peers<shaped<in_process>>);
+
+namespace detail {
+
+/// How a process, or all of them, kept up with the wall.
+struct punctuality {
+  seconds time{};
+  seconds wall{};
+  seconds late{};
+  seconds worst{};
+  std::uint64_t events{};
+
+  void handled(seconds due, seconds at) {
+    const seconds behind = std::max(0.0, at - due);
+    time = std::max(time, due);
+    wall = std::max(wall, at);
+    late += behind;
+    worst = std::max(worst, behind);
+    ++events;
+  }
+  void add(const punctuality& other) {
+    time = std::max(time, other.time);
+    wall = std::max(wall, other.wall);
+    late += other.late;
+    worst = std::max(worst, other.worst);
+    events += other.events;
+  }
+};
+
+/// One rank's process: its coroutine, resumed by what is due and by what the others send.
+template <class Carrier, class Body>
+class shaped_process {
+  using world = shaped<Carrier>;
+
+ public:
+  shaped_process(Carrier& carrier, network over, device each, Body& body)
+      : shared_(carrier.size(), carrier, std::move(over), each), body_(&body) {}
+
+  emulated_run run() {
+    link().start_listening(shared_);
+    rank_ = watch(*this, end());
+    link().events().at(
+        0, [](void* self, void*) { static_cast<shaped_process*>(self)->begin(); }, this, nullptr);
+    while (!over()) {
+      step();
+    }
+    if (first_) {
+      std::rethrow_exception(first_);
+    }
+    const auto events = static_cast<double>(std::max<std::uint64_t>(1, kept_.events));
+    return {{kept_.time, kept_.events}, kept_.wall, kept_.late / events, kept_.worst};
+  }
+
+ private:
+  static constexpr seconds patience_with_the_carrier = 5;
+  static constexpr seconds patience_with_the_others = 60;
+  static constexpr seconds wake_up_time = 20e-6;
+  static constexpr seconds longest_nap = 50e-6;
+
+  static task watch(shaped_process& self, world& end) {
+    try {
+      task rank = (*self.body_)(end);
+      co_await rank;
+    } catch (...) {
+      self.first_ = std::current_exception();
+      self.shared_.abort(verdict_of(end.rank(), self.first_));
+    }
+    end.leave();
+    self.finished_ = true;
+  }
+
+  void begin() {
+    begun_ = true;
+    rank_.start(queue());
+  }
+
+  /// One event, and everything that follows from it at once.
+  void step() {
+    queue().drain();
+    bool progress = link().open_mail();
+    if (shared_.aborted()) {
+      tell_carrier();
+      progress |= end().poll();
+    } else if (finished_) {
+      depart();
+    }
+    virtual_clock& events = link().events();
+    const seconds now = link().wall();
+    if (!events.empty() && events.next_due() <= now) {
+      if (!finished_) {
+        kept_.handled(events.next_due(), now);
+      }
+      events.advance();
+      moved_ = now;
+    } else if (progress || !queue().empty()) {
+      moved_ = now;
+    } else {
+      wait(now);
+    }
+  }
+
+  void wait(seconds now) {
+    virtual_clock& events = link().events();
+    if (events.empty() && now - moved_ > patience_with_the_others) {
+      const std::string waiting = end().waits_for();
+      shared_.abort("nothing moves: rank " + std::to_string(end().rank()) + " waits for " +
+                    (waiting.empty() ? "what it sent to be read" : waiting));
+      return;
+    }
+    const seconds due = events.empty() ? longest_nap : events.next_due() - now - wake_up_time;
+    if (due > 0 && !link().moves_payloads()) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(due, longest_nap)));
+    } else {
+      std::this_thread::yield();
+    }
+  }
+
+  // ---- the end
+
+  bool over() { return (finished_ || !begun_) && link().at_rest(); }
+
+  /// Every process adds up what all have kept, which all have then come to; then nobody sends.
+  void depart() {
+    switch (leaving_) {
+      case leaving::not_yet:
+        adding_up_ = add_up(link().carrier(), kept_);
+        adding_up_.start(link().carrier().ready_coroutines());
+        leaving_ = leaving::adding_up;
+        break;
+      case leaving::adding_up:
+        if (adding_up_.done()) {
+          link().stop_listening();
+          leaving_ = leaving::last_word;
+        }
+        break;
+      case leaving::last_word:
+        break;
+    }
+  }
+
+  static task add_up(Carrier& carrier, punctuality& kept) {
+    constexpr tag sums{channel::control, 0, 0};
+    const auto bytes = std::as_writable_bytes(std::span(&kept, 1));
+    try {
+      if (carrier.rank() != 0) {
+        co_await carrier.send(0, sums, bytes);
+        co_await carrier.receive(0, sums, bytes);
+        co_return;
+      }
+      for (int rank = 1; rank < carrier.size(); ++rank) {
+        punctuality other;
+        co_await carrier.receive(rank, sums, std::as_writable_bytes(std::span(&other, 1)));
+        kept.add(other);
+      }
+      for (int rank = 1; rank < carrier.size(); ++rank) {
+        co_await carrier.send(rank, sums, bytes);
+      }
+    } catch (...) {
+    }  // who listens learns it too
+  }
+
+  /// Somebody here has failed: it ends everywhere, at latest when the carrier's patience does.
+  void tell_carrier() {
+    Carrier& carrier = link().carrier();
+    if (!std::exchange(told_, true)) {
+      carrier.abort(shared_.reason());
+      failed_at_ = link().wall();
+    }
+    if (link().wall() - failed_at_ > patience_with_the_carrier) {
+      if constexpr (requires { carrier.abort_job(shared_.reason()); }) {
+        carrier.abort_job(shared_.reason());
+      }
+    }
+  }
+
+  world& end() { return shared_.end(link().carrier().rank()); }
+  shaped_link<Carrier>& link() { return shared_.delivery(); }
+  run_queue& queue() { return link().ready_coroutines(); }
+
+  typename world::fabric shared_;
+  Body* body_;
+  task rank_;
+  task adding_up_;
+  punctuality kept_;
+  std::exception_ptr first_;
+  bool begun_ = false;
+  bool finished_ = false;
+  bool told_ = false;
+  enum class leaving { not_yet, adding_up, last_word } leaving_ = leaving::not_yet;
+  seconds moved_ = 0;
+  seconds failed_at_ = 0;
+};
+
+}  // namespace detail
+
+/// Runs the coroutine `body(world)` as this process's rank of a network, in real time; `carrier`
+/// moves the bytes and belongs to the run until it ends. Collective, on one host. If a rank throws,
+/// all end: it with its exception, the others with its words. Answers, on every rank, how long the
+/// job took on the network's time and how well the host kept up.
+template <class Carrier, class Body>
+emulated_run run_shaped(Carrier& carrier, network over, device each, Body body) {
+  return detail::shaped_process<Carrier, Body>(carrier, std::move(over), each, body).run();
+}
+/// The same with devices that take no time.
+template <class Carrier, class Body>
+emulated_run run_shaped(Carrier& carrier, network over, Body body) {
+  return run_shaped(carrier, std::move(over), device(), std::move(body));
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,508 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/network.hpp"
+#include "tutti/transport/shared_cards.hpp"
+#include "tutti/transport/simulated.hpp"
+#include "tutti/transport/staging.hpp"
+
+namespace tutti::transport {
+
+namespace detail {
+
+/// What one process tells another about a letter.
+struct stamp {
+  enum class kind : std::uint8_t {
+    letter,  ///< its head leaves the sender's card at `time`
+    home,    ///< it was read at `time`
+    stop,    ///< to oneself: listen no more
+  };
+  enum class payload : std::uint8_t {
+    phantom,  ///< a length without memory
+    inside,   ///< behind the stamp
+    apart,    ///< in a message of its own
+  };
+
+  kind what{};
+  payload contents{};
+  tag where{};
+  std::uint64_t number{};  ///< of the letter, to its sender
+  std::uint64_t bytes{};
+  seconds time{};
+};
+static_assert(std::is_trivially_copyable_v<stamp>);
+
+/// A clock that all processes of this host share.
+inline seconds host_time() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace detail
+
+/// Delivery between the processes of one host as over a network of many: a letter goes at once, by
+/// way of `Carrier`, and is kept until it would have come.
+///
+/// The arithmetic is that of `virtual_link`. The sender stamps a letter with the time at which its
+/// head passes the sender's card; the receiver's process keeps it until the head is there, then
+/// until its own card has passed it on, and answers when it was read, which is when the send
+/// completes. A card shared by ranks of several processes is in memory shared by them. A phantom
+/// travels as its stamp alone.
+///
+/// Time is that of the event being handled and never the host's: a process that comes late to an
+/// event goes on from when it was due, so that lateness does not add up. An event that comes late
+/// may step back before another that this rank has handled: then what joins both is early by less
+/// than the lateness. Letters between hosts are on time while they are longer on their way (latency
+/// and size / rate) than this host takes to notice them; answers never are, and wait for nobody.
+/// Cost: two small messages of the carrier a letter, one copy where it carries a payload.
+template <class Carrier>
+class shaped_link {
+  using letter = detail::letter<seconds>;
+
+ public:
+  static constexpr bool virtual_time = true;
+
+  /// Collective. Throws usage_error where the network is for another number of ranks, or they are
+  /// not on one host.
+  shaped_link(int ranks, Carrier& carrier, network over, device each)
+      : carrier_(&carrier), device_(each), network_(std::move(over)) {
+    static_assert(!Carrier::virtual_time, "a transport that keeps virtual time needs no shaping");
+    try {
+      if (network_.ranks() != ranks) {
+        throw usage_error("a network of " + std::to_string(network_.ranks()) + " ranks for " +
+                          std::to_string(ranks) + " processes. Fix: start as many");
+      }
+      drive(open(carrier));
+    } catch (...) {
+      cards_.hide();
+      carrier.abort(verdict_of(carrier.rank(), std::current_exception()));
+      throw;
+    }
+  }
+
+  seconds now() const { return events_.now(); }
+  run_queue& ready_coroutines() { return ready_; }
+  virtual_clock& events() { return events_; }
+  virtual_queue new_queue() const { return {events_, device_}; }
+  /// What the clock would show if this process were never late.
+  seconds wall() const { return detail::host_time() - origin_; }
+
+  // ---- for the fabric
+
+  template <class Fabric>
+  void carry(Fabric& shared, letter& out) {
+    const seconds earliest = std::max(now(), out.mark);
+    if (out.to == out.from) {
+      events_.at(earliest, &deliver_own<Fabric>, &shared, &out);
+      return;
+    }
+    const seconds busy = busy_for(out.from, out.to, out);
+    outgoing& mail = take_outgoing();
+    mail.sent = &out;
+    mail.head.number = mail.number;
+    mail.head.what = detail::stamp::kind::letter;
+    mail.head.where = out.where;
+    mail.head.bytes = out.bytes.size();
+    mail.head.time = card_of(out.from, out).egress.take(earliest, busy);
+    mail.head.contents = enclose(mail, out.bytes);
+    post(shared, mail, out.to);
+  }
+
+  /// Its receiver has read a letter, or refuses it: a failure, of which all ranks are told.
+  template <class Fabric>
+  void bring_home(Fabric& shared, letter& read) {
+    if (read.from == carrier_->rank()) {
+      shared.end(read.from).came_home(read);
+      return;
+    }
+    auto& mine = static_cast<foreign&>(read);
+    if (!read.refused) {
+      outgoing& answer = take_outgoing();
+      answer.head.what = detail::stamp::kind::home;
+      answer.head.contents = detail::stamp::payload::phantom;
+      answer.head.time = now();
+      answer.head.number = mine.number;
+      post(shared, answer, read.from);
+    }
+    give_foreign(mine);
+  }
+
+  template <class End>
+  void wake_later(End& sleeper, seconds due) {
+    events_.at(
+        due, [](void* end, void*) { static_cast<End*>(end)->wake_up(); }, &sleeper, nullptr);
+  }
+
+  // ---- for the loop
+
+  template <class Fabric>
+  void start_listening(Fabric& shared) {
+    listening_ = listen(shared);
+    listening_.start(carrier_->ready_coroutines());
+  }
+  bool listens() const { return !listening_.done(); }
+  void stop_listening() {
+    outgoing& word = take_outgoing();
+    word.head.what = detail::stamp::kind::stop;
+    word.head.contents = detail::stamp::payload::phantom;
+    send(word, carrier_->rank());
+  }
+  /// Nothing of this process is with the carrier.
+  bool at_rest() const {
+    return !listens() && std::ranges::all_of(outgoing_, [](const outgoing& each) {
+      return each.sending.done();
+    }) && std::ranges::all_of(foreign_, [](const foreign& each) { return each.fetching.done(); });
+  }
+
+  /// Payloads are on their way, which the carrier moves only while it is polled.
+  bool moves_payloads() const { return moving_ > 0; }
+
+  /// Takes in what the others have sent; says whether there was anything.
+  bool open_mail() {
+    bool any = false;
+    while (carrier_->poll() || !carrier_->ready_coroutines().empty()) {
+      carrier_->ready_coroutines().drain();
+      any = true;
+    }
+    return any;
+  }
+
+  Carrier& carrier() { return *carrier_; }
+
+ private:
+  static constexpr tag stamps{channel::service, 0, 0};
+  static constexpr tag greetings{channel::control, 0, 0};
+  static constexpr std::size_t inside_limit = 448;
+
+  /// A message of this process, kept until the carrier has sent it and, if it is a letter, that
+  /// has been read.
+  struct outgoing {
+    detail::stamp head{};
+    std::array<std::byte, inside_limit> inside{};  // directly behind the stamp
+    std::uint64_t number{};
+    letter* sent{};
+    bool left{};
+    bool read{};
+    seconds read_at{};
+    task sending{};
+
+    std::span<const std::byte> bytes() const {
+      const std::size_t more = head.contents == detail::stamp::payload::inside ? head.bytes : 0;
+      return {reinterpret_cast<const std::byte*>(this), sizeof head + more};
+    }
+  };
+
+  /// A letter of another process.
+  struct foreign : letter {
+    std::uint64_t number{};
+    std::byte* staged{};
+    bool here{};
+    bool overdue{};
+    seconds due{};
+    task fetching{};
+  };
+
+  // ---- the beginning
+
+  struct invitation {
+    detail::shared_cards::name cards{};
+  };
+
+  /// Rank 0 makes the cards; when everybody has found them it says when time begins.
+  task open(Carrier& carrier) {
+    constexpr seconds until_all_have_heard = 2e-3;
+    const std::size_t count = network_.hosts() + static_cast<std::size_t>(network_.ranks());
+    invitation words;
+    const auto sent = std::as_writable_bytes(std::span(&words, 1));
+    const auto time = std::as_writable_bytes(std::span(&origin_, 1));
+    if (carrier.rank() != 0) {
+      co_await carrier.receive(0, greetings, sent);
+      cards_ = detail::shared_cards::find(words.cards, count);
+      co_await carrier.send(0, greetings, sent);
+      co_await carrier.receive(0, greetings, time);
+      co_return;
+    }
+    cards_ = detail::shared_cards::make(count);
+    words.cards = cards_.known_as();
+    for (int rank = 1; rank < carrier.size(); ++rank) {
+      co_await carrier.send(rank, greetings, sent);
+    }
+    for (int rank = 1; rank < carrier.size(); ++rank) {
+      co_await carrier.receive(rank, greetings, sent);
+    }
+    cards_.hide();
+    origin_ = detail::host_time() + until_all_have_heard;
+    for (int rank = 1; rank < carrier.size(); ++rank) {
+      co_await carrier.send(rank, greetings, time);
+    }
+  }
+
+  void drive(task whole) {
+    whole.start(carrier_->ready_coroutines());
+    for (std::size_t idle = 0; !whole.done(); ++idle) {
+      if (open_mail()) {
+        idle = 0;
+      } else {
+        carrier_->idle(idle);
+      }
+    }
+    whole.result();
+  }
+
+  // ---- letters out
+
+  outgoing& take_outgoing() {
+    if (free_outgoing_.empty()) {
+      outgoing& fresh = outgoing_.emplace_back();
+      fresh.number = outgoing_.size() - 1;
+      free_outgoing_.reserve(outgoing_.size());
+      return fresh;
+    }
+    outgoing& mail = *free_outgoing_.back();
+    free_outgoing_.pop_back();
+    mail.sent = nullptr;
+    mail.left = false;
+    mail.read = false;
+    return mail;
+  }
+
+  static detail::stamp::payload enclose(outgoing& mail, std::span<const std::byte> bytes) {
+    if (bytes.data() == nullptr && !bytes.empty()) {
+      return detail::stamp::payload::phantom;
+    }
+    if (bytes.size() > inside_limit) {
+      return detail::stamp::payload::apart;
+    }
+    std::ranges::copy(bytes, mail.inside.begin());
+    return detail::stamp::payload::inside;
+  }
+
+  /// Payloads in messages of their own: one letter at a time has the number.
+  static tag payload_tag(std::uint64_t number) {
+    return {channel::data, static_cast<std::uint32_t>(number), 0};
+  }
+
+  template <class Fabric>
+  void post(Fabric& shared, outgoing& mail, int to) {
+    mail.sending = task();  // its frame is the next one's
+    mail.sending = send_and_settle(shared, mail, to);
+    mail.sending.start(carrier_->ready_coroutines());
+  }
+  template <class Fabric>
+  task send_and_settle(Fabric& shared, outgoing& mail, int to) {
+    try {
+      auto stamped = carrier_->send(to, stamps, mail.bytes());
+      if (mail.head.contents == detail::stamp::payload::apart) {
+        ++moving_;
+        co_await carrier_->send(to, payload_tag(mail.head.number), mail.sent->bytes);
+        --moving_;
+      }
+      co_await stamped;
+    } catch (...) {
+      co_return;  // who listens learns it too
+    }
+    mail.left = true;
+    settle(shared, mail);
+  }
+  void send(outgoing& mail, int to) {
+    mail.sending = task();
+    mail.sending = send_alone(mail, to);
+    mail.sending.start(carrier_->ready_coroutines());
+  }
+  task send_alone(outgoing& mail, int to) {
+    try {
+      co_await carrier_->send(to, stamps, mail.bytes());
+    } catch (...) {
+    }
+  }
+
+  template <class Fabric>
+  void settle(Fabric& shared, outgoing& mail) {
+    if (mail.sent == nullptr && mail.left) {
+      free_outgoing_.push_back(&mail);
+    } else if (mail.left && mail.read) {
+      events_.at(mail.read_at, &come_home<Fabric>, &shared, std::exchange(mail.sent, nullptr));
+      free_outgoing_.push_back(&mail);
+    }
+  }
+
+  template <class Fabric>
+  static void come_home(void* shared, void* own) {
+    auto& mine = *static_cast<letter*>(own);
+    static_cast<Fabric*>(shared)->end(mine.from).came_home(mine);
+  }
+  template <class Fabric>
+  static void deliver_own(void* shared, void* own) {
+    auto& mine = *static_cast<letter*>(own);
+    static_cast<Fabric*>(shared)->end(mine.to).deliver(mine);
+  }
+
+  // ---- letters in
+
+  template <class Fabric>
+  task listen(Fabric& shared) {
+    try {
+      for (bool more = true; more;) {
+        const auto mail = co_await carrier_->receive_any(channel::service);
+        more = take(shared, mail.peer(), mail.bytes());
+      }
+    } catch (...) {
+      fail(shared, std::current_exception());
+    }
+  }
+
+  /// False if that was the last.
+  template <class Fabric>
+  bool take(Fabric& shared, int peer, std::span<const std::byte> bytes) {
+    detail::stamp head;
+    std::memcpy(&head, bytes.data(), sizeof head);
+    if (head.what == detail::stamp::kind::letter) {
+      take_letter(shared, peer, head, bytes.subspan(sizeof head));
+    } else if (head.what == detail::stamp::kind::home) {
+      outgoing& mail = outgoing_[head.number];
+      mail.read = true;
+      mail.read_at = head.time;
+      settle(shared, mail);
+    }
+    return head.what != detail::stamp::kind::stop;
+  }
+
+  template <class Fabric>
+  void take_letter(Fabric& shared, int peer, const detail::stamp& head,
+                   std::span<const std::byte> enclosed) {
+    foreign& in = take_foreign();
+    in.from = peer;
+    in.to = carrier_->rank();
+    in.where = head.where;
+    in.mark = head.time;
+    in.number = head.number;
+    const bool phantom = head.contents == detail::stamp::payload::phantom;
+    in.staged = phantom ? nullptr : staging_.take(head.bytes);
+    in.bytes = {in.staged, head.bytes};
+    in.here = head.contents != detail::stamp::payload::apart;
+    if (head.contents == detail::stamp::payload::inside) {
+      std::ranges::copy(enclosed, in.staged);
+    } else if (!in.here) {
+      in.fetching = task();
+      in.fetching = fetch(shared, in);
+      in.fetching.start(carrier_->ready_coroutines());
+    }
+    const seconds latency = network_.latency(peer, in.to, in.where.channel);
+    events_.at(head.time + latency, &arrive<Fabric>, &shared, &in);
+  }
+
+  template <class Fabric>
+  task fetch(Fabric& shared, foreign& in) {
+    try {
+      ++moving_;
+      co_await carrier_->receive(in.from, payload_tag(in.number),
+                                 std::span<std::byte>(in.staged, in.bytes.size()));
+      --moving_;
+    } catch (...) {
+      co_return;
+    }
+    in.here = true;
+    if (in.overdue) {
+      events_.at(in.due, &deliver<Fabric>, &shared, &in);
+    }
+  }
+
+  /// The head is there; the rest follows as fast as both cards let it.
+  template <class Fabric>
+  static void arrive(void* shared, void* its) {
+    shaped_link& self = static_cast<Fabric*>(shared)->delivery();
+    auto& in = *static_cast<foreign*>(its);
+    const seconds last_byte = self.now() + self.busy_for(in.from, in.to, in);
+    const seconds busy = self.busy_for(in.to, in.from, in);
+    const seconds passed = self.card_of(in.to, in).ingress.take(self.now(), busy) + busy;
+    self.events_.at(std::max(passed, last_byte), &deliver<Fabric>, shared, &in);
+  }
+
+  template <class Fabric>
+  static void deliver(void* shared, void* its) {
+    auto& all = *static_cast<Fabric*>(shared);
+    auto& in = *static_cast<foreign*>(its);
+    in.overdue = !in.here;
+    in.due = all.delivery().now();
+    if (in.here) {
+      all.end(in.to).deliver(in);
+    }
+  }
+
+  foreign& take_foreign() {
+    if (free_foreign_.empty()) {
+      foreign_.emplace_back();
+      free_foreign_.reserve(foreign_.size());
+      return foreign_.back();
+    }
+    foreign& in = *free_foreign_.back();
+    free_foreign_.pop_back();
+    in.home = false;
+    in.refused = false;
+    in.overdue = false;
+    return in;
+  }
+  void give_foreign(foreign& read) {
+    if (read.staged != nullptr) {
+      staging_.give(read.staged, read.bytes.size());
+    }
+    free_foreign_.push_back(&read);
+  }
+
+  /// The carrier has failed and nothing is with it any more: every rank learns the same words.
+  template <class Fabric>
+  void fail(Fabric& shared, const std::exception_ptr& why) {
+    shared.abort(what(why));
+    for (outgoing& each : outgoing_) {
+      if (letter* mine = std::exchange(each.sent, nullptr)) {
+        mine->refused = true;
+        shared.end(mine->from).came_home(*mine);
+      }
+    }
+  }
+
+  seconds busy_for(int rank, int peer, const letter& which) const {
+    return network_.occupation(rank, peer, which.where.channel, which.bytes.size());
+  }
+  /// The card of `rank` that a letter between two ranks passes; each has its own inside its host.
+  detail::shared_card& card_of(int rank, const letter& which) {
+    return cards_[network_.share_host(which.from, which.to)
+                      ? network_.hosts() + static_cast<std::size_t>(rank)
+                      : network_.host(rank)];
+  }
+
+  Carrier* carrier_;
+  device device_;
+  network network_;
+  detail::shared_cards cards_;
+  seconds origin_ = 0;
+  virtual_clock events_;
+  run_queue ready_;
+  detail::staging staging_;
+  std::deque<outgoing> outgoing_;
+  std::deque<foreign> foreign_;
+  std::vector<outgoing*> free_outgoing_;
+  std::vector<foreign*> free_foreign_;
+  int moving_ = 0;
+  task listening_;
+};
+
+}  // namespace tutti::transport

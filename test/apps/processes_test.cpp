@@ -1,0 +1,58 @@
+// tutti-compare under mpirun: each rank of an emulated job is a process.
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+// Sanitized builds have no apps.
+#if defined(TUTTI_APPS_DIRECTORY) && defined(TUTTI_MPIRUN)
+
+#include "apps/running.hpp"
+
+namespace tutti::test {
+namespace {
+
+class Processes : public Apps {
+ protected:
+  outcome compare(int processes, const std::string& flags) const {
+    return shell(
+        TUTTI_MPIRUN " --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 -np " +
+        std::to_string(processes) +
+        " " TUTTI_APPS_DIRECTORY "/tutti-compare --world emulated --model mobilenet_v2 " + flags);
+  }
+};
+
+TEST_F(Processes, MeasureWhatWasPredicted) {
+  const auto got = compare(4,
+                           "--ranks 3 --strategy WFBP,BytePS --link 10Gbit/50us --iterations 3 "
+                           "--warmup 1 --json rows");
+  ASSERT_EQ(got.status, 0) << got.err;
+  EXPECT_EQ(lines(got.out), 5U) << "one process prints: " << got.out;
+  std::ifstream in(here_ / "rows");
+  std::vector<nlohmann::json> all;
+  for (std::string line; std::getline(in, line);) {
+    all.push_back(nlohmann::json::parse(line));
+  }
+  ASSERT_EQ(all.size(), 3U) << "one process writes";
+  for (const auto& each : all) {
+    EXPECT_EQ(each["transport"], "shaped mpi");
+    const double predicted = each["predicted_ms"].get<double>();
+    EXPECT_NEAR(each["measured_ms"].get<double>(), predicted, 0.05 * predicted) << each;
+    EXPECT_FALSE(each["mean_lateness_us"].is_null());
+  }
+}
+
+TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
+  const auto got = compare(2, "--ranks 3 --strategy WFBP");
+  EXPECT_NE(got.status, 0);
+  const std::string sentence =
+      "tutti-compare: 3 workers and servers need as many processes, not 2. Fix: mpirun -np 3";
+  EXPECT_NE(got.err.find(sentence), std::string::npos) << got.err;
+  EXPECT_EQ(got.err.find(sentence), got.err.rfind(sentence)) << "said once: " << got.err;
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+#endif

@@ -1,0 +1,85 @@
+// Strategies replayed by real processes over an emulated network come to what the simulation says.
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "tutti/core/replay.hpp"
+#include "tutti/strategies/byteps.hpp"
+#include "tutti/strategies/bytescheduler.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/wfbp.hpp"
+#include "tutti/transport/mpi.hpp"
+#include "tutti/transport/shaped.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::device;
+using transport::network;
+using transport::simulated;
+using processes = transport::shaped<transport::mpi>;
+
+transport::mpi* carrier = nullptr;
+
+/// Twelve layers, the last the longest, 4 MB of gradient: 48 ms of a ring of four.
+std::vector<computation> model() {
+  std::vector<computation> layers;
+  for (std::size_t i = 0; i < 12; ++i) {
+    layers.push_back({"layer" + std::to_string(i), 26'000 + 10'000 * i, 1e-3, 2e-3});
+  }
+  return layers;
+}
+
+template <class Strategy>
+void comes_to_what_is_simulated(payloads what, int per_host = 1) {
+  if (carrier->size() != 4) {
+    GTEST_SKIP() << "four processes";
+  }
+  const network over(4, {1.25e8, 5e-5}, per_host, {1.25e9, 1e-5});
+  const device each{1e10};
+  const replay_options length{.iterations = 4, .warmup = 1};
+  auto set = engine_options<Strategy>();
+  replay<Strategy> simulation(model(), set, payloads::counted, length);
+  run_simulated(over, each, [&](simulated& world) { return simulation(world); });
+  replay<Strategy> emulation(model(), set, what, length);
+  const auto run =
+      run_shaped(*carrier, over, each, [&](processes& world) { return emulation(world); });
+  if (carrier->rank() != 0) {
+    return;
+  }
+  const seconds expected = simulation.result().quantile(0.5);
+  EXPECT_NEAR(emulation.result().quantile(0.5), expected, 0.05 * expected);
+  EXPECT_EQ(emulation.result().plan_hash, simulation.result().plan_hash);
+  std::printf("%.3f ms, simulated %.3f ms; wall / logical %.4f, late %.0f us (worst %.0f us)\n",
+              1e3 * emulation.result().quantile(0.5), 1e3 * expected, run.wall / run.time,
+              1e6 * run.mean_lateness, 1e6 * run.worst_lateness);
+}
+
+TEST(ShapedReplay, WFBP) { comes_to_what_is_simulated<strategies::WFBP>(payloads::counted); }
+TEST(ShapedReplay, Horovod) { comes_to_what_is_simulated<strategies::Horovod>(payloads::counted); }
+TEST(ShapedReplay, ByteScheduler) {
+  comes_to_what_is_simulated<strategies::ByteScheduler>(payloads::counted);
+}
+TEST(ShapedReplay, BytePS) { comes_to_what_is_simulated<strategies::BytePS>(payloads::counted); }
+TEST(ShapedReplay, WithPayloads) {
+  comes_to_what_is_simulated<strategies::WFBP>(payloads::carried);
+}
+TEST(ShapedReplay, TwoRanksBehindEachCard) {
+  comes_to_what_is_simulated<strategies::WFBP>(payloads::counted, 2);
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+int main(int argc, char** argv) {
+  tutti::transport::mpi world;
+  tutti::test::carrier = &world;
+  testing::InitGoogleTest(&argc, argv);
+  if (world.rank() != 0) {
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,245 @@
+// Processes that meet as over a network: what a message, a crowd and a ring take is worked out by
+// hand, on the network's clock. The host's clock is never looked at.
+#include "tutti/transport/shaped.hpp"
+
+#include <cstddef>
+#include <exception>
+#include <gtest/gtest.h>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/transport_laws.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/transport/mpi.hpp"
+#include "tutti/transport/network.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::emulated_run;
+using transport::link;
+using transport::network;
+using processes = tutti::transport::shaped<tutti::transport::mpi>;
+
+/// Calls `run(carrier)` on the first `ranks` processes of the job; false on the others, and
+/// everywhere if there are not so many.
+template <class Run>
+bool among(int ranks, Run run) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (ranks > size) {
+    return false;
+  }
+  MPI_Comm some = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &some);
+  if (rank < ranks) {
+    tutti::transport::mpi carrier(some);
+    run(carrier);
+  }
+  MPI_Comm_free(&some);
+  return rank < ranks;
+}
+
+struct processes_world {
+  using transport = processes;
+  static constexpr bool phantoms = true;
+  static constexpr std::size_t longest = (1 << 20) + 12;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    return among(ranks, [&](tutti::transport::mpi& carrier) {
+      tutti::transport::run_shaped(carrier, network(ranks, {1e9, 5e-6}), body);
+    });
+  }
+};
+
+}  // namespace
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Shaped, TransportLaw, processes_world);
+
+namespace {
+
+constexpr link card{1e8, 1e-3};
+constexpr std::size_t bytes = 200'000;  // 2 ms of the card
+constexpr seconds busy = 2e-3;
+constexpr seconds rounding = 1e-9;
+
+std::span<std::byte> phantom(std::size_t length) {
+  return {static_cast<std::byte*>(nullptr), length};
+}
+
+/// Runs `body` on that network, if there are so many processes, and expects it to take `time`.
+template <class Body>
+void takes(seconds time, const network& over, Body body) {
+  among(over.ranks(), [&](tutti::transport::mpi& carrier) {
+    const emulated_run run = tutti::transport::run_shaped(carrier, over, body);
+    EXPECT_NEAR(run.time, time, rounding) << over.ranks() << " ranks";
+    EXPECT_GE(run.wall, run.time);
+    EXPECT_GE(run.worst_lateness, run.mean_lateness);
+  });
+}
+
+/// Each of the first half sends to its opposite in the other.
+task half_sends(processes& world) {
+  const int half = world.size() / 2;
+  if (world.rank() < half) {
+    co_await world.send(world.rank() + half, data_tag(0), phantom(bytes));
+  } else {
+    co_await world.receive(world.rank() - half, data_tag(0), phantom(bytes));
+  }
+}
+
+/// Everybody sends to the last.
+task all_send_to_the_last(processes& world) {
+  const int last = world.size() - 1;
+  if (world.rank() < last) {
+    co_await world.send(last, data_tag(0), phantom(bytes));
+    co_return;
+  }
+  for (int from = 0; from < last; ++from) {
+    co_await world.receive(from, data_tag(0), phantom(bytes));
+  }
+}
+
+/// Each hands on what it got, with one byte more.
+task chain(processes& world) {
+  std::vector<std::byte> all(bytes);
+  if (world.rank() > 0) {
+    co_await world.receive(world.rank() - 1, data_tag(0), all);
+    EXPECT_EQ(all, pattern(bytes, 7));
+    EXPECT_NEAR(world.now(), world.rank() * (card.latency + busy), rounding);
+  } else {
+    all = pattern(bytes, 7);
+  }
+  if (world.rank() + 1 < world.size()) {
+    co_await world.send(world.rank() + 1, data_tag(0), all);
+  }
+}
+
+TEST(Shaped, AMessageTakesLatencyAndItsBytes) {
+  takes(card.latency + busy, network(2, card), half_sends);
+}
+
+TEST(Shaped, AChainAddsUpAndCarriesPayloads) {
+  for (const int ranks : {2, 3, 5}) {
+    takes((ranks - 1) * (card.latency + busy), network(ranks, card), chain);
+  }
+}
+
+TEST(Shaped, ManySendersShareTheReceiversCard) {
+  for (const int ranks : {2, 3, 5}) {
+    takes(card.latency + (ranks - 1) * busy, network(ranks, card), all_send_to_the_last);
+  }
+}
+
+TEST(Shaped, RanksOfAHostShareItsCard) {
+  takes(card.latency + busy, network(4, card), half_sends);
+  takes(card.latency + 2 * busy, network(4, card, 2, network::at_once), half_sends);
+}
+
+TEST(Shaped, WhatStaysInsideAHostDoesNotPassItsCard) {
+  takes(1e-4 + busy / 10, network(4, card, 4, {1e9, 1e-4}), half_sends);
+}
+
+TEST(Shaped, TheSlowerOfTwoCardsSetsTheRate) {
+  network slow_receiver(2, card);
+  slow_receiver.isolate(1, {1e7, 1e-3});
+  takes(card.latency + 10 * busy, slow_receiver, half_sends);
+  network slow_sender(2, card);
+  slow_sender.isolate(0, {1e7, 1e-3});
+  takes(card.latency + 10 * busy, slow_sender, half_sends);
+}
+
+TEST(Shaped, ASleepGoesOnWhereItIsDue) {
+  takes(20 * 3e-4, network(1, card), [](processes& world) -> task {
+    for (int step = 1; step <= 20; ++step) {
+      co_await world.sleep(3e-4);
+      EXPECT_NEAR(world.now(), step * 3e-4, rounding);
+    }
+  });
+}
+
+TEST(Shaped, ALetterToOneselfIsThereAtOnce) {
+  takes(0, network(1, card), [](processes& world) -> task {
+    auto sent = world.send(0, data_tag(0), phantom(bytes));
+    co_await world.receive(0, data_tag(0), phantom(bytes));
+    co_await sent;
+  });
+}
+
+TEST(Shaped, ASendEndsWhenItIsRead) {
+  takes(10e-3, network(2, card), [](processes& world) -> task {
+    if (world.rank() == 0) {
+      co_await world.send(1, data_tag(0), phantom(bytes));
+      EXPECT_NEAR(world.now(), 10e-3, rounding);
+    } else {
+      co_await world.sleep(10e-3);
+      co_await world.receive(0, data_tag(0), phantom(bytes));
+      EXPECT_NEAR(world.now(), 10e-3, rounding);
+    }
+  });
+}
+
+TEST(Shaped, TheRingTakesTwiceItsSteps) {
+  for (const int ranks : {2, 3, 4, 5}) {
+    const std::size_t elements = 12'000 * static_cast<std::size_t>(ranks);
+    const double part = 48'000 / card.bytes_per_second;
+    takes(2 * (ranks - 1) * (card.latency + part), network(ranks, card),
+          [elements](processes& world) -> task {
+            std::vector<float> mine(elements, static_cast<float>(world.rank() + 1));
+            std::vector<float> sums(elements);
+            const int right = (world.rank() + 1) % world.size();
+            const int left = (world.rank() + world.size() - 1) % world.size();
+            const auto part_of = [&](int index) {
+              const auto which =
+                  static_cast<std::size_t>((index + 2 * world.size()) % world.size());
+              return std::as_writable_bytes(std::span(mine).subspan(12'000 * which, 12'000));
+            };
+            const auto add = [](auto&, std::byte* into, const std::byte* from, std::size_t count) {
+              for (std::size_t i = 0; i < count / sizeof(float); ++i) {
+                reinterpret_cast<float*>(into)[i] += reinterpret_cast<const float*>(from)[i];
+              }
+            };
+            for (int step = 1; step < world.size(); ++step) {
+              co_await world.exchange_fold(right, part_of(world.rank() - step), left,
+                                           part_of(world.rank() - step - 1), data_tag(0), add);
+            }
+            for (int step = 0; step < world.size() - 1; ++step) {
+              co_await world.exchange(right, part_of(world.rank() - step), left,
+                                      part_of(world.rank() - step - 1), data_tag(0));
+            }
+            const int p = world.size();
+            EXPECT_EQ(mine, std::vector<float>(elements, static_cast<float>(p * (p + 1) / 2)));
+          });
+  }
+}
+
+TEST(Shaped, RefusesANetworkForOthers) {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  tutti::transport::mpi carrier(MPI_COMM_WORLD);
+  EXPECT_THROW(tutti::transport::run_shaped(carrier, network(size + 1, card), half_sends), error);
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+int main(int argc, char** argv) {
+  int level = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  ::testing::InitGoogleTest(&argc, argv);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank != 0) {
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+  }
+  int failed = RUN_ALL_TESTS();
+  int any_failed = 0;
+  MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return any_failed;
+}
