@@ -43,22 +43,37 @@ bool among(int ranks, Run run) {
   return rank < ranks;
 }
 
+/// A rank is a process, over a network of such cards.
+template <class Card>
 struct processes_world {
   using transport = processes;
   static constexpr bool phantoms = true;
-  static constexpr std::size_t longest = (1 << 20) + 12;
+  static constexpr std::size_t longest = Card::longest;
 
   template <class Body>
   static bool run(int ranks, Body body) {
     return among(ranks, [&](tutti::transport::mpi& carrier) {
-      tutti::transport::run_shaped(carrier, network(ranks, {1e9, 5e-6}), body);
+      tutti::transport::run_shaped(carrier, network(ranks, Card::kind), body);
     });
   }
 };
 
+struct as_fast_as_the_host {
+  static constexpr link kind{1e9, 5e-6};
+  static constexpr std::size_t longest = (1 << 20) + 12;
+};
+/// Everything is late.
+struct faster_than_the_host {
+  static constexpr link kind = network::at_once;
+  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
+};
+
 }  // namespace
 
-INSTANTIATE_TYPED_TEST_SUITE_P(Shaped, TransportLaw, processes_world);
+using as_fast = processes_world<as_fast_as_the_host>;
+using too_fast = processes_world<faster_than_the_host>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Shaped, TransportLaw, as_fast);
+INSTANTIATE_TYPED_TEST_SUITE_P(ShapedAndLate, TransportLaw, too_fast);
 
 namespace {
 

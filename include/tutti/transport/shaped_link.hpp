@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/fifo.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
@@ -83,7 +84,10 @@ class shaped_link {
   /// Collective. Throws usage_error where the network is for another number of ranks, or they are
   /// not on one host.
   shaped_link(int ranks, Carrier& carrier, network over, device each)
-      : carrier_(&carrier), device_(each), network_(std::move(over)) {
+      : carrier_(&carrier),
+        device_(each),
+        network_(std::move(over)),
+        overdue_(static_cast<std::size_t>(ranks)) {
     static_assert(!Carrier::virtual_time, "a transport that keeps virtual time needs no shaping");
     try {
       if (network_.ranks() != ranks) {
@@ -111,7 +115,7 @@ class shaped_link {
   void carry(Fabric& shared, letter& out) {
     const seconds earliest = std::max(now(), out.mark);
     if (out.to == out.from) {
-      events_.at(earliest, &deliver_own<Fabric>, &shared, &out);
+      events_.at(earliest, &deliver_here<Fabric>, &shared, &out);
       return;
     }
     const seconds busy = busy_for(out.from, out.to, out);
@@ -215,7 +219,6 @@ class shaped_link {
     std::uint64_t number{};
     std::byte* staged{};
     bool here{};
-    bool overdue{};
     seconds due{};
     task fetching{};
   };
@@ -317,7 +320,8 @@ class shaped_link {
       }
       co_await stamped;
     } catch (...) {
-      co_return;  // who listens learns it too
+      shared.abort(what(std::current_exception()));
+      co_return;
     }
     mail.left = true;
     settle(shared, mail);
@@ -350,9 +354,9 @@ class shaped_link {
     static_cast<Fabric*>(shared)->end(mine.from).came_home(mine);
   }
   template <class Fabric>
-  static void deliver_own(void* shared, void* own) {
-    auto& mine = *static_cast<letter*>(own);
-    static_cast<Fabric*>(shared)->end(mine.to).deliver(mine);
+  static void deliver_here(void* shared, void* its) {
+    auto& in = *static_cast<letter*>(its);
+    static_cast<Fabric*>(shared)->end(in.to).deliver(in);
   }
 
   // ---- letters in
@@ -417,11 +421,14 @@ class shaped_link {
                                  std::span<std::byte>(in.staged, in.bytes.size()));
       --moving_;
     } catch (...) {
+      shared.abort(what(std::current_exception()));
       co_return;
     }
     in.here = true;
-    if (in.overdue) {
-      events_.at(in.due, &deliver<Fabric>, &shared, &in);
+    auto& waiting = overdue_[static_cast<std::size_t>(in.from)];
+    while (waiting.front() != nullptr && static_cast<foreign*>(waiting.front())->here) {
+      letter* next = waiting.pop();
+      events_.at(static_cast<foreign*>(next)->due, &deliver_here<Fabric>, &shared, next);
     }
   }
 
@@ -436,14 +443,17 @@ class shaped_link {
     self.events_.at(std::max(passed, last_byte), &deliver<Fabric>, shared, &in);
   }
 
+  /// A payload that the carrier has not brought yet holds up what its sender sent later.
   template <class Fabric>
   static void deliver(void* shared, void* its) {
-    auto& all = *static_cast<Fabric*>(shared);
+    shaped_link& self = static_cast<Fabric*>(shared)->delivery();
     auto& in = *static_cast<foreign*>(its);
-    in.overdue = !in.here;
-    in.due = all.delivery().now();
-    if (in.here) {
-      all.end(in.to).deliver(in);
+    auto& waiting = self.overdue_[static_cast<std::size_t>(in.from)];
+    if (in.here && waiting.empty()) {
+      deliver_here<Fabric>(shared, static_cast<letter*>(&in));
+    } else {
+      in.due = self.now();
+      waiting.push(in);
     }
   }
 
@@ -457,7 +467,6 @@ class shaped_link {
     free_foreign_.pop_back();
     in.home = false;
     in.refused = false;
-    in.overdue = false;
     return in;
   }
   void give_foreign(foreign& read) {
@@ -501,6 +510,7 @@ class shaped_link {
   std::deque<foreign> foreign_;
   std::vector<outgoing*> free_outgoing_;
   std::vector<foreign*> free_foreign_;
+  std::vector<fifo<letter>> overdue_;  // by sender
   int moving_ = 0;
   task listening_;
 };
