@@ -22,13 +22,13 @@ struct report {
   seconds exposed{};  ///< time that `wait` took: communication that nothing hid
 
   friend std::ostream& operator<<(std::ostream& out, const report& r) {
-    const double steps = r.steps == 0 ? 1 : static_cast<double>(r.steps);
+    const double taken = r.steps == 0 ? 1 : static_cast<double>(r.steps);
     return out << "rank " << r.rank << " of " << r.workers << " workers and " << r.servers
                << " servers: " << r.steps << " steps of " << r.elements << " elements in "
                << r.buckets << " buckets, " << r.chunks << " chunks; per step "
-               << static_cast<double>(r.traffic.bytes_sent) / steps << " bytes sent in "
-               << static_cast<double>(r.traffic.messages_sent) / steps << " messages, "
-               << 1e3 * r.exposed / steps << " ms exposed\n";
+               << static_cast<double>(r.traffic.bytes_sent) / taken << " bytes sent in "
+               << static_cast<double>(r.traffic.messages_sent) / taken << " messages, "
+               << 1e3 * r.exposed / taken << " ms exposed\n";
   }
 };
 

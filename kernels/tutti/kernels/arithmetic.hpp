@@ -28,7 +28,11 @@ namespace detail {
 
 template <std::size_t Count>
 void add_everywhere(std::array<float*, Count> all, std::size_t begin, std::size_t end) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
   for (std::size_t i = begin; i < end; ++i) {
     float sum = all[0][i];
     for (std::size_t other = 1; other < Count; ++other) {
