@@ -80,7 +80,11 @@ class flags {
     text("network", into_->networks,
          "10GbE, 100GbE-TCP or 100GbIB, four ranks a host; or a FILE with the lines\n"
          "link 4x25Gbit/10us and, between ranks of a host, inside 48Gbit/5us");
-    text("world", into_->world, "simulated, or emulated: payloads are carried and time passes");
+    text("world", into_->world,
+         "simulated, or emulated: time passes; under mpirun each rank is a process");
+    text("payloads", into_->payloads,
+         "of an emulation: counted, or carried, which takes the host's "
+         "time too");
     count("iterations", into_->iterations, 1, 1 << 20, "measured");
     count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
     real("jitter", into_->jitter, "a pass takes 1 + jitter |z| times as long, z normal (=0)");
@@ -92,6 +96,7 @@ class flags {
     named("explain", "print each strategy's plan and when it exchanged what",
           po::bool_switch(&into_->explain));
     text("json", into_->json, "append a line a row to this file");
+    text("resume", into_->resume, "rows that this file of --json has are not run again");
     text("csv", into_->csv, "write the rows to this file");
     lists();
   }

@@ -42,6 +42,7 @@ struct job {
   std::string links{};
   std::string networks{};
   std::string world{"simulated"};
+  std::string payloads{"counted"};
   int iterations{10};
   int warmup{3};
   double jitter{};

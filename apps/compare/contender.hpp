@@ -48,6 +48,7 @@ struct scenario {
 
 /// What came of it.
 struct row {
+  std::string job{};  ///< all that it depends on
   std::string strategy{};
   kind what{};
   scenario of{};
@@ -113,8 +114,8 @@ tutti::representatives stand_ins(tutti::placement many) {
 template <class Strategy>
 row run(const scenario& of, const common::job& asked) {
   using tutti::transport::simulated;
-  row result{std::string(Strategy::name), kind_of<Strategy>(), of,
-             common::servers<Strategy>(asked)};
+  row result{
+      {}, std::string(Strategy::name), kind_of<Strategy>(), of, common::servers<Strategy>(asked)};
   auto set = common::options<Strategy>(asked);
   const double p = of.workers;
   const auto& card = of.where.card;
@@ -136,7 +137,9 @@ row run(const scenario& of, const common::job& asked) {
                                   [&](simulated& world) { return simulation(world); });
   result.simulated = simulation.result();
   if (of.world == "emulated") {
-    tutti::replay<Strategy> emulation(std::move(model), set, emulated_payloads(), length);
+    const auto payloads =
+        asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;
+    tutti::replay<Strategy> emulation(std::move(model), set, payloads, length);
     result.clock = emulate(network, of.device, emulation);
     result.transport = emulated_by();
     result.emulated = emulation.result();

@@ -26,6 +26,10 @@ std::string tensors_of(const tutti::bucket& which, const row& of) {
 
 void explain(const row& of) {
   const tutti::plan& plan = of.shown().planned;
+  if (plan.backward.empty()) {
+    std::printf("%s: its row was read, not run: no plan to explain\n", of.strategy.c_str());
+    return;
+  }
   std::printf(
       "%s: %zu tensors in %zu buckets and %zu chunks; the exchanges that ended within an "
       "iteration of %.2f ms:\n",

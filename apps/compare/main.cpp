@@ -13,6 +13,7 @@
 #include "common/nearest.hpp"
 #include "common/output.hpp"
 #include "compare/contender.hpp"
+#include "compare/earlier.hpp"
 #include "compare/explain.hpp"
 #include "compare/processes.hpp"
 #include "compare/table.hpp"
@@ -127,15 +128,27 @@ void clear_progress() {
   }
 }
 
+/// The row is run unless it was before.
+row compare_one(const scenario& of, const contender& who, const common::job& asked,
+                const earlier& before) {
+  const std::string job = job_of(of, who, asked);
+  if (auto known = before.find(job, of)) {
+    return *std::move(known);
+  }
+  say_progress(of, who.name);
+  row found = who.run(of, asked);
+  found.job = job;
+  if (speaks() && !asked.json.empty()) {
+    append_json(asked.json, found);
+  }
+  return found;
+}
+
 std::vector<row> compare_all(const scenario& of, const std::vector<contender>& all,
-                             const common::job& asked) {
+                             const common::job& asked, const earlier& before) {
   std::vector<row> rows;
   for (const auto& who : all) {
-    say_progress(of, who.name);
-    rows.push_back(who.run(of, only_its_flags(asked, who)));
-    if (speaks() && !asked.json.empty()) {
-      append_json(asked.json, rows.back());
-    }
+    rows.push_back(compare_one(of, who, only_its_flags(asked, who), before));
   }
   clear_progress();
   if (!speaks()) {
@@ -152,6 +165,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
 
 void run(const common::job& asked) {
   common::expect_one_of("world", asked.world, {"simulated", "emulated"});
+  common::expect_one_of("way with payloads", asked.payloads, {"counted", "carried"});
   const auto all = contenders(asked);
   check_policy_flags(asked, all);
   const auto where = places(asked);
@@ -161,6 +175,7 @@ void run(const common::job& asked) {
       common::check_writable(file, file);
     }
   }
+  const earlier before(asked.resume);
   std::vector<row> rows;
   std::vector<models::replayed> networks;
   for (const auto& name : split(asked.models)) {
@@ -170,9 +185,12 @@ void run(const common::job& asked) {
     for (const auto& each : where) {
       for (const int workers : counts) {
         const scenario of{&model, each, workers, asked.world, {memory_bandwidth(asked, model)}};
-        std::ranges::move(compare_all(of, all, asked), std::back_inserter(rows));
+        std::ranges::move(compare_all(of, all, asked, before), std::back_inserter(rows));
       }
     }
+  }
+  if (speaks() && asked.world == "emulated") {
+    print_consistency(rows);
   }
   if (speaks() && !asked.csv.empty()) {
     write_csv(asked.csv, rows);

@@ -23,11 +23,6 @@ bool speaks();
 /// What moves an emulation's messages, as rows name it.
 const char* emulated_by();
 
-/// Messages between processes have lengths alone, so that a few cores stand for many GPUs.
-inline tutti::payloads emulated_payloads() {
-  return common::under_launcher() ? tutti::payloads::counted : tutti::payloads::carried;
-}
-
 #if __has_include(<mpi.h>)
 /// Calls `run(carrier)` in the first `ranks` processes. Throws common::flag_error if there are
 /// less.

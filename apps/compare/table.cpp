@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tutti/base/error.hpp"
@@ -55,7 +57,10 @@ nlohmann::ordered_json figures(const row& of) {
                               {"mean_lateness_us", nullptr},
                               {"worst_lateness_us", nullptr},
                               {"plan_hash", shown.planned.hash},
-                              {"version", TUTTI_VERSION}};
+                              {"busiest_card_bytes", of.simulated.busiest_card},
+                              {"crosses_iterations", of.simulated.crosses_iterations},
+                              {"version", TUTTI_VERSION},
+                              {"job", of.job}};
   if (of.emulated) {
     line["measured_ms"] = milliseconds(of.emulated->quantile(0.5));
     line["wall_over_logical"] = of.clock.wall / of.clock.time;
@@ -92,6 +97,39 @@ void print(const std::vector<row>& rows) {
     std::printf("\n");
   }
   std::fflush(stdout);
+}
+
+void print_consistency(const std::vector<row>& rows) {
+  std::vector<double> errors;
+  std::vector<std::string> places;
+  std::map<std::string, std::map<std::string, double>> cells;
+  std::vector<std::string> strategies;
+  for (const row& each : rows) {
+    const std::string place =
+        each.of.model->name + " " + std::to_string(each.of.workers) + " x " + each.of.where.name;
+    const double error = each.emulated->quantile(0.5) / each.simulated.quantile(0.5) - 1;
+    errors.push_back(std::abs(error));
+    if (!cells.contains(place)) {
+      places.push_back(place);
+    }
+    if (std::ranges::find(strategies, each.strategy) == strategies.end()) {
+      strategies.push_back(each.strategy);
+    }
+    cells[place][each.strategy] = 100 * error;
+  }
+  std::ranges::sort(errors);
+  std::printf("emulated over simulated iteration, less 1, in %%\n  %-15s", "strategy");
+  for (const auto& place : places) {
+    std::printf("  %s", place.c_str());
+  }
+  for (const auto& strategy : strategies) {
+    std::printf("\n  %-15s", strategy.c_str());
+    for (const auto& place : places) {
+      std::printf("  %*.2f", static_cast<int>(place.size()), cells[place][strategy]);
+    }
+  }
+  std::printf("\n%zu rows: median %.2f %%, worst %.2f %%\n", rows.size(),
+              100 * errors[errors.size() / 2], 100 * errors.back());
 }
 
 void append_json(const std::string& file, const row& of) {

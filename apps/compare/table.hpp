@@ -10,6 +10,10 @@ namespace compare {
 /// Prints rows of one model, network and number of workers, the best of each kind marked.
 void print(const std::vector<row>& rows);
 
+/// Prints how far emulated iterations are from simulated ones, a column for each model, number of
+/// workers and network.
+void print_consistency(const std::vector<row>& rows);
+
 /// Appends a line a row, as every app's JSON; throws tutti::usage_error if that cannot be written.
 void append_json(const std::string& file, const row& of);
 

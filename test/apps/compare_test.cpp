@@ -102,6 +102,35 @@ TEST_F(Compare, ANetworkOfTheUsersOwnIsTheLinkItNames) {
   compare_refuses("--network bad.net", "bad.net has no line 'link'. Fix:");
 }
 
+TEST_F(Compare, ResumedItRunsWhatIsMissingAndPrintsTheSame) {
+  const std::string flags =
+      "--strategy Horovod,BytePS,TopK --model mobilenet_v2 --link "
+      "1Gbit/50us,10Gbit/50us --world emulated --iterations 2 --warmup 1 ";
+  const auto lines = [this] {
+    std::ifstream in(here_ / "kept");
+    std::vector<std::string> all;
+    for (std::string line; std::getline(in, line);) {
+      all.push_back(line);
+    }
+    return all;
+  };
+  const auto whole = compare(flags + "--json kept");
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const auto all = lines();
+  ASSERT_EQ(all.size(), 8U);
+  EXPECT_EQ(compare(flags + "--json kept --resume kept").out, whole.out);
+  EXPECT_EQ(lines(), all);
+  std::ofstream(here_ / "kept") << all[0] << "\n" << all[5] << "\n";
+  ASSERT_EQ(compare(flags + "--json kept --resume kept").status, 0);
+  EXPECT_EQ(lines().size(), 8U);
+  compare(flags + "--seed 2 --jitter 0.1 --json kept --resume kept");
+  EXPECT_EQ(lines().size(), 16U);
+  std::ofstream(here_ / "kept") << all[0] << "\n" << all[1].substr(0, 90);
+  compare_refuses(flags + "--resume kept",
+                  "kept line 2 is no row of tutti-compare. Fix: delete it");
+  compare_refuses(flags + "--resume none", "cannot read none. Fix:");
+}
+
 TEST_F(Compare, ExplainsWhichChunkWentWhen) {
   const auto got = compare("--strategy BSP --model mobilenet_v2 --explain");
   EXPECT_EQ(got.status, 0) << got.err;
@@ -121,8 +150,9 @@ TEST_F(Compare, TenThousandWorkersTakeSeconds) {
 TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
                                        "first,1000,20000,40000\nlast,20000,20000,40000\n";
-  for (const auto& each : rows("--strategy all --model mine.csv --world emulated --iterations 2 "
-                               "--warmup 1 --link 1Gbit/50us")) {
+  for (const auto& each :
+       rows("--strategy all --model mine.csv --world emulated --payloads carried --iterations 2 "
+            "--warmup 1 --link 1Gbit/50us")) {
     const double predicted = each["predicted_ms"];
     EXPECT_NEAR(each["measured_ms"].get<double>(), predicted, 0.01 * predicted) << each;
     EXPECT_GE(each["wall_over_logical"].get<double>(), 1);

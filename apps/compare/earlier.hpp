@@ -1,0 +1,28 @@
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "compare/contender.hpp"
+
+namespace compare {
+
+/// All that a row depends on, in one line.
+std::string job_of(const scenario& of, const contender& who, const common::job& asked);
+
+/// Rows of a run that was interrupted, as its `--json` file keeps them.
+class earlier {
+ public:
+  /// None where `file` is empty. Throws tutti::usage_error that names the file and the line.
+  explicit earlier(const std::string& file);
+
+  /// The row of this job, if it was run to its end.
+  std::optional<row> find(const std::string& job, const scenario& of) const;
+
+ private:
+  std::map<std::string, nlohmann::json> rows_{};
+};
+
+}  // namespace compare
