@@ -28,7 +28,7 @@ TEST_F(Processes, MeasureWhatWasPredicted) {
                            "--ranks 3 --strategy WFBP,BytePS --link 10Gbit/50us --iterations 3 "
                            "--warmup 1 --json rows");
   ASSERT_EQ(got.status, 0) << got.err;
-  EXPECT_EQ(lines(got.out), 5U) << "one process prints: " << got.out;
+  EXPECT_EQ(lines(got.out), 11U) << "one process prints: " << got.out;
   std::ifstream in(here_ / "rows");
   std::vector<nlohmann::json> all;
   for (std::string line; std::getline(in, line);) {
