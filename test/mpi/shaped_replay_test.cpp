@@ -51,7 +51,7 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
   }
   const seconds expected = simulation.result().quantile(0.5);
   EXPECT_NEAR(emulation.result().quantile(0.5), expected, 0.05 * expected);
-  EXPECT_EQ(emulation.result().plan_hash, simulation.result().plan_hash);
+  EXPECT_EQ(emulation.result().planned.hash, simulation.result().planned.hash);
   std::printf("%.3f ms, simulated %.3f ms; wall / logical %.4f, late %.0f us (worst %.0f us)\n",
               1e3 * emulation.result().quantile(0.5), 1e3 * expected, run.wall / run.time,
               1e6 * run.mean_lateness, 1e6 * run.worst_lateness);
