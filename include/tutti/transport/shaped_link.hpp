@@ -75,7 +75,7 @@ inline seconds host_time() {
 /// and size / rate) than this host takes to notice them; answers never are, and wait for nobody.
 /// Cost: two small messages of the carrier a letter, one copy where it carries a payload.
 template <class Carrier>
-class shaped_link {
+requires(!Carrier::virtual_time) class shaped_link {
   using letter = detail::letter<seconds>;
 
  public:
@@ -88,7 +88,6 @@ class shaped_link {
         device_(each),
         network_(std::move(over)),
         overdue_(static_cast<std::size_t>(ranks)) {
-    static_assert(!Carrier::virtual_time, "a transport that keeps virtual time needs no shaping");
     try {
       if (network_.ranks() != ranks) {
         throw usage_error("a network of " + std::to_string(network_.ranks()) + " ranks for " +

@@ -34,8 +34,8 @@ class turns {
   }
 
  private:
-  static_assert(std::atomic<seconds>::is_always_lock_free,
-                "a lock would not reach other processes");
+  // A lock would not reach other processes.
+  static_assert(std::atomic<seconds>::is_always_lock_free);
   std::atomic<seconds> free_{0};
 };
 
