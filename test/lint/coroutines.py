@@ -40,7 +40,7 @@ def is_plain(name: str, text: str) -> bool:
     an enumeration."""
     if re.search(rf"\benum (class )?{name}\b", text):
         return True
-    number = r"(std::)?(size_t|byte|u?int\d+_t|unsigned|int|float|double|bool)|[\w:<> ]+\*"
+    number = r"(std::)?(size_t|byte|u?int\d+_t|unsigned|int|float|double|bool)|[\w:<> ]+\*+"
     bodies = [body(text, match.end() - 1)
               for match in re.finditer(rf"\bstruct {name}\b[^;{{(]*{{", text)]
     for statement in (each.strip() for inside in bodies for each in re.split(r"[;}]", inside)):
@@ -48,7 +48,7 @@ def is_plain(name: str, text: str) -> bool:
         if not statement or "(" in statement or re.match(r"static|using|friend|template", statement):
             continue
         kind = re.sub(r"^const |\s*\w+\s*(\{|=.*)?$", "", statement, flags=re.S)
-        enumerated = rf"\benum (class )?{kind.split('::')[-1]}\b" if kind else r"$^"
+        enumerated = rf"\benum (class )?{re.escape(kind.split('::')[-1])}\b" if kind else r"$^"
         if not re.fullmatch(number, kind) and not re.search(enumerated, text):
             return False
     return bool(bodies)
@@ -192,6 +192,8 @@ def self_test() -> None:
         ("co_await Collective{}.run(self);", ""),
         ("co_await stateless{}.run(self);", ""),
         ("co_await engine.arrival(channel{0});", ""),
+        ("co_await f(linked{1});", ""),
+        ("co_await f(odd{1});", twice),
         ("agg named{1};\nco_await f(named);", ""),
         ("co_await f(agg());", ""),
         ("if (co_await x) {\n  agg named{};\n}", ""),
@@ -208,7 +210,9 @@ def self_test() -> None:
              "  int go() const { return 1; }\n};\nenum class channel { data };\nstruct mark {\n"
              "  channel c{};\n  std::uint32_t n{};\n  friend bool operator==(mark, mark) = default;"
              "\n};\nstruct stateless {\n  int run();\n private:\n  static constexpr int n = 1;\n};\n"
-             "struct hidden {\n private:\n  std::string s;\n};\n")
+             "struct hidden {\n private:\n  std::string s;\n};\n"
+             "struct linked {\n  stateless** before{};\n};\n"
+             "struct odd {\n  std::vector<int**> rows;\n};\n")
     frames = ["task go() {{\n{}\n}}\n", "namespace n {{\nstruct s final : b {{\n  int m{{}};\n"
               "  template <class E>\n  task go(E& e) const {{\n{}\n  }}\n}};\n}}\n"]
     for frame in frames:
