@@ -67,7 +67,8 @@ void steps(benchmark::State& state) {
   const std::vector<tutti::computation> model(161, {"layer", 158'740, 0.5e-3, 1e-3});
   simulated_run last;
   for (auto _ : state) {
-    tutti::replay<Strategy> job(model, {}, tutti::payloads::counted, {2, 1, 1});
+    tutti::replay<Strategy> job(model, {}, tutti::payloads::counted,
+                                {.iterations = 2, .warmup = 1});
     last = tutti::transport::run_simulated(ranks, ten_gbit,
                                            [&](simulated& world) { return job(world); });
   }
