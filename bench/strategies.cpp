@@ -1,4 +1,5 @@
-// Every named strategy on every network of apps/models: strategy/model/real/ranks:N.
+// Every named strategy on every network of apps/models, strategy/model/real/ranks:N, and on
+// replayed ones, strategy/model/simulated/link/ranks:N.
 //
 //   bench-strategies --benchmark_filter='Horovod/.*ranks:2' --benchmark_repetitions=5
 

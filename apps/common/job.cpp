@@ -75,6 +75,8 @@ class flags {
     text("model", into_->models, "networks to replay, or files NAME.csv");
     text("ranks", into_->rank_counts, "workers");
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
+    text("server-hosts", into_->server_hosts,
+         "own: one for each server; workers: the workers' hosts have them, one after the other");
     text("link", into_->links,
          "cards as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
     text("network", into_->networks,
@@ -87,10 +89,12 @@ class flags {
          "time too");
     count("iterations", into_->iterations, 1, 1 << 20, "measured");
     count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
+    count("repetitions", into_->repetitions, 1, 1 << 20,
+          "runs of each row, with a seed each; figures are of all their iterations");
     real("jitter", into_->jitter, "a pass takes 1 + jitter |z| times as long, z normal (=0)");
     real("slowdown", into_->slowdown,
          "share by which computing takes longer while the rank communicates (=0)");
-    count("seed", into_->seed, 0, most, "of the jitter");
+    count("seed", into_->seed, 0, most, "of the jitter, the first repetition's");
     real("memory-bandwidth", into_->memory_bandwidth,
          "GB/s at which a rank encodes, decodes and adds (=the profile's device)");
     named("explain", "print each strategy's plan and when it exchanged what",

@@ -42,9 +42,11 @@ struct job {
   std::string links{};
   std::string networks{};
   std::string world{"simulated"};
+  std::string server_hosts{"own"};
   std::string payloads{"counted"};
   int iterations{10};
   int warmup{3};
+  int repetitions{1};
   double jitter{};
   double slowdown{};
   double memory_bandwidth{};  ///< bytes a second of a rank's device; 0: the profile's device

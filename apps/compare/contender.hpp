@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ struct scenario {
   place where{};
   int workers{};
   std::string world{};
+  tutti::server_hosts serving{};
   tutti::transport::device device{};
 };
 
@@ -62,17 +64,16 @@ struct row {
 
   const tutti::replayed& shown() const { return emulated ? *emulated : simulated; }
   double iteration() const { return shown().quantile(0.5); }
-  double compute() const { return of.model->forward() + of.model->backward(); }
   /// Time that the iteration is longer than its compute.
-  double exposed() const { return std::max(0.0, iteration() - compute()); }
+  double exposed() const { return std::max(0.0, iteration() - simulated.compute()); }
   double bytes_sent() const {
     return payload_stretch * static_cast<double>(shown().bytes_sent) /
            static_cast<double>(shown().iterations.size());
   }
-  /// No iteration of this architecture is shorter: neither than the compute nor than what must pass
-  /// one card, which cannot begin before there is a gradient and, without crossing the iteration's
-  /// end, is over before the next forward pass.
-  double bound() const;
+  /// Seconds for which the bytes that must pass one card keep it busy.
+  double on_the_wire() const { return simulated.on_the_wire(of.where.card.bytes_per_second); }
+  /// No iteration is shorter.
+  double bound() const { return simulated.bound(of.where.card.bytes_per_second); }
 };
 
 /// A named strategy that can be compared.
@@ -99,6 +100,24 @@ constexpr kind kind_of() {
   return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
 }
 
+/// What a further repetition of a row found.
+inline void join(tutti::replayed& all, tutti::replayed more) {
+  if (all.iterations.empty()) {
+    all = std::move(more);
+  } else {
+    std::ranges::copy(more.iterations, std::back_inserter(all.iterations));
+    all.bytes_sent += more.bytes_sent;
+  }
+}
+
+inline void join(tutti::transport::emulated_run& all, const tutti::transport::emulated_run& more) {
+  const double share = more.time / (all.time + more.time);
+  all.mean_lateness += share * (more.mean_lateness - all.mean_lateness);
+  all.worst_lateness = std::max(all.worst_lateness, more.worst_lateness);
+  all.time += more.time;
+  all.wall += more.wall;
+}
+
 /// Up to so many workers, every message is simulated.
 constexpr int message_by_message = 1024;
 
@@ -107,8 +126,15 @@ tutti::representatives stand_ins(tutti::placement many) {
   using architecture =
       typename tutti::engine_types<Strategy, tutti::transport::simulated, tutti::optimizer::sgd,
                                    tutti::monitor::none>::architecture;
-  return many.workers > message_by_message ? tutti::represent<architecture>(many, 16)
-                                           : tutti::representatives{many};
+  if (many.workers <= message_by_message) {
+    return {many};
+  }
+  if (many.servers > 0 && many.serving == tutti::server_hosts::workers) {
+    throw common::flag_error("--server-hosts workers is simulated message by message, so for " +
+                             std::to_string(message_by_message) +
+                             " workers at most. Fix: less --ranks, or --server-hosts own");
+  }
+  return tutti::represent<architecture>(many, 16);
 }
 
 template <class Strategy>
@@ -125,24 +151,27 @@ row run(const scenario& of, const common::job& asked) {
   for (const auto& each : of.model->tensors) {
     model.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
   }
-  const tutti::placement many{of.workers, result.servers, of.where.per_host};
+  const tutti::placement many{of.workers, result.servers, of.where.per_host, of.serving};
   const auto who = stand_ins<Strategy>(many);
   result.stand_ins = who.few.workers;
   result.payload_stretch = who.data.bytes;
-  const tutti::replay_options length{asked.iterations, asked.warmup,   many,
-                                     asked.jitter,     asked.slowdown, asked.seed};
+  tutti::replay_options length{asked.iterations, asked.warmup,   many,
+                               asked.jitter,     asked.slowdown, asked.seed};
   const auto network = of.where.with(who);
-  tutti::replay<Strategy> simulation(model, set, tutti::payloads::counted, length);
-  tutti::transport::run_simulated(network, of.device,
-                                  [&](simulated& world) { return simulation(world); });
-  result.simulated = simulation.result();
-  if (of.world == "emulated") {
-    const auto payloads =
-        asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;
-    tutti::replay<Strategy> emulation(std::move(model), set, payloads, length);
-    result.clock = emulate(network, of.device, emulation);
-    result.transport = emulated_by();
-    result.emulated = emulation.result();
+  const auto payloads =
+      asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;
+  for (int i = 0; i < asked.repetitions; ++i, ++length.seed) {
+    tutti::replay<Strategy> simulation(model, set, tutti::payloads::counted, length);
+    tutti::transport::run_simulated(network, of.device,
+                                    [&](simulated& world) { return simulation(world); });
+    join(result.simulated, simulation.result());
+    if (of.world == "emulated") {
+      tutti::replay<Strategy> emulation(model, set, payloads, length);
+      join(result.clock, emulate(network, of.device, emulation));
+      result.transport = emulated_by();
+      result.emulated = result.emulated.value_or(tutti::replayed());
+      join(*result.emulated, emulation.result());
+    }
   }
   return result;
 }

@@ -11,9 +11,10 @@ namespace compare {
 std::string job_of(const scenario& of, const contender& who, const common::job& asked) {
   std::ostringstream words;
   words << TUTTI_VERSION << " " << who.name << " " << of.model->name << " " << of.where.name << " "
-        << of.workers << "+" << who.servers(asked) << " " << of.world << " " << asked.payloads
-        << " iterations " << asked.iterations << " warmup " << asked.warmup << " jitter "
-        << asked.jitter << " slowdown " << asked.slowdown << " seed " << asked.seed << " memory "
+        << of.workers << "+" << who.servers(asked) << " on " << asked.server_hosts << " "
+        << of.world << " " << asked.payloads << " iterations " << asked.iterations << " warmup "
+        << asked.warmup << " repetitions " << asked.repetitions << " jitter " << asked.jitter
+        << " slowdown " << asked.slowdown << " seed " << asked.seed << " memory "
         << of.device.bytes_per_second;
   for (const auto& [flag, value] : asked.policy_flags) {
     words << " " << flag << " " << value;
@@ -66,6 +67,9 @@ std::optional<row> earlier::find(const std::string& job, const scenario& of) con
   shown.planned.hash = line["plan_hash"];
   shown.busiest_card = line["busiest_card_bytes"];
   shown.crosses_iterations = line["crosses_iterations"];
+  shown.forward = of.model->forward();
+  shown.backward = of.model->backward();
+  shown.first_gradient = of.model->tensors.back().backward_seconds;
   known.simulated = shown;
   if (!line["measured_ms"].is_null()) {
     known.emulated = shown;

@@ -175,6 +175,9 @@ void run(const common::job& asked) {
       common::check_writable(file, file);
     }
   }
+  common::expect_one_of("place for servers", asked.server_hosts, {"own", "workers"});
+  const auto serving =
+      asked.server_hosts == "own" ? tutti::server_hosts::own : tutti::server_hosts::workers;
   const earlier before(asked.resume);
   std::vector<row> rows;
   std::vector<models::replayed> networks;
@@ -184,7 +187,8 @@ void run(const common::job& asked) {
   for (const auto& model : networks) {
     for (const auto& each : where) {
       for (const int workers : counts) {
-        const scenario of{&model, each, workers, asked.world, {memory_bandwidth(asked, model)}};
+        const scenario of{&model,      each,    workers,
+                          asked.world, serving, {memory_bandwidth(asked, model)}};
         std::ranges::move(compare_all(of, all, asked, before), std::back_inserter(rows));
       }
     }

@@ -56,11 +56,16 @@ const std::vector<place>& named_networks() {
 }  // namespace
 
 tutti::transport::network place::with(const tutti::representatives& who) const {
-  const auto& [workers, servers, _] = who.few;
-  tutti::transport::network all(workers + servers, card, per_host, inside);
+  const auto& few = who.few;
+  tutti::transport::network all(few.workers + few.servers, card, per_host, inside);
   all.stretch_data(who.data);
-  for (int rank = workers; rank < workers + servers; ++rank) {
-    all.isolate(rank, {card.bytes_per_second / who.server_load, card.latency});
+  for (int server = 0; server < few.servers; ++server) {
+    const int rank = few.workers + server;
+    if (few.serving == tutti::server_hosts::own) {
+      all.isolate(rank, {card.bytes_per_second / who.server_load, card.latency});
+    } else {
+      all.join(rank, server % few.hosts() * few.per_host);
+    }
   }
   return all;
 }

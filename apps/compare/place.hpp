@@ -14,7 +14,7 @@ struct place {
   tutti::transport::link card{};
   tutti::transport::link inside = tutti::transport::network::at_once;
 
-  /// Workers share hosts; each server has a host of its own with a card of the same kind.
+  /// Workers share hosts; a host of a server's own has a card of the same kind.
   tutti::transport::network with(const tutti::representatives& who) const;
 };
 

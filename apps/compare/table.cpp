@@ -40,6 +40,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"precision", "fp32"},
                               {"ranks", of.of.workers + of.servers},
                               {"servers", of.servers},
+                              {"server_hosts", nullptr},
                               {"simulated_workers", of.stand_ins},
                               {"batch_size", of.of.model->batch},
                               {"iteration_ms",
@@ -50,6 +51,7 @@ nlohmann::ordered_json figures(const row& of) {
                                                          of.of.workers / of.iteration()},
                               {"exposed_ms", milliseconds(of.exposed())},
                               {"bytes_sent_per_rank", of.bytes_sent()},
+                              {"wire_bound_ms", milliseconds(of.on_the_wire())},
                               {"lower_bound_ms", milliseconds(of.bound())},
                               {"predicted_ms", milliseconds(of.simulated.quantile(0.5))},
                               {"measured_ms", nullptr},
@@ -61,6 +63,9 @@ nlohmann::ordered_json figures(const row& of) {
                               {"crosses_iterations", of.simulated.crosses_iterations},
                               {"version", TUTTI_VERSION},
                               {"job", of.job}};
+  if (of.servers > 0) {
+    line["server_hosts"] = of.of.serving == tutti::server_hosts::own ? "own" : "workers";
+  }
   if (of.emulated) {
     line["measured_ms"] = milliseconds(of.emulated->quantile(0.5));
     line["wall_over_logical"] = of.clock.wall / of.clock.time;
@@ -76,18 +81,19 @@ void print(const std::vector<row>& rows) {
   const scenario& shared = rows.front().of;
   std::printf("%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s)\n",
               shared.model->name.c_str(), shared.model->batch, shared.workers,
-              shared.where.name.c_str(), shared.world.c_str(), 1e3 * rows.front().compute(),
-              shared.model->device.c_str());
+              shared.where.name.c_str(), shared.world.c_str(),
+              1e3 * rows.front().simulated.compute(), shared.model->device.c_str());
   std::printf(
-      "  %-15s kind   samples/s  iteration ms  exposed ms  MB sent   bound ms  of bound%s\n",
+      "  %-15s kind   samples/s  iteration ms  exposed ms  MB sent    wire ms   bound ms  of "
+      "bound%s\n",
       "strategy",
       shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical" : "");
   for (const row& each : rows) {
-    std::printf("%c %-15s %s  %10.1f  %12.2f  %10.2f  %7.1f  %9.2f  %8.3f",
+    std::printf("%c %-15s %s  %10.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f",
                 best_of_its_kind(each, rows) ? '*' : ' ', each.strategy.c_str(), name_of(each.what),
                 static_cast<double>(shared.model->batch) * shared.workers / each.iteration(),
                 1e3 * each.iteration(), 1e3 * each.exposed(), each.bytes_sent() / 1e6,
-                1e3 * each.bound(), each.iteration() / each.bound());
+                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration() / each.bound());
     if (each.emulated) {
       std::printf("  %12.2f  %7.0f (%5.0f)  %12.3f%s", 1e3 * each.simulated.quantile(0.5),
                   1e6 * each.clock.mean_lateness, 1e6 * each.clock.worst_lateness,
@@ -150,6 +156,7 @@ void write_csv(const std::string& file, const std::vector<row>& rows) {
                                "samples_per_second",
                                "exposed_ms",
                                "bytes_sent_per_rank",
+                               "wire_bound_ms",
                                "lower_bound_ms",
                                "predicted_ms",
                                "measured_ms",

@@ -4,14 +4,17 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <string>
 
 #include "models/model.hpp"
+#include "models/replayed/replayed.hpp"
 
 namespace bench {
 
 namespace {
 
 constexpr std::size_t batch_size = 32;
+constexpr double memory_bandwidth = 900e9;  // of a V100, bytes a second
 
 class network : public tutti::benchmark::model {
  public:
@@ -51,6 +54,29 @@ const std::vector<tutti::benchmark::model_choice>& networks() {
     for (const auto& each : models::all()) {
       made.push_back(
           {each.name, [each](int rank) { return std::make_unique<network>(each, rank); }});
+    }
+    return made;
+  }();
+  return all;
+}
+
+const std::vector<tutti::benchmark::replayed_choice>& replays() {
+  static const auto all = [] {
+    std::vector<tutti::benchmark::replayed_choice> made;
+    for (const char* name : {"resnet50", "bert_base"}) {
+      const auto network = models::replay(name);
+      std::vector<tutti::computation> profile;
+      for (const auto& each : network.tensors) {
+        profile.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
+      }
+      for (const int gigabits : {1, 10}) {
+        made.push_back({name,
+                        profile,
+                        network.batch,
+                        {memory_bandwidth},
+                        std::to_string(gigabits).append("Gbit"),
+                        {gigabits * 1e9 / 8, 50e-6}});
+      }
     }
     return made;
   }();

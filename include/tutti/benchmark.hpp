@@ -22,8 +22,11 @@
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/core/replay.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/transport/in_process.hpp"
+#include "tutti/transport/network.hpp"
+#include "tutti/transport/simulated.hpp"
 
 namespace tutti::benchmark {
 
@@ -367,6 +370,70 @@ void run(::benchmark::State& state, const model_choice& choice, int ranks,
 }
 
 }  // namespace detail
+
+/// A network that computes as a profile says, and where its ranks are: simulated, so that nothing
+/// of it depends on this machine.
+struct replayed_choice {
+  std::string model{};
+  std::vector<computation> profile{};  ///< a tensor each, in forward order
+  std::size_t batch{1};                ///< samples of one iteration and worker
+  transport::device device{};
+  std::string link{};  ///< as cases name it
+  transport::link card{};
+  int workers{4};
+};
+
+namespace detail {
+
+template <class Strategy>
+void simulate(::benchmark::State& state, const replayed_choice& choice,
+              const engine_options<Strategy>& options) {
+  int servers = 0;
+  if constexpr (facts::has_servers<typename strategy_of<Strategy>::architecture>) {
+    servers = options.architecture.servers;
+  }
+  const transport::network over(choice.workers + servers, choice.card);
+  replayed found;
+  for (auto _ : state) {
+    replay<Strategy> job(choice.profile, options, payloads::counted);
+    transport::run_simulated(over, choice.device,
+                             [&](transport::simulated& world) { return job(world); });
+    found = job.result();
+    state.SetIterationTime(found.quantile(0.5));
+  }
+  const seconds iteration = found.quantile(0.5);
+  auto& counters = state.counters;
+  counters["iteration_ms"] = 1e3 * iteration;
+  counters["wire_bound_ms"] = 1e3 * found.on_the_wire(choice.card.bytes_per_second);
+  counters["lower_bound_ms"] = 1e3 * found.bound(choice.card.bytes_per_second);
+  counters["samples_per_second"] = static_cast<double>(choice.batch) * choice.workers / iteration;
+  counters["exposed_ms"] = 1e3 * std::max(0.0, iteration - found.compute());
+  counters["bytes_sent_per_rank"] =
+      static_cast<double>(found.bytes_sent) / static_cast<double>(found.iterations.size());
+  counters["workers"] = choice.workers;
+}
+
+}  // namespace detail
+
+/// Registers `Strategy` under `name` for each of these jobs: cases
+/// `name/model/simulated/link/ranks:N`, whose time is the simulated iteration's and the same on
+/// every machine. Counters: as `add`, and wire_bound_ms.
+template <class Strategy>
+std::size_t add_simulated(const std::string& name, const std::vector<replayed_choice>& jobs,
+                          const engine_options<Strategy>& options = {}) {
+  for (const auto& each : jobs) {
+    const std::string full = name + "/" + each.model + "/simulated/" + each.link +
+                             "/ranks:" + std::to_string(each.workers);
+    ::benchmark::RegisterBenchmark(full.c_str(),
+                                   [each, options](::benchmark::State& state) {
+                                     detail::simulate<Strategy>(state, each, options);
+                                   })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(::benchmark::kMillisecond);
+  }
+  return jobs.size();
+}
 
 /// Registers `Strategy` under `name`: cases `name/model/real/ranks:N` for every model and 2 and 4
 /// ranks in this process, timed by the slowest worker. Answers how many, so that one line outside

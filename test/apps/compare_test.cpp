@@ -75,6 +75,59 @@ TEST_F(Compare, OverlapReachesTheBoundOfResNet50AtEveryRate) {
   }
 }
 
+TEST_F(Compare, CrossingTheBarrierReachesTheWiresBoundWithSmallPiecesAndCredit) {
+  for (const char* rate : {"1Gbit", "10Gbit", "40Gbit"}) {
+    for (const auto& each : rows(
+             std::string("--strategy BytePS,MXNetDistSync,MXNetDistAsync,ByteScheduler --servers 4 "
+                         "--schedule.credit 8MiB --partition.bytes 128KiB --iterations 5 --link ") +
+             rate + "/50us")) {
+      if (each["strategy"] != "Dense16") {
+        EXPECT_TRUE(each["crosses_iterations"]) << each;
+        EXPECT_LE(each["iteration_ms"]["median"].get<double>(),
+                  1.05 * each["lower_bound_ms"].get<double>())
+            << each;
+      }
+    }
+  }
+}
+
+TEST_F(Compare, OneServerFourServersAndARingMove102MB) {
+  std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,25550000,1,1\n";
+  const std::string flags =
+      "--model mine.csv --link 1Gbit/0us --partition.bytes 256KiB --strategy ";
+  const auto seconds = [&](const std::string& more) {
+    return rows(flags + more).front()["iteration_ms"]["median"].get<double>() / 1e3;
+  };
+  EXPECT_NEAR(seconds("BytePS --servers 1"), 3.27, 0.05 * 3.27);
+  EXPECT_NEAR(seconds("BytePS --servers 4"), 0.818, 0.05 * 0.818);
+  EXPECT_NEAR(seconds("ByteScheduler"), 1.226, 0.05 * 1.226);
+}
+
+TEST_F(Compare, ServersOnTheWorkersHostsShareTheirCards) {
+  std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,25550000,1,1\n";
+  const std::string flags =
+      "--model mine.csv --link 1Gbit/0us --partition.bytes 128KiB --strategy BytePS --servers 4";
+  const auto shared = rows(flags + " --server-hosts workers").front();
+  EXPECT_EQ(shared["server_hosts"], "workers");
+  // Like a ring, 2 (n-1)/n of the payload.
+  EXPECT_NEAR(shared["lower_bound_ms"].get<double>(), 1226.4, 0.1);
+  EXPECT_NEAR(shared["iteration_ms"]["median"].get<double>(), 1226.4, 0.05 * 1226.4);
+  EXPECT_LT(rows(flags).front()["iteration_ms"]["median"].get<double>(), 900);
+  compare_refuses(flags + " --server-hosts workers --ranks 2000",
+                  "--server-hosts workers is simulated message by message, so for 1024 workers");
+  compare_refuses(flags + " --server-hosts mine", "no place for servers is named 'mine'.");
+}
+
+TEST_F(Compare, RepetitionsHaveSeedsOfTheirOwn) {
+  const std::string flags = "--strategy WFBP --model mobilenet_v2 --jitter 0.2 --iterations 1";
+  const auto third = rows(flags + " --seed 3").front()["iteration_ms"];
+  const auto both = rows(flags + " --seed 2 --repetitions 2").front()["iteration_ms"];
+  const auto second = rows(flags + " --seed 2").front()["iteration_ms"];
+  EXPECT_EQ(both["p5"], std::min(second["median"], third["median"]));
+  EXPECT_EQ(both["p95"], std::max(second["median"], third["median"]));
+  EXPECT_NE(second["median"], third["median"]);
+}
+
 TEST_F(Compare, HalfTheLinkDoublesWhatBSPExposes) {
   const auto exposed = [this](const std::string& link) {
     return rows("--strategy BSP --link " + link).front()["exposed_ms"].get<double>();

@@ -2,7 +2,9 @@
 #include "tutti/base/bounds.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <gtest/gtest.h>
+#include <vector>
 
 namespace tutti::test {
 namespace {
@@ -41,6 +43,40 @@ TEST(Bounds, MeetWhereTheyAreTheSameThing) {
   }
   EXPECT_DOUBLE_EQ(bound::all_reduce(7, 1), 0);
   EXPECT_DOUBLE_EQ(bound::all_gather(7, 4, 4), 0);
+}
+
+/// Every message of a step with k servers on the workers' hosts, counted at both ends.
+double busiest_among_workers(int workers, int servers, int per_host) {
+  const int hosts = (workers + per_host - 1) / per_host;
+  std::vector<double> sent(static_cast<std::size_t>(hosts));
+  std::vector<double> received(sent);
+  for (int worker = 0; worker < workers; ++worker) {
+    for (int server = 0; server < servers; ++server) {
+      const auto from = static_cast<std::size_t>(worker / per_host);
+      const auto to = static_cast<std::size_t>(server % hosts);
+      if (from != to) {  // a push and its answer
+        sent[from] += 1.0 / servers;
+        received[to] += 1.0 / servers;
+        sent[to] += 1.0 / servers;
+        received[from] += 1.0 / servers;
+      }
+    }
+  }
+  return std::max(std::ranges::max(sent), std::ranges::max(received));
+}
+
+TEST(Bounds, ServersAmongWorkersAreTheirMessages) {
+  for (const int per_host : {1, 2, 4}) {
+    for (const int hosts : {1, 2, 3, 5}) {
+      for (int servers = 1; servers <= 3 * hosts; ++servers) {
+        const int workers = hosts * per_host;
+        EXPECT_NEAR(bound::servers_among_workers(1, workers, servers, per_host),
+                    busiest_among_workers(workers, servers, per_host), 1e-12)
+            << workers << " workers, " << servers << " servers, " << per_host << " a host";
+      }
+    }
+  }
+  EXPECT_DOUBLE_EQ(bound::servers_among_workers(7, 4, 4, 1), bound::all_reduce(7, 4));
 }
 
 TEST(Bounds, OfResNet50OnFourWorkers) {

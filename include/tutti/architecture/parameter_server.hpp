@@ -44,7 +44,9 @@ struct parameter_server {
 
   static constexpr double busiest_card(double payload, double dense, placement who) {
     const double each_way = owns_parameters ? std::max(payload, dense) : payload;
-    return bound::servers(each_way, who.workers, who.servers, who.per_host);
+    const auto& least =
+        who.serving == server_hosts::own ? bound::servers : bound::servers_among_workers;
+    return least(each_way, who.workers, who.servers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
     return {2, 2.0 * who.workers / who.servers};

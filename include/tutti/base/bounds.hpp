@@ -33,6 +33,16 @@ constexpr double servers(double payload, int workers, int servers, int per_host)
   return payload * std::max(static_cast<double>(workers) / servers, static_cast<double>(per_host));
 }
 
+/// k servers, one after the other, on the h hosts of W workers. A host with s of them sends the
+/// pushes of its g workers, but for the share s/k, and that share to the other W - g; it receives
+/// as much. A host without a server sends g payloads.
+constexpr double servers_among_workers(double payload, int workers, int servers, int per_host) {
+  const int hosts = (workers + per_host - 1) / per_host;
+  const double share = static_cast<double>((servers + hosts - 1) / hosts) / servers;
+  const double serving = per_host * (1 - share) + share * std::max(0, workers - per_host);
+  return payload * (servers < hosts ? std::max<double>(serving, per_host) : serving);
+}
+
 /// n hosts that train and serve, and k more that only serve. One of the former, which serves the
 /// share x, sends 1 - x to the others and their answers, (n-1) x; one of the latter, which serves
 /// y, sends n y. All are done together when 1 + (n-2) x = n y, and n x + k y = 1 is all there is:

@@ -66,6 +66,22 @@ struct replayed {
   double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
   double busiest_card{};            ///< bytes of a step that must pass one card in one direction
   bool crosses_iterations{};
+  seconds forward{};         ///< of the profile, undisturbed
+  seconds backward{};        ///< likewise
+  seconds first_gradient{};  ///< from the beginning of the backward pass
+
+  seconds compute() const { return forward + backward; }
+  /// For so long a step's bytes keep one card of this rate busy.
+  seconds on_the_wire(double card_bytes_per_second) const {
+    return busiest_card / card_bytes_per_second;
+  }
+  /// No iteration of this architecture is shorter, with cards of this rate: neither than the
+  /// compute nor than what must pass one card, which cannot begin before there is a gradient and,
+  /// without crossing the iteration's end, is over before the next forward pass.
+  seconds bound(double card_bytes_per_second) const {
+    const seconds before = crosses_iterations ? 0 : forward + first_gradient;
+    return std::max(compute(), before + on_the_wire(card_bytes_per_second));
+  }
 
   /// The time that `share` of the iterations did not exceed.
   seconds quantile(double share) const {
@@ -103,7 +119,9 @@ class replay {
     for (const auto& each : model_) {
       declared_.push_back({each.name, each.elements});
       set_.profile.backward.push_back(each.backward);
-      iteration_ += each.forward + each.backward;
+      result_.forward += each.forward;
+      result_.backward += each.backward;
+      result_.first_gradient = each.backward;
     }
   }
   replay(const replay&) = delete;
@@ -171,7 +189,7 @@ class replay {
   /// each as slow as its beginning.
   template <class Transport, class Engine>
   task compute(Transport& world, Engine& engine, seconds left) {
-    const seconds piece = length_.slowdown > 0 ? iteration_ / 1000 : left;
+    const seconds piece = length_.slowdown > 0 ? result_.compute() / 1000 : left;
     for (; left > 0; left -= piece) {
       const bool beside = length_.slowdown > 0 && engine.communicates();
       co_await world.sleep(std::min(piece, left) * (beside ? 1 + length_.slowdown : 1));
@@ -258,7 +276,6 @@ class replay {
   engine_options<Strategy> set_;
   payloads what_;
   replay_options length_;
-  seconds iteration_ = 0;
   std::vector<exchanged> agenda_{};
   replayed result_{};
   seconds ended_ = 0;

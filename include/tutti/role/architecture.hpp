@@ -96,11 +96,18 @@ struct parcel {
   }
 };
 
-/// Who lives where, for bounds: workers share hosts, servers have hosts of their own.
+/// Where parameter servers live.
+enum class server_hosts {
+  own,      ///< each on a host of its own
+  workers,  ///< one after the other on the workers' hosts, whose cards they share
+};
+
+/// Who lives where, for bounds: workers share hosts.
 struct placement {
   int workers{1};
   int servers{};
   int per_host{1};
+  server_hosts serving{};
 
   constexpr int hosts() const { return (workers + per_host - 1) / per_host; }
 };
