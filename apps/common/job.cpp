@@ -80,8 +80,10 @@ class flags {
     text("link", into_->links,
          "cards as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
     text("network", into_->networks,
-         "10GbE, 100GbE-TCP or 100GbIB, four ranks a host; or a FILE with the lines\n"
-         "link 4x25Gbit/10us and, between ranks of a host, inside 48Gbit/5us");
+         "10GbE, 100GbE-TCP or 100GbIB, four ranks a host; or a FILE with lines as\n"
+         "link 4x25Gbit/10us, a host's ranks and card;\n"
+         "inside 48Gbit/5us, between ranks of a host;\n"
+         "servers 10Gbit/10us, the cards of the servers' own hosts");
     text("world", into_->world,
          "simulated, or emulated: time passes; under mpirun each rank is a process");
     text("payloads", into_->payloads,

@@ -151,7 +151,9 @@ row run(const scenario& of, const common::job& asked) {
   for (const auto& each : of.model->tensors) {
     model.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
   }
-  const tutti::placement many{of.workers, result.servers, of.where.per_host, of.serving};
+  const tutti::placement many{
+      of.workers, result.servers, of.where.per_host, of.serving,
+      of.where.server_card.value_or(card).bytes_per_second / card.bytes_per_second};
   const auto who = stand_ins<Strategy>(many);
   result.stand_ins = who.few.workers;
   result.payload_stretch = who.data.bytes;

@@ -62,7 +62,8 @@ tutti::transport::network place::with(const tutti::representatives& who) const {
   for (int server = 0; server < few.servers; ++server) {
     const int rank = few.workers + server;
     if (few.serving == tutti::server_hosts::own) {
-      all.isolate(rank, {card.bytes_per_second / who.server_load, card.latency});
+      const link its = server_card.value_or(card);
+      all.isolate(rank, {its.bytes_per_second / who.server_load, its.latency});
     } else {
       all.join(rank, server % few.hosts() * few.per_host);
     }
@@ -110,13 +111,16 @@ place read_network(const std::string& file) {
       continue;
     }
     const std::string where = file + " line " + std::to_string(number);
-    if (!(words >> link) || words >> more || (what != "link" && what != "inside")) {
+    if (!(words >> link) || words >> more ||
+        (what != "link" && what != "inside" && what != "servers")) {
       throw common::flag_error(where + ": '" + line + "' is no link. Fix: as link 4x25Gbit/10us");
     }
     try {
       const place parsed = parse_link(link);
       if (what == "inside") {
         read.inside = parsed.card;
+      } else if (what == "servers") {
+        read.server_card = parsed.card;
       } else {
         read.per_host = parsed.per_host;
         read.card = parsed.card;

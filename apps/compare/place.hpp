@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tutti/core/representatives.hpp"
@@ -13,8 +14,9 @@ struct place {
   int per_host{1};
   tutti::transport::link card{};
   tutti::transport::link inside = tutti::transport::network::at_once;
+  std::optional<tutti::transport::link> server_card{};  ///< like the workers', unless it is said
 
-  /// Workers share hosts; a host of a server's own has a card of the same kind.
+  /// Workers share hosts.
   tutti::transport::network with(const tutti::representatives& who) const;
 };
 
@@ -22,8 +24,9 @@ struct place {
 place parse_link(const std::string& text);
 
 /// A named network, or the user's own from a file: a line `link COUNTxRATEbit/LATENCY` and, if the
-/// ranks of a host meet by more than no time at all, a line `inside RATEbit/LATENCY`; `#` begins a
-/// comment. Throws common::flag_error with the nearest name, or the file's line.
+/// ranks of a host meet by more than no time at all, a line `inside RATEbit/LATENCY`; `servers
+/// RATEbit/LATENCY` are the cards of the servers' own hosts; `#` begins a comment. Throws
+/// common::flag_error with the nearest name, or the file's line.
 place find_network(const std::string& name);
 
 }  // namespace compare

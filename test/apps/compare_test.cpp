@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 // Sanitized builds have no apps.
@@ -116,6 +117,22 @@ TEST_F(Compare, ServersOnTheWorkersHostsShareTheirCards) {
   compare_refuses(flags + " --server-hosts workers --ranks 2000",
                   "--server-hosts workers is simulated message by message, so for 1024 workers");
   compare_refuses(flags + " --server-hosts mine", "no place for servers is named 'mine'.");
+}
+
+TEST_F(Compare, AServerBehindASlowerCardHoldsItsWorkersUp) {
+  std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,25550000,1,1\n";
+  const auto row_of = [&](const std::string& servers) {
+    std::ofstream(here_ / "mine.net") << "link 10Gbit/0us\n" << servers;
+    return rows("--model mine.csv --network mine.net --strategy BytePS --partition.bytes 128KiB")
+        .front();
+  };
+  for (const auto& [servers, wire] :
+       {std::pair{"", 327.0}, std::pair{"servers 1Gbit/0us\n", 3270.4},
+        std::pair{"servers 1000Gbit/0us\n", 81.76}}) {
+    const auto got = row_of(servers);
+    EXPECT_NEAR(got["wire_bound_ms"].get<double>(), wire, 0.001 * wire) << got;
+    EXPECT_NEAR(got["iteration_ms"]["median"].get<double>(), wire, 0.05 * wire) << got;
+  }
 }
 
 TEST_F(Compare, RepetitionsHaveSeedsOfTheirOwn) {

@@ -41,6 +41,7 @@ TEST(Bounds, MeetWhereTheyAreTheSameThing) {
     EXPECT_DOUBLE_EQ(bound::compressed_all_reduce(7, n, 1), bound::all_reduce(7, n));
     EXPECT_DOUBLE_EQ(bound::hierarchical_all_reduce(7, n, 4).card, bound::all_reduce(7, n));
   }
+  EXPECT_DOUBLE_EQ(bound::servers(7, 4, 1, 1, 4), bound::servers(7, 4, 4, 1));
   EXPECT_DOUBLE_EQ(bound::all_reduce(7, 1), 0);
   EXPECT_DOUBLE_EQ(bound::all_gather(7, 4, 4), 0);
 }

@@ -44,9 +44,9 @@ struct parameter_server {
 
   static constexpr double busiest_card(double payload, double dense, placement who) {
     const double each_way = owns_parameters ? std::max(payload, dense) : payload;
-    const auto& least =
-        who.serving == server_hosts::own ? bound::servers : bound::servers_among_workers;
-    return least(each_way, who.workers, who.servers, who.per_host);
+    return who.serving == server_hosts::own
+               ? bound::servers(each_way, who.workers, who.servers, who.per_host, who.server_speed)
+               : bound::servers_among_workers(each_way, who.workers, who.servers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
     return {2, 2.0 * who.workers / who.servers};

@@ -29,8 +29,9 @@ constexpr double compressed_all_reduce(double payload, int hosts, int per_host) 
 
 /// k servers on hosts of their own: each receives its share, payload / k, from every worker and
 /// sends as much back, at the same time; a workers' host sends g payloads and receives as much.
-constexpr double servers(double payload, int workers, int servers, int per_host) {
-  return payload * std::max(static_cast<double>(workers) / servers, static_cast<double>(per_host));
+/// Bytes of a worker's card, which may be slower than a server's by the factor `speed`.
+constexpr double servers(double payload, int workers, int servers, int per_host, double speed = 1) {
+  return payload * std::max(workers / (servers * speed), static_cast<double>(per_host));
 }
 
 /// k servers, one after the other, on the h hosts of W workers. A host with s of them sends the

@@ -108,6 +108,7 @@ struct placement {
   int servers{};
   int per_host{1};
   server_hosts serving{};
+  double server_speed{1};  ///< of the card of a server's own host, a worker's being 1
 
   constexpr int hosts() const { return (workers + per_host - 1) / per_host; }
 };
