@@ -10,48 +10,12 @@
 #include <vector>
 
 #include "compression/placed.hpp"
+#include "compression/sign_layout.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/signum.hpp"
 
 namespace tutti {
 namespace {
-
-using words = std::vector<std::uint32_t>;
-
-words words_of(const std::vector<std::byte>& payload, std::size_t skip = 0) {
-  words made((payload.size() - skip) / sizeof(std::uint32_t));
-  if (!made.empty()) {
-    std::memcpy(made.data(), payload.data() + skip, made.size() * sizeof(std::uint32_t));
-  }
-  return made;
-}
-
-/// Pads with zeros to 32 rows of equal length and reads down the columns.
-words published_layout(const std::vector<double>& values) {
-  const std::size_t columns = (values.size() + 31) / 32;
-  std::vector<double> padded(32 * columns);
-  std::copy(values.begin(), values.end(), padded.begin());
-  words packed(columns);
-  for (std::size_t column = 0; column < columns; ++column) {
-    for (std::size_t row = 0; row < 32; ++row) {
-      packed[column] = packed[column] * 2 + (padded[row * columns + column] < 0 ? 1 : 0);
-    }
-  }
-  return packed;
-}
-
-std::vector<double> unpacked(const words& packed, std::size_t n) {
-  std::vector<double> values(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint32_t word = packed[i % packed.size()];
-    values[i] = word >> (31 - i / packed.size()) & 1 ? -1 : 1;
-  }
-  return values;
-}
-
-std::vector<double> doubles(const std::vector<float>& values) {
-  return {values.begin(), values.end()};
-}
 
 TEST(sign, packs_as_published) {
   for (const std::size_t n : {0u, 1u, 31u, 32u, 33u, 64u, 1000u, 4099u, 300'007u}) {
@@ -71,7 +35,7 @@ TEST(sign, of_two_columns_by_hand) {
   gradient[3] = -1;   // row 1, column 1
   gradient[63] = -1;  // row 31, column 1: the bottom bit of word 1
   placed<compression::sign> site(64);
-  EXPECT_EQ(words_of(site.encode(gradient)), (words{0x8000'0000u, 0x4000'0001u}));
+  EXPECT_EQ(words_of(site.encode(gradient)), (packed_words{0x8000'0000u, 0x4000'0001u}));
 }
 
 TEST(sign, counts_zeros_and_nan_as_positive) {
