@@ -1,0 +1,36 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/kernels/widest.hpp"
+
+namespace bench {
+
+/// What no kernel that reads an array can beat: its words, added up as integers, which no rounding
+/// forces into an order.
+inline std::uint32_t read_all(std::span<const float> input) {
+  std::uint32_t total = 0;
+  tutti::kernels::widest([&total, input] {
+    std::uint32_t sum = 0;
+    for (const float each : input) {
+      sum += std::bit_cast<std::uint32_t>(each);
+    }
+    total = sum;
+  });
+  return total;
+}
+
+/// What no kernel that reads and writes can beat by much: a[i] += b[i], of which 12 bytes an
+/// element are read or written.
+inline void add_all(float* __restrict a, const float* __restrict b, std::size_t n) {
+  tutti::kernels::widest([=] {
+    for (std::size_t i = 0; i < n; ++i) {
+      a[i] += b[i];
+    }
+  });
+}
+
+}  // namespace bench
