@@ -93,8 +93,12 @@ class arrays {
     return where;
   }
 
-  contender reading(const floats& input) const {
+  contender reading() { return reading(gradient); }
+  contender reading(const floats& input) {
     return {"reading", [&input] { benchmark::DoNotOptimize(read_all(input)); }, bytes(4)};
+  }
+  contender copying() {
+    return {"copying", [this] { copy_whole(sum.data(), gradient.data(), n); }, bytes(8)};
   }
   contender adding() {
     return {"adding", [this] { add_all(sum.data(), gradient.data(), n); }, bytes(12)};
@@ -126,60 +130,55 @@ void add(const std::string& name, const make& compared) {
   }
 }
 
-/// A kernel that reads and writes, at so many bytes an element.
+/// A kernel that moves so many bytes an element, beside one of the limits.
 template <class Call>
-void add_writing(const std::string& name, double bytes, Call call) {
+void add(const std::string& name, double bytes, contender (arrays::*limit)(), Call call) {
   add(name, [=](arrays& on) {
-    return comparison{{name, [&on, call] { call(on); }, on.bytes(bytes)}, on.adding()};
+    return comparison{{name, [&on, call] { call(on); }, on.bytes(bytes)}, (on.*limit)()};
   });
 }
 
-/// A kernel that reads the gradient and writes next to nothing.
-template <class Call>
-void add_reading(const std::string& name, double bytes, Call call) {
-  add(name, [=](arrays& on) {
-    return comparison{{name, [&on, call] { call(on); }, on.bytes(bytes)}, on.reading(on.gradient)};
-  });
-}
+constexpr contender (arrays::*reading)() = &arrays::reading;
+constexpr auto copying = &arrays::copying;
+constexpr auto adding = &arrays::adding;
 
 void add_arithmetic() {
-  add_writing("add", 12, [](arrays& on) { kernels::add(queue, on.sum, on.gradient); });
-  add_writing("add_everywhere", 16, [](arrays& on) {
+  add("add", 12, adding, [](arrays& on) { kernels::add(queue, on.sum, on.gradient); });
+  add("add_everywhere", 16, adding, [](arrays& on) {
     kernels::add_everywhere(queue, std::array{on.sum.data(), on.residual.data()}, on.n);
   });
-  add_writing("scale", 8, [](arrays& on) { kernels::scale(queue, std::span(on.sum), -1); });
-  add_writing("add_scaled", 12,
-              [](arrays& on) { kernels::add_scaled(queue, std::span(on.sum), on.gradient, 0.5F); });
-  add_writing("blend", 12,
-              [](arrays& on) { kernels::blend(queue, std::span(on.sum), on.gradient, 0.9F); });
-  add_writing("negate", 8, [](arrays& on) { kernels::negate(queue, std::span(on.sum)); });
-  add_writing("sum_of_three", 16, [](arrays& on) {
+  add("scale", 8, adding, [](arrays& on) { kernels::scale(queue, std::span(on.sum), -1); });
+  add("add_scaled", 12, adding,
+      [](arrays& on) { kernels::add_scaled(queue, std::span(on.sum), on.gradient, 0.5F); });
+  add("blend", 12, adding,
+      [](arrays& on) { kernels::blend(queue, std::span(on.sum), on.gradient, 0.9F); });
+  add("negate", 8, adding, [](arrays& on) { kernels::negate(queue, std::span(on.sum)); });
+  add("sum_of_three", 16, adding, [](arrays& on) {
     const std::array<const float*, 3> inputs{on.gradient.data(), on.layered.data(),
                                              on.residual.data()};
     kernels::sum(queue, std::span(on.sum), inputs);
   });
-  add_reading("mean_magnitude", 4,
-              [](arrays& on) { kernels::mean_magnitude(queue, on.gradient, on.scratch.data()); });
-  add_writing("add_and_mean_magnitude", 12, [](arrays& on) {
+  add("mean_magnitude", 4, reading,
+      [](arrays& on) { kernels::mean_magnitude(queue, on.gradient, on.scratch.data()); });
+  add("add_and_mean_magnitude", 12, adding, [](arrays& on) {
     kernels::add_and_mean_magnitude(queue, on.sum, on.gradient, on.scratch.data());
   });
-  add_reading("sum_of_squares", 4, [](arrays& on) {
+  add("sum_of_squares", 4, reading, [](arrays& on) {
     double total = 0;
     kernels::sum_of_squares(queue, on.gradient, &total);
     benchmark::DoNotOptimize(total);
   });
-  add_reading("largest_magnitude", 4, [](arrays& on) {
-    kernels::largest_magnitude(queue, on.gradient, on.scratch.data());
-  });
+  add("largest_magnitude", 4, reading,
+      [](arrays& on) { kernels::largest_magnitude(queue, on.gradient, on.scratch.data()); });
 }
 
 template <class Format>
 void add_casts(const std::string& format) {
-  add_writing("narrow/" + format, 6,
-              [](arrays& on) { kernels::narrow<Format>(queue, on.gradient, on.payload.data()); });
-  add_writing("add_widened/" + format, 10,
-              [](arrays& on) { kernels::add_widened<Format>(queue, on.payload.data(), on.sum); });
-  add_writing("add_narrow/" + format, 6, [](arrays& on) {
+  add("narrow/" + format, 6, copying,
+      [](arrays& on) { kernels::narrow<Format>(queue, on.gradient, on.payload.data()); });
+  add("add_widened/" + format, 10, adding,
+      [](arrays& on) { kernels::add_widened<Format>(queue, on.payload.data(), on.sum); });
+  add("add_narrow/" + format, 6, adding, [](arrays& on) {
     kernels::add_narrow<Format>(queue, std::span(on.payload).first(on.n), on.payload.data() + on.n);
   });
 }
@@ -195,12 +194,12 @@ void add_signs() {
   add("pack_signs", [](arrays& on) {
     return comparison{
         {"", [&on] { kernels::pack_signs(queue, on.gradient, on.words()); }, on.bytes(4.125)},
-        on.reading(on.gradient),
+        on.reading(),
         {{"bit_by_bit", [&on] { pack_bit_by_bit(on.gradient, on.words()); }}}};
   });
-  add_writing("add_signs", 8.125,
-              [](arrays& on) { kernels::add_signs(queue, on.words(), nullptr, on.sum); });
-  add_reading("majority_of_four", 5.0 / 8, [](arrays& on) {
+  add("add_signs", 8.125, adding,
+      [](arrays& on) { kernels::add_signs(queue, on.words(), nullptr, on.sum); });
+  add("majority_of_four", 5.0 / 8, reading, [](arrays& on) {
     const std::size_t bytes = on.n / 8;
     kernels::majority(queue, std::span(on.words(), on.n / 32),
                       {reinterpret_cast<const std::byte*>(on.words()) + bytes, bytes, 4, bytes});
@@ -212,11 +211,11 @@ template <class Compression>
 void add_plain(const std::string& name) {
   const double payload =
       static_cast<double>(Compression{}.wire_bytes(whole_model)) / static_cast<double>(whole_model);
-  add_writing("encode/" + name, 4 + payload, [](arrays& on) {
+  add("encode/" + name, 4 + payload, reading, [](arrays& on) {
     tutti::encode(Compression{}, queue, on.gradient, on.wire(Compression{}), on.site());
   });
-  add_writing("accumulate/" + name, 8 + payload,
-              [](arrays& on) { Compression{}.accumulate(queue, on.wire(Compression{}), on.sum); });
+  add("accumulate/" + name, 8 + payload, adding,
+      [](arrays& on) { Compression{}.accumulate(queue, on.wire(Compression{}), on.sum); });
 }
 
 /// Error feedback in one pass over gradient and residual, beside `two_passes` and beside what the
@@ -306,16 +305,13 @@ void add_copies() {
           {on.sum.data() + begin, on.gradient.data() + begin, (end - begin) * sizeof(float)});
       begin = end;
     }
-    return comparison{
-        {"", [orders] { kernels::copy_all(queue, orders); }, on.bytes(8)},
-        on.adding(),
-        {{"memcpy",
-          [&on] { std::memcpy(on.sum.data(), on.gradient.data(), on.n * sizeof(float)); }},
-         {"copy_by_copy", [orders] {
-            for (const auto& each : orders) {
-              queue.copy(each.to, each.from, each.bytes);
-            }
-          }}}};
+    return comparison{{"", [orders] { kernels::copy_all(queue, orders); }, on.bytes(8)},
+                      on.copying(),
+                      {{"copy_by_copy", [orders] {
+                          for (const auto& each : orders) {
+                            queue.copy(each.to, each.from, each.bytes);
+                          }
+                        }}}};
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -58,47 +59,74 @@ inline std::int32_t code_of(float value, float inverse) {
 
 /// `take(i, code)` sees the code of each element; what has no scale has the code 0.
 template <class Take>
-void quantise_block(std::span<const float> input, float scale, std::int8_t* codes,
+void quantise_block(std::span<const float> input, float scale, float inverse, std::int8_t* codes,
                     const Take& take) {
   if (std::isnan(scale)) {
     for (std::size_t i = 0; i < input.size(); ++i) {
       codes[i] = 0;
-      take(i, 0);
+      take(i, 0, scale);
     }
     return;
   }
-  const float inverse = 1 / scale;
   for (std::size_t i = 0; i < input.size(); ++i) {
     const std::int32_t code = code_of(input[i], inverse);
     codes[i] = static_cast<std::int8_t>(code);
-    take(i, code);
+    take(i, code, scale);
   }
+}
+
+/// Neighbouring blocks that stay in the first-level cache get their scales together, two divisions
+/// for all of them. `largest(begin, n)` answers the bits of the largest magnitude of a block, and
+/// `take(i, code, scale)` sees what becomes of each element.
+template <class Largest, class Take>
+void quantise(std::span<const float> input, std::size_t block, float* scales, std::int8_t* codes,
+              const Largest& largest, const Take& take) {
+  constexpr std::size_t most = 16;
+  const std::size_t together = block * std::clamp<std::size_t>(4096 / block, 1, most);
+  for_each_block(input.size(), together, [=](std::size_t, std::size_t first, std::size_t all) {
+    std::array<std::uint32_t, most> bits{};
+    for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t n) {
+      bits[number] = largest(first + begin, n);
+    });
+    std::array<float, most> scale;
+    std::array<float, most> inverse;
+    for (std::size_t i = 0; i < most; ++i) {
+      scale[i] = scale_for(bits[i]);
+      inverse[i] = 1 / scale[i];
+    }
+    std::copy_n(scale.begin(), block_count(all, block), scales + first / block);
+    for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t n) {
+      begin += first;
+      quantise_block(
+          input.subspan(begin, n), scale[number], inverse[number], codes + begin,
+          [=](std::size_t i, std::int32_t code, float one) { take(begin + i, code, one); });
+    });
+  });
 }
 
 inline void quantise_blocks(std::span<const float> input, std::size_t block, float* scales,
                             std::int8_t* codes) {
-  for_each_block(input.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
-    const auto each = input.subspan(begin, n);
-    scales[number] = scale_for(largest_bits(each));
-    quantise_block(each, scales[number], codes + begin, [](std::size_t, std::int32_t) {});
-  });
+  const auto largest = [=](std::size_t begin, std::size_t n) {
+    return largest_bits(input.subspan(begin, n));
+  };
+  quantise(input, block, scales, codes, largest, [](std::size_t, std::int32_t, float) {});
 }
 
 inline void add_and_quantise_blocks(std::span<float> into, std::span<const float> from,
                                     std::size_t block, float* scales, std::int8_t* codes) {
-  for_each_block(into.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
-    const auto each = into.subspan(begin, n);
+  const auto add_and_find_largest = [=](std::size_t begin, std::size_t n) {
     std::uint32_t largest = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      each[i] += from[begin + i];
-      largest = std::max(largest, std::bit_cast<std::uint32_t>(each[i]) & 0x7fff'ffffu);
+    for (std::size_t i = begin; i < begin + n; ++i) {
+      into[i] += from[i];
+      largest = std::max(largest, std::bit_cast<std::uint32_t>(into[i]) & 0x7fff'ffffu);
     }
-    const float scale = scales[number] = scale_for(largest);
-    // What the code stands for is taken off so that zero stays +0.
-    quantise_block(each, scale, codes + begin, [=](std::size_t i, std::int32_t code) {
-      each[i] = 0 - (static_cast<float>(code) * scale - each[i]);
-    });
-  });
+    return largest;
+  };
+  // What the code stands for is taken off so that zero stays +0.
+  const auto subtract = [=](std::size_t i, std::int32_t code, float scale) {
+    into[i] = 0 - (static_cast<float>(code) * scale - into[i]);
+  };
+  quantise(into, block, scales, codes, add_and_find_largest, subtract);
 }
 
 inline void add_dequantised(const float* scales, const std::int8_t* codes, std::size_t block,

@@ -21,12 +21,14 @@ namespace tutti::kernels {
 
 namespace detail {
 
+// Words, and rows of them, that are looked at together: numbers that the compiler knows, and of
+// which a block rarely has a remainder.
+inline constexpr std::size_t columns = 16;
+inline constexpr unsigned rows = 8;
+
 /// Packs one block, which lies in the first-level cache; `negative(i)` sees every element once.
 template <class Negative>
 void pack_block(std::size_t elements, std::uint32_t* words, const Negative& negative) {
-  constexpr std::size_t columns = 16;  // a number that the compiler knows, and of which a block
-                                       // rarely has a remainder
-  constexpr std::size_t rows = 8;
   const std::size_t total = elements / 32;
   if (elements % (32 * columns) != 0) {
     return pack<rows>(elements, words, negative, [](std::size_t) {});
@@ -65,10 +67,40 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
   });
 }
 
+/// sum[i], sum[i + row_length], … take the signs that rows `first`, `first + 1`, … have in
+/// words[i].
+template <std::size_t... Row>
+void add_rows(const std::uint32_t* words, unsigned first, std::size_t row_length, float magnitude,
+              float* sum, std::index_sequence<Row...>) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < columns; ++i) {
+    const std::uint32_t word = words[i] << first;
+    ((sum[Row * row_length + i] += signed_like(word, Row, magnitude)), ...);
+  }
+}
+
+/// Adds one block's signs.
+inline void add_block(const std::uint32_t* words, float magnitude, std::span<float> sum) {
+  const std::size_t total = sum.size() / 32;
+  if (sum.size() % (32 * columns) != 0) {
+    return add_signs(words, magnitude, sum);
+  }
+  for (std::size_t begin = 0; begin < total; begin += columns) {
+    for (unsigned row = 0; row < 32; row += rows) {
+      add_rows(words + begin, row, total, magnitude, sum.data() + row * total + begin,
+               std::make_index_sequence<rows>());
+    }
+  }
+}
+
 inline void add_block_signs(const float* magnitudes, const std::uint32_t* words, std::size_t block,
                             std::span<float> sum) {
   for_each_block(sum.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
-    add_signs(words + begin / 32, magnitudes[number], sum.subspan(begin, n));
+    add_block(words + begin / 32, magnitudes[number], sum.subspan(begin, n));
   });
 }
 
