@@ -24,7 +24,7 @@ namespace detail {
 // Words, and rows of them, that are looked at together: numbers that the compiler knows, and of
 // which a block rarely has a remainder.
 inline constexpr std::size_t columns = 16;
-inline constexpr unsigned rows = 8;
+inline constexpr std::size_t rows = 8;
 
 /// Packs one block, which lies in the first-level cache; `negative(i)` sees every element once.
 template <class Negative>
@@ -67,22 +67,6 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
   });
 }
 
-/// sum[i], sum[i + row_length], … take the signs that rows `first`, `first + 1`, … have in
-/// words[i].
-template <std::size_t... Row>
-void add_rows(const std::uint32_t* words, unsigned first, std::size_t row_length, float magnitude,
-              float* sum, std::index_sequence<Row...>) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-  for (std::size_t i = 0; i < columns; ++i) {
-    const std::uint32_t word = words[i] << first;
-    ((sum[Row * row_length + i] += signed_like(word, Row, magnitude)), ...);
-  }
-}
-
 /// Adds one block's signs.
 inline void add_block(const std::uint32_t* words, float magnitude, std::span<float> sum) {
   const std::size_t total = sum.size() / 32;
@@ -90,8 +74,8 @@ inline void add_block(const std::uint32_t* words, float magnitude, std::span<flo
     return add_signs(words, magnitude, sum);
   }
   for (std::size_t begin = 0; begin < total; begin += columns) {
-    for (unsigned row = 0; row < 32; row += rows) {
-      add_rows(words + begin, row, total, magnitude, sum.data() + row * total + begin,
+    for (std::size_t row = 0; row < 32; row += rows) {
+      add_rows(words + begin, columns, row, total, magnitude, sum.data() + row * total + begin,
                std::make_index_sequence<rows>());
     }
   }

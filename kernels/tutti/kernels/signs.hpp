@@ -26,17 +26,6 @@ constexpr std::size_t sign_words(std::size_t n) { return round_up(n, 32) / 32; }
 
 namespace detail {
 
-/// Calls `f(element, tile index, count)` for the runs of neighbouring elements whose signs sit in
-/// words [begin, begin + count), first row first; a run that reaches into the padding is cut.
-template <class F>
-void for_each_row(std::size_t elements, std::size_t begin, std::size_t count, const F& f) {
-  const std::size_t words = sign_words(elements);
-  for (unsigned row = 0; row < 32; ++row) {
-    const std::size_t first = row * words + begin;
-    f(row, first, first < elements ? std::min(count, elements - first) : 0);
-  }
-}
-
 inline constexpr std::size_t strip = 64;
 
 /// Asks the memory for a strip that begins there.
@@ -52,8 +41,7 @@ inline void fetch_strip(const float* begin) {
 // before a processor's prefetchers have settled on them.
 inline constexpr std::size_t tile = 65536;
 
-/// words[i] takes a bit of each row: of `negative(first + i)`, `negative(first + row_length + i)`,
-/// …
+/// words[i] takes a bit of each row: of negative(first + i), negative(first + row_length + i), …
 template <class Negative, std::size_t... Row>
 void pack_rows(std::size_t first, std::size_t row_length, std::size_t columns, std::uint32_t* words,
                const Negative& negative, std::index_sequence<Row...>) {
@@ -117,15 +105,42 @@ inline bool subtract_sign(float& value, float magnitude) {
   return negative;
 }
 
+/// sum[i], sum[row_length + i], … take the signs of rows `first`, `first + 1`, … in words[i].
+template <std::size_t... Row>
+void add_rows(const std::uint32_t* words, std::size_t columns, std::size_t first,
+              std::size_t row_length, float magnitude, float* sum, std::index_sequence<Row...>) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < columns; ++i) {
+    const std::uint32_t word = words[i] << first;
+    ((sum[Row * row_length + i] += signed_like(word, Row, magnitude)), ...);
+  }
+}
+
 inline void add_signs(const std::uint32_t* words, float magnitude, std::span<float> sum) {
+  constexpr std::size_t rows = 4;
   const std::size_t total = sign_words(sum.size());
   for (std::size_t begin = 0; begin < total; begin += tile) {
-    for_each_row(sum.size(), begin, std::min(tile, total - begin),
-                 [&](unsigned row, std::size_t first, std::size_t n) {
-                   for (std::size_t i = 0; i < n; ++i) {
-                     sum[first + i] += signed_like(words[begin + i], row, magnitude);
-                   }
-                 });
+    const std::size_t count = std::min(tile, total - begin);
+    for (std::size_t row = 0; row < 32; row += rows) {
+      const std::size_t first = row * total + begin;
+      const std::size_t last = first + (rows - 1) * total;
+      const std::size_t whole = last < sum.size() ? std::min(count, sum.size() - last) : 0;
+      add_rows(words + begin, whole, row, total, magnitude, sum.data() + first,
+               std::make_index_sequence<rows>());
+      for (std::size_t i = whole; i < count; ++i) {  // columns that reach into the padding
+        for (std::size_t each = 0; each < rows; ++each) {
+          const std::size_t element = first + each * total + i;
+          if (element < sum.size()) {
+            sum[element] +=
+                signed_like(words[begin + i], static_cast<unsigned>(row + each), magnitude);
+          }
+        }
+      }
+    }
   }
 }
 
