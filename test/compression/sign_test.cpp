@@ -11,20 +11,53 @@
 
 #include "compression/placed.hpp"
 #include "compression/sign_layout.hpp"
+#include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/signum.hpp"
 
 namespace tutti {
 namespace {
 
+/// Around words, strips of vectors and, at the end, more words than a kernel keeps in a cache.
+constexpr std::size_t lengths[] = {0,    1,    31,   32,   33,      64,       1000,
+                                   2047, 2048, 2049, 4099, 300'007, 2'300'003};
+
 TEST(sign, packs_as_published) {
-  for (const std::size_t n : {0u, 1u, 31u, 32u, 33u, 64u, 1000u, 4099u, 300'007u}) {
+  for (const std::size_t n : lengths) {
     const auto gradient = gradient_of(n, 1);
     placed<compression::sign> site(n);
     const auto payload = site.encode(gradient);
     EXPECT_EQ(words_of(payload), published_layout(doubles(gradient))) << n;
     if (n != 0) {
       EXPECT_EQ(doubles(site.decode(payload)), unpacked(words_of(payload), n)) << n;
+    }
+  }
+}
+
+TEST(sign, under_error_feedback_says_in_one_pass_what_steps_say) {
+  using policy = compression::error_feedback<compression::sign>;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const std::size_t n : lengths) {
+    placed<policy> fused(n);
+    placed<policy> plain(n);
+    inline_queue queue;
+    for (unsigned step = 0; step < 3; ++step) {
+      auto gradient = gradient_of(n, step);
+      for (std::size_t i = 0; i < n; i += 97) {  // also what leaves exactly nothing
+        const float odd[] = {1, -1, -0.0f, std::numeric_limits<float>::denorm_min(), 3e38f};
+        gradient[i] = odd[i % std::size(odd)];
+      }
+      if (n > 40) {
+        gradient[40] = -infinity;
+      }
+      const auto payload = fused.encode(gradient);
+      std::vector<std::byte> expected(payload.size());
+      plain.policy.encode_in_steps(queue, gradient, wire{expected.data(), expected.size()},
+                                   plain.where());
+      ASSERT_FALSE(fused.overran);
+      ASSERT_EQ(payload, expected) << "step " << step << ", n=" << n;
+      ASSERT_TRUE(std::ranges::equal(std::as_bytes(fused.lane(0)), std::as_bytes(plain.lane(0))))
+          << "step " << step << ", n=" << n;
     }
   }
 }
