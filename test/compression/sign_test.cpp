@@ -10,51 +10,20 @@
 #include <vector>
 
 #include "compression/placed.hpp"
+#include "compression/sign_layout.hpp"
+#include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/signum.hpp"
 
 namespace tutti {
 namespace {
 
-using words = std::vector<std::uint32_t>;
-
-words words_of(const std::vector<std::byte>& payload, std::size_t skip = 0) {
-  words made((payload.size() - skip) / sizeof(std::uint32_t));
-  if (!made.empty()) {
-    std::memcpy(made.data(), payload.data() + skip, made.size() * sizeof(std::uint32_t));
-  }
-  return made;
-}
-
-/// Pads with zeros to 32 rows of equal length and reads down the columns.
-words published_layout(const std::vector<double>& values) {
-  const std::size_t columns = (values.size() + 31) / 32;
-  std::vector<double> padded(32 * columns);
-  std::copy(values.begin(), values.end(), padded.begin());
-  words packed(columns);
-  for (std::size_t column = 0; column < columns; ++column) {
-    for (std::size_t row = 0; row < 32; ++row) {
-      packed[column] = packed[column] * 2 + (padded[row * columns + column] < 0 ? 1 : 0);
-    }
-  }
-  return packed;
-}
-
-std::vector<double> unpacked(const words& packed, std::size_t n) {
-  std::vector<double> values(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint32_t word = packed[i % packed.size()];
-    values[i] = word >> (31 - i / packed.size()) & 1 ? -1 : 1;
-  }
-  return values;
-}
-
-std::vector<double> doubles(const std::vector<float>& values) {
-  return {values.begin(), values.end()};
-}
+/// Around words, strips of vectors and, at the end, more words than a kernel keeps in a cache.
+constexpr std::size_t lengths[] = {0,    1,    31,   32,   33,      64,       1000,
+                                   2047, 2048, 2049, 4099, 300'007, 2'300'003};
 
 TEST(sign, packs_as_published) {
-  for (const std::size_t n : {0u, 1u, 31u, 32u, 33u, 64u, 1000u, 4099u, 300'007u}) {
+  for (const std::size_t n : lengths) {
     const auto gradient = gradient_of(n, 1);
     placed<compression::sign> site(n);
     const auto payload = site.encode(gradient);
@@ -65,13 +34,41 @@ TEST(sign, packs_as_published) {
   }
 }
 
+TEST(sign, under_error_feedback_says_in_one_pass_what_steps_say) {
+  using policy = compression::error_feedback<compression::sign>;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const std::size_t n : lengths) {
+    placed<policy> fused(n);
+    placed<policy> plain(n);
+    inline_queue queue;
+    for (unsigned step = 0; step < 3; ++step) {
+      auto gradient = gradient_of(n, step);
+      for (std::size_t i = 0; i < n; i += 97) {  // also what leaves exactly nothing
+        const float odd[] = {1, -1, -0.0f, std::numeric_limits<float>::denorm_min(), 3e38f};
+        gradient[i] = odd[i % std::size(odd)];
+      }
+      if (n > 40) {
+        gradient[40] = -infinity;
+      }
+      const auto payload = fused.encode(gradient);
+      std::vector<std::byte> expected(payload.size());
+      plain.policy.encode_in_steps(queue, gradient, wire{expected.data(), expected.size()},
+                                   plain.where());
+      ASSERT_FALSE(fused.overran);
+      ASSERT_EQ(payload, expected) << "step " << step << ", n=" << n;
+      ASSERT_TRUE(std::ranges::equal(std::as_bytes(fused.lane(0)), std::as_bytes(plain.lane(0))))
+          << "step " << step << ", n=" << n;
+    }
+  }
+}
+
 TEST(sign, of_two_columns_by_hand) {
   std::vector<float> gradient(64, 1.0f);
   gradient[0] = -1;   // row 0, column 0: the top bit of word 0
   gradient[3] = -1;   // row 1, column 1
   gradient[63] = -1;  // row 31, column 1: the bottom bit of word 1
   placed<compression::sign> site(64);
-  EXPECT_EQ(words_of(site.encode(gradient)), (words{0x8000'0000u, 0x4000'0001u}));
+  EXPECT_EQ(words_of(site.encode(gradient)), (packed_words{0x8000'0000u, 0x4000'0001u}));
 }
 
 TEST(sign, counts_zeros_and_nan_as_positive) {

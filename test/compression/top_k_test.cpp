@@ -77,6 +77,20 @@ TEST(top_k, selects_what_a_sort_selects) {
   }
 }
 
+/// From the least to the largest float in one array, with many ties.
+TEST(top_k, selects_among_all_magnitudes) {
+  for (const std::size_t n : {31u, 1000u, 100'000u}) {
+    std::vector<float> gradient(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto magnitude = std::ldexp(1.0f, static_cast<int>(i * 7919 % 277) - 149);
+      gradient[i] = i % 3 == 0 ? -magnitude : magnitude;
+    }
+    for (const double density : {0.0005, 0.003, 0.02, 0.24, 0.26, 1.0}) {
+      expect_selects(gradient, {.density = density});
+    }
+  }
+}
+
 TEST(top_k, takes_the_first_of_equals) {
   const std::vector<float> equals = {1, -2, 2, -2, 2, 0};
   placed<top_k> site(equals.size(), {.k = 2});

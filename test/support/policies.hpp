@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tutti/compression/bf16.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
@@ -28,15 +30,17 @@ using partitions = testing::Types<partition::none, partition::into>;
 /// them and conserves.
 using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
-                   compression::scaled_sign, compression::top_k>;
+                   compression::scaled_sign, compression::block_sign, compression::block_int8,
+                   compression::top_k>;
 
-using compressions =
-    testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
-                   compression::scaled_sign, compression::signum, compression::top_k,
-                   compression::error_feedback<compression::none>,
-                   compression::error_feedback<compression::fp16>,
-                   compression::error_feedback<compression::sign>,
-                   compression::error_feedback<compression::scaled_sign>,
-                   compression::error_feedback<compression::top_k>>;
+using compressions = testing::Types<
+    compression::none, compression::fp16, compression::bf16, compression::sign,
+    compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
+    compression::top_k, compression::error_feedback<compression::none>,
+    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
+    compression::error_feedback<compression::scaled_sign>,
+    compression::error_feedback<compression::block_sign>,
+    compression::error_feedback<compression::block_int8>,
+    compression::error_feedback<compression::top_k>>;
 
 }  // namespace tutti::testing_lists

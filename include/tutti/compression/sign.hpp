@@ -12,7 +12,7 @@ namespace tutti::compression {
 /// Each element becomes one vote, +1 or -1; zeros of either sign and NaN vote +1.
 /// Wire: one bit an element, 1 for -1. n padded to a multiple of 32 is seen as 32 rows of n / 32; a
 /// 32-bit word takes one bit of each row, the first row in its most significant bit.
-/// Cost: 1/32 of the bytes; one pass to encode, one to accumulate.
+/// Cost: 1/32 of the bytes; one pass to encode, with or without a residual, one to accumulate.
 /// After: Bernstein et al., "signSGD with Majority Vote", 2018, bit for bit.
 struct sign {
   using role = tutti::role::compression;
@@ -30,6 +30,13 @@ struct sign {
   template <class Queue>
   void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
     kernels::add_signs(queue, in.header<std::uint32_t>(), nullptr, sum);
+  }
+
+  /// Encodes gradient + residual; the residual becomes what the votes leave behind.
+  template <class Queue>
+  void encode_with_residual(Queue& queue, std::span<const float> gradient,
+                            std::span<float> residual, wire out, const site&) const {
+    kernels::add_and_pack_signs(queue, residual, gradient, out.header<std::uint32_t>());
   }
 
   /// The payload of the majority's signs, a tie being +1: what accumulating every ballot and

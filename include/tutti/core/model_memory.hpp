@@ -10,6 +10,7 @@
 #include "tutti/base/line_vector.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/kernels/batched_copy.hpp"
 
 namespace tutti {
 
@@ -25,6 +26,7 @@ class model_memory {
     phantom_ = phantom_ && made.elements() > 0;
     if (!phantom_) {
       lay_out();
+      list_copies();
     }
   }
 
@@ -50,16 +52,15 @@ class model_memory {
     return {bucket == nullptr ? nullptr : bucket + skipped, at(position).elements};
   }
 
-  /// Brings a chunk's gradients into its bucket, if they are not there already.
+  /// Brings the gradients of one of the plan's chunks into its bucket, if they are not there
+  /// already: one operation of the queue.
   template <class Queue>
   void pack(Queue& queue, const chunk& piece) const {
     if (!phantom_ && !packed_[piece.bucket].empty()) {
-      const std::span<float> room = data(piece);
-      for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
-                              std::size_t in_chunk) {
-        queue.copy(room.data() + in_chunk, at(position).gradient.data() + offset,
-                   count * sizeof(float));
-      });
+      const auto number = static_cast<std::size_t>(&piece - plan_->chunks.data());
+      kernels::copy_all(
+          queue, std::span(orders_).subspan(first_order_[number],
+                                            first_order_[number + 1] - first_order_[number]));
     }
   }
 
@@ -99,11 +100,29 @@ class model_memory {
     }
   }
 
+  /// What packing each chunk takes, once and for all: a queue may read it later.
+  void list_copies() {
+    first_order_.push_back(0);
+    for (const chunk& piece : plan_->chunks) {
+      if (!packed_[piece.bucket].empty()) {
+        const std::span<float> room = data(piece);
+        for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
+                                std::size_t in_chunk) {
+          orders_.push_back({room.data() + in_chunk, at(position).gradient.data() + offset,
+                             count * sizeof(float)});
+        });
+      }
+      first_order_.push_back(orders_.size());
+    }
+  }
+
   std::vector<tensor> forward_;
   const plan* plan_;
   bool phantom_ = false;
   std::vector<float*> data_;
   std::vector<line_vector<float>> packed_;
+  std::vector<kernels::copy_order> orders_;
+  std::vector<std::size_t> first_order_;  ///< of each chunk, and the end
 };
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/widest.hpp"
@@ -111,30 +112,62 @@ void negate(Queue& queue, std::span<float> data) {
   });
 }
 
+namespace detail {
+
+/// out[i] = inputs[0][i] + inputs[1][i] + …, all of them at once; `out` may be one of them.
+template <std::size_t... Input>
+void sum_at_once(std::span<float> out, const float* const* inputs, std::index_sequence<Input...>) {
+  const std::array<const float*, sizeof...(Input)> from{inputs[Input]...};
+  const std::size_t n = out.size();
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < n; ++i) {
+    out[i] = (... + from[Input][i]);
+  }
+}
+
+/// A block of the sum stays in the first-level cache while the inputs are added to it.
+inline void sum_in_blocks(std::span<float> out, std::span<const float* const> inputs) {
+  constexpr std::size_t block = 1024;
+  std::array<float, block> partial;
+  for (std::size_t begin = 0; begin < out.size(); begin += block) {
+    const std::size_t n = std::min(block, out.size() - begin);
+    std::fill_n(partial.begin(), n, 0.0f);
+    for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+      const float* const from = inputs[rank] + begin;
+      if (rank == 0) {
+        std::copy_n(from, n, partial.begin());
+        continue;
+      }
+      for (std::size_t i = 0; i < n; ++i) {
+        partial[i] += from[i];
+      }
+    }
+    std::copy_n(partial.begin(), n, out.data() + begin);
+  }
+}
+
+}  // namespace detail
+
 /// out[i] = inputs[0][i] + inputs[1][i] + …, added in that order. Every input is as long as `out`,
 /// which may be one of them; the list of inputs must live until the queue has run this.
-///
-/// A block of the sum stays in the first-level cache while the inputs are added to it: one read of
-/// each input and one write.
+/// Cost: one read of each input and one write.
 template <host_queue Queue>
 void sum(Queue& queue, std::span<float> out, std::span<const float* const> inputs) {
   queue.run([=] {
     widest([=] {
-      constexpr std::size_t block = 1024;
-      std::array<float, block> partial;
-      for (std::size_t begin = 0; begin < out.size(); begin += block) {
-        const std::size_t n = out.size() - begin < block ? out.size() - begin : block;
-        for (std::size_t i = 0; i < n; ++i) {
-          partial[i] = inputs.empty() ? 0 : inputs[0][begin + i];
-        }
-        for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
-          for (std::size_t i = 0; i < n; ++i) {
-            partial[i] += inputs[rank][begin + i];
-          }
-        }
-        for (std::size_t i = 0; i < n; ++i) {
-          out[begin + i] = partial[i];
-        }
+      switch (inputs.size()) {
+        case 2:
+          return detail::sum_at_once(out, inputs.data(), std::make_index_sequence<2>());
+        case 3:
+          return detail::sum_at_once(out, inputs.data(), std::make_index_sequence<3>());
+        case 4:
+          return detail::sum_at_once(out, inputs.data(), std::make_index_sequence<4>());
+        default:  // none, one, or more streams than a core's prefetchers follow
+          return detail::sum_in_blocks(out, inputs);
       }
     });
   });

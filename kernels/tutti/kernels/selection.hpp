@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +12,15 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/collect.hpp"
+#include "tutti/kernels/norms.hpp"
 
 namespace tutti::kernels {
 
 // The k largest magnitudes of n, exactly; of equal ones those with the lowest index.
 //
 // A sample suggests a floor that a little more than k elements should reach. One read of the input
-// collects these candidates, and a radix histogram of the few finds the exact threshold. A sample
-// that misjudged costs four more reads, and never exactness.
+// collects these candidates, and a histogram of the few finds the exact threshold. A sample that
+// misjudged costs five more reads, and never exactness.
 
 /// Where the selected go: as many as there are indices.
 struct selection {
@@ -34,26 +36,32 @@ struct threshold {
   std::size_t ties{};
 };
 
-/// The k-th largest of `key(0)` to `key(n - 1)`, 0 < k <= n, eleven bits at a time.
+/// The k-th largest of `key(0)` to `key(n - 1)`, 0 < k <= n, all of them from `low` to `high`: they
+/// are counted in 2048 bins, and of one bin in 2048 again.
 template <class Key>
-threshold kth_largest(std::size_t n, std::size_t k, const Key& key) {
-  std::uint32_t prefix = 0;
-  std::uint32_t known = 0;  // the bits that `prefix` holds
-  for (const unsigned shift : {20u, 9u, 0u}) {
-    const std::uint32_t digits = shift == 0 ? 0x1ffu : 0x7ffu;
-    std::array<std::uint32_t, 2048> count{};
+threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint32_t high,
+                      const Key& key) {
+  constexpr int digits = 11;
+  for (;;) {
+    const std::uint32_t range = high - low;
+    const int shift = std::max(static_cast<int>(std::bit_width(range)) - digits, 0);
+    std::array<std::uint32_t, 1 << digits> count{};
     for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t each = key(i);
-      count[each >> shift & digits] += (each & known) == prefix ? 1 : 0;
+      const std::uint32_t above = key(i) - low;
+      if (above <= range) {
+        ++count[above >> shift];
+      }
     }
-    std::uint32_t digit = digits;
-    for (; count[digit] < k; --digit) {
-      k -= count[digit];
+    std::uint32_t bin = range >> shift;
+    for (; count[bin] < k; --bin) {
+      k -= count[bin];
     }
-    prefix |= digit << shift;
-    known |= digits << shift;
+    low += bin << shift;
+    if (shift == 0) {
+      return {low, k};
+    }
+    high = std::min(high, low + (1u << shift) - 1);
   }
-  return {prefix, k};
 }
 
 /// A key that somewhat more than k elements of a long input should reach; 0, which all reach, where
@@ -64,10 +72,15 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
     return 0;
   }
   const std::size_t stride = input.size() / sampled;
-  const auto sample = [=](std::size_t i) { return magnitude_key(input[i * stride + i % stride]); };
+  std::array<float, sampled> sample;  // far apart: each is fetched once
+  for (std::size_t i = 0; i < sampled; ++i) {
+    sample[i] = input[i * stride + i % stride];
+  }
   const double expected = sampled * static_cast<double>(k) / static_cast<double>(input.size());
   const double generous = expected + 3 * std::sqrt(expected) + 3;  // three standard deviations
-  const threshold floor = kth_largest(sampled, static_cast<std::size_t>(generous), sample);
+  const threshold floor =
+      kth_largest(sampled, static_cast<std::size_t>(generous), 0, largest_bits(sample),
+                  [&](std::size_t i) { return magnitude_key(sample[i]); });
   return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
 }
 
@@ -77,24 +90,27 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
                     "diverged; lower the learning rate or clip the gradients.");
 }
 
-/// Of n elements, ascending, writes the largest. NaN is above every magnitude, so it is among them
-/// if it is anywhere.
+/// Of n elements, ascending, whose keys are at least `floor`, writes the largest. NaN is above
+/// every magnitude, so it is among them if it is anywhere.
 template <class Index>
-void select_among(std::span<const float> values, const Index& index_of, std::uint64_t first_element,
-                  const selection& out) {
+void select_among(std::span<const float> values, std::uint32_t floor, const Index& index_of,
+                  std::uint64_t first_element, const selection& out) {
+  constexpr std::uint32_t infinity = 0x7f80'0000u;
   const auto key = [=](std::size_t i) { return magnitude_key(values[i]); };
-  threshold limit = kth_largest(values.size(), out.indices.size(), key);
-  std::size_t written = 0;
-  for (std::size_t i = 0; written < out.indices.size(); ++i) {
-    const bool tie = key(i) == limit.key && limit.ties != 0;
-    if (tie || key(i) > limit.key) {
-      if (std::isnan(values[i])) {
-        refuse_nan(first_element + index_of(i));
-      }
-      limit.ties -= tie ? 1 : 0;
-      out.indices[written] = index_of(i);
-      out.values[written++] = values[i];
-    }
+  const std::uint32_t largest = largest_bits(values);
+  if (largest > infinity) {
+    const auto nan = std::ranges::find_if(values, [](float each) { return std::isnan(each); });
+    refuse_nan(first_element + index_of(static_cast<std::size_t>(nan - values.begin())));
+  }
+  threshold limit = kth_largest(values.size(), out.indices.size(), floor, largest, key);
+  // Written without a branch, which would be mispredicted at every other candidate, and kept if it
+  // counts.
+  for (std::size_t i = 0, written = 0; written < out.indices.size(); ++i) {
+    const std::size_t tie = key(i) == limit.key && limit.ties != 0 ? 1 : 0;
+    limit.ties -= tie;
+    out.indices[written] = index_of(i);
+    out.values[written] = values[i];
+    written += tie + (key(i) > limit.key ? 1 : 0);
   }
 }
 
@@ -115,13 +131,14 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
     if (k == 0) {
       return;
     }
-    const std::size_t found = collect(input, detail::likely_floor(input, k), room);
+    const std::uint32_t floor = detail::likely_floor(input, k);
+    const std::size_t found = collect(input, floor, room);
     if (found >= k) {
       const auto index_of = [=](std::size_t i) { return room.indices[i]; };
-      detail::select_among(room.values.first(found), index_of, first_element, out);
+      detail::select_among(room.values.first(found), floor, index_of, first_element, out);
     } else {
       const auto index_of = [](std::size_t i) { return static_cast<std::uint32_t>(i); };
-      detail::select_among(input, index_of, first_element, out);
+      detail::select_among(input, 0, index_of, first_element, out);
     }
   });
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "tutti/base/queue.hpp"
 #include "tutti/base/units.hpp"
@@ -25,35 +26,69 @@ constexpr std::size_t sign_words(std::size_t n) { return round_up(n, 32) / 32; }
 
 namespace detail {
 
-/// Calls `f(element, tile index, count)` for the runs of neighbouring elements whose signs sit in
-/// words [begin, begin + count), first row first; a run that reaches into the padding is cut.
-template <class F>
-void for_each_row(std::size_t elements, std::size_t begin, std::size_t count, const F& f) {
-  const std::size_t words = sign_words(elements);
-  for (unsigned row = 0; row < 32; ++row) {
-    const std::size_t first = row * words + begin;
-    f(row, first, first < elements ? std::min(count, elements - first) : 0);
+inline constexpr std::size_t strip = 64;
+
+/// Asks the memory for a strip that begins there.
+inline void fetch_strip(const float* begin) {
+#if defined(__GNUC__)
+  for (std::size_t i = 0; i < strip; i += 16) {
+    __builtin_prefetch(begin + i);
+  }
+#endif
+}
+
+// Words that stay in the second-level cache while the rows pass by. Shorter runs of a row would end
+// before a processor's prefetchers have settled on them.
+inline constexpr std::size_t tile = 65536;
+
+/// words[i] takes a bit of each row: of negative(first + i), negative(first + row_length + i), …
+template <class Negative, std::size_t... Row>
+void pack_rows(std::size_t first, std::size_t row_length, std::size_t columns, std::uint32_t* words,
+               const Negative& negative, std::index_sequence<Row...>) {
+  constexpr std::size_t rows = sizeof...(Row);
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < columns; ++i) {
+    words[i] = words[i] << rows |
+               ((std::uint32_t{negative(first + Row * row_length + i)} << (rows - 1 - Row)) | ...);
   }
 }
 
-// Words that stay in the first-level cache while the rows pass by.
-inline constexpr std::size_t tile = 4096;
-
-/// Packs tile by tile; `visit(element, negative)` sees every element as it is packed.
-template <class Visit>
-void pack(std::span<const float> input, std::uint32_t* words, const Visit& visit) {
-  const std::size_t total = sign_words(input.size());
+/// Packs tile by tile; `negative(element)` sees every element once, and before that
+/// `fetch(element)` the first of every `strip` neighbours, some also beyond the end.
+///
+/// So many rows at a time: more streams keep more of the memory busy, as long as they are no more
+/// than it can follow, and the words are read and written once for all of them.
+template <std::size_t RowsTogether, class Negative, class Fetch>
+void pack(std::size_t elements, std::uint32_t* words, const Negative& negative,
+          const Fetch& fetch) {
+  constexpr auto rows = std::make_index_sequence<RowsTogether>();
+  const std::size_t total = sign_words(elements);
   for (std::size_t begin = 0; begin < total; begin += tile) {
     const std::size_t count = std::min(tile, total - begin);
     std::uint32_t* const packed = words + begin;
     std::fill_n(packed, count, 0u);
-    for_each_row(input.size(), begin, count, [&](unsigned row, std::size_t first, std::size_t n) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const bool negative = input[first + i] < 0;
-        packed[i] |= std::uint32_t{negative} << (31 - row);
-        visit(first + i, negative);
+    for (std::size_t row = 0; row < 32; row += RowsTogether) {
+      const std::size_t first = row * total + begin;
+      const std::size_t last = first + (RowsTogether - 1) * total;
+      const std::size_t whole = last < elements ? std::min(count, elements - last) : 0;
+      const std::size_t strips = whole / strip * strip;
+      for (std::size_t i = 0; i < strips; i += strip) {
+        for (std::size_t each = 0; each < RowsTogether; ++each) {
+          fetch(first + each * total + i + strip);
+        }
+        pack_rows(first + i, total, strip, packed + i, negative, rows);
       }
-    });
+      pack_rows(first + strips, total, whole - strips, packed + strips, negative, rows);
+      for (std::size_t i = whole; i < count; ++i) {  // columns that reach into the padding
+        for (std::size_t element = first + i; element <= last + i; element += total) {
+          packed[i] = packed[i] << 1 | (element < elements && negative(element) ? 1u : 0u);
+        }
+      }
+    }
   }
 }
 
@@ -63,12 +98,63 @@ inline float signed_like(std::uint32_t word, unsigned row, float magnitude) {
                               ((word << row) & 0x8000'0000u));
 }
 
+/// Takes one of two values off, as the sign says, so that zero stays +0, and answers the sign.
+inline bool subtract_sign(float& value, float magnitude) {
+  const bool negative = value < 0;
+  value = 0 - ((negative ? -magnitude : magnitude) - value);
+  return negative;
+}
+
+/// sum[i], sum[row_length + i], … take the signs of rows `first`, `first + 1`, … in words[i].
+template <std::size_t... Row>
+void add_rows(const std::uint32_t* words, std::size_t columns, std::size_t first,
+              std::size_t row_length, float magnitude, float* sum, std::index_sequence<Row...>) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < columns; ++i) {
+    const std::uint32_t word = words[i] << first;
+    ((sum[Row * row_length + i] += signed_like(word, Row, magnitude)), ...);
+  }
+}
+
+inline void add_signs(const std::uint32_t* words, float magnitude, std::span<float> sum) {
+  constexpr std::size_t rows = 4;
+  const std::size_t total = sign_words(sum.size());
+  for (std::size_t begin = 0; begin < total; begin += tile) {
+    const std::size_t count = std::min(tile, total - begin);
+    for (std::size_t row = 0; row < 32; row += rows) {
+      const std::size_t first = row * total + begin;
+      const std::size_t last = first + (rows - 1) * total;
+      const std::size_t whole = last < sum.size() ? std::min(count, sum.size() - last) : 0;
+      add_rows(words + begin, whole, row, total, magnitude, sum.data() + first,
+               std::make_index_sequence<rows>());
+      for (std::size_t i = whole; i < count; ++i) {  // columns that reach into the padding
+        for (std::size_t each = 0; each < rows; ++each) {
+          const std::size_t element = first + each * total + i;
+          if (element < sum.size()) {
+            sum[element] +=
+                signed_like(words[begin + i], static_cast<unsigned>(row + each), magnitude);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace detail
 
 /// Writes sign_words(input.size()) words.
 template <host_queue Queue>
 void pack_signs(Queue& queue, std::span<const float> input, std::uint32_t* words) {
-  queue.run([=] { widest([=] { detail::pack(input, words, [](std::size_t, bool) {}); }); });
+  queue.run([=] {
+    widest([=] {
+      const auto negative = [=](std::size_t i) { return input[i] < 0; };
+      detail::pack<8>(input.size(), words, negative, [](std::size_t) {});
+    });
+  });
 }
 
 /// The same, and what each sign stands for is taken off: input[i] -= ±*magnitude.
@@ -78,8 +164,28 @@ void pack_signs_and_subtract(Queue& queue, std::span<float> input, const float* 
   queue.run([=] {
     const float positive = *magnitude;
     widest([=] {
-      detail::pack(input, words, [=](std::size_t i, bool negative) {
-        input[i] -= negative ? -positive : positive;
+      const auto negative = [=](std::size_t i) {
+        return detail::subtract_sign(input[i], positive);
+      };
+      detail::pack<8>(input.size(), words, negative, [](std::size_t) {});
+    });
+  });
+}
+
+/// The same of into[i] += from[i], one vote an element: into[i] -= ±1. One pass.
+template <host_queue Queue>
+void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const float> from,
+                        std::uint32_t* words) {
+  queue.run([=] {
+    widest([=] {
+      const auto negative = [=](std::size_t i) {
+        const float both = into[i] + from[i];
+        into[i] = both - (both < 0 ? -1.0f : 1.0f);
+        return both < 0;
+      };
+      detail::pack<4>(into.size(), words, negative, [=](std::size_t i) {
+        detail::fetch_strip(into.data() + i);
+        detail::fetch_strip(from.data() + i);
       });
     });
   });
@@ -91,18 +197,7 @@ void add_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
                std::span<float> sum) {
   queue.run([=] {
     const float positive = magnitude == nullptr ? 1 : *magnitude;
-    widest([=] {
-      const std::size_t total = sign_words(sum.size());
-      for (std::size_t begin = 0; begin < total; begin += detail::tile) {
-        detail::for_each_row(sum.size(), begin, std::min(detail::tile, total - begin),
-                             [&](unsigned row, std::size_t first, std::size_t n) {
-                               for (std::size_t i = 0; i < n; ++i) {
-                                 sum[first + i] +=
-                                     detail::signed_like(words[begin + i], row, positive);
-                               }
-                             });
-      }
-    });
+    widest([=] { detail::add_signs(words, positive, sum); });
   });
 }
 

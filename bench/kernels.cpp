@@ -1,0 +1,344 @@
+// How much of the memory's speed each kernel reaches on one core, at the size of a ResNet-50's
+// gradient and in the second-level cache: beside the machine's limit, and beside the plain way to
+// the same result, batch by batch in turn.
+//
+//   bench-kernels
+//   bench-kernels --benchmark_filter='sign|select'
+
+#include <algorithm>
+#include <array>
+#include <benchmark/benchmark.h>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "build_note.hpp"
+#include "kernels/gradients.hpp"
+#include "kernels/in_turn.hpp"
+#include "kernels/limits.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/wire.hpp"
+#include "tutti/benchmark.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/sign.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/batched_copy.hpp"
+#include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/norms.hpp"
+#include "tutti/kernels/selection.hpp"
+#include "tutti/kernels/signs.hpp"
+
+namespace bench {
+
+namespace {
+
+namespace kernels = tutti::kernels;
+
+constexpr std::size_t whole_model = 25'600'000;
+constexpr std::size_t in_cache = 1 << 16;
+
+tutti::inline_queue queue;
+
+/// Arrays of one size, made once and given back when the next size is asked for: three of the
+/// larger are 300 MB.
+class arrays {
+ public:
+  explicit arrays(std::size_t elements)
+      : n(elements),
+        gradient(normal_gradient(n, 1)),
+        layered(layered_gradient(n, 2)),
+        residual(n),
+        sum(n),
+        payload(2 * n),
+        scratch(2 * n) {}
+
+  static arrays& of(std::size_t elements) {
+    static std::unique_ptr<arrays> kept;
+    if (kept == nullptr || kept->n != elements) {
+      kept.reset();
+      kept = std::make_unique<arrays>(elements);
+    }
+    return *kept;
+  }
+
+  /// What one case has left in them is no other's.
+  void clear() {
+    std::ranges::fill(residual, 0.0F);
+    std::ranges::fill(sum, 0.0F);
+    std::ranges::fill(payload, std::uint16_t{0});
+  }
+
+  double bytes(double an_element) const { return an_element * static_cast<double>(n); }
+  std::uint32_t* words() { return reinterpret_cast<std::uint32_t*>(payload.data()); }
+  template <class Compression>
+  tutti::wire wire(const Compression& compression) {
+    return {reinterpret_cast<std::byte*>(payload.data()), compression.wire_bytes(n)};
+  }
+  tutti::site site() {
+    tutti::site where;
+    where.memory = residual.data();
+    where.stride = n;
+    where.scratch = std::as_writable_bytes(std::span(scratch));
+    return where;
+  }
+
+  contender reading() { return reading(gradient); }
+  contender reading(const floats& input) {
+    return {"reading", [&input] { benchmark::DoNotOptimize(read_all(input)); }, bytes(4)};
+  }
+  contender copying() {
+    return {"copying", [this] { copy_whole(sum.data(), gradient.data(), n); }, bytes(8)};
+  }
+  contender adding() {
+    return {"adding", [this] { add_all(sum.data(), gradient.data(), n); }, bytes(12)};
+  }
+
+  std::size_t n;
+  floats gradient;
+  floats layered;
+  floats residual;
+  floats sum;
+  tutti::line_vector<std::uint16_t> payload;
+  floats scratch;
+};
+
+using make = std::function<comparison(arrays&)>;
+
+void add(const std::string& name, const make& compared) {
+  for (const std::size_t n : {whole_model, in_cache}) {
+    const std::string full = name + "/n:" + std::to_string(n);
+    benchmark::RegisterBenchmark(full.c_str(),
+                                 [compared, n](benchmark::State& state) {
+                                   arrays& on = arrays::of(n);
+                                   on.clear();
+                                   take_turns(state, compared(on));
+                                 })
+        ->UseManualTime()
+        ->MinTime(0.1)
+        ->Unit(benchmark::kMicrosecond);
+  }
+}
+
+/// A kernel that moves so many bytes an element, beside one of the limits.
+template <class Call>
+void add(const std::string& name, double bytes, contender (arrays::*limit)(), Call call) {
+  add(name, [=](arrays& on) {
+    return comparison{{name, [&on, call] { call(on); }, on.bytes(bytes)}, (on.*limit)()};
+  });
+}
+
+constexpr contender (arrays::*reading)() = &arrays::reading;
+constexpr auto copying = &arrays::copying;
+constexpr auto adding = &arrays::adding;
+
+void add_arithmetic() {
+  add("add", 12, adding, [](arrays& on) { kernels::add(queue, on.sum, on.gradient); });
+  add("add_everywhere", 16, adding, [](arrays& on) {
+    kernels::add_everywhere(queue, std::array{on.sum.data(), on.residual.data()}, on.n);
+  });
+  add("scale", 8, adding, [](arrays& on) { kernels::scale(queue, std::span(on.sum), -1); });
+  add("add_scaled", 12, adding,
+      [](arrays& on) { kernels::add_scaled(queue, std::span(on.sum), on.gradient, 0.5F); });
+  add("blend", 12, adding,
+      [](arrays& on) { kernels::blend(queue, std::span(on.sum), on.gradient, 0.9F); });
+  add("negate", 8, adding, [](arrays& on) { kernels::negate(queue, std::span(on.sum)); });
+  add("sum_of_three", 16, adding, [](arrays& on) {
+    const std::array<const float*, 3> inputs{on.gradient.data(), on.layered.data(),
+                                             on.residual.data()};
+    kernels::sum(queue, std::span(on.sum), inputs);
+  });
+  add("mean_magnitude", 4, reading,
+      [](arrays& on) { kernels::mean_magnitude(queue, on.gradient, on.scratch.data()); });
+  add("add_and_mean_magnitude", 12, adding, [](arrays& on) {
+    kernels::add_and_mean_magnitude(queue, on.sum, on.gradient, on.scratch.data());
+  });
+  add("sum_of_squares", 4, reading, [](arrays& on) {
+    double total = 0;
+    kernels::sum_of_squares(queue, on.gradient, &total);
+    benchmark::DoNotOptimize(total);
+  });
+  add("largest_magnitude", 4, reading,
+      [](arrays& on) { kernels::largest_magnitude(queue, on.gradient, on.scratch.data()); });
+}
+
+template <class Format>
+void add_casts(const std::string& format) {
+  add("narrow/" + format, 6, copying,
+      [](arrays& on) { kernels::narrow<Format>(queue, on.gradient, on.payload.data()); });
+  add("add_widened/" + format, 10, adding,
+      [](arrays& on) { kernels::add_widened<Format>(queue, on.payload.data(), on.sum); });
+  add("add_narrow/" + format, 6, adding, [](arrays& on) {
+    kernels::add_narrow<Format>(queue, std::span(on.payload).first(on.n), on.payload.data() + on.n);
+  });
+}
+
+void pack_bit_by_bit(std::span<const float> input, std::uint32_t* words) {
+  std::fill_n(words, kernels::sign_words(input.size()), 0u);
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    words[i / 32] |= std::uint32_t{input[i] < 0} << (31 - i % 32);
+  }
+}
+
+void add_signs() {
+  add("pack_signs", [](arrays& on) {
+    return comparison{
+        {"", [&on] { kernels::pack_signs(queue, on.gradient, on.words()); }, on.bytes(4.125)},
+        on.reading(),
+        {{"bit_by_bit", [&on] { pack_bit_by_bit(on.gradient, on.words()); }}}};
+  });
+  add("add_signs", 8.125, adding,
+      [](arrays& on) { kernels::add_signs(queue, on.words(), nullptr, on.sum); });
+  add("majority_of_four", 5.0 / 8, reading, [](arrays& on) {
+    const std::size_t bytes = on.n / 8;
+    kernels::majority(queue, std::span(on.words(), on.n / 32),
+                      {reinterpret_cast<const std::byte*>(on.words()) + bytes, bytes, 4, bytes});
+  });
+}
+
+/// Encodes and accumulates without a residual.
+template <class Compression>
+void add_plain(const std::string& name) {
+  const double payload =
+      static_cast<double>(Compression{}.wire_bytes(whole_model)) / static_cast<double>(whole_model);
+  add("encode/" + name, 4 + payload, reading, [](arrays& on) {
+    tutti::encode(Compression{}, queue, on.gradient, on.wire(Compression{}), on.site());
+  });
+  add("accumulate/" + name, 8 + payload, adding,
+      [](arrays& on) { Compression{}.accumulate(queue, on.wire(Compression{}), on.sum); });
+}
+
+/// Error feedback in one pass over gradient and residual, beside `two_passes` and beside what the
+/// decorator would do with any compressor.
+template <class Compression>
+void add_fused(const std::string& name, const std::function<void(arrays&)>& two_passes) {
+  using remembering = tutti::compression::error_feedback<Compression>;
+  const double payload =
+      static_cast<double>(Compression{}.wire_bytes(whole_model)) / static_cast<double>(whole_model);
+  add("error_feedback/" + name, [=](arrays& on) {
+    const remembering compression;
+    return comparison{{"",
+                       [&on, compression] {
+                         compression.encode(queue, on.gradient, on.wire(compression), on.site());
+                       },
+                       on.bytes(12 + payload)},
+                      on.adding(),
+                      {{"two_passes", [&on, two_passes] { two_passes(on); }},
+                       {"in_steps", [&on, compression] {
+                          compression.encode_in_steps(queue, on.gradient, on.wire(compression),
+                                                      on.site());
+                        }}}};
+  });
+}
+
+void add_error_feedback() {
+  using namespace tutti::compression;
+  const auto scaled = [](arrays& on) {
+    error_feedback<scaled_sign>{}.encode(queue, on.gradient, on.wire(scaled_sign{}), on.site());
+  };
+  add_fused<sign>("sign", [](arrays& on) {
+    const float one = 1;
+    kernels::add(queue, on.residual, on.gradient);
+    kernels::pack_signs_and_subtract(queue, std::span(on.residual), &one, on.words());
+  });
+  add_fused<scaled_sign>("scaled_sign", scaled);
+  add_fused<block_sign>("block_sign", scaled);
+  add_fused<block_int8>("block_int8", [](arrays& on) {
+    const block_int8 compression;
+    kernels::add(queue, on.residual, on.gradient);
+    compression.encode(queue, on.residual, on.wire(compression));
+  });
+}
+
+/// What the standard library offers: the magnitudes copied, and partly sorted.
+void find_threshold(std::span<const float> input, floats& magnitudes, std::size_t k) {
+  std::ranges::transform(input, magnitudes.begin(), [](float each) { return std::fabs(each); });
+  std::nth_element(magnitudes.begin(), magnitudes.begin() + static_cast<std::ptrdiff_t>(k),
+                   magnitudes.end(), std::greater<>());
+}
+
+void add_selection(const std::string& density, std::size_t one_in) {
+  const auto selecting = [one_in](floats arrays::*input) {
+    return [one_in, input](arrays& on) {
+      const tutti::compression::top_k compression({.density = 1 / static_cast<double>(one_in)});
+      return comparison{{"",
+                         [&on, input, compression] {
+                           compression.encode(queue, on.*input, on.wire(compression), on.site());
+                         },
+                         on.bytes(4)},
+                        on.reading(on.*input),
+                        {{"nth_element", [&on, input, one_in] {
+                            find_threshold(on.*input, on.sum, on.n / one_in);
+                          }}}};
+    };
+  };
+  add("select_largest/" + density + "/layered", selecting(&arrays::layered));
+  add("select_largest/" + density + "/normal", selecting(&arrays::gradient));
+}
+
+/// 161 tensors of very different lengths, as many as ResNet-50 has.
+std::vector<std::size_t> tensor_ends(std::size_t n) {
+  constexpr std::size_t tensors = 161;
+  std::vector<std::size_t> ends;
+  for (std::size_t i = 1; i <= tensors; ++i) {
+    ends.push_back(n * i * i * i / (tensors * tensors * tensors));
+  }
+  return ends;
+}
+
+void add_copies() {
+  add("copy_all", [](arrays& on) {
+    std::vector<kernels::copy_order> orders;
+    std::size_t begin = 0;
+    for (const std::size_t end : tensor_ends(on.n)) {
+      orders.push_back(
+          {on.sum.data() + begin, on.gradient.data() + begin, (end - begin) * sizeof(float)});
+      begin = end;
+    }
+    return comparison{{"", [orders] { kernels::copy_all(queue, orders); }, on.bytes(8)},
+                      on.copying(),
+                      {{"copy_by_copy", [orders] {
+                          for (const auto& each : orders) {
+                            queue.copy(each.to, each.from, each.bytes);
+                          }
+                        }}}};
+  });
+}
+
+void add_everything() {
+  add_arithmetic();
+  add_casts<kernels::half>("fp16");
+  add_casts<kernels::bfloat>("bf16");
+  add_signs();
+  add_plain<tutti::compression::block_sign>("block_sign");
+  add_plain<tutti::compression::block_int8>("block_int8");
+  add_error_feedback();
+  add_selection("0.1%", 1000);
+  add_selection("1%", 100);
+  add_copies();
+}
+
+}  // namespace
+
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return 1;
+  }
+  bench::note_build();
+  bench::add_everything();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+
+#include "tutti/base/line_vector.hpp"
+
+namespace bench {
+
+using floats = tutti::line_vector<float>;
+
+/// N(0, 1e-3).
+inline floats normal_gradient(std::size_t n, unsigned seed) {
+  std::minstd_rand random(seed);
+  std::normal_distribution<float> normal(0, 1e-3F);
+  floats made(n);
+  for (float& each : made) {
+    each = normal(random);
+  }
+  return made;
+}
+
+/// Layers of 100,000 elements whose magnitudes differ by two orders, and few elements in each that
+/// are far larger than the rest: what selecting finds in a real gradient.
+inline floats layered_gradient(std::size_t n, unsigned seed) {
+  constexpr std::size_t layer = 100'000;
+  floats made = normal_gradient(n, seed);
+  std::minstd_rand random(seed);
+  std::lognormal_distribution<float> magnitude(0, 1);
+  float of_layer = 1;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i % layer == 0) {
+      of_layer = magnitude(random);
+    }
+    made[i] *= of_layer * (1 + 250'000 * made[i] * made[i]);
+  }
+  return made;
+}
+
+}  // namespace bench

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/blocks.hpp"
+#include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/widest.hpp"
+
+namespace tutti::kernels {
+
+// A block of neighbouring elements, a multiple of 32 of them, has one magnitude, and each of its
+// elements a sign. The words of a block are laid out as those of a whole array are, so that the
+// words of all blocks are as many as sign_words(n).
+
+namespace detail {
+
+// Words, and rows of them, that are looked at together: numbers that the compiler knows, and of
+// which a block rarely has a remainder.
+inline constexpr std::size_t columns = 16;
+inline constexpr std::size_t rows = 8;
+
+/// Packs one block, which lies in the first-level cache; `negative(i)` sees every element once.
+template <class Negative>
+void pack_block(std::size_t elements, std::uint32_t* words, const Negative& negative) {
+  const std::size_t total = elements / 32;
+  if (elements % (32 * columns) != 0) {
+    return pack<rows>(elements, words, negative, [](std::size_t) {});
+  }
+  std::fill_n(words, total, 0u);
+  for (std::size_t begin = 0; begin < total; begin += columns) {
+    for (std::size_t row = 0; row < 32; row += rows) {
+      pack_rows(row * total + begin, total, columns, words + begin, negative,
+                std::make_index_sequence<rows>());
+    }
+  }
+}
+
+inline void pack_block_signs(std::span<const float> input, std::size_t block, float* magnitudes,
+                             std::uint32_t* words) {
+  for_each_block(input.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
+    const auto each = input.subspan(begin, n);
+    const auto magnitude = [=](std::size_t i) { return std::fabs(each[i]); };
+    magnitudes[number] = mean(sum_in_lanes(n, magnitude), n);
+    pack_block(n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; });
+  });
+}
+
+inline void add_and_pack_block_signs(std::span<float> into, std::span<const float> from,
+                                     std::size_t block, float* magnitudes, std::uint32_t* words) {
+  for_each_block(into.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
+    const auto each = into.subspan(begin, n);
+    const auto added = from.subspan(begin, n);
+    const auto magnitude = [=](std::size_t i) {
+      each[i] += added[i];
+      return std::fabs(each[i]);
+    };
+    const float positive = magnitudes[number] = mean(sum_in_lanes(n, magnitude), n);
+    pack_block(n, words + begin / 32,
+               [=](std::size_t i) { return subtract_sign(each[i], positive); });
+  });
+}
+
+/// Adds one block's signs.
+inline void add_block(const std::uint32_t* words, float magnitude, std::span<float> sum) {
+  const std::size_t total = sum.size() / 32;
+  if (sum.size() % (32 * columns) != 0) {
+    return add_signs(words, magnitude, sum);
+  }
+  for (std::size_t begin = 0; begin < total; begin += columns) {
+    for (std::size_t row = 0; row < 32; row += rows) {
+      add_rows(words + begin, columns, row, total, magnitude, sum.data() + row * total + begin,
+               std::make_index_sequence<rows>());
+    }
+  }
+}
+
+inline void add_block_signs(const float* magnitudes, const std::uint32_t* words, std::size_t block,
+                            std::span<float> sum) {
+  for_each_block(sum.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
+    add_block(words + begin / 32, magnitudes[number], sum.subspan(begin, n));
+  });
+}
+
+}  // namespace detail
+
+/// Writes block_count mean magnitudes and sign_words(input.size()) words. `block` is a multiple of
+/// 32.
+template <host_queue Queue>
+void pack_block_signs(Queue& queue, std::span<const float> input, std::size_t block,
+                      float* magnitudes, std::uint32_t* words) {
+  queue.run([=] { widest([=] { detail::pack_block_signs(input, block, magnitudes, words); }); });
+}
+
+/// into[i] += from[i]; the same of `into`, and what each sign stands for is taken off: a block
+/// stays in the first-level cache meanwhile, so that memory is read once and written once.
+template <host_queue Queue>
+void add_and_pack_block_signs(Queue& queue, std::span<float> into, std::span<const float> from,
+                              std::size_t block, float* magnitudes, std::uint32_t* words) {
+  queue.run([=] {
+    widest([=] { detail::add_and_pack_block_signs(into, from, block, magnitudes, words); });
+  });
+}
+
+/// sum[i] += ± its block's magnitude.
+template <host_queue Queue>
+void add_block_signs(Queue& queue, const float* magnitudes, const std::uint32_t* words,
+                     std::size_t block, std::span<float> sum) {
+  queue.run([=] { widest([=] { detail::add_block_signs(magnitudes, words, block, sum); }); });
+}
+
+}  // namespace tutti::kernels

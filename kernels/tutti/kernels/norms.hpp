@@ -1,0 +1,48 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/widest.hpp"
+
+namespace tutti::kernels {
+
+namespace detail {
+
+/// The bits of the largest magnitude: they order like magnitudes, with NaN above all.
+inline std::uint32_t largest_bits(std::span<const float> input) {
+  std::uint32_t largest = 0;
+  for (const float each : input) {
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(each) & 0x7fff'ffffu);
+  }
+  return largest;
+}
+
+}  // namespace detail
+
+/// *result becomes the sum of the squares of `input`, added in double in a fixed order, so that
+/// every processor gives the same bits: a float's square is exact in double.
+template <host_queue Queue>
+void sum_of_squares(Queue& queue, std::span<const float> input, double* result) {
+  queue.run([=] {
+    widest([=] {
+      const auto square = [=](std::size_t i) {
+        return static_cast<double>(input[i]) * static_cast<double>(input[i]);
+      };
+      *result = detail::sum_in_lanes(input.size(), square);
+    });
+  });
+}
+
+/// *result becomes the largest |input[i]|: NaN if one of them is, 0 if there are none.
+template <host_queue Queue>
+void largest_magnitude(Queue& queue, std::span<const float> input, float* result) {
+  queue.run([=] { widest([=] { *result = std::bit_cast<float>(detail::largest_bits(input)); }); });
+}
+
+}  // namespace tutti::kernels

@@ -1,0 +1,104 @@
+// Norms against plain loops in double, in the order that is promised.
+#include "tutti/kernels/norms.hpp"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t sizes[] = {0, 1, 15, 16, 17, 31, 33, 1000, 4097};
+
+std::vector<float> values(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> made(n);
+  for (float& each : made) {
+    each = normal(random);
+  }
+  return made;
+}
+
+/// Sixteen sums, each of every sixteenth square, then those in order.
+double squares_in_lanes(const std::vector<float>& input) {
+  std::array<double, 16> lanes{};
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    lanes[i % 16] += std::pow(static_cast<double>(input[i]), 2);
+  }
+  double total = 0;
+  for (const double each : lanes) {
+    total += each;
+  }
+  return total;
+}
+
+double sum_of_squares(const std::vector<float>& input) {
+  double result = -1;
+  inline_queue queue;
+  kernels::sum_of_squares(queue, input, &result);
+  return result;
+}
+
+float largest_magnitude(const std::vector<float>& input) {
+  float result = -1;
+  inline_queue queue;
+  kernels::largest_magnitude(queue, input, &result);
+  return result;
+}
+
+TEST(sum_of_squares, adds_in_sixteen_lanes_of_doubles) {
+  for (const std::size_t n : sizes) {
+    const auto input = values(n, 1);
+    EXPECT_EQ(sum_of_squares(input), squares_in_lanes(input)) << n;
+  }
+}
+
+TEST(sum_of_squares, neither_overflows_nor_vanishes) {
+  constexpr float largest = std::numeric_limits<float>::max();
+  constexpr float least = std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(sum_of_squares({largest, largest}), 2 * std::pow(static_cast<double>(largest), 2));
+  EXPECT_EQ(sum_of_squares(std::vector<float>(33, least)), 33 * std::ldexp(1, -298));
+  EXPECT_TRUE(std::isnan(sum_of_squares({1, std::nanf(""), 1})));
+  EXPECT_TRUE(std::isinf(sum_of_squares({1, -std::numeric_limits<float>::infinity()})));
+}
+
+TEST(largest_magnitude, finds_it_wherever_it_is) {
+  for (const std::size_t n : sizes) {
+    const auto input = values(n, 2);
+    float expected = 0;
+    for (const float each : input) {
+      expected = std::fmax(expected, std::fabs(each));
+    }
+    EXPECT_EQ(largest_magnitude(input), expected) << n;
+    for (std::size_t place = 0; place < n; ++place) {
+      auto spiked = input;
+      spiked[place] = -100;
+      ASSERT_EQ(largest_magnitude(spiked), 100) << place << " of " << n;
+    }
+  }
+}
+
+TEST(largest_magnitude, shows_what_is_not_a_number) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const std::size_t place : {0u, 20u, 40u}) {
+    std::vector<float> input(41, -infinity);
+    EXPECT_EQ(largest_magnitude(input), infinity);
+    input[place] = -std::nanf("");
+    EXPECT_TRUE(std::isnan(largest_magnitude(input))) << place;
+  }
+}
+
+TEST(largest_magnitude, of_zeros_is_positive_zero) {
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(largest_magnitude({-0.0f, -0.0f})), 0u);
+  EXPECT_EQ(largest_magnitude({-std::numeric_limits<float>::denorm_min(), 0}),
+            std::numeric_limits<float>::denorm_min());
+}
+
+}  // namespace
+}  // namespace tutti
