@@ -88,7 +88,7 @@ class engine {
         plan_(make_plan(tensors, make_policy<typename strategy::fusion>(set_.fusion),
                         make_policy<typename strategy::partition>(set_.partition), set_.profile,
                         workers_, servers_)),
-        model_(std::move(tensors), plan_),
+        model_(world.queue(), std::move(tensors), plan_),
         posts_(plan_.backward.size()),
         driver_(world, *this),
         watch_(world, *this) {
@@ -146,8 +146,7 @@ class engine {
   /// Tensor `id` has no gradient in this step: it counts as zero.
   void absent(tensor_id id) {
     const auto gradient = model_.forward()[index(id)].gradient;
-    float* values = gradient.data();
-    world_->queue().for_each(gradient.size(), [values](std::size_t i) { values[i] = 0.0f; });
+    world_->queue().clear(gradient.data(), gradient.size_bytes());
     ready(id);
   }
 
@@ -155,7 +154,7 @@ class engine {
   /// that can no longer happen.
   void wait(tensor_id id) requires(!virtual_time) {
     wait_for(id);
-    world_->queue().synchronize();
+    synchronize();
   }
 
   /// What `stream` does from now on sees tensor `id` current; the host waits for peers alone.
@@ -169,7 +168,7 @@ class engine {
   /// The same for every tensor: a global barrier.
   void wait() requires(!virtual_time) {
     wait_until([this] { return !outstanding(); }, no_tensor);
-    world_->queue().synchronize();
+    synchronize();
   }
 
   // ---- the same for coroutines
@@ -473,6 +472,17 @@ class engine {
     wait_until([&mine] { return mine.is_current(); }, static_cast<std::uint32_t>(index(id)));
   }
 
+  /// Lets the device come so far; what its work has refused ends every rank's part.
+  void synchronize() {
+    try {
+      world_->queue().synchronize();
+    } catch (...) {
+      const auto why = std::current_exception();
+      driver_.exclusively([&] { fail(why, audience::everybody); });
+      throw;
+    }
+  }
+
   template <class Done>
   void wait_until(Done done, std::uint32_t which) {
     if (done()) {
@@ -650,7 +660,7 @@ class engine {
   Optimizer optimizer_;
   observer<Monitor, Transport> observer_;
   plan plan_;
-  model_memory model_;
+  model_memory<typename Transport::queue_type> model_;
   post_box posts_;
   driver<Transport, engine> driver_;
   watch<Transport, engine> watch_;

@@ -7,24 +7,25 @@
 #include <utility>
 #include <vector>
 
-#include "tutti/base/line_vector.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
 
 namespace tutti {
 
 /// The model's tensors as buckets see them: a bucket whose gradients are neighbours in memory is a
-/// view of them, any other has a buffer to be packed into.
+/// view of them, any other has a buffer to be packed into, where `Queue`'s work reaches it.
+template <class Queue>
 class model_memory {
  public:
-  model_memory(std::vector<tensor> forward, const plan& made)
+  model_memory(Queue& queue, std::vector<tensor> forward, const plan& made)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
     phantom_ = std::ranges::all_of(forward_, [](const tensor& each) {
       return each.elements == 0 || each.gradient.data() == nullptr;
     });
     phantom_ = phantom_ && made.elements() > 0;
     if (!phantom_) {
-      lay_out();
+      lay_out(queue);
     }
   }
 
@@ -51,7 +52,6 @@ class model_memory {
   }
 
   /// Brings a chunk's gradients into its bucket, if they are not there already.
-  template <class Queue>
   void pack(Queue& queue, const chunk& piece) const {
     if (!phantom_ && !packed_[piece.bucket].empty()) {
       const std::span<float> room = data(piece);
@@ -81,7 +81,7 @@ class model_memory {
   }
 
  private:
-  void lay_out() {
+  void lay_out(Queue& queue) {
     packed_.resize(data_.size());
     for (std::size_t number = 0; number < data_.size(); ++number) {
       const auto& group = plan_->buckets[number];
@@ -90,7 +90,7 @@ class model_memory {
       for (std::size_t i = 0; i < group.tensors; ++i) {
         const auto gradient = at(group.first_tensor + i).gradient;
         if (gradient.data() != next && !gradient.empty()) {
-          packed_[number].resize(group.elements);
+          packed_[number] = allocate<float>(queue, group.elements);
           data_[number] = packed_[number].data();
           break;
         }
@@ -103,7 +103,7 @@ class model_memory {
   const plan* plan_;
   bool phantom_ = false;
   std::vector<float*> data_;
-  std::vector<line_vector<float>> packed_;
+  std::vector<memory_of<float, Queue>> packed_;
 };
 
 }  // namespace tutti
