@@ -92,6 +92,7 @@ class engine {
         posts_(plan_.backward.size()),
         driver_(world, *this),
         watch_(world, *this) {
+    expect_reachable();
     if (!serves()) {
       flow_.emplace(world, plan_, model_, set_, workers_, service_tag(service::decisions),
                     optimizer_, observer_, *this);
@@ -333,6 +334,21 @@ class engine {
       return wanted;
     } else {
       return 0;
+    }
+  }
+
+  /// A device's kernels cannot follow a pointer into memory that is the host's alone.
+  void expect_reachable() {
+    if constexpr (requires { world_->queue().reaches(nullptr); }) {
+      for (const tensor& each : model_.forward()) {
+        for (const float* memory : {each.parameter.data(), each.gradient.data()}) {
+          if (memory != nullptr && !world_->queue().reaches(memory)) {
+            throw usage_error(each.name +
+                              " lies in memory that this transport's device cannot reach. Fix: "
+                              "allocate it on the device, or train over transport::in_process");
+          }
+        }
+      }
     }
   }
 

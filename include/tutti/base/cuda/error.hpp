@@ -58,6 +58,14 @@ inline void ignore(cudaError_t code) noexcept {
   }
 }
 
+/// Devices that this process may use: none where there is no driver either.
+inline int devices() noexcept {
+  int count = 0;
+  const cudaError_t answer = cudaGetDeviceCount(&count);
+  ignore(answer);
+  return answer == cudaSuccess ? count : 0;
+}
+
 /// Makes a device the calling thread's, and at its end the one that was before.
 class on_device {
  public:

@@ -186,6 +186,16 @@ class stream {
     }
   }
 
+  /// Whether kernels can read and write there; of a machine whose devices see all of the host's
+  /// memory, everywhere.
+  bool reaches(const void* memory) const {
+    cudaPointerAttributes found{};
+    check(cudaPointerGetAttributes(&found, memory));
+    int anywhere = 0;
+    check(cudaDeviceGetAttribute(&anywhere, cudaDevAttrPageableMemoryAccess, device_));
+    return anywhere != 0 || found.devicePointer == memory;
+  }
+
   /// Undefined memory of this stream's device.
   template <class T>
   buffer<T> allocate(std::size_t elements) {
