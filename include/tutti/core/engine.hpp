@@ -74,6 +74,8 @@ class engine {
   static_assert(sizeof(rule::check_owners_need_an_optimizer<architecture, Optimizer>) > 0);
   static_assert(sizeof(rule::check_peers_must_be_addressable<architecture, Transport>) > 0);
   static_assert(sizeof(rule::check_native_needs_the_transport<architecture, Transport>) > 0);
+  using compiled_first =
+      typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
 
  public:
   engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
