@@ -63,7 +63,7 @@ tutti_library(benchmark "${headers_benchmark}" "${benchmark_FOUND}")
 target_link_libraries(tutti_benchmark INTERFACE tutti_tutti benchmark::benchmark)
 
 # Kernels for devices are compiled here, once, where nvcc is found; without it the target is headers
-# that say what they need. test/gpu compiles the headers: most of them are nvcc's.
+# that say what they need.
 set(cuda_sources)
 set(cuda_scope INTERFACE)
 if(TUTTI_CUDA AND CUDAToolkit_FOUND)
@@ -80,7 +80,14 @@ if(TUTTI_CUDA AND CUDAToolkit_FOUND)
     message(STATUS "nvcc not found: the CUDA kernels are left out")
   endif()
 endif()
-tutti_library(cuda "${headers_cuda}" FALSE ${cuda_sources})
+# nvcc's own headers are compiled by library.cu, the others alone.
+set(headers_nvcc ${headers_cuda})
+list(FILTER headers_nvcc INCLUDE REGEX "[.]cuh$")
+list(FILTER headers_cuda EXCLUDE REGEX "[.]cuh$")
+tutti_library(cuda "${headers_cuda}" "${CUDAToolkit_FOUND}" ${cuda_sources})
+target_sources(tutti_cuda ${cuda_scope}
+  FILE_SET nvcc TYPE HEADERS BASE_DIRS ${tutti_root_paths} FILES ${headers_nvcc})
+set_target_properties(tutti_cuda PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 target_link_libraries(tutti_cuda ${cuda_scope} tutti_tutti CUDA::cudart_static)
 target_compile_options(tutti_cuda ${cuda_scope}
   "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr>")

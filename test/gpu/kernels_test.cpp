@@ -17,6 +17,7 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
@@ -333,6 +334,26 @@ TEST_F(Kernels, NaNIsRefusedWhereTheHostSynchronises) {
     }
     EXPECT_THROW(queue.synchronize(), usage_error) << "and every time after";
   }
+}
+
+TEST_F(Kernels, RunsOfManyTensors) {
+  cuda::stream queue;
+  const auto values = normal_values(200'000, 12);
+  const on_gpu from(queue, values);
+  const on_gpu to(queue, std::vector<float>(values.size(), 7.0f));
+  std::vector<float> expected(values.size(), 7.0f);
+  std::vector<kernels::copy_run> runs;
+  std::size_t place = 0;
+  for (std::size_t i = 0; i < 150; ++i) {  // in reverse, with gaps, aligned and not
+    const std::size_t elements = i * i * 37 % 2500 * (i % 2 + 1) / (i % 3 + 1);
+    runs.push_back({from.data() + place, to.data() + 200'000 - place - elements, elements});
+    std::copy_n(values.data() + place, elements, expected.data() + 200'000 - place - elements);
+    place += elements + i % 4;
+  }
+  ASSERT_LT(place, values.size());
+  kernels::copy_runs(queue, runs);
+  EXPECT_TRUE(same_bits(to.read(), expected));
+  kernels::copy_runs(queue, std::span<const kernels::copy_run>());
 }
 
 TEST_F(Kernels, ScatteredElements) {

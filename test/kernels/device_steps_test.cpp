@@ -14,6 +14,7 @@
 #include "tutti/base/fixed_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/selection.hpp"
@@ -235,6 +236,41 @@ TEST(elements, a_list_of_inputs_is_added_in_order_in_parts) {
   const element::sum_of_some nothing(out.data(), {}, 0);
   nothing(3);
   EXPECT_EQ(out[3], 0);
+}
+
+// ---- copies
+
+TEST(copy_pieces, copy_each_run_and_nothing_else) {
+  constexpr std::size_t piece = element::copy_pieces::piece;
+  const std::size_t lengths[] = {0, 1, piece, piece + 1, 0, 3 * piece - 1, 5, 2 * piece};
+  const auto from = normal_values(40'000, 30);
+  std::vector<float> to(from.size(), 7.0f);
+  std::vector<float> expected = to;
+  std::vector<kernels::copy_run> runs;
+  std::size_t place = 0;
+  for (const std::size_t n : lengths) {
+    runs.push_back({from.data() + place, to.data() + place + 1, n});
+    std::copy_n(from.data() + place, n, expected.data() + place + 1);
+    place += n + 3;
+  }
+  auto on_host = expected;
+  std::ranges::fill(on_host, 7.0f);
+  inline_queue queue;
+  auto host_runs = runs;
+  for (auto& each : host_runs) {
+    each.to = on_host.data() + (each.to - to.data());
+  }
+  kernels::copy_runs(queue, std::span<const kernels::copy_run>(host_runs));
+  EXPECT_TRUE(same_bits(on_host, expected));
+  const element::copy_pieces all(runs);
+  EXPECT_EQ(all.pieces(), 0u + 1 + 1 + 2 + 0 + 3 + 1 + 2);
+  for (std::size_t number = 0; number < all.pieces(); ++number) {
+    for (std::size_t thread = 0; thread < 33; ++thread) {
+      all(number, thread, 33);
+    }
+  }
+  EXPECT_TRUE(same_bits(to, expected));
+  EXPECT_EQ(element::copy_pieces({}).pieces(), 0u);
 }
 
 // ---- sums

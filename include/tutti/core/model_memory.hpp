@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,6 +11,7 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/kernels/copies.hpp"
 
 namespace tutti {
 
@@ -55,11 +57,17 @@ class model_memory {
   void pack(Queue& queue, const chunk& piece) const {
     if (!phantom_ && !packed_[piece.bucket].empty()) {
       const std::span<float> room = data(piece);
+      std::array<kernels::copy_run, 96> runs;
+      std::size_t gathered = 0;
       for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
                               std::size_t in_chunk) {
-        queue.copy(room.data() + in_chunk, at(position).gradient.data() + offset,
-                   count * sizeof(float));
+        runs[gathered++] = {at(position).gradient.data() + offset, room.data() + in_chunk, count};
+        if (gathered == runs.size()) {
+          kernels::copy_runs(queue, std::span(runs));
+          gathered = 0;
+        }
       });
+      kernels::copy_runs(queue, std::span(runs).first(gathered));
     }
   }
 

@@ -191,11 +191,11 @@ TUTTI_HD void apply(std::size_t i, const F& f, Held... each) {
 }
 
 template <class T>
-const void* address(T* array) {
+TUTTI_HD const void* address(T* array) {
   return array;
 }
 template <class T>
-const void* address(only_written<T> array) {
+TUTTI_HD const void* address(only_written<T> array) {
   return array.at;
 }
 
@@ -228,7 +228,7 @@ constexpr int pack_width() {
 
 /// Whether every array begins where a pack may lie.
 template <int Width, class... Arrays>
-bool aligned_for(Arrays... arrays) {
+TUTTI_HD bool aligned_for(Arrays... arrays) {
   return ((reinterpret_cast<std::uintptr_t>(detail::address(arrays)) %
                detail::held<Arrays, Width>::alignment ==
            0) &&

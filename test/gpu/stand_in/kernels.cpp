@@ -16,6 +16,7 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/selection.hpp"
@@ -178,6 +179,19 @@ void mean_magnitude(cuda::stream& queue, std::span<const float> input, float* re
 void add_and_mean_magnitude(cuda::stream& queue, std::span<float> into, std::span<const float> from,
                             float* result) {
   mean(queue, into.size(), element::magnitude_of_sum{into.data(), from.data()}, result);
+}
+
+void copy_runs(cuda::stream& queue, std::span<const copy_run> runs) {
+  for (; !runs.empty(); runs = runs.subspan(std::min(runs.size(), element::copy_pieces::most))) {
+    const element::copy_pieces all(runs.first(std::min(runs.size(), element::copy_pieces::most)));
+    test::stood_in_by(queue).run([all] {
+      for (std::size_t piece = 0; piece < all.pieces(); ++piece) {
+        for (std::size_t thread = 0; thread < 64; ++thread) {
+          all(piece, thread, 64);
+        }
+      }
+    });
+  }
 }
 
 void descend(cuda::stream& queue, std::span<float> x, std::span<const float> g, descent values) {
