@@ -21,7 +21,7 @@ class Stream : public needs_a_device {};
 }  // namespace
 
 TEST_F(Stream, AWaitAcrossStreamsSeesWhatWasWrittenBefore) {
-  constexpr std::size_t n = 1 << 22;
+  constexpr std::size_t n = 1 << 20;
   cuda::stream writer;
   cuda::stream reader(cuda::priority::urgent);
   auto source = allocate_zeros<float>(writer, n);
