@@ -33,8 +33,8 @@
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/kernels/arithmetic.hpp"
-#include "tutti/kernels/batched_copy.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
@@ -297,19 +297,18 @@ std::vector<std::size_t> tensor_ends(std::size_t n) {
 }
 
 void add_copies() {
-  add("copy_all", [](arrays& on) {
-    std::vector<kernels::copy_order> orders;
+  add("copy_runs", [](arrays& on) {
+    std::vector<kernels::copy_run> runs;
     std::size_t begin = 0;
     for (const std::size_t end : tensor_ends(on.n)) {
-      orders.push_back(
-          {on.sum.data() + begin, on.gradient.data() + begin, (end - begin) * sizeof(float)});
+      runs.push_back({on.gradient.data() + begin, on.sum.data() + begin, end - begin});
       begin = end;
     }
-    return comparison{{"", [orders] { kernels::copy_all(queue, orders); }, on.bytes(8)},
+    return comparison{{"", [runs] { kernels::copy_runs(queue, runs); }, on.bytes(8)},
                       on.copying(),
-                      {{"copy_by_copy", [orders] {
-                          for (const auto& each : orders) {
-                            queue.copy(each.to, each.from, each.bytes);
+                      {{"copy_by_copy", [runs] {
+                          for (const auto& each : runs) {
+                            queue.copy(each.to, each.from, each.elements * sizeof(float));
                           }
                         }}}};
   });

@@ -10,11 +10,18 @@ foreach(root IN LISTS tutti_root_paths)
   list(APPEND tutti_headers ${found})
 endforeach()
 
-# A target and the headers whose paths match. Each is compiled alone where `verified` holds.
+# A target and the headers whose paths match. Each is compiled alone where `verified` holds. What
+# follows are sources of a static library.
 function(tutti_library name headers verified)
-  add_library(tutti_${name} INTERFACE)
+  if(ARGN)
+    add_library(tutti_${name} STATIC ${ARGN})
+    set(scope PUBLIC)
+  else()
+    add_library(tutti_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
   add_library(tutti::${name} ALIAS tutti_${name})
-  target_sources(tutti_${name} INTERFACE
+  target_sources(tutti_${name} ${scope}
     FILE_SET HEADERS BASE_DIRS ${tutti_root_paths} FILES ${headers})
   if(PROJECT_IS_TOP_LEVEL AND verified)
     set(verify ON)
@@ -29,7 +36,7 @@ endfunction()
 # name whether it is here or not: who uses the target, needs it.
 set(of_mpi "/transport/mpi[^/]*[.]hpp$")
 set(of_benchmark "/tutti/benchmark[.]hpp$")
-set(of_cuda "/cuda/|/transport/nccl[.]hpp$|[.]cuh$")
+set(of_cuda "/cuda/|/transport/(nccl|in_process_cuda)[.]hpp$|[.]cuh$")
 foreach(library mpi benchmark cuda)
   set(headers_${library} ${tutti_headers})
   list(FILTER headers_${library} INCLUDE REGEX ${of_${library}})
@@ -55,8 +62,42 @@ target_compile_definitions(tutti_mpi INTERFACE OMPI_SKIP_MPICXX)
 tutti_library(benchmark "${headers_benchmark}" "${benchmark_FOUND}")
 target_link_libraries(tutti_benchmark INTERFACE tutti_tutti benchmark::benchmark)
 
-# Verified by test/cuda: these headers are nvcc's.
-tutti_library(cuda "${headers_cuda}" FALSE)
-target_link_libraries(tutti_cuda INTERFACE tutti_tutti CUDA::cudart_static)
-target_compile_options(tutti_cuda INTERFACE
+# Kernels for devices are compiled here, once, where nvcc is found; without it the target is headers
+# that say what they need.
+set(cuda_sources)
+set(cuda_scope INTERFACE)
+if(TUTTI_CUDA AND CUDAToolkit_FOUND)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 90)
+    endif()
+    enable_language(CUDA)
+    set(cuda_sources ${PROJECT_SOURCE_DIR}/kernels/tutti/kernels/cuda/library.cu)
+    set(cuda_scope PUBLIC)
+  else()
+    message(STATUS "nvcc not found: the CUDA kernels are left out")
+  endif()
+endif()
+# nvcc's own headers are compiled by library.cu, the others alone.
+set(headers_nvcc ${headers_cuda})
+list(FILTER headers_nvcc INCLUDE REGEX "[.]cuh$")
+list(FILTER headers_cuda EXCLUDE REGEX "[.]cuh$")
+tutti_library(cuda "${headers_cuda}" "${CUDAToolkit_FOUND}" ${cuda_sources})
+target_sources(tutti_cuda ${cuda_scope}
+  FILE_SET nvcc TYPE HEADERS BASE_DIRS ${tutti_root_paths} FILES ${headers_nvcc})
+set_target_properties(tutti_cuda PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
+target_link_libraries(tutti_cuda ${cuda_scope} tutti_tutti CUDA::cudart_static)
+target_compile_options(tutti_cuda ${cuda_scope}
   "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr>")
+if(cuda_sources)
+  # -std said outright: CMake 3.25 does not know this nvcc and takes 20 for its default.
+  target_compile_options(tutti_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>")
+  set_target_properties(tutti_cuda PROPERTIES
+    CUDA_RUNTIME_LIBRARY Static POSITION_INDEPENDENT_CODE ON)
+  if(PROJECT_IS_TOP_LEVEL)
+    target_compile_options(tutti_cuda PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
+  endif()
+endif()

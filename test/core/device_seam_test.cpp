@@ -1,13 +1,12 @@
 // The seam a GPU will use, without one: every queue is a host_stream, memory is poison until the
 // stream has written it, and the order of work is kept by marks alone.
-#include <cstddef>
 #include <gtest/gtest.h>
-#include <memory>
-#include <mutex>
-#include <span>
+#include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "support/device_training.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/base/host_stream.hpp"
@@ -16,6 +15,7 @@
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/by_priority.hpp"
@@ -26,97 +26,50 @@ namespace {
 
 using on_streams = transport::basic_in_process<host_stream, transport::by_mailbox>;
 
-constexpr std::size_t sizes[] = {37, 1, 1000, 0, 5};
-constexpr int steps = 6;
-
-float gradient(int worker, int step, std::size_t element) {
-  return static_cast<float>((worker + 1) * 37 + step * 11 + static_cast<int>(element) * 7 % 101) /
-             64.0f -
-         2.0f;
-}
-
-template <class Strategy>
-std::vector<float> train_on_host(int ranks, engine_options<Strategy> options) {
-  std::vector<float> result;
-  transport::run_ranks(ranks, [&](transport::in_process& world) {
-    std::vector<arena::declaration> declared;
-    for (const std::size_t each : sizes) {
-      declared.push_back({"t" + std::to_string(declared.size()), each});
-    }
-    arena memory(declared);
-    auto engine =
-        make_engine<Strategy>(world, memory.tensors(),
-                              optimizer::sgd{.learning_rate = 0.125f, .momentum = 0.5f}, options);
-    if (engine.serves()) {
-      engine.serve();
-      return;
-    }
-    for (int step = 0; step < steps; ++step) {
-      for (std::size_t id = std::size(sizes); id-- > 0;) {
-        engine.wait(tensor_id(id));
-        auto values = memory.tensors()[id].gradient;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          values[i] = gradient(engine.worker(), step, i);
-        }
-        engine.ready(tensor_id(id));
-      }
-    }
-    engine.wait();
-    if (world.rank() == 0) {
-      result.assign(memory.parameters().begin(), memory.parameters().end());
-    }
-  });
-  return result;
-}
-
-template <class Strategy>
-std::vector<float> train_on_streams(int ranks, engine_options<Strategy> options) {
-  std::vector<float> result;
-  transport::run_ranks<on_streams>(ranks, [&](on_streams& world) {
-    host_stream compute;
-    std::vector<std::unique_ptr<host_stream::buffer<float>>> memory;
-    std::vector<tensor> tensors;
-    for (const std::size_t each : sizes) {
-      memory.push_back(std::make_unique<host_stream::buffer<float>>(compute, each));
-      memory.push_back(std::make_unique<host_stream::buffer<float>>(compute, each));
-      memory[memory.size() - 2]->write(std::vector<float>(each, 0.0f));
-      tensors.emplace_back("t" + std::to_string(tensors.size()), memory[memory.size() - 2]->span(),
-                           memory.back()->span());
-    }
-    compute.synchronize();
-    auto engine = make_engine<Strategy>(
-        world, tensors, optimizer::sgd{.learning_rate = 0.125f, .momentum = 0.5f}, options);
-    if (engine.serves()) {
-      engine.serve();
-      return;
-    }
-    for (int step = 0; step < steps; ++step) {
-      for (std::size_t id = std::size(sizes); id-- > 0;) {
-        engine.wait(tensor_id(id), compute);
-        float* values = tensors[id].gradient.data();
-        compute.for_each(tensors[id].elements, [=, worker = engine.worker()](std::size_t i) {
-          values[i] = gradient(worker, step, i);
-        });
-        engine.ready(tensor_id(id), compute);
-      }
-    }
-    engine.wait();
-    for (std::size_t id = std::size(sizes); id-- > 0 && world.rank() == 0;) {
-      engine.wait(tensor_id(id), compute);
-      const auto values = memory[2 * id]->read_back();
-      result.insert(result.end(), values.begin(), values.end());
-    }
-  });
-  return result;
-}
-
 template <class Strategy>
 void agrees(engine_options<Strategy> options = {}) {
   for (int ranks = facts::has_servers<typename Strategy::architecture> ? 2 : 1; ranks <= 4;
        ++ranks) {
-    EXPECT_EQ(train_on_streams<Strategy>(ranks, options), train_on_host<Strategy>(ranks, options))
+    const auto expected = train_scattered<Strategy, transport::in_process>(ranks, options);
+    EXPECT_FALSE(expected.empty());
+    EXPECT_EQ((train_scattered<Strategy, on_streams>(ranks, options)), expected)
         << ranks << " ranks";
   }
+}
+
+/// Three steps, saved, and the rest in another job: what one job would have come to.
+template <class Strategy>
+std::vector<float> resumed_on_streams(int ranks) {
+  std::vector<std::stringstream> files(static_cast<std::size_t>(ranks));
+  std::vector<float> result;
+  for (const bool later : {false, true}) {
+    transport::run_ranks<on_streams>(ranks, [&](on_streams& world) {
+      host_stream compute;
+      scattered_model<host_stream> model(compute);
+      auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer());
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      auto& file = files[static_cast<std::size_t>(world.rank())];
+      if (later) {
+        load(engine, file);
+      }
+      take_steps(engine, model, compute, later ? 3 : 0, later ? device_steps : 3);
+      if (!later) {
+        save(engine, file);
+      } else if (world.rank() == 0) {
+        result = model.parameters();
+      }
+    });
+  }
+  return result;
+}
+
+template <class Strategy>
+void resumes(int ranks) {
+  EXPECT_EQ(resumed_on_streams<Strategy>(ranks),
+            (train_scattered<Strategy, transport::in_process>(ranks)));
 }
 
 }  // namespace
@@ -139,6 +92,40 @@ TEST(DeviceSeam, Servers) {
   agrees<compose<architecture::parameter_server<>>>();
   agrees<compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>>();
   agrees<compose<compression::sign, architecture::parameter_server<>>>();
+}
+
+TEST(DeviceSeam, CheckpointsGoThroughTheHost) {
+  resumes<compose<compression::error_feedback<compression::scaled_sign>, fusion::up_to>>(2);
+  resumes<compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>>(
+      3);
+}
+
+/// A kernel cannot throw where it runs: the next time that the host waits for it, every rank ends.
+TEST(DeviceSeam, WhatAKernelRefusesEndsEveryRank) {
+  using strategy = compose<compression::error_feedback<compression::top_k>>;
+  std::string words;
+  try {
+    transport::run_ranks<on_streams>(3, [](on_streams& world) {
+      host_stream compute;
+      scattered_model<host_stream> model(compute);
+      engine_options<strategy> options;
+      options.run.deadline = 20;
+      auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer(), options);
+      take_steps(engine, model, compute, 0, 1);
+      if (world.rank() == 1) {
+        model.spoil(2, std::numeric_limits<float>::quiet_NaN());
+        engine.ready(tensor_id(2), compute);
+      } else {
+        model.backward(2, engine.worker(), 1);
+        engine.ready(tensor_id(2), compute);
+      }
+      engine.wait();
+      take_steps(engine, model, compute, 2, device_steps);
+    });
+  } catch (const error& refused) {
+    words = refused.what();
+  }
+  EXPECT_NE(words.find("is not a number"), std::string::npos) << words;
 }
 
 }  // namespace tutti::test

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,13 @@ class usage_error : public error {
  public:
   using error::error;
 };
+
+/// What a selection says of a NaN among the elements to choose from, wherever it was found.
+[[noreturn]] inline void refuse_nan(std::uint64_t element) {
+  throw usage_error("gradient element " + std::to_string(element) +
+                    " is not a number and has no magnitude to select by. Fix: find the step that "
+                    "diverged; lower the learning rate or clip the gradients.");
+}
 
 /// Ranks can no longer work together: one is missing, silent, or declares something else. Every
 /// rank that can still hear throws the same sentence.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -81,9 +82,13 @@ class host_stream : public host_loops<host_stream> {
     }
   }
 
+  /// Throws what the work has thrown so far: it could not where it ran, no more than a kernel can.
   void synchronize() {
-    const mark now = record();
-    passed_->wait(now.at_);
+    finish();
+    const std::scoped_lock lock(mutex_);
+    if (refused_) {
+      std::rethrow_exception(refused_);
+    }
   }
 
   /// True on a thread that is executing some stream's work.
@@ -92,7 +97,16 @@ class host_stream : public host_loops<host_stream> {
   template <class T>
   class buffer;
 
+  /// Memory of this stream's, undefined.
+  template <class T>
+  buffer<T> allocate(std::size_t elements);
+
  private:
+  void finish() {
+    const mark now = record();
+    passed_->wait(now.at_);
+  }
+
   /// How much of a stream's work is done; what is enqueued after a wait sees what was done before.
   class progress {
    public:
@@ -123,7 +137,12 @@ class host_stream : public host_loops<host_stream> {
     executing_ = true;
     for (std::function<void()> next; take(next);) {
       dawdle(seed);
-      next();
+      try {
+        next();
+      } catch (...) {
+        const std::scoped_lock lock(mutex_);
+        refused_ = refused_ ? refused_ : std::current_exception();
+      }
       passed_->advance();
     }
   }
@@ -157,7 +176,8 @@ class host_stream : public host_loops<host_stream> {
   std::deque<std::function<void()>> waiting_;
   std::uint64_t enqueued_ = 0;
   bool closing_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::exception_ptr refused_{};  // the first
+  std::thread thread_;            // last: it uses the others
 };
 static_assert(host_queue<host_stream> && device_queue<host_stream>);
 
@@ -169,17 +189,28 @@ class host_stream::buffer {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
+  buffer() = default;
   buffer(host_stream& stream, std::size_t elements) : stream_(&stream), memory_(elements) {
     poison(std::as_writable_bytes(std::span(memory_)));
   }
   buffer(const buffer&) = delete;
   buffer& operator=(const buffer&) = delete;
+  buffer(buffer&& other) noexcept { swap(other); }
+  buffer& operator=(buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
   ~buffer() {
-    stream_->synchronize();
-    poison(std::as_writable_bytes(std::span(memory_)));
+    if (stream_ != nullptr) {
+      stream_->finish();
+      poison(std::as_writable_bytes(std::span(memory_)));
+    }
   }
 
   std::size_t size() const { return memory_.size(); }
+  bool empty() const { return memory_.empty(); }
+  T* data() { return memory_.data(); }
+  const T* data() const { return memory_.data(); }
 
   /// A device address: to enqueue work on and to send, not to look at.
   std::span<T> span() { return memory_; }
@@ -217,8 +248,18 @@ class host_stream::buffer {
     }
   }
 
-  host_stream* stream_;
-  std::vector<T> memory_;
+  void swap(buffer& other) noexcept {
+    std::swap(stream_, other.stream_);
+    std::swap(memory_, other.memory_);
+  }
+
+  host_stream* stream_ = nullptr;
+  std::vector<T> memory_{};
 };
+
+template <class T>
+host_stream::buffer<T> host_stream::allocate(std::size_t elements) {
+  return buffer<T>(*this, elements);
+}
 
 }  // namespace tutti

@@ -8,6 +8,10 @@
 
 namespace tutti {
 
+namespace cuda {
+class stream;  // base/cuda/stream.hpp; kernels name it and need nothing of CUDA
+}
+
 /// The element loops that every host queue shares; `Queue::run` says when they happen.
 /// A functor is copied into the queue: capture spans and values, never references.
 template <class Queue>
@@ -47,6 +51,15 @@ class host_loops {
     });
   }
 
+  /// Every byte becomes 0; `bytes` may be 0 and then the pointer may be null.
+  void clear(void* at, std::size_t bytes) {
+    self().run([at, bytes] {
+      if (bytes != 0) {
+        std::memset(at, 0, bytes);
+      }
+    });
+  }
+
   /// The ranges must not overlap; `bytes` may be 0 and then the pointers may be null.
   void copy(void* to, const void* from, std::size_t bytes) {
     self().run([to, from, bytes] {
@@ -69,17 +82,19 @@ struct no_work {  // nvcc cannot judge a lambda in a concept
 /// A queue whose work is host code. Kernels' CPU twins ask for it; CUDA twins for a stream.
 template <class Queue>
 concept host_queue = requires(Queue& queue) {
-  queue.run(detail::no_work{});
+  { queue.run(detail::no_work{}) } -> std::same_as<void>;
 };
 
 /// Work in order. `record` marks the work enqueued so far; `wait(mark)` lets nothing enqueued later
-/// begin before the mark, of this queue or another, is passed. Only `synchronize` blocks the host.
+/// begin before the mark, of this queue or another, is passed. Only `synchronize` blocks the host;
+/// it throws what the work has refused meanwhile.
 template <class Queue>
 concept device_queue = requires(Queue& queue, typename Queue::mark mark, std::byte* bytes) {
   { queue.record() } -> std::same_as<typename Queue::mark>;
   queue.wait(mark);
   queue.synchronize();
   queue.copy(bytes, bytes, std::size_t{});
+  queue.clear(bytes, std::size_t{});
 };
 
 /// Runs everything at once on the calling thread.

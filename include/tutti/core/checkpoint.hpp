@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
 
@@ -129,13 +130,14 @@ inline void expect(std::string_view found, std::string_view wanted, std::string_
 template <class Engine>
 void save(Engine& engine, std::ostream& out) {
   engine.wait();
+  auto& queue = engine.world().queue();
   detail::checkpoint_writer file(out);
   file.value(detail::checkpoint_magic);
   file.text(detail::signature<typename Engine::strategy>());
   file.value(std::uint64_t{engine.tensors().size()});
   for (const auto& each : engine.tensors()) {
     file.text(each.name);
-    file.floats(each.parameter);
+    file.floats(host_view(queue, each.parameter));
   }
   auto values = engine.values();
   decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
@@ -143,7 +145,7 @@ void save(Engine& engine, std::ostream& out) {
   });
   file.value(engine.steps());
   for (const std::span<float> each : engine.memories()) {
-    file.floats(each);
+    file.floats(host_view(queue, each));
   }
   auto served = engine.collect_from_servers();
   file.value(std::uint64_t{served.size()});
@@ -159,6 +161,9 @@ void save(Engine& engine, std::ostream& out) {
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
   engine.wait();
+  const auto read = [&queue = engine.world().queue()](auto& file, std::span<float> memory) {
+    fill_from_host(queue, memory, [&file](std::span<float> values) { file.floats(values); });
+  };
   detail::checkpoint_reader file(in);
   if (file.template value<detail::magic>() != detail::checkpoint_magic) {
     throw usage_error("this is no checkpoint of tutti's. Fix: name a file that `save` wrote");
@@ -171,7 +176,7 @@ void load(Engine& engine, std::istream& in) {
   }
   for (const auto& each : engine.tensors()) {
     detail::expect(file.text(), each.name, "model");
-    file.floats(each.parameter);
+    read(file, each.parameter);
   }
   auto values = engine.values();
   decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
@@ -179,7 +184,7 @@ void load(Engine& engine, std::istream& in) {
   });
   const auto steps = file.template value<std::uint64_t>();
   for (const std::span<float> each : engine.memories()) {
-    file.floats(each);
+    read(file, each);
   }
   auto served = engine.collect_from_servers();
   if (file.template value<std::uint64_t>() != served.size()) {

@@ -74,6 +74,8 @@ class engine {
   static_assert(sizeof(rule::check_owners_need_an_optimizer<architecture, Optimizer>) > 0);
   static_assert(sizeof(rule::check_peers_must_be_addressable<architecture, Transport>) > 0);
   static_assert(sizeof(rule::check_native_needs_the_transport<architecture, Transport>) > 0);
+  using compiled_first =
+      typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
 
  public:
   engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
@@ -88,10 +90,11 @@ class engine {
         plan_(make_plan(tensors, make_policy<typename strategy::fusion>(set_.fusion),
                         make_policy<typename strategy::partition>(set_.partition), set_.profile,
                         workers_, servers_)),
-        model_(std::move(tensors), plan_),
+        model_(world.queue(), std::move(tensors), plan_),
         posts_(plan_.backward.size()),
         driver_(world, *this),
         watch_(world, *this) {
+    expect_reachable();
     if (!serves()) {
       flow_.emplace(world, plan_, model_, set_, workers_, service_tag(service::decisions),
                     optimizer_, observer_, *this);
@@ -146,8 +149,7 @@ class engine {
   /// Tensor `id` has no gradient in this step: it counts as zero.
   void absent(tensor_id id) {
     const auto gradient = model_.forward()[index(id)].gradient;
-    float* values = gradient.data();
-    world_->queue().for_each(gradient.size(), [values](std::size_t i) { values[i] = 0.0f; });
+    world_->queue().clear(gradient.data(), gradient.size_bytes());
     ready(id);
   }
 
@@ -155,7 +157,7 @@ class engine {
   /// that can no longer happen.
   void wait(tensor_id id) requires(!virtual_time) {
     wait_for(id);
-    world_->queue().synchronize();
+    synchronize();
   }
 
   /// What `stream` does from now on sees tensor `id` current; the host waits for peers alone.
@@ -169,7 +171,7 @@ class engine {
   /// The same for every tensor: a global barrier.
   void wait() requires(!virtual_time) {
     wait_until([this] { return !outstanding(); }, no_tensor);
-    world_->queue().synchronize();
+    synchronize();
   }
 
   // ---- the same for coroutines
@@ -337,6 +339,21 @@ class engine {
     }
   }
 
+  /// A device's kernels cannot follow a pointer into memory that is the host's alone.
+  void expect_reachable() {
+    if constexpr (requires { world_->queue().reaches(nullptr); }) {
+      for (const tensor& each : model_.forward()) {
+        for (const float* memory : {each.parameter.data(), each.gradient.data()}) {
+          if (memory != nullptr && !world_->queue().reaches(memory)) {
+            throw usage_error(each.name +
+                              " lies in memory that this transport's device cannot reach. Fix: "
+                              "allocate it on the device, or train over transport::in_process");
+          }
+        }
+      }
+    }
+  }
+
   task start_up() {
     try {
       co_await agree(endpoint<Transport>(*world_, own_tag(own::hello)), plan_, model_.forward());
@@ -471,6 +488,17 @@ class engine {
   void wait_for(tensor_id id) {
     auto& mine = at(id);
     wait_until([&mine] { return mine.is_current(); }, static_cast<std::uint32_t>(index(id)));
+  }
+
+  /// Lets the device come so far; what its work has refused ends every rank's part.
+  void synchronize() {
+    try {
+      world_->queue().synchronize();
+    } catch (...) {
+      const auto why = std::current_exception();
+      driver_.exclusively([&] { fail(why, audience::everybody); });
+      throw;
+    }
   }
 
   template <class Done>
@@ -650,7 +678,7 @@ class engine {
   Optimizer optimizer_;
   observer<Monitor, Transport> observer_;
   plan plan_;
-  model_memory model_;
+  model_memory<typename Transport::queue_type> model_;
   post_box posts_;
   driver<Transport, engine> driver_;
   watch<Transport, engine> watch_;

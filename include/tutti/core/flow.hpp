@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tutti/base/fifo.hpp"
-#include "tutti/base/line_vector.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/core/control.hpp"
@@ -63,11 +63,12 @@ class flow {
   using schedule = typename Types::schedule;
   using compression = typename Types::compression;
   using architecture = typename Types::architecture;
-  using mark = typename transport::queue_type::mark;
+  using queue_type = typename transport::queue_type;
+  using mark = typename queue_type::mark;
   using observer_type = observer<typename Types::monitor, transport>;
 
  public:
-  flow(transport& world, const plan& made, const model_memory& model,
+  flow(transport& world, const plan& made, const model_memory<queue_type>& model,
        const typename Types::options& set, int workers, tag decisions_tag, optimizer& values,
        observer_type& watched, Owner& owner)
       : world_(&world),
@@ -86,10 +87,12 @@ class flow {
         filled_(made.buckets.size()),
         chunks_(made.chunks.size()),
         told_(made.chunks.size() + 1),
-        worker_memory_(facts::memory_per_element<compression>, model.remembered()),
-        owner_memory_(Types::has_servers ? 0 : facts::memory_per_element<typename Types::relay>,
+        worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
+        owner_memory_(world.queue(),
+                      Types::has_servers ? 0 : facts::memory_per_element<typename Types::relay>,
                       model.remembered()),
-        momenta_(Types::owns_parameters ? 0 : optimizer::memory_per_element, model.remembered()) {
+        momenta_(world.queue(), Types::owns_parameters ? 0 : optimizer::memory_per_element,
+                 model.remembered()) {
     set_up_chunks();
     if (Types::needs_one_order && set.run.decisions == decisions::led && world.rank() == 0) {
       leader_.emplace(world, decisions_tag, made.chunks.size());
@@ -215,8 +218,8 @@ class flow {
     chunk_state state{chunk_state::finished};
     std::uint64_t steps{};
     bool released{};
-    line_vector<std::byte> workspace{};
-    line_vector<std::byte> scratch{};
+    memory_of<std::byte, queue_type> workspace{};
+    memory_of<std::byte, queue_type> scratch{};
     task running{};
   };
 
@@ -224,11 +227,12 @@ class flow {
     for (std::size_t number = 0; number < chunks_.size(); ++number) {
       const chunk& piece = plan_->chunks[number];
       if (!model_->phantom()) {
-        chunks_[number].workspace.resize(
+        chunks_[number].workspace = allocate<std::byte>(
+            world_->queue(),
             architecture{}.workspace_bytes(compression_, piece.elements, world_->size()));
-        chunks_[number].scratch.resize(
-            std::max(scratch_bytes(compression_, piece.elements),
-                     scratch_bytes(relay(compression_), piece.elements)));
+        chunks_[number].scratch = allocate<std::byte>(
+            world_->queue(), std::max(scratch_bytes(compression_, piece.elements),
+                                      scratch_bytes(relay(compression_), piece.elements)));
       }
       for_each_tensor(piece, [&](std::size_t position) { ++tensors_[position].pieces; });
     }
@@ -302,9 +306,9 @@ class flow {
       parcel<compression, decltype(released)> contents{
           model_->data(piece),
           &compression_,
-          worker_memory_.at(piece.first_element, record.scratch, record.steps),
-          owner_memory_.at(piece.first_element, record.scratch, record.steps),
-          record.workspace,
+          worker_memory_.at(piece.first_element, span_of(record.scratch), record.steps),
+          owner_memory_.at(piece.first_element, span_of(record.scratch), record.steps),
+          span_of(record.workspace),
           average_,
           workers_,
           piece.server,
@@ -388,7 +392,7 @@ class flow {
 
   transport* world_;
   const plan* plan_;
-  const model_memory* model_;
+  const model_memory<queue_type>* model_;
   int workers_;
   float average_;
   bool follows_;
@@ -404,9 +408,9 @@ class flow {
   std::vector<std::uint32_t> told_;
   std::size_t told_head_ = 0;
   std::size_t told_tail_ = 0;
-  state_memory worker_memory_;
-  state_memory owner_memory_;
-  state_memory momenta_;
+  state_memory<queue_type> worker_memory_;
+  state_memory<queue_type> owner_memory_;
+  state_memory<queue_type> momenta_;
   std::optional<leader<transport>> leader_{};
   running_hash agenda_{};
   bool deciding_ = false;

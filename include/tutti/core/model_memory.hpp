@@ -7,26 +7,27 @@
 #include <utility>
 #include <vector>
 
-#include "tutti/base/line_vector.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
-#include "tutti/kernels/batched_copy.hpp"
+#include "tutti/kernels/copies.hpp"
 
 namespace tutti {
 
 /// The model's tensors as buckets see them: a bucket whose gradients are neighbours in memory is a
-/// view of them, any other has a buffer to be packed into.
+/// view of them, any other has a buffer to be packed into, where `Queue`'s work reaches it.
+template <class Queue>
 class model_memory {
  public:
-  model_memory(std::vector<tensor> forward, const plan& made)
+  model_memory(Queue& queue, std::vector<tensor> forward, const plan& made)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
     phantom_ = std::ranges::all_of(forward_, [](const tensor& each) {
       return each.elements == 0 || each.gradient.data() == nullptr;
     });
     phantom_ = phantom_ && made.elements() > 0;
     if (!phantom_) {
-      lay_out();
-      list_copies();
+      lay_out(queue);
+      list_runs();
     }
   }
 
@@ -54,13 +55,11 @@ class model_memory {
 
   /// Brings the gradients of one of the plan's chunks into its bucket, if they are not there
   /// already: one operation of the queue.
-  template <class Queue>
   void pack(Queue& queue, const chunk& piece) const {
     if (!phantom_ && !packed_[piece.bucket].empty()) {
       const auto number = static_cast<std::size_t>(&piece - plan_->chunks.data());
-      kernels::copy_all(
-          queue, std::span(orders_).subspan(first_order_[number],
-                                            first_order_[number + 1] - first_order_[number]));
+      const std::size_t first = first_run_[number];
+      kernels::copy_runs(queue, std::span(runs_).subspan(first, first_run_[number + 1] - first));
     }
   }
 
@@ -82,7 +81,7 @@ class model_memory {
   }
 
  private:
-  void lay_out() {
+  void lay_out(Queue& queue) {
     packed_.resize(data_.size());
     for (std::size_t number = 0; number < data_.size(); ++number) {
       const auto& group = plan_->buckets[number];
@@ -91,7 +90,7 @@ class model_memory {
       for (std::size_t i = 0; i < group.tensors; ++i) {
         const auto gradient = at(group.first_tensor + i).gradient;
         if (gradient.data() != next && !gradient.empty()) {
-          packed_[number].resize(group.elements);
+          packed_[number] = allocate<float>(queue, group.elements);
           data_[number] = packed_[number].data();
           break;
         }
@@ -101,18 +100,17 @@ class model_memory {
   }
 
   /// What packing each chunk takes, once and for all: a queue may read it later.
-  void list_copies() {
-    first_order_.push_back(0);
+  void list_runs() {
+    first_run_.push_back(0);
     for (const chunk& piece : plan_->chunks) {
       if (!packed_[piece.bucket].empty()) {
         const std::span<float> room = data(piece);
         for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
                                 std::size_t in_chunk) {
-          orders_.push_back({room.data() + in_chunk, at(position).gradient.data() + offset,
-                             count * sizeof(float)});
+          runs_.push_back({at(position).gradient.data() + offset, room.data() + in_chunk, count});
         });
       }
-      first_order_.push_back(orders_.size());
+      first_run_.push_back(runs_.size());
     }
   }
 
@@ -120,9 +118,9 @@ class model_memory {
   const plan* plan_;
   bool phantom_ = false;
   std::vector<float*> data_;
-  std::vector<line_vector<float>> packed_;
-  std::vector<kernels::copy_order> orders_;
-  std::vector<std::size_t> first_order_;  ///< of each chunk, and the end
+  std::vector<memory_of<float, Queue>> packed_;
+  std::vector<kernels::copy_run> runs_;
+  std::vector<std::size_t> first_run_;  ///< of each chunk, and the end
 };
 
 }  // namespace tutti

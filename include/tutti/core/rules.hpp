@@ -1,6 +1,11 @@
 #pragma once
 
+#include <span>
+#include <type_traits>
+
 #include "tutti/base/options.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/wire.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/partition/none.hpp"
 #include "tutti/role/architecture.hpp"
@@ -110,6 +115,22 @@ struct check_native_needs_the_transport {
   static_assert(native_needs_the_transport<Architecture, Transport>::holds,
                 "tutti: collective::native is the transport's own all-reduce, but this transport "
                 "has none. Fix: use collective::ring, or transport::mpi.");
+};
+
+/// Has a compressor's verbs compiled for a device's queue before anything else is, so that a policy
+/// of the user's that cannot work there says so in a few lines, and not from inside an exchange.
+template <class Compression, class Queue>
+struct compiles_for_the_queue {
+  static void verbs(const Compression& compression, Queue& queue, std::span<const float> gradient,
+                    std::span<float> sum, const site& where) {
+    tutti::encode(compression, queue, gradient, wire{}, where);
+    compression.accumulate(queue, const_wire{}, sum);
+  }
+  using needed = std::integral_constant<decltype(&verbs), &verbs>;
+};
+template <class Compression, host_queue Queue>
+struct compiles_for_the_queue<Compression, Queue> {
+  using needed = void;
 };
 
 /// How many of a composition's policies play `Role`.

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/state_memory.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
@@ -44,6 +46,9 @@ task answer_workers(Endpoint self, BytesFor bytes_for, int workers, int worker =
 template <class Architecture, class Compression, class Optimizer, class Transport>
 class server {
   using relay_type = decltype(relay(std::declval<const Compression&>()));
+  using queue_type = typename Transport::queue_type;
+  using floats = memory_of<float, queue_type>;
+  using bytes = memory_of<std::byte, queue_type>;
   static constexpr bool owns_parameters = facts::owns_parameters<Architecture>;
   static constexpr bool plain = facts::identity<Compression>;
   static constexpr bool at_once = facts::stale<Architecture>;
@@ -51,7 +56,7 @@ class server {
   static constexpr bool answers_sums = plain && !owns_parameters;
 
  public:
-  server(Transport& world, const plan& made, const model_memory& model,
+  server(Transport& world, const plan& made, const model_memory<queue_type>& model,
          const Compression& compression, const Optimizer& optimizer, int workers,
          unsigned accumulation)
       : world_(&world),
@@ -62,8 +67,9 @@ class server {
         workers_(workers),
         average_(1.0f /
                  (static_cast<float>(at_once ? 1 : workers) * static_cast<float>(accumulation))),
-        owner_(facts::memory_per_element<relay_type>, model.remembered()),
-        momenta_(owns_parameters ? Optimizer::memory_per_element : 0, model.remembered()),
+        owner_(world.queue(), facts::memory_per_element<relay_type>, model.remembered()),
+        momenta_(world.queue(), owns_parameters ? Optimizer::memory_per_element : 0,
+                 model.remembered()),
         shelves_(made.chunks.size()) {}
 
   /// What this server remembers from step to step, beside parameters.
@@ -90,10 +96,10 @@ class server {
       ++mine.steps;
       auto& answer = mine.answers[at(worker)];
       co_await answer.sent;
-      answer.floats.resize(mine.parameters.size());
-      world_->queue().copy(answer.floats.data(), mine.parameters.data(),
+      make_room(answer.parameters, mine.parameters.size());
+      world_->queue().copy(answer.parameters.data(), mine.parameters.data(),
                            mine.parameters.size() * sizeof(float));
-      answer.sent = send_parameters(number, worker, answer.floats);
+      answer.sent = send_parameters(number, worker, span_of(answer.parameters));
       endpoint_of(number).start(answer.sent);
     } else {
       co_await take_in_rank_order(number, mine, worker, pushed);
@@ -120,16 +126,16 @@ class server {
 
  private:
   struct outgoing {
-    std::vector<float> floats{};
+    floats parameters{};
     task sent{};
   };
   struct shelf {
     bool ready{};
-    std::array<std::vector<float>, 2> sums{};
-    std::vector<float> parameters{};
-    std::vector<std::byte> payload{};
-    std::vector<std::byte> scratch{};
-    std::vector<std::vector<std::byte>> early{};  ///< pushes of workers whose turn has not come
+    std::array<floats, 2> sums{};
+    floats parameters{};
+    bytes payload{};
+    bytes scratch{};
+    std::vector<bytes> early{};  ///< pushes of workers whose turn has not come
     std::vector<char> is_here{};
     int turn{};
     std::uint64_t steps{};
@@ -138,8 +144,15 @@ class server {
   };
 
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-  static std::vector<float>& sum_of(shelf& mine) {
-    return mine.sums[answers_sums ? mine.steps & 1 : 0];
+  static std::span<float> sum_of(shelf& mine) {
+    return span_of(mine.sums[answers_sums ? mine.steps & 1 : 0]);
+  }
+  /// Pushes of a chunk are all equally long, so this allocates once.
+  template <class Memory>
+  void make_room(Memory& memory, std::size_t elements) {
+    if (memory.size() != elements) {
+      memory = allocate<std::remove_pointer_t<decltype(memory.data())>>(world_->queue(), elements);
+    }
   }
 
   endpoint<Transport> endpoint_of(std::uint32_t number) const {
@@ -157,14 +170,14 @@ class server {
       return;
     }
     for (std::size_t i = 0; i < (answers_sums ? 2 : 1); ++i) {
-      fresh.sums[i].resize(piece.elements);
+      make_room(fresh.sums[i], piece.elements);
     }
-    fresh.scratch.resize(scratch_bytes(relay(*compression_), piece.elements));
+    make_room(fresh.scratch, scratch_bytes(relay(*compression_), piece.elements));
     if constexpr (!plain && !owns_parameters) {
-      fresh.payload.resize(relay(*compression_).wire_bytes(piece.elements));
+      make_room(fresh.payload, relay(*compression_).wire_bytes(piece.elements));
     }
     if constexpr (owns_parameters) {
-      fresh.parameters.resize(piece.elements);
+      make_room(fresh.parameters, piece.elements);
       model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
                                       std::size_t in_chunk) {
         world_->queue().copy(fresh.parameters.data() + in_chunk,
@@ -177,7 +190,7 @@ class server {
                           std::span<const std::byte> pushed) {
     if (worker != mine.turn) {
       if (pushed.data() != nullptr) {
-        mine.early[at(worker)].resize(pushed.size());
+        make_room(mine.early[at(worker)], pushed.size());
         world_->queue().copy(mine.early[at(worker)].data(), pushed.data(), pushed.size());
       }
       mine.is_here[at(worker)] = 1;
@@ -185,7 +198,7 @@ class server {
     }
     add(number, mine, pushed, worker == 0);
     for (++mine.turn; mine.turn < workers_ && mine.is_here[at(mine.turn)] != 0; ++mine.turn) {
-      add(number, mine, mine.early[at(mine.turn)], false);
+      add(number, mine, span_of(mine.early[at(mine.turn)]), false);
       mine.is_here[at(mine.turn)] = 0;
     }
     if (mine.turn == workers_) {
@@ -212,7 +225,7 @@ class server {
       return;
     }
     if (first) {
-      queue.for_each(elements, [sum](std::size_t i) { sum[i] = 0.0f; });
+      queue.clear(sum, elements * sizeof(float));
     }
     compression_->accumulate(queue, const_wire(pushed.data(), pushed.size()),
                              std::span<float>(sum, elements));
@@ -232,54 +245,52 @@ class server {
     }
     const std::span<float> mean = sum_of(mine);
     if (average_ != 1.0f) {
-      float* sum = mean.data();
-      const float average = average_;
-      queue.for_each(mean.size(), [sum, average](std::size_t i) { sum[i] *= average; });
+      kernels::scale(queue, mean, average_);
     }
     if constexpr (owns_parameters) {
-      optimizer_->apply(queue, std::span<float>(mine.parameters), std::span<const float>(mean),
-                        momenta_.at(piece.first_element, mine.scratch, mine.steps));
+      optimizer_->apply(queue, span_of(mine.parameters), std::span<const float>(mean),
+                        momenta_.at(piece.first_element, span_of(mine.scratch), mine.steps));
     } else if constexpr (!plain) {
       encode(relay(*compression_), queue, std::span<const float>(mean),
              wire{mine.payload.data(), mine.payload.size()},
-             owner_.at(piece.first_element, mine.scratch, mine.steps));
+             owner_.at(piece.first_element, span_of(mine.scratch), mine.steps));
     }
   }
 
   task answer_all(std::uint32_t number, shelf& mine) {
-    std::span<const std::byte> bytes;
+    std::span<const std::byte> answer;
     if constexpr (owns_parameters) {
-      bytes = as_bytes(number, mine.parameters);
+      answer = as_bytes(number, span_of(mine.parameters));
     } else if constexpr (plain) {
-      bytes = as_bytes(number, sum_of(mine));
+      answer = as_bytes(number, sum_of(mine));
     } else {
       const std::size_t length = compression_->wire_bytes(plan_->chunks[number].elements);
-      bytes = {mine.payload.empty() ? nullptr : mine.payload.data(), length};
+      answer = {mine.payload.empty() ? nullptr : mine.payload.data(), length};
     }
     co_await answer_workers(
-        endpoint_of(number), [bytes](int) { return bytes; }, workers_);
+        endpoint_of(number), [answer](int) { return answer; }, workers_);
   }
 
-  task send_parameters(std::uint32_t number, int worker, std::span<const float> floats) {
-    co_await endpoint_of(number).send(worker, as_bytes(number, floats));
+  task send_parameters(std::uint32_t number, int worker, std::span<const float> sent) {
+    co_await endpoint_of(number).send(worker, as_bytes(number, sent));
   }
 
   /// As many bytes as the chunk has, with or without memory behind them.
-  std::span<const std::byte> as_bytes(std::uint32_t number, std::span<const float> floats) const {
+  std::span<const std::byte> as_bytes(std::uint32_t number, std::span<const float> values) const {
     const std::size_t length = plan_->chunks[number].elements * sizeof(float);
-    const auto* data = model_->phantom() ? nullptr : floats.data();
+    const auto* data = model_->phantom() ? nullptr : values.data();
     return {reinterpret_cast<const std::byte*>(data), length};
   }
 
   Transport* world_;
   const plan* plan_;
-  const model_memory* model_;
+  const model_memory<queue_type>* model_;
   const Compression* compression_;
   const Optimizer* optimizer_;
   int workers_;
   float average_;
-  state_memory owner_;
-  state_memory momenta_;
+  state_memory<queue_type> owner_;
+  state_memory<queue_type> momenta_;
   std::vector<shelf> shelves_;
 };
 

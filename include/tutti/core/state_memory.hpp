@@ -3,21 +3,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "tutti/base/memory.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti {
 
 /// What policies remember: lanes of floats parallel to the parameters, in the flat index space, so
-/// that another fusion, a checkpoint or a resize finds every value where it was.
+/// that another fusion, a checkpoint or a resize finds every value where it was. They begin as 0.
+template <class Queue>
 class state_memory {
  public:
-  state_memory(std::size_t lanes, std::size_t elements)
-      : elements_(elements), floats_(lanes * elements) {}
+  state_memory(Queue& queue, std::size_t lanes, std::size_t elements)
+      : elements_(elements), floats_(allocate_zeros<float>(queue, lanes * elements)) {}
 
-  std::span<float> floats() { return floats_; }
-  std::span<const float> floats() const { return floats_; }
+  std::span<float> floats() { return span_of(floats_); }
 
   site at(std::size_t first_element, std::span<std::byte> scratch, std::uint64_t step) {
     float* first = floats_.empty() ? nullptr : floats_.data() + first_element;
@@ -26,7 +26,7 @@ class state_memory {
 
  private:
   std::size_t elements_;
-  std::vector<float> floats_;
+  memory_of<float, Queue> floats_;
 };
 
 }  // namespace tutti

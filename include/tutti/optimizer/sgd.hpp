@@ -1,6 +1,9 @@
 #pragma once
 
-#include "tutti/base/host_device.hpp"
+#include <cstddef>
+#include <span>
+
+#include "tutti/kernels/descent.hpp"
 #include "tutti/role/optimizer.hpp"
 
 namespace tutti::optimizer {
@@ -27,19 +30,12 @@ struct sgd {
   template <class Queue>
   void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
              const site& where) const {
-    float* x = parameters.data();
-    const float* g = gradient.data();
-    const sgd self = *this;
+    const kernels::descent values{learning_rate, momentum, weight_decay};
     if (momentum == 0.0f) {
-      queue.for_each(parameters.size(), [=] TUTTI_HD(std::size_t i) {
-        x[i] -= self.learning_rate * (g[i] + self.weight_decay * x[i]);
-      });
+      kernels::descend(queue, parameters, gradient, values);
     } else {
-      float* m = where.lane(0, parameters.size()).data();
-      queue.for_each(parameters.size(), [=] TUTTI_HD(std::size_t i) {
-        m[i] = self.momentum * m[i] + (g[i] + self.weight_decay * x[i]);
-        x[i] -= self.learning_rate * m[i];
-      });
+      kernels::descend_with_momentum(queue, parameters, where.lane(0, parameters.size()), gradient,
+                                     values);
     }
   }
 };

@@ -8,6 +8,7 @@
 #include "tutti/base/cost.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti {
@@ -81,17 +82,14 @@ struct parcel {
   void clear(Queue& queue, std::size_t first, std::size_t count) const {
     charge(queue, sizeof(float) * count);
     if (!phantom()) {
-      float* begin = data.data() + first;
-      queue.for_each(count, [begin](std::size_t i) { begin[i] = 0.0f; });
+      queue.clear(data.data() + first, count * sizeof(float));
     }
   }
   template <class Queue>
   void scale(Queue& queue, std::size_t first, std::size_t count) const {
     charge(queue, average == 1.0f ? 0 : 2 * sizeof(float) * count);
     if (!phantom() && average != 1.0f) {
-      float* begin = data.data() + first;
-      const float factor = average;
-      queue.for_each(count, [begin, factor](std::size_t i) { begin[i] *= factor; });
+      kernels::scale(queue, data.subspan(first, count), average);
     }
   }
 };

@@ -9,8 +9,11 @@
 #include <utility>
 
 #include "tutti/base/queue.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
+// Each kernel is said twice: for a queue of host code, and for a stream of CUDA's, whose definition
+// lies in cuda/ and in the library tutti::cuda. Spans are then of the device's memory.
 namespace tutti::kernels {
 
 /// into[i] += from[i]: the reduction of every collective.
@@ -24,6 +27,7 @@ void add(Queue& queue, std::span<float> into, std::span<const float> from) {
     });
   });
 }
+void add(cuda::stream& queue, std::span<float> into, std::span<const float> from);
 
 namespace detail {
 
@@ -63,6 +67,9 @@ requires(Count <= 4) void add_everywhere(Queue& queue, std::array<float*, Count>
     });
   });
 }
+template <std::size_t Count>
+requires(Count <= 4) void add_everywhere(cuda::stream& queue, std::array<float*, Count> all,
+                                         std::size_t n);
 
 /// data[i] *= factor.
 template <host_queue Queue>
@@ -75,6 +82,7 @@ void scale(Queue& queue, std::span<float> data, float factor) {
     });
   });
 }
+void scale(cuda::stream& queue, std::span<float> data, float factor);
 
 // Not compiled for wider vectors, where a processor would offer to round a product and a sum once:
 // ranks on different processors must agree.
@@ -84,21 +92,23 @@ template <host_queue Queue>
 void add_scaled(Queue& queue, std::span<float> into, std::span<const float> from, float factor) {
   queue.run([=] {
     for (std::size_t i = 0; i < into.size(); ++i) {
-      into[i] += factor * from[i];
+      element::add_scaled{factor}(into[i], from[i]);
     }
   });
 }
+void add_scaled(cuda::stream& queue, std::span<float> into, std::span<const float> from,
+                float factor);
 
 /// into[i] = factor * into[i] + (1 - factor) * from[i]: a moving average.
 template <host_queue Queue>
 void blend(Queue& queue, std::span<float> into, std::span<const float> from, float factor) {
   queue.run([=] {
-    const float rest = 1 - factor;
     for (std::size_t i = 0; i < into.size(); ++i) {
-      into[i] = factor * into[i] + rest * from[i];
+      element::blend{factor}(into[i], from[i]);
     }
   });
 }
+void blend(cuda::stream& queue, std::span<float> into, std::span<const float> from, float factor);
 
 /// data[i] = 0 - data[i], so that zero stays +0.
 template <host_queue Queue>
@@ -111,6 +121,7 @@ void negate(Queue& queue, std::span<float> data) {
     });
   });
 }
+void negate(cuda::stream& queue, std::span<float> data);
 
 namespace detail {
 
@@ -153,7 +164,8 @@ inline void sum_in_blocks(std::span<float> out, std::span<const float* const> in
 }  // namespace detail
 
 /// out[i] = inputs[0][i] + inputs[1][i] + …, added in that order. Every input is as long as `out`,
-/// which may be one of them; the list of inputs must live until the queue has run this.
+/// which may be one of them (on a device one of the first 256); the list of inputs must live until
+/// the queue has run this.
 /// Cost: one read of each input and one write.
 template <host_queue Queue>
 void sum(Queue& queue, std::span<float> out, std::span<const float* const> inputs) {
@@ -172,6 +184,7 @@ void sum(Queue& queue, std::span<float> out, std::span<const float* const> input
     });
   });
 }
+void sum(cuda::stream& queue, std::span<float> out, std::span<const float* const> inputs);
 
 namespace detail {
 
@@ -203,6 +216,10 @@ inline float mean(double total, std::size_t n) {
 
 }  // namespace detail
 
+// A mean is added up in double and rounded once. A device adds in an order of its own (fixed_sum),
+// for the host's has one thread do a sixteenth of the work: the two means are the same float unless
+// the exact one lies within the doubles' rounding of a float's, and then they are neighbours.
+
 /// *result becomes the mean of |input[i]|; 0 if there are none.
 template <host_queue Queue>
 void mean_magnitude(Queue& queue, std::span<const float> input, float* result) {
@@ -213,6 +230,7 @@ void mean_magnitude(Queue& queue, std::span<const float> input, float* result) {
     });
   });
 }
+void mean_magnitude(cuda::stream& queue, std::span<const float> input, float* result);
 
 /// into[i] += from[i], and *result becomes the mean of |into[i]|: one pass.
 template <host_queue Queue>
@@ -228,5 +246,7 @@ void add_and_mean_magnitude(Queue& queue, std::span<float> into, std::span<const
     });
   });
 }
+void add_and_mean_magnitude(cuda::stream& queue, std::span<float> into, std::span<const float> from,
+                            float* result);
 
 }  // namespace tutti::kernels

@@ -76,6 +76,8 @@ void narrow(Queue& queue, std::span<const float> input, std::uint16_t* out) {
     });
   });
 }
+template <class Format>
+void narrow(cuda::stream& queue, std::span<const float> input, std::uint16_t* out);
 
 /// sum[i] += input[i].
 template <class Format, host_queue Queue>
@@ -88,6 +90,8 @@ void add_widened(Queue& queue, const std::uint16_t* input, std::span<float> sum)
     });
   });
 }
+template <class Format>
+void add_widened(cuda::stream& queue, const std::uint16_t* input, std::span<float> sum);
 
 /// into[i] += from[i], added in float and rounded once.
 template <class Format, host_queue Queue>
@@ -100,5 +104,7 @@ void add_narrow(Queue& queue, std::span<std::uint16_t> into, const std::uint16_t
     });
   });
 }
+template <class Format>
+void add_narrow(cuda::stream& queue, std::span<std::uint16_t> into, const std::uint16_t* from);
 
 }  // namespace tutti::kernels

@@ -12,7 +12,9 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/collect.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/norms.hpp"
+#include "tutti/kernels/selection_steps.hpp"
 
 namespace tutti::kernels {
 
@@ -84,12 +86,6 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
   return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
 }
 
-[[noreturn]] inline void refuse_nan(std::uint64_t element) {
-  throw usage_error("gradient element " + std::to_string(element) +
-                    " is not a number and has no magnitude to select by. Fix: find the step that "
-                    "diverged; lower the learning rate or clip the gradients.");
-}
-
 /// Of n elements, ascending, whose keys are at least `floor`, writes the largest. NaN is above
 /// every magnitude, so it is among them if it is anywhere.
 template <class Index>
@@ -116,9 +112,9 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
 
 }  // namespace detail
 
-/// Candidates to provide room for when k of n are selected.
+/// Candidates to provide room for when k of n are selected; a device's tiles count there too.
 constexpr std::size_t selection_candidates(std::size_t n, std::size_t k) {
-  return std::min(n, 4 * k + 32768) + detail::collect_block;
+  return std::min(n, 4 * k + 32768) + detail::collect_block + steps::tiles_of(n);
 }
 
 /// Writes the out.indices.size() elements of largest magnitude, in order; at most input.size().
@@ -142,6 +138,30 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
     }
   });
 }
+/// The same elements, in the same order. A kernel cannot throw: NaN is refused, in the same words,
+/// by the stream's next `synchronize` (engine.wait() and wait(id), save, load) and every later one;
+/// until then it travels, and makes the parameters that it reaches NaN too.
+/// Cost: three reads of the input, five where more than four times as many as are selected share
+/// the first eleven bits of the least of them.
+void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
+                    selection out, candidates room);
+
+namespace element {
+
+struct clear_at {
+  float* data;
+  const std::uint32_t* indices;
+  TUTTI_HD void operator()(std::size_t i) const { data[indices[i]] = 0; }
+};
+
+struct scatter_add {
+  const std::uint32_t* indices;
+  const float* values;
+  float* sum;
+  TUTTI_HD void operator()(std::size_t i) const { sum[indices[i]] += values[i]; }
+};
+
+}  // namespace element
 
 /// data[indices[i]] = 0.
 template <host_queue Queue>
@@ -152,8 +172,9 @@ void clear_at(Queue& queue, std::span<float> data, std::span<const std::uint32_t
     }
   });
 }
+void clear_at(cuda::stream& queue, std::span<float> data, std::span<const std::uint32_t> indices);
 
-/// sum[indices[i]] += values[i].
+/// sum[indices[i]] += values[i]. On a device no index may come twice.
 template <host_queue Queue>
 void scatter_add(Queue& queue, std::span<const std::uint32_t> indices, const float* values,
                  std::span<float> sum) {
@@ -163,5 +184,7 @@ void scatter_add(Queue& queue, std::span<const std::uint32_t> indices, const flo
     }
   });
 }
+void scatter_add(cuda::stream& queue, std::span<const std::uint32_t> indices, const float* values,
+                 std::span<float> sum);
 
 }  // namespace tutti::kernels

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/base/wire.hpp"
@@ -93,16 +94,23 @@ void pack(std::size_t elements, std::uint32_t* words, const Negative& negative,
 }
 
 /// `magnitude` with the sign that `row` has in `word`.
-inline float signed_like(std::uint32_t word, unsigned row, float magnitude) {
+TUTTI_HD inline float signed_like(std::uint32_t word, unsigned row, float magnitude) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) ^
                               ((word << row) & 0x8000'0000u));
 }
 
 /// Takes one of two values off, as the sign says, so that zero stays +0, and answers the sign.
-inline bool subtract_sign(float& value, float magnitude) {
+TUTTI_HD inline bool subtract_sign(float& value, float magnitude) {
   const bool negative = value < 0;
   value = 0 - ((negative ? -magnitude : magnitude) - value);
   return negative;
+}
+
+/// into += from, less the sign of that, which is the answer.
+TUTTI_HD inline bool add_and_vote(float& into, float from) {
+  const float both = into + from;
+  into = both - (both < 0 ? -1.0f : 1.0f);
+  return both < 0;
 }
 
 /// sum[i], sum[row_length + i], … take the signs of rows `first`, `first + 1`, … in words[i].
@@ -156,6 +164,7 @@ void pack_signs(Queue& queue, std::span<const float> input, std::uint32_t* words
     });
   });
 }
+void pack_signs(cuda::stream& queue, std::span<const float> input, std::uint32_t* words);
 
 /// The same, and what each sign stands for is taken off: input[i] -= ±*magnitude.
 template <host_queue Queue>
@@ -171,6 +180,8 @@ void pack_signs_and_subtract(Queue& queue, std::span<float> input, const float* 
     });
   });
 }
+void pack_signs_and_subtract(cuda::stream& queue, std::span<float> input, const float* magnitude,
+                             std::uint32_t* words);
 
 /// The same of into[i] += from[i], one vote an element: into[i] -= ±1. One pass.
 template <host_queue Queue>
@@ -178,11 +189,7 @@ void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const flo
                         std::uint32_t* words) {
   queue.run([=] {
     widest([=] {
-      const auto negative = [=](std::size_t i) {
-        const float both = into[i] + from[i];
-        into[i] = both - (both < 0 ? -1.0f : 1.0f);
-        return both < 0;
-      };
+      const auto negative = [=](std::size_t i) { return detail::add_and_vote(into[i], from[i]); };
       detail::pack<4>(into.size(), words, negative, [=](std::size_t i) {
         detail::fetch_strip(into.data() + i);
         detail::fetch_strip(from.data() + i);
@@ -190,6 +197,8 @@ void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const flo
     });
   });
 }
+void add_and_pack_signs(cuda::stream& queue, std::span<float> into, std::span<const float> from,
+                        std::uint32_t* words);
 
 /// sum[i] += ±*magnitude; a null `magnitude` is 1.
 template <host_queue Queue>
@@ -200,6 +209,123 @@ void add_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
     widest([=] { detail::add_signs(words, positive, sum); });
   });
 }
+void add_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitude,
+               std::span<float> sum);
+
+namespace element {
+
+// A device's thread has a word: its elements lie in 32 rows, and in each the threads of a group
+// read neighbours.
+
+/// Packs word `i` of the signs of n elements.
+struct pack_word {
+  const float* input;
+  std::size_t n;
+  std::size_t words;
+  std::uint32_t* out;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    std::uint32_t word = 0;
+    for (unsigned row = 0; row < 32; ++row) {
+      const std::size_t element = row * words + i;
+      const bool negative = element < n && input[element] < 0;
+      word |= std::uint32_t{negative} << (31 - row);
+    }
+    out[i] = word;
+  }
+};
+
+struct pack_word_and_subtract {
+  float* input;
+  std::size_t n;
+  std::size_t words;
+  const float* magnitude;
+  std::uint32_t* out;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    const float positive = *magnitude;
+    std::uint32_t word = 0;
+    for (unsigned row = 0; row < 32; ++row) {
+      const std::size_t element = row * words + i;
+      if (element < n) {
+        const bool negative = kernels::detail::subtract_sign(input[element], positive);
+        word |= std::uint32_t{negative} << (31 - row);
+      }
+    }
+    out[i] = word;
+  }
+};
+
+struct add_and_pack_word {
+  float* into;
+  const float* from;
+  std::size_t n;
+  std::size_t words;
+  std::uint32_t* out;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    std::uint32_t word = 0;
+    for (unsigned row = 0; row < 32; ++row) {
+      const std::size_t element = row * words + i;
+      if (element < n) {
+        const bool negative = kernels::detail::add_and_vote(into[element], from[element]);
+        word |= std::uint32_t{negative} << (31 - row);
+      }
+    }
+    out[i] = word;
+  }
+};
+
+struct add_word {
+  const std::uint32_t* in;
+  const float* magnitude;  // null: 1
+  float* sum;
+  std::size_t n;
+  std::size_t words;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    const float positive = magnitude == nullptr ? 1 : *magnitude;
+    const std::uint32_t word = in[i];
+    for (unsigned row = 0; row < 32; ++row) {
+      const std::size_t element = row * words + i;
+      if (element < n) {
+        sum[element] += kernels::detail::signed_like(word, row, positive);
+      }
+    }
+  }
+};
+
+/// Counts the votes of word `i` in as many bits as `Planes` says: fewer than 2^Planes voters.
+template <unsigned Planes>
+struct count_word {
+  const std::byte* first;
+  std::size_t stride;
+  std::uint32_t voters;
+  std::uint32_t* out;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    std::uint32_t votes[Planes] = {};
+    for (std::size_t voter = 0; voter < voters; ++voter) {
+      std::uint32_t carry = reinterpret_cast<const std::uint32_t*>(first + voter * stride)[i];
+      for (unsigned p = 0; p < Planes; ++p) {
+        const std::uint32_t before = votes[p];
+        votes[p] = before ^ carry;
+        carry &= before;
+      }
+    }
+    const std::uint32_t half_of_them = voters / 2;
+    std::uint32_t above = 0;
+    std::uint32_t equal = ~0u;
+    for (unsigned p = Planes; p-- > 0;) {
+      const std::uint32_t half = (half_of_them >> p & 1) != 0 ? ~0u : 0u;
+      above |= equal & votes[p] & ~half;
+      equal &= ~(votes[p] ^ half);
+    }
+    out[i] = above;
+  }
+};
+
+}  // namespace element
 
 namespace detail {
 
@@ -266,5 +392,6 @@ void majority(Queue& queue, std::span<std::uint32_t> out, payload_row ballots) {
     });
   });
 }
+void majority(cuda::stream& queue, std::span<std::uint32_t> out, payload_row ballots);
 
 }  // namespace tutti::kernels

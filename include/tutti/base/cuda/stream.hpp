@@ -1,0 +1,280 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cuda_runtime_api.h>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "tutti/base/cuda/error.hpp"
+#include "tutti/base/cuda/memory.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/pool.hpp"
+#include "tutti/base/queue.hpp"
+#if defined(__CUDACC__)
+#include "tutti/base/cuda/loops.cuh"
+#endif
+
+namespace tutti::cuda {
+
+/// What a stream's work goes before, where the device has more than it can do at once.
+enum class priority { usual, urgent };
+
+namespace detail {
+
+/// Events of one device. They are never destroyed: a mark may outlive its stream, and the device
+/// lets go of everything when the process ends.
+inline pool<cudaEvent_t>& events_of(int device) {
+  static std::array<std::atomic<pool<cudaEvent_t>*>, 64> all{};
+  auto& place = all.at(static_cast<std::size_t>(device));
+  pool<cudaEvent_t>* found = place.load(std::memory_order_acquire);
+  if (found == nullptr) {
+    auto fresh = std::make_unique<pool<cudaEvent_t>>();
+    if (place.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel)) {
+      found = fresh.release();
+    }
+  }
+  return *found;
+}
+
+template <class>
+inline constexpr bool never = false;
+
+struct nowhere {};  // what a device's `run` answers, so that it is no host queue
+
+}  // namespace detail
+
+/// Memory that the kernels of one stream share, each in its turn, and what they refuse.
+///
+/// A kernel cannot throw: it writes the element that it refuses, and the stream throws at its next
+/// `synchronize`. Cost: 64 KiB of a device a stream.
+class stream_room {
+ public:
+  static constexpr std::size_t bytes = 64 << 10;
+  static constexpr unsigned long long nothing_refused = ~0ULL;
+
+  explicit stream_room(cudaStream_t stream) : memory_(bytes), refused_(1), seen_(1) {
+    check(cudaMemsetAsync(refused_.data(), 0xFF, sizeof nothing_refused, stream));
+    seen_.data()[0] = nothing_refused;
+  }
+
+  /// To scribble on, undefined whenever a kernel begins.
+  std::byte* memory() const { return memory_.data(); }
+  /// The least element that was refused: kernels lower it.
+  unsigned long long* refused() const { return refused_.data(); }
+
+  /// Enqueues a look at what was refused; `judge` after the stream has come so far.
+  void look(cudaStream_t stream) const {
+    check(cudaMemcpyAsync(seen_.data(), refused_.data(), sizeof nothing_refused,
+                          cudaMemcpyDeviceToHost, stream));
+  }
+  void judge() const {
+    const unsigned long long element = *static_cast<volatile unsigned long long*>(seen_.data());
+    if (element != nothing_refused) {
+      refuse_nan(element);
+    }
+  }
+
+ private:
+  buffer<std::byte> memory_;
+  buffer<unsigned long long> refused_;
+  pinned_buffer<unsigned long long> seen_;
+};
+
+/// A CUDA stream as a queue: work in order on a device, enqueued and never waited for but in
+/// `synchronize`.
+///
+/// Kernels that select throw usage_error at NaN from the next `synchronize`, and every one after
+/// it: what they selected is wrong and so is what was made of it. One thread at a time enqueues
+/// kernels; `record`, `wait`, `copy`, `clear` and `synchronize` are anybody's.
+/// Cost: a mark is an event that is used again; after the first steps none is made.
+class stream {
+ public:
+  /// A point in a stream's order of work. It may outlive the stream.
+  class mark {
+   public:
+    mark() = default;
+
+   private:
+    friend stream;
+    mark(pool<cudaEvent_t>::handle event, std::uint64_t of) : event_(std::move(event)), of_(of) {}
+
+    pool<cudaEvent_t>::handle event_{};
+    std::uint64_t of_ = 0;
+  };
+
+  /// A stream of its own on the device that is current, beside the default stream.
+  stream() : stream(priority::usual) {}
+  explicit stream(priority wanted) : owned_(true) {
+    check(cudaGetDevice(&device_));
+    int least = 0;
+    int greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking,
+                                       wanted == priority::urgent ? greatest : least));
+    room_ = std::make_unique<stream_room>(handle_);
+  }
+  stream(std::nullptr_t) = delete;
+  stream(const stream&) = delete;
+  stream& operator=(const stream&) = delete;
+  stream(stream&& other) noexcept { swap(other); }
+  stream& operator=(stream&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  /// Work that was enqueued is still done; what it refuses is not heard of any more.
+  ~stream() {
+    if (owned_) {
+      ignore(cudaStreamDestroy(handle_));
+    }
+  }
+
+  /// The user's stream, of the device that is current; it stays the user's and must live longer.
+  static stream from_native_handle(cudaStream_t borrowed) {
+    stream made(borrowed, false);
+    check(cudaGetDevice(&made.device_));
+    return made;
+  }
+  /// Hands the stream over: it is the caller's to destroy.
+  cudaStream_t release() {
+    owned_ = false;
+    return handle_;
+  }
+  cudaStream_t native_handle() const { return handle_; }
+  int device() const { return device_; }
+
+  mark record() {
+    auto event = detail::events_of(device_).take([this] {
+      const on_device here(device_);
+      cudaEvent_t made = nullptr;
+      check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+      return made;
+    });
+    check(cudaEventRecord(*event, handle_));
+    return mark(std::move(event), number_);
+  }
+
+  void wait(const mark& until) {
+    if (until.event_ && until.of_ != number_) {
+      check(cudaStreamWaitEvent(handle_, *until.event_, 0));
+    }
+  }
+
+  /// Throws what the stream's kernels have refused so far.
+  void synchronize() {
+    if (room_ == nullptr) {
+      check(cudaStreamSynchronize(handle_));
+      return;
+    }
+    room_->look(handle_);
+    check(cudaStreamSynchronize(handle_));
+    room_->judge();
+  }
+
+  /// Between any two places, the host's pageable memory too (then CUDA stages it, and may block).
+  void copy(void* to, const void* from, std::size_t bytes) {
+    if (bytes != 0) {
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, handle_));
+    }
+  }
+  void clear(void* at, std::size_t bytes) {
+    if (bytes != 0) {
+      check(cudaMemsetAsync(at, 0, bytes, handle_));
+    }
+  }
+
+  /// Whether kernels can read and write there; of a machine whose devices see all of the host's
+  /// memory, everywhere.
+  bool reaches(const void* memory) const {
+    cudaPointerAttributes found{};
+    check(cudaPointerGetAttributes(&found, memory));
+    int anywhere = 0;
+    check(cudaDeviceGetAttribute(&anywhere, cudaDevAttrPageableMemoryAccess, device_));
+    return anywhere != 0 || found.devicePointer == memory;
+  }
+
+  /// Undefined memory of this stream's device.
+  template <class T>
+  buffer<T> allocate(std::size_t elements) {
+    const on_device here(device_);
+    return buffer<T>(elements);
+  }
+
+  /// What this stream's kernels scribble on.
+  const stream_room& room() {
+    if (room_ == nullptr) {
+      const on_device here(device_);
+      room_ = std::make_unique<stream_room>(handle_);
+    }
+    return *room_;
+  }
+
+  /// Calls `f(i)` on the device for every i in [0, n), in any order. Captures must be device
+  /// addresses and values.
+  template <class F>
+  void for_each(std::size_t n, F f) {
+#if defined(__CUDACC__)
+    const on_device here(device_);
+    check(detail::launch_for_each(handle_, n, f));
+#else
+    static_assert(detail::never<F>,
+                  "tutti: this functor must be compiled for a device, and this file is compiled "
+                  "for the host alone. Fix: compile it with nvcc, or call a function of "
+                  "tutti::kernels, which are compiled already.");
+    static_cast<void>(n), static_cast<void>(f);
+#endif
+  }
+
+  /// `*result` becomes the sum of `f(x)` over `input`, added in double in the order of fixed_sum:
+  /// the same bits on every device, and those of a host's queue up to the rounding of doubles.
+  template <class T, class F>
+  void transform_reduce(std::span<const float> input, T* result, F f) {
+#if defined(__CUDACC__)
+    const on_device here(device_);
+    check(detail::launch_sum(handle_, input.size(), detail::transformed<F>{input.data(), f},
+                             reinterpret_cast<double*>(room().memory()),
+                             detail::keep_as<T>{result}));
+#else
+    for_each(input.size(), f);  // says what is wrong
+    static_cast<void>(result);
+#endif
+  }
+
+  /// Never: a stream's memory is the device's, and host code cannot reach it.
+  template <class F>
+  detail::nowhere run(F) {
+    static_assert(detail::never<F>,
+                  "tutti: this policy's work is host code, but the queue is a cuda::stream, whose "
+                  "memory the host cannot reach. Fix: write it with queue.for_each or a function "
+                  "of tutti::kernels, or train over transport::in_process.");
+    return {};
+  }
+
+ private:
+  stream(cudaStream_t handle, bool owned) : handle_(handle), owned_(owned) {}
+
+  void swap(stream& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(owned_, other.owned_);
+    std::swap(device_, other.device_);
+    std::swap(number_, other.number_);
+    std::swap(room_, other.room_);
+  }
+
+  static std::uint64_t next_number() {
+    static std::atomic<std::uint64_t> made{0};
+    return made.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+
+  cudaStream_t handle_ = nullptr;
+  bool owned_ = false;
+  int device_ = 0;
+  std::uint64_t number_ = next_number();  // handles are used again, and marks outlive streams
+  std::unique_ptr<stream_room> room_{};
+};
+static_assert(device_queue<stream> && !host_queue<stream>);
+
+}  // namespace tutti::cuda

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/line_vector.hpp"
+
+namespace tutti {
+
+// Memory belongs to a queue: the engine's own buffers lie where the work of its queue can reach
+// them. A queue whose memory is the host's says nothing and has line_vectors; any other offers
+// `allocate<T>(elements)`, which answers a movable buffer with `data()` and `size()`.
+
+template <class Queue>
+concept has_own_memory = requires(Queue& queue) {
+  queue.template allocate<std::byte>(std::size_t{});
+};
+
+/// Memory for a queue's work, undefined where it is not the host's.
+template <class T, class Queue>
+auto allocate(Queue& queue, std::size_t elements) {
+  if constexpr (has_own_memory<Queue>) {
+    return queue.template allocate<T>(elements);
+  } else {
+    return line_vector<T>(elements);
+  }
+}
+
+/// The same, zero for all that is enqueued from now on.
+template <class T, class Queue>
+auto allocate_zeros(Queue& queue, std::size_t elements) {
+  auto fresh = allocate<T>(queue, elements);
+  if constexpr (has_own_memory<Queue>) {
+    queue.clear(fresh.data(), elements * sizeof(T));
+  }
+  return fresh;
+}
+
+template <class T, class Queue>
+using memory_of = decltype(allocate<T>(std::declval<Queue&>(), 0));
+
+template <class Memory>
+auto span_of(Memory& memory) {
+  return std::span(memory.data(), memory.size());
+}
+
+/// What the host may read of `memory` once the work enqueued so far is done: the memory itself
+/// where it is the host's, otherwise a copy. Blocks the host; for between steps.
+template <class T, class Queue>
+auto host_view(Queue& queue, std::span<T> memory) {
+  queue.synchronize();
+  if constexpr (has_own_memory<Queue>) {
+    std::vector<std::remove_const_t<T>> copy(memory.size());
+    queue.copy(copy.data(), memory.data(), memory.size_bytes());
+    queue.synchronize();
+    return copy;
+  } else {
+    return memory;
+  }
+}
+
+/// Lets `fill(span)` write what `memory` becomes, on the host. Blocks the host; for between steps.
+template <class T, class Queue, class Fill>
+void fill_from_host(Queue& queue, std::span<T> memory, Fill fill) {
+  queue.synchronize();
+  if constexpr (has_own_memory<Queue>) {
+    std::vector<T> values(memory.size());
+    fill(std::span<T>(values));
+    queue.copy(memory.data(), values.data(), memory.size_bytes());
+    queue.synchronize();
+  } else {
+    fill(memory);
+  }
+}
+
+}  // namespace tutti

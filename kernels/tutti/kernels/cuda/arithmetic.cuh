@@ -1,0 +1,83 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <tuple>
+
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/cuda/each.cuh"
+#include "tutti/kernels/elements.hpp"
+
+// The definitions of what arithmetic.hpp declares for a cuda::stream. Who compiles with nvcc may
+// include them; everybody else links tutti::cuda, which holds them compiled.
+namespace tutti::kernels {
+
+[[gnu::used]] inline void add(cuda::stream& queue, std::span<float> into,
+                              std::span<const float> from) {
+  device::each(queue, into.size(), element::add{}, into.data(), from.data());
+}
+
+template <std::size_t Count>
+requires(Count <= 4) void add_everywhere(cuda::stream& queue, std::array<float*, Count> all,
+                                         std::size_t n) {
+  std::apply([&](auto*... arrays) { device::each(queue, n, element::add_everywhere{}, arrays...); },
+             all);
+}
+template void add_everywhere(cuda::stream&, std::array<float*, 2>, std::size_t);
+template void add_everywhere(cuda::stream&, std::array<float*, 3>, std::size_t);
+template void add_everywhere(cuda::stream&, std::array<float*, 4>, std::size_t);
+
+[[gnu::used]] inline void scale(cuda::stream& queue, std::span<float> data, float factor) {
+  device::each(queue, data.size(), element::scale{factor}, data.data());
+}
+
+[[gnu::used]] inline void add_scaled(cuda::stream& queue, std::span<float> into,
+                                     std::span<const float> from, float factor) {
+  device::each(queue, into.size(), element::add_scaled{factor}, into.data(), from.data());
+}
+
+[[gnu::used]] inline void blend(cuda::stream& queue, std::span<float> into,
+                                std::span<const float> from, float factor) {
+  device::each(queue, into.size(), element::blend{factor}, into.data(), from.data());
+}
+
+[[gnu::used]] inline void negate(cuda::stream& queue, std::span<float> data) {
+  device::each(queue, data.size(), element::negate{}, data.data());
+}
+
+[[gnu::used]] inline void sum(cuda::stream& queue, std::span<float> out,
+                              std::span<const float* const> inputs) {
+  for (std::size_t first = 0; first == 0 || first < inputs.size();
+       first += element::sum_of_some::most) {
+    const std::size_t count = std::min(inputs.size() - first, element::sum_of_some::most);
+    queue.for_each(out.size(),
+                   element::sum_of_some(out.data(), inputs.subspan(first, count), first));
+  }
+}
+
+namespace device {
+
+template <class Term>
+void mean(cuda::stream& queue, std::size_t n, const Term& term, float* result) {
+  namespace launch = cuda::detail;
+  const cuda::on_device here(queue.device());
+  auto* partial = reinterpret_cast<double*>(queue.room().memory());
+  cuda::check(
+      launch::launch_sum(queue.native_handle(), n, term, partial, element::keep_mean{result, n}));
+}
+
+}  // namespace device
+
+[[gnu::used]] inline void mean_magnitude(cuda::stream& queue, std::span<const float> input,
+                                         float* result) {
+  device::mean(queue, input.size(), element::magnitude{input.data()}, result);
+}
+
+[[gnu::used]] inline void add_and_mean_magnitude(cuda::stream& queue, std::span<float> into,
+                                                 std::span<const float> from, float* result) {
+  device::mean(queue, into.size(), element::magnitude_of_sum{into.data(), from.data()}, result);
+}
+
+}  // namespace tutti::kernels

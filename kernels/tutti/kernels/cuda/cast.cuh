@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/cuda/each.cuh"
+#include "tutti/kernels/elements.hpp"
+
+// The definitions of what cast.hpp declares for a cuda::stream.
+namespace tutti::kernels {
+
+template <class Format>
+void narrow(cuda::stream& queue, std::span<const float> input, std::uint16_t* out) {
+  device::each(queue, input.size(), element::narrow<Format>{}, input.data(),
+               only_written<std::uint16_t>{out});
+}
+
+template <class Format>
+void add_widened(cuda::stream& queue, const std::uint16_t* input, std::span<float> sum) {
+  device::each(queue, sum.size(), element::add_widened<Format>{}, input, sum.data());
+}
+
+template <class Format>
+void add_narrow(cuda::stream& queue, std::span<std::uint16_t> into, const std::uint16_t* from) {
+  device::each(queue, into.size(), element::add_narrow<Format>{}, into.data(), from);
+}
+
+template void narrow<half>(cuda::stream&, std::span<const float>, std::uint16_t*);
+template void narrow<bfloat>(cuda::stream&, std::span<const float>, std::uint16_t*);
+template void add_widened<half>(cuda::stream&, const std::uint16_t*, std::span<float>);
+template void add_widened<bfloat>(cuda::stream&, const std::uint16_t*, std::span<float>);
+template void add_narrow<half>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
+template void add_narrow<bfloat>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
+
+}  // namespace tutti::kernels

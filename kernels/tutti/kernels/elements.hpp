@@ -1,0 +1,238 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "tutti/base/host_device.hpp"
+
+/// What kernels do to one element, the same on hosts and devices, and how a device's threads share
+/// elements out among themselves: a text that hosts run too, so that it is tested without a device.
+namespace tutti::kernels {
+
+namespace element {
+
+/// a * b, rounded. A compiler for devices would round a product and a sum once, unless told so in
+/// every user's build.
+TUTTI_HD inline float product(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+struct add {
+  TUTTI_HD void operator()(float& into, float from) const { into += from; }
+};
+
+struct scale {
+  float factor;
+  TUTTI_HD void operator()(float& data) const { data *= factor; }
+};
+
+struct add_scaled {
+  float factor;
+  TUTTI_HD void operator()(float& into, float from) const { into += product(factor, from); }
+};
+
+struct blend {
+  float factor;
+  TUTTI_HD void operator()(float& into, float from) const {
+    into = product(factor, into) + product(1 - factor, from);
+  }
+};
+
+struct negate {
+  TUTTI_HD void operator()(float& data) const { data = 0 - data; }
+};
+
+/// The sum of all takes the place of each, added from the first to the last.
+struct add_everywhere {
+  template <class... Others>
+  TUTTI_HD void operator()(float& first, Others&... others) const {
+    ((first += others), ...);
+    ((others = first), ...);
+  }
+};
+
+template <class Format>
+struct narrow {
+  TUTTI_HD void operator()(float from, std::uint16_t& to) const { to = Format::to_bits(from); }
+};
+
+template <class Format>
+struct add_widened {
+  TUTTI_HD void operator()(std::uint16_t from, float& sum) const { sum += Format::to_float(from); }
+};
+
+template <class Format>
+struct add_narrow {
+  TUTTI_HD void operator()(std::uint16_t& into, std::uint16_t from) const {
+    into = Format::to_bits(Format::to_float(into) + Format::to_float(from));
+  }
+};
+
+// ---- by index
+
+/// out[i] = inputs[0][i] + inputs[1][i] + …, onto what `out` holds if that is the sum of those
+/// before. The list of inputs travels with the kernel.
+class sum_of_some {
+ public:
+  static constexpr std::size_t most = 256;
+
+  sum_of_some(float* out, std::span<const float* const> inputs, std::size_t added_before)
+      : out_(out), count_(inputs.size()), goes_on_(added_before != 0) {
+    std::ranges::copy(inputs, inputs_);
+  }
+  TUTTI_HD void operator()(std::size_t i) const {
+    float sum = goes_on_ ? out_[i] : 0;
+    for (std::size_t each = 0; each < count_; ++each) {
+      sum = each == 0 && !goes_on_ ? inputs_[0][i] : sum + inputs_[each][i];
+    }
+    out_[i] = sum;
+  }
+
+ private:
+  float* out_;
+  const float* inputs_[most];
+  std::size_t count_;
+  bool goes_on_;
+};
+
+TUTTI_HD inline float without_sign(float value) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu);
+}
+
+struct magnitude {
+  const float* input;
+  TUTTI_HD float operator()(std::size_t i) const { return without_sign(input[i]); }
+};
+
+struct magnitude_of_sum {
+  float* into;
+  const float* from;
+  TUTTI_HD float operator()(std::size_t i) const {
+    into[i] += from[i];
+    return without_sign(into[i]);
+  }
+};
+
+struct keep_mean {
+  float* result;
+  std::size_t n;
+  TUTTI_HD void operator()(double total) const {
+    *result = n == 0 ? 0 : static_cast<float>(total / static_cast<double>(n));
+  }
+};
+
+}  // namespace element
+
+// ---- sixteen bytes at a time
+
+/// An array that is written and not read before.
+template <class T>
+struct only_written {
+  T* at;
+};
+
+namespace detail {
+
+/// Neighbouring elements that are loaded and stored together.
+template <class T, int Width>
+struct alignas(sizeof(T) * Width < 16 ? sizeof(T) * Width : 16) pack_of {
+  T value[Width];
+};
+
+/// Some neighbours of an array in registers, and how they get there and back.
+template <class Array, int Width>
+struct held;
+
+template <class T, int Width>
+struct held<T*, Width> {
+  using pack = pack_of<std::remove_const_t<T>, Width>;
+  static constexpr std::size_t alignment = alignof(pack);
+  static constexpr std::size_t element = sizeof(T);
+
+  T* array;
+  pack elements;
+
+  TUTTI_HD held(T* its_array, std::size_t i)
+      : array(its_array), elements(reinterpret_cast<const pack*>(its_array)[i]) {}
+  TUTTI_HD void store(std::size_t i) const {
+    if constexpr (!std::is_const_v<T>) {
+      reinterpret_cast<pack*>(array)[i] = elements;
+    }
+  }
+};
+
+template <class T, int Width>
+struct held<only_written<T>, Width> {
+  using pack = pack_of<T, Width>;
+  static constexpr std::size_t alignment = alignof(pack);
+  static constexpr std::size_t element = sizeof(T);
+
+  T* array;
+  pack elements;
+
+  TUTTI_HD held(only_written<T> its_array, std::size_t) : array(its_array.at), elements{} {}
+  TUTTI_HD void store(std::size_t i) const { reinterpret_cast<pack*>(array)[i] = elements; }
+};
+
+template <int Width, class F, class... Held>
+TUTTI_HD void apply(std::size_t i, const F& f, Held... each) {
+  for (int lane = 0; lane < Width; ++lane) {
+    f(each.elements.value[lane]...);
+  }
+  (each.store(i), ...);
+}
+
+template <class T>
+TUTTI_HD const void* address(T* array) {
+  return array;
+}
+template <class T>
+TUTTI_HD const void* address(only_written<T> array) {
+  return array.at;
+}
+
+}  // namespace detail
+
+/// What `thread` of `threads` does where all of them together call `f(arrays[i]...)` for every i in
+/// [0, n): whole packs of `Width` neighbours first, then the rest one by one.
+template <int Width, class F, class... Arrays>
+TUTTI_HD void share_of(std::size_t thread, std::size_t threads, std::size_t n, const F& f,
+                       Arrays... arrays) {
+  const std::size_t packs = n / Width;
+  for (std::size_t i = thread; i < packs; i += threads) {
+    detail::apply<Width>(i, f, detail::held<Arrays, Width>(arrays, i)...);
+  }
+  const std::size_t rest = packs * Width;
+  for (std::size_t i = rest + thread; i < n; i += threads) {
+    detail::apply<1>(i, f, detail::held<Arrays, 1>(arrays, i)...);
+  }
+}
+
+/// Elements that fill sixteen bytes of the narrowest array.
+template <class... Arrays>
+constexpr int pack_width() {
+  std::size_t narrowest = 16;
+  ((narrowest = detail::held<Arrays, 1>::element < narrowest ? detail::held<Arrays, 1>::element
+                                                             : narrowest),
+   ...);
+  return static_cast<int>(16 / narrowest);
+}
+
+/// Whether every array begins where a pack may lie.
+template <int Width, class... Arrays>
+TUTTI_HD bool aligned_for(Arrays... arrays) {
+  return ((reinterpret_cast<std::uintptr_t>(detail::address(arrays)) %
+               detail::held<Arrays, Width>::alignment ==
+           0) &&
+          ...);
+}
+
+}  // namespace tutti::kernels

@@ -1,0 +1,385 @@
+// Every kernel on a GPU against its twin on the CPU: bit for bit, but for means, which may be
+// neighbouring floats. The CPU's are held against oracles in test/kernels.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gpu/device.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/copies.hpp"
+#include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/selection.hpp"
+#include "tutti/kernels/signs.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr std::size_t sizes[] = {0, 1, 3, 31, 33, 255, 257, 1025, 4097, 65537, 1'000'003};
+/// Elements before the arrays: 1 keeps sixteen bytes from being moved together.
+constexpr std::size_t offsets[] = {0, 1, 4};
+
+std::vector<float> normal_values(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> made(n);
+  std::ranges::generate(made, [&] { return normal(random); });
+  for (std::size_t i = 0; i < n; i += 97) {
+    made[i] = i % 2 == 0 ? 0.0f : -0.0f;
+  }
+  return made;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+class Kernels : public needs_a_device {
+ protected:
+  /// `run(queue, into, from)` on both queues leaves the same bits in `into`.
+  template <class Run>
+  void same_on_both(const Run& run) {
+    cuda::stream queue;
+    inline_queue host;
+    for (const std::size_t n : sizes) {
+      for (const std::size_t offset : offsets) {
+        auto into = normal_values(n, 1);
+        const auto from = normal_values(n, 2);
+        const on_gpu there(queue, into, offset);
+        const on_gpu input(queue, from, offset);
+        run(queue, there.span(), input.input());
+        run(host, std::span<float>(into), std::span<const float>(from));
+        EXPECT_TRUE(same_bits(there.read(), into)) << n << " elements behind " << offset;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+TEST_F(Kernels, Arithmetic) {
+  same_on_both([](auto& queue, auto into, auto from) { kernels::add(queue, into, from); });
+  same_on_both([](auto& queue, auto into, auto) { kernels::scale(queue, into, 0.3f); });
+  same_on_both(
+      [](auto& queue, auto into, auto from) { kernels::add_scaled(queue, into, from, 0.3f); });
+  same_on_both([](auto& queue, auto into, auto from) { kernels::blend(queue, into, from, 0.9f); });
+  same_on_both([](auto& queue, auto into, auto) { kernels::negate(queue, into); });
+  same_on_both([](auto& queue, auto into, auto from) {
+    kernels::descend(queue, into, from, {0.1f, 0.0f, 0.01f});
+  });
+}
+
+TEST_F(Kernels, SumsOfMany) {
+  cuda::stream queue;
+  inline_queue host;
+  constexpr std::size_t n = 1025;
+  for (const std::size_t count :
+       {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{300}}) {
+    std::vector<std::vector<float>> inputs;
+    std::vector<on_gpu<float>> there;
+    std::vector<const float*> list;
+    std::vector<const float*> list_there;
+    for (std::size_t i = 0; i < count; ++i) {
+      inputs.push_back(normal_values(n, static_cast<unsigned>(i)));
+      there.emplace_back(queue, inputs.back());
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      list.push_back(inputs[i].data());
+      list_there.push_back(there[i].data());
+    }
+    std::vector<float> out(n);
+    const on_gpu<float> out_there(queue, n);
+    kernels::sum(host, std::span(out), list);
+    kernels::sum(queue, out_there.span(), list_there);
+    EXPECT_TRUE(same_bits(out_there.read(), out)) << count << " inputs";
+  }
+}
+
+TEST_F(Kernels, OneSumEverywhere) {
+  cuda::stream queue;
+  inline_queue host;
+  const std::size_t n = 4099;
+  auto a = normal_values(n, 1);
+  auto b = normal_values(n, 2);
+  auto c = normal_values(n, 3);
+  const on_gpu there_a(queue, a);
+  const on_gpu there_b(queue, b);
+  const on_gpu there_c(queue, c);
+  kernels::add_everywhere(host, std::array{a.data(), b.data(), c.data()}, n);
+  kernels::add_everywhere(queue, std::array{there_a.data(), there_b.data(), there_c.data()}, n);
+  EXPECT_TRUE(same_bits(there_a.read(), a));
+  EXPECT_TRUE(same_bits(there_b.read(), b));
+  EXPECT_TRUE(same_bits(there_c.read(), c));
+}
+
+TEST_F(Kernels, DescentWithMomentum) {
+  cuda::stream queue;
+  inline_queue host;
+  const kernels::descent values{0.1f, 0.9f, 0.01f};
+  for (const std::size_t n : sizes) {
+    auto x = normal_values(n, 1);
+    auto m = normal_values(n, 2);
+    const auto g = normal_values(n, 3);
+    const on_gpu there_x(queue, x);
+    const on_gpu there_m(queue, m);
+    const on_gpu there_g(queue, g);
+    kernels::descend_with_momentum(host, std::span(x), std::span(m), std::span(g), values);
+    kernels::descend_with_momentum(queue, there_x.span(), there_m.span(), there_g.input(), values);
+    EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
+    EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
+  }
+}
+
+TEST_F(Kernels, MeansAreWithinOneUlp) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const auto from = normal_values(n, 4);
+    auto into = normal_values(n, 5);
+    std::vector<float> here(2);
+    const on_gpu<float> there(queue, 2);
+    const on_gpu input(queue, from);
+    const on_gpu sum(queue, into);
+    kernels::mean_magnitude(host, from, here.data());
+    kernels::add_and_mean_magnitude(host, std::span(into), from, here.data() + 1);
+    kernels::mean_magnitude(queue, input.input(), there.data());
+    kernels::add_and_mean_magnitude(queue, sum.span(), input.input(), there.data() + 1);
+    const auto means = there.read();
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_LE(means[i], std::nextafter(here[i], 1e9f)) << n;
+      EXPECT_GE(means[i], std::nextafter(here[i], -1.0f)) << n;
+    }
+    EXPECT_TRUE(same_bits(sum.read(), into)) << n;
+    kernels::mean_magnitude(queue, input.input(), there.data());
+    EXPECT_EQ(there.read()[0], means[0]) << "a second run of " << n;
+  }
+}
+
+template <class Format>
+void casts_agree() {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    for (const std::size_t offset : offsets) {
+      auto input = normal_values(n, 6);
+      for (std::size_t i = 0; i < n; ++i) {
+        input[i] *= i % 3 == 0 ? 1e-7f : i % 3 == 1 ? 1.0f : 60000.0f;
+      }
+      if (n > 1000) {
+        input[500] = std::numeric_limits<float>::infinity();
+      }
+      std::vector<std::uint16_t> here(n);
+      const on_gpu there_input(queue, input, offset);
+      const on_gpu<std::uint16_t> there(queue, std::vector<std::uint16_t>(n, 99), 2 * offset);
+      kernels::narrow<Format>(host, input, here.data());
+      kernels::narrow<Format>(queue, there_input.input(), there.data());
+      EXPECT_TRUE(same_bits(there.read(), here)) << n;
+      kernels::add_narrow<Format>(host, std::span(here), std::vector(here).data());
+      kernels::add_narrow<Format>(queue, there.span(), there.data());
+      EXPECT_TRUE(same_bits(there.read(), here)) << n;
+      kernels::add_widened<Format>(host, here.data(), input);
+      kernels::add_widened<Format>(queue, there.data(), there_input.span());
+      EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
+    }
+  }
+}
+
+TEST_F(Kernels, Casts) {
+  casts_agree<kernels::half>();
+  casts_agree<kernels::bfloat>();
+}
+
+TEST_F(Kernels, Signs) {
+  cuda::stream queue;
+  inline_queue host;
+  const std::vector<float> scale = {0.3f};
+  const on_gpu there_scale(queue, scale);
+  for (const std::size_t n : sizes) {
+    auto input = normal_values(n, 7);
+    if (n > 100) {
+      input[100] = -std::numeric_limits<float>::quiet_NaN();
+    }
+    const std::size_t words = kernels::sign_words(n);
+    std::vector<std::uint32_t> here(words);
+    const on_gpu<std::uint32_t> there(queue, words);
+    const on_gpu there_input(queue, input);
+    kernels::pack_signs(host, input, here.data());
+    kernels::pack_signs(queue, there_input.input(), there.data());
+    EXPECT_EQ(there.read(), here) << n;
+    for (const bool scaled : {false, true}) {
+      kernels::add_signs(host, here.data(), scaled ? scale.data() : nullptr, input);
+      kernels::add_signs(queue, there.data(), scaled ? there_scale.data() : nullptr,
+                         there_input.span());
+      EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
+    }
+    kernels::pack_signs_and_subtract(host, input, scale.data(), here.data());
+    kernels::pack_signs_and_subtract(queue, there_input.span(), there_scale.data(), there.data());
+    EXPECT_EQ(there.read(), here) << n;
+    EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
+    const auto more = normal_values(n, 8);
+    const on_gpu there_more(queue, more);
+    kernels::add_and_pack_signs(host, input, more, here.data());
+    kernels::add_and_pack_signs(queue, there_input.span(), there_more.input(), there.data());
+    EXPECT_EQ(there.read(), here) << n;
+    EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
+  }
+}
+
+TEST_F(Kernels, Majorities) {
+  cuda::stream queue;
+  inline_queue host;
+  constexpr std::size_t words = 1027;
+  constexpr std::size_t stride = 1040;
+  for (const std::size_t voters : {1UL, 2UL, 3UL, 4UL, 15UL, 16UL, 255UL, 256UL}) {
+    std::mt19937 random(static_cast<unsigned>(voters));
+    std::vector<std::uint32_t> ballots(voters * stride);
+    std::ranges::generate(ballots, std::ref(random));
+    const on_gpu there(queue, ballots);
+    const auto row = [&](std::uint32_t* first) {
+      return payload_row{reinterpret_cast<const std::byte*>(first), 4 * stride, voters, 4 * words};
+    };
+    kernels::majority(host, std::span(ballots).first(words), row(ballots.data()));
+    kernels::majority(queue, there.span().first(words), row(there.data()));
+    EXPECT_EQ(there.read(), ballots) << voters << " voters, into the first ballot";
+  }
+}
+
+namespace {
+
+struct selected {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+};
+
+selected select_on_gpu(cuda::stream& queue, const std::vector<float>& input, std::size_t k) {
+  const std::size_t places = kernels::selection_candidates(input.size(), k);
+  const on_gpu there(queue, input);
+  const on_gpu<float> room(queue, places);
+  const on_gpu<std::uint32_t> room_of_indices(queue, places);
+  const on_gpu<std::uint32_t> indices(queue, k);
+  const on_gpu<float> values(queue, k);
+  kernels::select_largest(queue, there.input(), 1000, {indices.span(), values.data()},
+                          {room.span(), room_of_indices.span()});
+  return {indices.read(), values.read()};
+}
+
+void selects_as_the_host(cuda::stream& queue, const std::vector<float>& input, std::size_t k,
+                         const char* what) {
+  const std::size_t places = kernels::selection_candidates(input.size(), k);
+  std::vector<float> room(places);
+  std::vector<std::uint32_t> room_of_indices(places);
+  std::vector<std::uint32_t> indices(k);
+  std::vector<float> values(k);
+  inline_queue host;
+  kernels::select_largest(host, input, 1000, {indices, values.data()}, {room, room_of_indices});
+  const selected there = select_on_gpu(queue, input, k);
+  EXPECT_EQ(there.indices, indices) << what << ", " << k << " of " << input.size();
+  EXPECT_TRUE(same_bits(there.values, values)) << what;
+}
+
+}  // namespace
+
+TEST_F(Kernels, Selection) {
+  cuda::stream queue;
+  for (const std::size_t n : sizes) {
+    const auto input = normal_values(n, 8);
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}, n / 1000, n / 10, n}) {
+      if (k <= n) {
+        selects_as_the_host(queue, input, k, "normal");
+      }
+    }
+  }
+}
+
+TEST_F(Kernels, AdversarialSelection) {
+  cuda::stream queue;
+  constexpr std::size_t n = 300'007;
+  std::vector<float> ties(n);
+  std::vector<float> few(n, 0.0f);
+  std::vector<float> close(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    ties[i] = i % 3 == 0 ? 2.0f : i % 3 == 1 ? -2.0f : 1.0f;
+    close[i] = 1.0f + static_cast<float>(i * 7919 % n) * 1e-7f;
+  }
+  few[7] = -3;
+  few[n - 1] = 2;
+  for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{300},
+                              std::size_t{100'003}, n}) {
+    selects_as_the_host(queue, std::vector<float>(n, 0.0f), k, "all zero");
+    selects_as_the_host(queue, std::vector<float>(n, -1.5f), k, "all equal");
+    selects_as_the_host(queue, ties, k, "ties of both signs");
+    selects_as_the_host(queue, few, k, "mostly zeros");
+    selects_as_the_host(queue, close, k, "one bin");
+  }
+}
+
+TEST_F(Kernels, NaNIsRefusedWhereTheHostSynchronises) {
+  for (const std::size_t n : {std::size_t{100}, std::size_t{300'007}}) {
+    cuda::stream queue;
+    auto input = normal_values(n, 9);
+    input[60] = std::numeric_limits<float>::quiet_NaN();
+    input[90] = -std::numeric_limits<float>::quiet_NaN();
+    try {
+      select_on_gpu(queue, input, 5);
+      FAIL() << "nothing was refused";
+    } catch (const usage_error& refused) {
+      EXPECT_EQ(std::string(refused.what()).find("gradient element 1060 is not a number"), 0u)
+          << refused.what();
+    }
+    EXPECT_THROW(queue.synchronize(), usage_error) << "and every time after";
+  }
+}
+
+TEST_F(Kernels, RunsOfManyTensors) {
+  cuda::stream queue;
+  const auto values = normal_values(200'000, 12);
+  const on_gpu from(queue, values);
+  const on_gpu to(queue, std::vector<float>(values.size(), 7.0f));
+  std::vector<float> expected(values.size(), 7.0f);
+  std::vector<kernels::copy_run> runs;
+  std::size_t place = 0;
+  for (std::size_t i = 0; i < 150; ++i) {  // in reverse, with gaps, aligned and not
+    const std::size_t elements = i * i * 37 % 2500 * (i % 2 + 1) / (i % 3 + 1);
+    runs.push_back({from.data() + place, to.data() + 200'000 - place - elements, elements});
+    std::copy_n(values.data() + place, elements, expected.data() + 200'000 - place - elements);
+    place += elements + i % 4;
+  }
+  ASSERT_LT(place, values.size());
+  kernels::copy_runs(queue, runs);
+  EXPECT_TRUE(same_bits(to.read(), expected));
+  kernels::copy_runs(queue, std::span<const kernels::copy_run>());
+}
+
+TEST_F(Kernels, ScatteredElements) {
+  cuda::stream queue;
+  inline_queue host;
+  auto data = normal_values(5000, 10);
+  std::vector<std::uint32_t> indices;
+  for (std::uint32_t i = 0; i < 5000; i += 7) {
+    indices.push_back(i);
+  }
+  const auto values = normal_values(indices.size(), 11);
+  const on_gpu there(queue, data);
+  const on_gpu there_indices(queue, indices);
+  const on_gpu there_values(queue, values);
+  kernels::scatter_add(host, indices, values.data(), std::span(data));
+  kernels::scatter_add(queue, there_indices.input(), there_values.data(), there.span());
+  EXPECT_TRUE(same_bits(there.read(), data));
+  kernels::clear_at(host, std::span(data), indices);
+  kernels::clear_at(queue, there.span(), there_indices.input());
+  EXPECT_TRUE(same_bits(there.read(), data));
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,51 @@
+// What only nvcc's users have: functors of their own on a stream, and the kernels as headers.
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "gpu/device.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/cuda/descent.cuh"
+
+namespace tutti::test {
+
+class Loops : public needs_a_device {};
+
+// Spelt with a named parameter, or nvcc rejects the lambda.
+template <class Queue>
+void fill_with_squares(Queue& queue, float* values, std::size_t n) {
+  queue.for_each(n, [=] TUTTI_HD(std::size_t i) { values[i] = static_cast<float>(i * i); });
+}
+
+template <class Queue>
+void sum_of_halves(Queue& queue, std::span<const float> input, float* result) {
+  queue.transform_reduce(input, result, [] TUTTI_HD(float x) { return x * 0.5f; });
+}
+
+TEST_F(Loops, AFunctorIsCalledOnceForEachElement) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : {0, 1, 255, 257, 100'000}) {
+    std::vector<float> here(n);
+    const on_gpu<float> there(queue, n);
+    fill_with_squares(host, here.data(), n);
+    fill_with_squares(queue, there.data(), n);
+    EXPECT_EQ(there.read(), here) << n;
+    float sum = -1;
+    const on_gpu<float> sum_there(queue, 1);
+    sum_of_halves(host, std::span<const float>(here), &sum);
+    sum_of_halves(queue, there.input(), sum_there.data());
+    EXPECT_FLOAT_EQ(sum_there.read()[0], sum) << n;
+  }
+}
+
+TEST_F(Loops, KernelsNeedNoLibrary) {
+  cuda::stream queue;
+  const on_gpu x(queue, std::vector<float>{1, 2});
+  const on_gpu g(queue, std::vector<float>{4, 8});
+  kernels::descend(queue, x.span(), g.input(), {0.5f, 0.0f, 0.0f});
+  EXPECT_EQ(x.read(), (std::vector<float>{-1, -2}));
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,182 @@
+// A CUDA runtime of host threads: as much of it as tutti calls. A stream is a host_stream, late by
+// random moments; a device's memory is the host's, poison until it is written. So the stream, the
+// transport and whole strategies on a device run where there is none, in another order each time.
+#include "gpu/stand_in/runtime.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/base/host_stream.hpp"
+#include "tutti/base/units.hpp"
+
+namespace {
+
+using tutti::host_stream;
+
+struct event {
+  std::mutex mutex;
+  host_stream::mark mark;
+};
+
+struct device {
+  std::mutex mutex;
+  std::set<host_stream*> streams;
+  std::map<const void*, std::size_t> memory;
+  std::map<const void*, std::size_t> pinned;
+};
+
+device& only() {
+  static device one;
+  return one;
+}
+
+host_stream& stream_of(cudaStream_t handle) { return *reinterpret_cast<host_stream*>(handle); }
+event& event_of(cudaEvent_t handle) { return *reinterpret_cast<event*>(handle); }
+
+/// Freeing waits for the whole device, as CUDA's does.
+void wait_for_all() {
+  const std::scoped_lock lock(only().mutex);
+  for (host_stream* each : only().streams) {
+    each->synchronize();
+  }
+}
+
+bool lies_in(const std::map<const void*, std::size_t>& blocks, const void* address) {
+  const auto* byte = static_cast<const char*>(address);
+  return std::ranges::any_of(blocks, [byte](const auto& each) {
+    const auto* begin = static_cast<const char*>(each.first);
+    return byte >= begin && byte < begin + each.second;
+  });
+}
+
+thread_local cudaError_t last = cudaSuccess;
+thread_local int current = 0;
+
+}  // namespace
+
+namespace tutti::test {
+host_stream& stood_in_by(cuda::stream& queue) { return stream_of(queue.native_handle()); }
+}  // namespace tutti::test
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t) { return "a stand-in's words"; }
+const char* cudaGetErrorName(cudaError_t code) {
+  return code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "another error";
+}
+cudaError_t cudaGetLastError() { return std::exchange(last, cudaSuccess); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  current = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** made, std::size_t bytes) {
+  *made = std::aligned_alloc(256, tutti::round_up(bytes, 256));
+  std::memset(*made, 0xFF, bytes);
+  const std::scoped_lock lock(only().mutex);
+  only().memory[*made] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (memory != nullptr) {
+    wait_for_all();
+    const std::scoped_lock lock(only().mutex);
+    std::memset(memory, 0xFF, only().memory.at(memory));
+    only().memory.erase(memory);
+    std::free(memory);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** made, std::size_t bytes) {
+  *made = std::malloc(bytes);
+  const std::scoped_lock lock(only().mutex);
+  only().pinned[*made] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  wait_for_all();
+  const std::scoped_lock lock(only().mutex);
+  only().pinned.erase(memory);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const void* memory) {
+  const std::scoped_lock lock(only().mutex);
+  *found = {};
+  const bool reached = lies_in(only().memory, memory) || lies_in(only().pinned, memory);
+  found->devicePointer = reached ? const_cast<void*>(memory) : nullptr;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* made, unsigned, int) {
+  auto fresh = std::make_unique<host_stream>();
+  const std::scoped_lock lock(only().mutex);
+  only().streams.insert(fresh.get());
+  *made = reinterpret_cast<cudaStream_t>(fresh.release());
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  const std::unique_ptr<host_stream> gone(&stream_of(handle));
+  const std::scoped_lock lock(only().mutex);
+  only().streams.erase(gone.get());
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  stream_of(handle).synchronize();
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t handle) {
+  stream_of(handle).copy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t handle) {
+  stream_of(handle).run([=] { std::memset(at, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned) {
+  *made = reinterpret_cast<cudaEvent_t>(new event);  // as the pool's, never destroyed
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
+  const std::scoped_lock lock(event_of(handle).mutex);
+  event_of(handle).mark = stream_of(stream).record();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned) {
+  host_stream::mark until;
+  {
+    const std::scoped_lock lock(event_of(handle).mutex);
+    until = event_of(handle).mark;
+  }
+  stream_of(stream).wait(until);
+  return cudaSuccess;
+}
+
+}  // extern "C"

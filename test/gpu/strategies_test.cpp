@@ -1,0 +1,146 @@
+// Whole strategies on one GPU: ranks are threads, and what they come to is what they come to on a
+// CPU. A host's compiler compiles this; kernels come from tutti::cuda.
+#include <gtest/gtest.h>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gpu/device.hpp"
+#include "support/device_training.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/compression/bf16.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/strategies/byteps.hpp"
+#include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/top_k.hpp"
+#include "tutti/transport/in_process_cuda.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::in_process;
+using transport::in_process_cuda;
+
+class Strategies : public needs_a_device {};
+
+/// Gradients have few digits, so that every sum is exact and orders do not matter.
+template <class Strategy>
+void agrees(engine_options<Strategy> options = {}) {
+  constexpr bool serves = facts::has_servers<typename strategy_of<Strategy>::architecture>;
+  for (int ranks = serves ? 2 : 1; ranks <= 4; ++ranks) {
+    EXPECT_EQ((train_scattered<Strategy, in_process_cuda>(ranks, options)),
+              (train_scattered<Strategy, in_process>(ranks, options)))
+        << ranks << " ranks";
+  }
+}
+
+}  // namespace
+
+TEST_F(Strategies, Horovod) { agrees<strategies::Horovod>(); }
+TEST_F(Strategies, CanonicalInBFloat16) {
+  agrees<compose<architecture::all_reduce<collective::canonical>, compression::bf16>>();
+}
+TEST_F(Strategies, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
+TEST_F(Strategies, SignSGD) { agrees<strategies::SignSGD>(); }
+TEST_F(Strategies, Signum) { agrees<strategies::Signum>(); }
+TEST_F(Strategies, BytePS) { agrees<strategies::BytePS>(); }
+TEST_F(Strategies, ServersThatUpdate) {
+  agrees<compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>>();
+}
+
+/// Means of magnitudes may be neighbours of the host's, and residuals carry that on.
+TEST_F(Strategies, EFSignSGD) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const auto here = train_scattered<strategies::EFSignSGD, in_process>(ranks);
+    const auto there = train_scattered<strategies::EFSignSGD, in_process_cuda>(ranks);
+    ASSERT_EQ(here.size(), there.size());
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      EXPECT_NEAR(here[i], there[i], 1e-5) << i << " of " << ranks << " ranks";
+    }
+  }
+}
+
+TEST_F(Strategies, EveryRankHoldsTheSame) {
+  const auto first = train_scattered<strategies::EFSignSGD, in_process_cuda>(4, {}, 0);
+  for (int rank = 1; rank < 4; ++rank) {
+    EXPECT_EQ((train_scattered<strategies::EFSignSGD, in_process_cuda>(4, {}, rank)), first);
+  }
+}
+
+TEST_F(Strategies, ACheckpointGoesThroughTheHost) {
+  std::vector<std::stringstream> files(2);
+  std::vector<float> resumed;
+  for (const bool later : {false, true}) {
+    transport::run_ranks<in_process_cuda>(2, [&](in_process_cuda& world) {
+      cuda::stream compute;
+      scattered_model<cuda::stream> model(compute);
+      auto engine = make_engine<strategies::TopK>(world, model.tensors(), device_optimizer());
+      auto& file = files[static_cast<std::size_t>(world.rank())];
+      if (later) {
+        load(engine, file);
+      }
+      take_steps(engine, model, compute, later ? 3 : 0, later ? device_steps : 3);
+      if (!later) {
+        save(engine, file);
+      } else if (world.rank() == 0) {
+        resumed = model.parameters();
+      }
+    });
+  }
+  EXPECT_EQ(resumed, (train_scattered<strategies::TopK, in_process>(2)));
+}
+
+TEST_F(Strategies, NaNEndsEveryRankInOneSentence) {
+  std::string words;
+  try {
+    transport::run_ranks<in_process_cuda>(3, [](in_process_cuda& world) {
+      cuda::stream compute;
+      scattered_model<cuda::stream> model(compute);
+      engine_options<strategies::TopK> options;
+      options.run.deadline = 20;
+      auto engine =
+          make_engine<strategies::TopK>(world, model.tensors(), device_optimizer(), options);
+      take_steps(engine, model, compute, 0, 1);
+      for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+        if (world.rank() == 1) {
+          model.spoil(id, std::numeric_limits<float>::quiet_NaN());
+        } else {
+          model.backward(id, engine.worker(), 1);
+        }
+        engine.ready(tensor_id(id), compute);
+      }
+      engine.wait();
+      take_steps(engine, model, compute, 2, device_steps);
+    });
+  } catch (const error& refused) {
+    words = refused.what();
+  }
+  EXPECT_NE(words.find("is not a number"), std::string::npos) << words;
+}
+
+TEST_F(Strategies, HostMemoryIsRefusedWithAFix) {
+  const std::vector<float> ours(8);
+  if (cuda::stream().reaches(ours.data())) {
+    GTEST_SKIP() << "this device sees the host's memory";
+  }
+  std::string words;
+  try {
+    transport::run_ranks<in_process_cuda>(1, [](in_process_cuda& world) {
+      std::vector<float> parameter(8);
+      std::vector<float> gradient(8);
+      auto engine = make_engine<strategies::Horovod>(world, {tensor("weight", parameter, gradient)},
+                                                     device_optimizer());
+    });
+  } catch (const usage_error& refused) {
+    words = refused.what();
+  }
+  EXPECT_NE(words.find("weight"), std::string::npos) << words;
+}
+
+}  // namespace tutti::test

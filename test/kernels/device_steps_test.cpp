@@ -1,0 +1,659 @@
+// What device kernels do, run on the host: the same text, with loops where a device has threads.
+// The oracle is plain code of this file; the host's kernels must agree too.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "tutti/base/fixed_sum.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/copies.hpp"
+#include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/selection.hpp"
+#include "tutti/kernels/selection_steps.hpp"
+#include "tutti/kernels/signs.hpp"
+
+namespace tutti {
+namespace {
+
+namespace steps = kernels::steps;
+namespace element = kernels::element;
+
+constexpr std::size_t sizes[] = {0, 1, 3, 4, 5, 31, 32, 33, 255, 256, 257, 1023, 1025, 4097, 20001};
+
+std::vector<float> normal_values(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> made(n);
+  std::ranges::generate(made, [&] { return normal(random); });
+  return made;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// A device of `threads` threads.
+template <int Width, class F, class... Arrays>
+void on_threads(std::size_t threads, std::size_t n, const F& f, Arrays... arrays) {
+  for (std::size_t thread = 0; thread < threads; ++thread) {
+    kernels::share_of<Width>(thread, threads, n, f, arrays...);
+  }
+}
+
+/// Calls `check` after running `f` over the arrays in every way that a device might.
+template <class Run>
+void in_every_way(Run run) {
+  run([](std::size_t n, const auto& f, auto... arrays) { on_threads<1>(1, n, f, arrays...); });
+  run([](std::size_t n, const auto& f, auto... arrays) { on_threads<1>(96, n, f, arrays...); });
+  run([](std::size_t n, const auto& f, auto... arrays) { on_threads<4>(7, n, f, arrays...); });
+  run([](std::size_t n, const auto& f, auto... arrays) { on_threads<8>(64, n, f, arrays...); });
+}
+
+TEST(share_of, gives_every_element_to_exactly_one_thread) {
+  struct count_visit {
+    void operator()(int& visits) const { ++visits; }
+  };
+  for (const std::size_t n : sizes) {
+    in_every_way([n](auto device) {
+      std::vector<int> visits(n + 1, 0);
+      device(n, count_visit{}, visits.data());
+      EXPECT_EQ(std::ranges::count(visits, 1), static_cast<std::ptrdiff_t>(n));
+      EXPECT_EQ(visits[n], 0) << "wrote past " << n;
+    });
+  }
+}
+
+TEST(pack_width, fills_sixteen_bytes_of_the_narrowest) {
+  static_assert(kernels::pack_width<float*, const float*>() == 4);
+  static_assert(kernels::pack_width<const float*, kernels::only_written<std::uint16_t>>() == 8);
+  static_assert(kernels::pack_width<std::uint16_t*, const std::uint16_t*>() == 8);
+  alignas(16) float values[8];
+  alignas(16) std::uint16_t bits[16];
+  EXPECT_TRUE(kernels::aligned_for<4>(values, values + 4));
+  EXPECT_FALSE(kernels::aligned_for<4>(values, values + 1));
+  EXPECT_TRUE(kernels::aligned_for<8>(values, kernels::only_written<std::uint16_t>{bits + 8}));
+  EXPECT_FALSE(kernels::aligned_for<8>(values, kernels::only_written<std::uint16_t>{bits + 4}));
+  EXPECT_TRUE(kernels::aligned_for<1>(values + 1, bits + 3));
+}
+
+TEST(elements, add_scale_and_negate) {
+  for (const std::size_t n : sizes) {
+    in_every_way([n](auto device) {
+      const auto from = normal_values(n, 2);
+      auto sum = normal_values(n, 1);
+      auto scaled = sum;
+      auto negated = sum;
+      auto expected_sum = sum;
+      auto expected_scaled = sum;
+      auto expected_negated = sum;
+      for (std::size_t i = 0; i < n; ++i) {
+        expected_sum[i] = static_cast<float>(double{sum[i]} + double{from[i]});  // exact, then once
+        expected_scaled[i] = static_cast<float>(double{sum[i]} * double{0.3f});
+        expected_negated[i] = -sum[i];
+      }
+      device(n, element::add{}, sum.data(), from.data());
+      device(n, element::scale{0.3f}, scaled.data());
+      device(n, element::negate{}, negated.data());
+      EXPECT_TRUE(same_bits(sum, expected_sum)) << n;
+      EXPECT_TRUE(same_bits(scaled, expected_scaled)) << n;
+      EXPECT_TRUE(same_bits(negated, expected_negated)) << n;
+    });
+  }
+  float zero = 0;
+  element::negate{}(zero);
+  EXPECT_FALSE(std::signbit(zero));
+}
+
+TEST(elements, products_and_sums_round_apart) {
+  // Joined, the product's last bit would survive: 1 + 2^-12 squared is 1 + 2^-11 + 2^-24.
+  const float almost = 1 + std::ldexp(1.0f, -12);
+  const auto square = static_cast<float>(double{almost} * double{almost});
+  float onto = -1;
+  element::add_scaled{almost}(onto, almost);
+  EXPECT_EQ(onto, static_cast<float>(double{square} - 1));
+  float blended = almost;
+  element::blend{almost}(blended, 0.0f);
+  EXPECT_EQ(blended, square);
+  for (const std::size_t n : sizes) {
+    in_every_way([n](auto device) {
+      auto x = normal_values(n, 3);
+      auto m = normal_values(n, 4);
+      const auto g = normal_values(n, 5);
+      auto expected_x = x;
+      auto expected_m = m;
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto once = [](double exact) { return static_cast<float>(exact); };
+        const float decayed = once(double{0.01f} * double{x[i]});
+        const float pull = once(double{g[i]} + double{decayed});
+        expected_m[i] = once(double{once(double{0.9f} * double{m[i]})} + double{pull});
+        expected_x[i] = once(double{x[i]} - double{once(double{0.1f} * double{expected_m[i]})});
+      }
+      device(n, element::descend_with_momentum{{0.1f, 0.9f, 0.01f}}, x.data(), m.data(), g.data());
+      EXPECT_TRUE(same_bits(m, expected_m)) << n;
+      EXPECT_TRUE(same_bits(x, expected_x)) << n;
+    });
+  }
+}
+
+TEST(elements, descend_as_the_hosts_kernels_do) {
+  const kernels::descent values{0.1f, 0.0f, 0.01f};
+  auto x = normal_values(1001, 6);
+  const auto g = normal_values(1001, 7);
+  auto expected = x;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto decayed = static_cast<float>(double{values.weight_decay} * double{x[i]});
+    const auto pull = static_cast<float>(double{g[i]} + double{decayed});
+    const auto step = static_cast<float>(double{values.learning_rate} * double{pull});
+    expected[i] = static_cast<float>(double{x[i]} - double{step});
+  }
+  auto on_host = x;
+  inline_queue queue;
+  kernels::descend(queue, std::span(on_host), std::span<const float>(g), values);
+  on_threads<4>(5, x.size(), element::descend{values}, x.data(), g.data());
+  EXPECT_TRUE(same_bits(x, expected));
+  EXPECT_TRUE(same_bits(on_host, expected));
+}
+
+TEST(elements, casts_are_the_hosts) {
+  for (const std::size_t n : sizes) {
+    in_every_way([n](auto device) {
+      auto input = normal_values(n, 8);
+      for (float& each : input) {
+        each *= 30000;  // some overflow binary16
+      }
+      std::vector<std::uint16_t> here(n);
+      std::vector<std::uint16_t> there(n, 99);
+      std::vector<float> sum(n, 1.0f);
+      std::vector<float> expected(n, 1.0f);
+      inline_queue queue;
+      kernels::narrow<kernels::half>(queue, input, here.data());
+      device(n, element::narrow<kernels::half>{}, static_cast<const float*>(input.data()),
+             kernels::only_written<std::uint16_t>{there.data()});
+      EXPECT_TRUE(same_bits(here, there)) << n;
+      kernels::add_narrow<kernels::half>(queue, std::span(here), there.data());
+      auto doubled = there;
+      device(n, element::add_narrow<kernels::half>{}, doubled.data(),
+             static_cast<const std::uint16_t*>(there.data()));
+      EXPECT_TRUE(same_bits(here, doubled)) << n;
+      kernels::add_widened<kernels::half>(queue, here.data(), expected);
+      device(n, element::add_widened<kernels::half>{},
+             static_cast<const std::uint16_t*>(here.data()), sum.data());
+      EXPECT_TRUE(same_bits(sum, expected)) << n;
+    });
+  }
+}
+
+TEST(elements, many_arrays_take_one_sum) {
+  for (const std::size_t n : sizes) {
+    auto a = normal_values(n, 9);
+    auto b = normal_values(n, 10);
+    auto c = normal_values(n, 11);
+    std::vector<float> expected(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const float two = a[i] + b[i];
+      expected[i] = two + c[i];
+    }
+    on_threads<4>(3, n, element::add_everywhere{}, a.data(), b.data(), c.data());
+    EXPECT_TRUE(same_bits(a, expected) && same_bits(b, expected) && same_bits(c, expected)) << n;
+  }
+}
+
+TEST(elements, a_list_of_inputs_is_added_in_order_in_parts) {
+  const std::size_t n = 37;
+  std::vector<std::vector<float>> inputs;
+  std::vector<const float*> list;
+  for (unsigned each = 0; each < 5; ++each) {
+    inputs.push_back(normal_values(n, 20 + each));
+    list.push_back(inputs.back().data());
+  }
+  std::vector<float> expected(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    expected[i] = inputs[0][i];
+    for (std::size_t each = 1; each < 5; ++each) {
+      expected[i] += inputs[each][i];
+    }
+  }
+  std::vector<float> out(n, 7.0f);
+  const std::span<const float* const> all(list);
+  const element::sum_of_some first(out.data(), all.first(2), 0);
+  const element::sum_of_some rest(out.data(), all.subspan(2), 2);
+  for (std::size_t i = 0; i < n; ++i) {
+    first(i);
+    rest(i);
+  }
+  EXPECT_TRUE(same_bits(out, expected));
+  const element::sum_of_some nothing(out.data(), {}, 0);
+  nothing(3);
+  EXPECT_EQ(out[3], 0);
+}
+
+// ---- copies
+
+TEST(copy_pieces, copy_each_run_and_nothing_else) {
+  constexpr std::size_t piece = element::copy_pieces::piece;
+  const std::size_t lengths[] = {0, 1, piece, piece + 1, 0, 3 * piece - 1, 5, 2 * piece};
+  const auto from = normal_values(40'000, 30);
+  std::vector<float> to(from.size(), 7.0f);
+  std::vector<float> expected = to;
+  std::vector<kernels::copy_run> runs;
+  std::size_t place = 0;
+  for (const std::size_t n : lengths) {
+    runs.push_back({from.data() + place, to.data() + place + 1, n});
+    std::copy_n(from.data() + place, n, expected.data() + place + 1);
+    place += n + 3;
+  }
+  auto on_host = expected;
+  std::ranges::fill(on_host, 7.0f);
+  inline_queue queue;
+  auto host_runs = runs;
+  for (auto& each : host_runs) {
+    each.to = on_host.data() + (each.to - to.data());
+  }
+  kernels::copy_runs(queue, std::span<const kernels::copy_run>(host_runs));
+  EXPECT_TRUE(same_bits(on_host, expected));
+  const element::copy_pieces all(runs);
+  EXPECT_EQ(all.pieces(), 0u + 1 + 1 + 2 + 0 + 3 + 1 + 2);
+  for (std::size_t number = 0; number < all.pieces(); ++number) {
+    for (std::size_t thread = 0; thread < 33; ++thread) {
+      all(number, thread, 33);
+    }
+  }
+  EXPECT_TRUE(same_bits(to, expected));
+  EXPECT_EQ(element::copy_pieces({}).pieces(), 0u);
+}
+
+// ---- sums
+
+/// What the blocks of a device add up.
+template <class Term>
+double on_blocks(std::size_t n, const Term& term) {
+  const fixed_sum order(n);
+  const auto folded = [](const fixed_sum& how, std::size_t segment, const auto& of) {
+    std::vector<double> sums(fixed_sum::threads);
+    for (std::size_t thread = 0; thread < fixed_sum::threads; ++thread) {
+      sums[thread] = how.of_thread(of, segment, thread);
+    }
+    for (std::size_t half = fixed_sum::threads / 2; half > 0; half /= 2) {
+      for (std::size_t thread = 0; thread < fixed_sum::threads; ++thread) {
+        fixed_sum::fold(sums.data(), thread, half);
+      }
+    }
+    return sums[0];
+  };
+  std::vector<double> partial(order.segments());
+  for (std::size_t segment = 0; segment < order.segments(); ++segment) {
+    partial[segment] = folded(order, segment, term);
+  }
+  return folded(fixed_sum(partial.size()), 0, [&](std::size_t i) { return partial[i]; });
+}
+
+constexpr std::size_t long_sizes[] = {0,    1,    255,   256,   4095,    4096,    4097,
+                                      8193, 5000, 40961, 99999, 4194303, 4194304, 4194305};
+
+TEST(fixed_sum, visits_every_term_once) {
+  for (const std::size_t n : long_sizes) {
+    std::vector<unsigned char> visits(n, 0);
+    const double total = on_blocks(n, [&](std::size_t i) {
+      ++visits[i];
+      return 1.0f;
+    });
+    EXPECT_EQ(total, static_cast<double>(n));
+    EXPECT_EQ(std::ranges::count(visits, 1), static_cast<std::ptrdiff_t>(n));
+  }
+}
+
+TEST(fixed_sum, its_partial_sums_are_one_segment) {
+  static_assert(fixed_sum::most_segments <= 4096);
+  EXPECT_EQ(fixed_sum(fixed_sum::most_segments).segments(), 1u);
+  EXPECT_EQ(fixed_sum(std::size_t{1} << 33).segments(), fixed_sum::most_segments);
+}
+
+TEST(mean_magnitude, of_a_device_is_within_one_ulp_of_the_hosts) {
+  for (const std::size_t n : long_sizes) {
+    const auto input = normal_values(n, 12);
+    float there = -1;
+    element::keep_mean{&there, n}(on_blocks(n, element::magnitude{input.data()}));
+    float here = -1;
+    inline_queue queue;
+    kernels::mean_magnitude(queue, input, &here);
+    long double exact = 0;
+    for (const float each : input) {
+      exact += std::fabs(each);
+    }
+    exact = n == 0 ? 0 : exact / static_cast<long double>(n);
+    EXPECT_LE(there, std::nextafter(here, 2.0f)) << n;
+    EXPECT_GE(there, std::nextafter(here, -1.0f)) << n;
+    EXPECT_NEAR(there, static_cast<double>(exact), static_cast<double>(exact) * 6.1e-8) << n;
+  }
+}
+
+TEST(mean_magnitude, of_a_sum_adds_once) {
+  const std::size_t n = 5001;
+  const auto from = normal_values(n, 13);
+  auto into = normal_values(n, 14);
+  auto expected = into;
+  for (std::size_t i = 0; i < n; ++i) {
+    expected[i] += from[i];
+  }
+  const double fused = on_blocks(n, element::magnitude_of_sum{into.data(), from.data()});
+  EXPECT_TRUE(same_bits(into, expected));
+  EXPECT_EQ(fused, on_blocks(n, element::magnitude{expected.data()}));
+}
+
+// ---- signs
+
+TEST(device_signs, one_pass_with_a_residual_is_the_hosts) {
+  for (const std::size_t n : sizes) {
+    const auto from = normal_values(n, 16);
+    auto here = normal_values(n, 17);
+    for (std::size_t i = 0; i < n; i += 5) {
+      here[i] = -from[i];  // sums of zero count as positive
+    }
+    auto there = here;
+    const std::size_t words = kernels::sign_words(n);
+    std::vector<std::uint32_t> packed_here(words, 77);
+    std::vector<std::uint32_t> packed_there(words, 99);
+    inline_queue queue;
+    kernels::add_and_pack_signs(queue, here, from, packed_here.data());
+    for (std::size_t i = 0; i < words; ++i) {
+      element::add_and_pack_word{there.data(), from.data(), n, words, packed_there.data()}(i);
+    }
+    EXPECT_EQ(packed_here, packed_there) << n;
+    EXPECT_TRUE(same_bits(here, there)) << n;
+  }
+}
+
+TEST(device_signs, words_are_the_hosts) {
+  for (const std::size_t n : sizes) {
+    auto input = normal_values(n, 15);
+    for (std::size_t i = 0; i < n; i += 7) {
+      input[i] = i % 2 == 0 ? -0.0f : std::numeric_limits<float>::quiet_NaN();
+    }
+    const std::size_t words = kernels::sign_words(n);
+    std::vector<std::uint32_t> here(words, 77);
+    std::vector<std::uint32_t> there(words, 99);
+    std::vector<std::uint32_t> subtracted(words, 99);
+    inline_queue queue;
+    kernels::pack_signs(queue, input, here.data());
+    auto left = input;
+    auto left_there = input;
+    const float magnitude = 0.3f;
+    kernels::pack_signs_and_subtract(queue, left, &magnitude, here.data());
+    for (std::size_t i = 0; i < words; ++i) {
+      element::pack_word{input.data(), n, words, there.data()}(i);
+      element::pack_word_and_subtract{left_there.data(), n, words, &magnitude,
+                                      subtracted.data()}(i);
+    }
+    EXPECT_EQ(here, there) << n;
+    EXPECT_EQ(here, subtracted) << n;
+    EXPECT_TRUE(same_bits(left, left_there)) << n;
+    for (std::size_t i = 0; i < n; ++i) {  // the layout, said again
+      const std::uint32_t bit = there[i % words] >> (31 - i / words) & 1;
+      EXPECT_EQ(bit, input[i] < 0 ? 1u : 0u) << i << " of " << n;
+    }
+  }
+}
+
+TEST(device_signs, are_added_as_the_hosts_are) {
+  for (const std::size_t n : sizes) {
+    const auto input = normal_values(n, 16);
+    const std::size_t words = kernels::sign_words(n);
+    std::vector<std::uint32_t> packed(words);
+    inline_queue queue;
+    kernels::pack_signs(queue, input, packed.data());
+    const float magnitude = 0.3f;
+    for (const float* each : {&magnitude, static_cast<const float*>(nullptr)}) {
+      auto sum = normal_values(n, 17);
+      auto expected = sum;
+      for (std::size_t i = 0; i < n; ++i) {
+        expected[i] += (input[i] < 0 ? -1.0f : 1.0f) * (each == nullptr ? 1.0f : 0.3f);
+      }
+      for (std::size_t i = 0; i < words; ++i) {
+        element::add_word{packed.data(), each, sum.data(), n, words}(i);
+      }
+      EXPECT_TRUE(same_bits(sum, expected)) << n;
+    }
+  }
+}
+
+template <unsigned Planes>
+void votes_are_counted(std::uint32_t voters) {
+  constexpr std::size_t words = 9;
+  constexpr std::size_t stride = 64;
+  std::mt19937 random(voters);
+  std::vector<std::uint32_t> ballots(voters * stride / 4);
+  std::ranges::generate(ballots, std::ref(random));
+  std::vector<std::uint32_t> out(words, 99);
+  const element::count_word<Planes> count{reinterpret_cast<const std::byte*>(ballots.data()),
+                                          stride, voters, out.data()};
+  for (std::size_t i = 0; i < words; ++i) {
+    count(i);
+    for (unsigned bit = 0; bit < 32; ++bit) {
+      std::uint32_t votes = 0;
+      for (std::size_t voter = 0; voter < voters; ++voter) {
+        votes += ballots[voter * stride / 4 + i] >> bit & 1;
+      }
+      EXPECT_EQ(out[i] >> bit & 1, 2 * votes > voters ? 1u : 0u) << voters << " voters";
+    }
+  }
+}
+
+TEST(device_signs, the_majority_wins_and_a_tie_is_positive) {
+  for (const std::uint32_t voters : {1u, 2u, 3u, 4u, 7u, 8u, 15u}) {
+    votes_are_counted<4>(voters);
+    votes_are_counted<32>(voters);
+  }
+  votes_are_counted<8>(255);
+  votes_are_counted<32>(300);
+}
+
+// ---- selection
+
+struct selected {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+  std::vector<std::uint32_t> refused;
+  bool had_candidates = false;
+
+  bool operator==(const selected&) const = default;
+};
+
+/// A device that selects, step by step; `capacity` is its room for candidates.
+class host_device {
+ public:
+  host_device(const std::vector<float>& input, std::size_t k, std::size_t capacity)
+      : input_{input.data(), nullptr, input.size()}, k_(k), capacity_(capacity) {}
+
+  selected run() {
+    selected out{std::vector<std::uint32_t>(k_, 99), std::vector<float>(k_, 99.0f), {}, false};
+    steps::search known{0, static_cast<std::uint32_t>(k_)};
+    std::vector<float> values(capacity_);
+    std::vector<std::uint32_t> indices(capacity_);
+    steps::source from = input_;
+    for (unsigned round = 0; round < steps::rounds; ++round) {
+      known = narrowed(from, known, round);
+      if (round == 0 && input_.n > capacity_) {
+        const auto found =
+            collect(input_, steps::floor_of(known), {indices.data(), values.data(), capacity_},
+                    steps::refuse_nothing{});
+        from = steps::chosen(input_, {values.data(), indices.data(), capacity_}, found.above, k_);
+        out.had_candidates = from.indices != nullptr;
+      }
+    }
+    const auto taken = collect(from, known, {out.indices.data(), out.values.data(), k_},
+                               [&](std::uint32_t index) { out.refused.push_back(index); });
+    EXPECT_EQ(taken.above + known.left, k_);
+    return out;
+  }
+
+ private:
+  static steps::search narrowed(const steps::source& from, steps::search known, unsigned round) {
+    std::vector<std::uint32_t> count(steps::bins, 0);
+    for (std::size_t i = 0; i < from.n; ++i) {
+      std::uint32_t bin = 0;
+      if (steps::counts(steps::key_of(from.values[i]), known, round, bin)) {
+        ++count[bin];
+      }
+    }
+    std::vector<std::uint32_t> of_lanes(steps::lanes);
+    for (std::uint32_t lane = 0; lane < steps::lanes; ++lane) {
+      of_lanes[lane] = steps::counted_by(lane, count.data());
+    }
+    return steps::narrowed(known, round, count.data(), of_lanes.data());
+  }
+
+  template <class Refuse>
+  static steps::tally collect(const steps::source& from, steps::search limit,
+                              const steps::destination& out, const Refuse& refuse) {
+    std::vector<steps::tally> before(steps::tiles_of(from.n));
+    steps::tally sum;
+    for (std::size_t tile = 0; tile < before.size(); ++tile) {
+      before[tile] = sum;
+      sum = sum + steps::count_tile(steps::host_group{}, from, tile, limit);
+    }
+    for (std::size_t tile = before.size(); tile-- > 0;) {  // in any order
+      steps::write_tile(steps::host_group{}, from, tile, limit, before[tile], out, refuse);
+    }
+    return sum;
+  }
+
+  steps::source input_;
+  std::size_t k_;
+  std::size_t capacity_;
+};
+
+/// By sorting: magnitude, then the lower index.
+selected by_sorting(const std::vector<float>& input, std::size_t k) {
+  std::vector<std::uint32_t> order(input.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto key = [&](std::uint32_t i) {
+    return std::isnan(input[i]) ? std::numeric_limits<double>::max() : std::fabs(double{input[i]});
+  };
+  std::ranges::stable_sort(order,
+                           [&](std::uint32_t a, std::uint32_t b) { return key(a) > key(b); });
+  order.resize(k);
+  std::ranges::sort(order);
+  selected out;
+  out.indices = order;
+  for (const std::uint32_t i : order) {
+    out.values.push_back(input[i]);
+  }
+  return out;
+}
+
+void selects(const std::vector<float>& input, std::size_t k, std::size_t capacity,
+             const char* what) {
+  const selected wanted = by_sorting(input, k);
+  const selected found = host_device(input, k, capacity).run();
+  EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << input.size();
+  EXPECT_TRUE(same_bits(found.values, wanted.values)) << what;
+  EXPECT_TRUE(found.refused.empty()) << what;
+}
+
+TEST(device_selection, is_exact_at_every_size) {
+  for (const std::size_t n : sizes) {
+    const auto input = normal_values(n, 18);
+    for (const std::size_t k : {std::size_t{1}, n / 100, n / 3, n}) {
+      if (k >= 1 && k <= n) {
+        selects(input, k, n, "all fit");
+        selects(input, k, 2 * k + 64, "candidates");
+        selects(input, k, 1, "no room");
+      }
+    }
+  }
+}
+
+TEST(device_selection, is_exact_where_the_input_is_not_kind) {
+  const std::size_t n = 5003;
+  std::vector<std::pair<const char*, std::vector<float>>> inputs;
+  inputs.emplace_back("all zero", std::vector<float>(n, 0.0f));
+  inputs.emplace_back("all equal", std::vector<float>(n, -1.5f));
+  std::vector<float> few(n, 0.0f);
+  few[7] = -3;
+  few[4000] = 2;
+  few[5002] = -0.0f;
+  inputs.emplace_back("mostly zeros", few);
+  std::vector<float> ties(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    ties[i] = i % 3 == 0 ? 2.0f : i % 3 == 1 ? -2.0f : 1.0f;
+  }
+  inputs.emplace_back("ties of both signs", ties);
+  std::vector<float> close(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    close[i] = std::bit_cast<float>(0x3f80'0000u + static_cast<std::uint32_t>(i * 7919 % n));
+  }
+  inputs.emplace_back("one bin, all different", close);
+  std::vector<float> tiny(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    tiny[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i * 31 % n));
+  }
+  inputs.emplace_back("subnormal", tiny);
+  std::vector<float> infinite = ties;
+  infinite[99] = -std::numeric_limits<float>::infinity();
+  inputs.emplace_back("an infinity", infinite);
+  for (const auto& [what, input] : inputs) {
+    for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{50}, std::size_t{1668},
+                                std::size_t{1669}, n - 1, n}) {
+      for (const std::size_t capacity : {k, k + 500, n - 1, n}) {
+        selects(input, k, capacity, what);
+      }
+    }
+  }
+}
+
+TEST(device_selection, goes_by_candidates_where_there_is_room_for_them) {
+  const auto input = normal_values(20001, 19);
+  EXPECT_TRUE(host_device(input, 20, 4000).run().had_candidates);
+  EXPECT_FALSE(host_device(input, 20, 20).run().had_candidates) << "more than 20 share a bin";
+  EXPECT_FALSE(host_device(std::vector<float>(9000, 1.0f), 20, 4000).run().had_candidates);
+}
+
+TEST(device_selection, hears_of_nan_where_it_is_selected) {
+  auto input = normal_values(4099, 20);
+  input[1033] = std::numeric_limits<float>::quiet_NaN();
+  input[3000] = -std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t capacity : {std::size_t{500}, std::size_t{4099}}) {
+    auto refused = host_device(input, 5, capacity).run().refused;
+    std::ranges::sort(refused);
+    EXPECT_EQ(refused, (std::vector<std::uint32_t>{1033, 3000}));
+  }
+  EXPECT_EQ(host_device(input, 1, 500).run().refused.size(), 1u);
+}
+
+TEST(device_selection, fits_into_what_top_k_provides) {
+  for (const std::size_t n :
+       {std::size_t{1}, std::size_t{1024}, std::size_t{1} << 20, std::size_t{1} << 30}) {
+    for (const std::size_t k : {std::size_t{1}, n / 1000 + 1}) {
+      const std::size_t capacity = kernels::selection_candidates(n, k) - steps::tiles_of(n);
+      EXPECT_GE(capacity, std::min(n, 4 * k));
+    }
+  }
+}
+
+TEST(device_selection, clears_and_adds_at_indices) {
+  std::vector<float> data = {1, 2, 3, 4, 5};
+  const std::vector<std::uint32_t> at = {0, 3};
+  const std::vector<float> values = {10, 20};
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    element::scatter_add{at.data(), values.data(), data.data()}(i);
+  }
+  EXPECT_EQ(data, (std::vector<float>{11, 2, 3, 24, 5}));
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    element::clear_at{data.data(), at.data()}(i);
+  }
+  EXPECT_EQ(data, (std::vector<float>{0, 2, 3, 0, 5}));
+}
+
+}  // namespace
+}  // namespace tutti

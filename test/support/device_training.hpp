@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/memory.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/core/engine.hpp"
+#include "tutti/optimizer/sgd.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/transport/in_process.hpp"
+
+/// The same few steps in the memory of any queue: a host's, a host's that stands for a device, a
+/// device's.
+namespace tutti::test {
+
+inline constexpr std::size_t device_sizes[] = {37, 1, 1000, 0, 5};
+inline constexpr int device_steps = 6;
+
+/// Of few digits, so that sums are exact in any order.
+inline float device_gradient(int worker, int step, std::size_t element) {
+  return static_cast<float>((worker + 1) * 37 + step * 11 + static_cast<int>(element) * 7 % 101) /
+             64.0f -
+         2.0f;
+}
+
+inline optimizer::sgd device_optimizer() { return {.learning_rate = 0.125f, .momentum = 0.5f}; }
+
+/// Tensors that lie apart, so that fusing them packs them; parameters are 0.
+template <class Queue>
+class scattered_model {
+ public:
+  explicit scattered_model(Queue& compute) : compute_(&compute) {
+    for (const std::size_t each : device_sizes) {
+      parameters_.push_back(allocate_zeros<float>(compute, each));
+      gradients_.push_back(allocate<float>(compute, each));
+      values_.emplace_back();
+    }
+    for (std::size_t i = 0; i < std::size(device_sizes); ++i) {
+      tensors_.emplace_back("t" + std::to_string(i), span_of(parameters_[i]),
+                            span_of(gradients_[i]));
+    }
+    compute.synchronize();
+  }
+
+  const std::vector<tensor>& tensors() const { return tensors_; }
+
+  /// Enqueues what a backward pass would write. The host's values live until the next step's.
+  void backward(std::size_t id, int worker, int step) {
+    compute_->synchronize();
+    values_[id].resize(device_sizes[id]);
+    for (std::size_t i = 0; i < values_[id].size(); ++i) {
+      values_[id][i] = device_gradient(worker, step, i);
+    }
+    compute_->copy(gradients_[id].data(), values_[id].data(), values_[id].size() * sizeof(float));
+  }
+  void spoil(std::size_t id, float value) {
+    compute_->synchronize();
+    values_[id].assign(device_sizes[id], value);
+    compute_->copy(gradients_[id].data(), values_[id].data(), values_[id].size() * sizeof(float));
+  }
+
+  /// The last tensor's first.
+  std::vector<float> parameters() {
+    std::vector<float> all;
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      const auto values = host_view(*compute_, span_of(parameters_[id]));
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+
+ private:
+  Queue* compute_;
+  std::vector<memory_of<float, Queue>> parameters_;
+  std::vector<memory_of<float, Queue>> gradients_;
+  std::vector<std::vector<float>> values_;
+  std::vector<tensor> tensors_;
+};
+
+/// Steps [first, last) of one worker, whose model computes on `compute`.
+template <class Engine, class Queue>
+void take_steps(Engine& engine, scattered_model<Queue>& model, Queue& compute, int first,
+                int last) {
+  for (int step = first; step < last; ++step) {
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      engine.wait(tensor_id(id), compute);
+      model.backward(id, engine.worker(), step);
+      engine.ready(tensor_id(id), compute);
+    }
+  }
+  engine.wait();
+  compute.synchronize();
+}
+
+/// What worker `reported` holds after all steps over `Transport`.
+template <class Strategy, class Transport>
+std::vector<float> train_scattered(int ranks, engine_options<Strategy> options = {},
+                                   int reported = 0) {
+  using queue = typename Transport::queue_type;
+  std::vector<float> result;
+  transport::run_ranks<Transport>(ranks, [&](Transport& world) {
+    queue compute;
+    scattered_model<queue> model(compute);
+    auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer(), options);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    take_steps(engine, model, compute, 0, device_steps);
+    if (world.rank() == reported) {
+      result = model.parameters();
+    }
+  });
+  return result;
+}
+
+}  // namespace tutti::test
