@@ -125,7 +125,7 @@ void add(const std::string& name, const make& compared) {
                                    take_turns(state, compared(on));
                                  })
         ->UseManualTime()
-        ->MinTime(0.1)
+        ->MinTime(0.25)
         ->Unit(benchmark::kMicrosecond);
   }
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -55,14 +56,26 @@ struct series {
 
   void take() { seconds.push_back(seconds_of(*which, calls)); }
   double median() const { return tutti::benchmark::detail::median(seconds); }
+  double taken() const {
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0) * static_cast<double>(calls);
+  }
 };
+
+/// The median over rounds: what disturbs a whole round disturbs both of its batches.
+inline double ratio(const series& over, const series& under) {
+  std::vector<double> each(under.seconds.size());
+  std::ranges::transform(over.seconds, under.seconds, each.begin(), std::divides());
+  return tutti::benchmark::detail::median(each);
+}
 
 }  // namespace detail
 
 /// Batches of the kernel, its limit and its peers in turn, on one core, for as long as Google
-/// Benchmark wants. Counters, of medians: GB_s of what the kernel must move; limit_GB_s, and
-/// of_limit, the one over the other; of_NAME, the kernel's time over that peer's.
+/// Benchmark wants. Counters: GB_s of what the kernel must move, and limit_GB_s, both by their
+/// median batch; of_limit, the median over rounds of the one over the other; of_NAME, the kernel's
+/// time over that peer's, likewise.
 inline void take_turns(benchmark::State& state, const comparison& compared) {
+  constexpr double enough = 0.5;  // seconds for a peer, which may be a hundred times slower
   const tutti::benchmark::core_to_core_note cores(state);
   tutti::benchmark::stay_on_core(0);
   detail::series kernel{&compared.kernel, detail::calls_for(compared.kernel)};
@@ -76,16 +89,17 @@ inline void take_turns(benchmark::State& state, const comparison& compared) {
     kernel.take();
     state.SetIterationTime(kernel.seconds.back() * static_cast<double>(kernel.calls));
     for (auto& each : peers) {
-      each.take();
+      if (each.taken() < enough) {
+        each.take();
+      }
     }
   }
-  const double rate = compared.kernel.bytes / kernel.median();
-  const double most = compared.limit.bytes / limit.median();
-  state.counters["GB_s"] = rate * 1e-9;
-  state.counters["limit_GB_s"] = most * 1e-9;
-  state.counters["of_limit"] = rate / most;
+  const double bytes = compared.kernel.bytes;
+  state.counters["GB_s"] = bytes / kernel.median() * 1e-9;
+  state.counters["limit_GB_s"] = compared.limit.bytes / limit.median() * 1e-9;
+  state.counters["of_limit"] = detail::ratio(limit, kernel) * bytes / compared.limit.bytes;
   for (const auto& each : peers) {
-    state.counters["of_" + each.which->name] = kernel.median() / each.median();
+    state.counters["of_" + each.which->name] = detail::ratio(kernel, each);
   }
 }
 

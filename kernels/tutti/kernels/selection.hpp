@@ -66,23 +66,26 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
   }
 }
 
-/// A key that somewhat more than k elements of a long input should reach; 0, which all reach, where
-/// a sample would not pay.
+/// A key that somewhat more than k elements should reach; 0, which all reach, where a sample would
+/// not pay.
 inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
-  constexpr std::size_t sampled = 8192;
-  if (input.size() < 4 * sampled || k > input.size() / 4) {
+  constexpr std::size_t most = 8192;
+  if (input.size() < 4096 || k > input.size() / 4) {
     return 0;
   }
+  const std::size_t sampled = std::min(input.size() / 64, most);
   const std::size_t stride = input.size() / sampled;
-  std::array<float, sampled> sample;  // far apart: each is fetched once
+  std::array<float, most> room;  // they lie far apart: each is fetched once
+  const std::span<float> sample(room.data(), sampled);
   for (std::size_t i = 0; i < sampled; ++i) {
     sample[i] = input[i * stride + i % stride];
   }
-  const double expected = sampled * static_cast<double>(k) / static_cast<double>(input.size());
+  const double expected =
+      static_cast<double>(sampled) * static_cast<double>(k) / static_cast<double>(input.size());
   const double generous = expected + 3 * std::sqrt(expected) + 3;  // three standard deviations
   const threshold floor =
       kth_largest(sampled, static_cast<std::size_t>(generous), 0, largest_bits(sample),
-                  [&](std::size_t i) { return magnitude_key(sample[i]); });
+                  [=](std::size_t i) { return magnitude_key(sample[i]); });
   return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
 }
 
