@@ -115,7 +115,25 @@ void add_signs(cuda::stream& queue, const std::uint32_t* words, const float* mag
 namespace element {
 
 // A device's thread has a word: its elements lie in 32 rows, and in each the threads of a group
-// read neighbours.
+// read neighbours. Some rows are loaded before the first is written: memory is far away, and what
+// is written might be what is read next, for all that a compiler knows.
+inline constexpr unsigned rows_at_once = 8;
+
+/// Rows [row, row + 8) of word `i`; 0 where the padding begins.
+struct rows_of_word {
+  float value[rows_at_once];
+
+  TUTTI_HD rows_of_word(const float* input, std::size_t n, std::size_t words, std::size_t i,
+                        unsigned row)
+      : value{} {
+    for (unsigned r = 0; r < rows_at_once; ++r) {
+      const std::size_t element = (row + r) * words + i;
+      if (element < n) {
+        value[r] = input[element];
+      }
+    }
+  }
+};
 
 /// Packs word `i` of the signs of n elements.
 struct pack_word {
@@ -145,12 +163,15 @@ struct pack_word_and_subtract {
   TUTTI_HD void operator()(std::size_t i) const {
     const float positive = *magnitude;
     std::uint32_t word = 0;
-    for (unsigned row = 0; row < 32; ++row) {
-      const std::size_t element = row * words + i;
-      if (element < n) {
-        const bool negative = input[element] < 0;
-        word |= std::uint32_t{negative} << (31 - row);
-        input[element] -= negative ? -positive : positive;
+    for (unsigned row = 0; row < 32; row += rows_at_once) {
+      const rows_of_word held(input, n, words, i, row);
+      for (unsigned r = 0; r < rows_at_once; ++r) {
+        const std::size_t element = (row + r) * words + i;
+        if (element < n) {
+          const bool negative = held.value[r] < 0;
+          word |= std::uint32_t{negative} << (31 - row - r);
+          input[element] = held.value[r] - (negative ? -positive : positive);
+        }
       }
     }
     out[i] = word;
@@ -167,10 +188,13 @@ struct add_word {
   TUTTI_HD void operator()(std::size_t i) const {
     const float positive = magnitude == nullptr ? 1 : *magnitude;
     const std::uint32_t word = in[i];
-    for (unsigned row = 0; row < 32; ++row) {
-      const std::size_t element = row * words + i;
-      if (element < n) {
-        sum[element] += kernels::detail::signed_like(word, row, positive);
+    for (unsigned row = 0; row < 32; row += rows_at_once) {
+      const rows_of_word held(sum, n, words, i, row);
+      for (unsigned r = 0; r < rows_at_once; ++r) {
+        const std::size_t element = (row + r) * words + i;
+        if (element < n) {
+          sum[element] = held.value[r] + kernels::detail::signed_like(word, row + r, positive);
+        }
       }
     }
   }
