@@ -1,12 +1,19 @@
-// What only nvcc's users have: functors of their own on a stream, and the kernels as headers.
+// What only nvcc's users have: functors of their own on a stream, policies made of them, and the
+// kernels as headers.
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <span>
 #include <vector>
 
 #include "gpu/device.hpp"
+#include "support/device_training.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/wire.hpp"
+#include "tutti/core/compose.hpp"
 #include "tutti/kernels/cuda/descent.cuh"
+#include "tutti/role/compression.hpp"
+#include "tutti/transport/in_process_cuda.hpp"
 
 namespace tutti::test {
 
@@ -38,6 +45,34 @@ TEST_F(Loops, AFunctorIsCalledOnceForEachElement) {
     sum_of_halves(queue, there.input(), sum_there.data());
     EXPECT_FLOAT_EQ(sum_there.read()[0], sum) << n;
   }
+}
+
+/// A compressor of a user's: floats of half the size, exactly.
+struct halved {
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+
+  static std::size_t wire_bytes(std::size_t elements) { return elements * sizeof(float); }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
+    const float* from = gradient.data();
+    float* to = out.header<float>();
+    queue.for_each(gradient.size(), [=] TUTTI_HD(std::size_t i) { to[i] = 0.5f * from[i]; });
+  }
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    const float* from = in.header<float>();
+    float* to = sum.data();
+    queue.for_each(sum.size(), [=] TUTTI_HD(std::size_t i) { to[i] += 2.0f * from[i]; });
+  }
+};
+static_assert(compression_policy<halved>);
+
+TEST_F(Loops, APolicyOfFunctorsTrains) {
+  using strategy = compose<halved>;
+  const auto here = train_scattered<strategy, transport::in_process>(3);
+  EXPECT_EQ((train_scattered<strategy, transport::in_process_cuda>(3)), here);
 }
 
 TEST_F(Loops, KernelsNeedNoLibrary) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -38,12 +39,17 @@ TUTTI_HD inline std::uint32_t before_lane(std::uint32_t mask, std::uint32_t lane
 
 /// A host that stands for a group: one lane after another.
 struct host_group {
+  /// A key for each lane.
+  using keys = std::array<std::uint32_t, lanes>;
+
+  template <class F>
+  void load(keys& into, const F& f) const {
+    each([&](std::uint32_t lane) { into[lane] = f(lane); });
+  }
   template <class F>
   std::uint32_t ballot(const F& f) const {
     std::uint32_t mask = 0;
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-      mask |= (f(lane) ? 1u : 0u) << lane;
-    }
+    each([&](std::uint32_t lane) { mask |= (f(lane) ? 1u : 0u) << lane; });
     return mask;
   }
   template <class F>
@@ -154,20 +160,31 @@ struct tally {
   }
 };
 
+/// Rows whose keys are loaded before the first is looked at: memory is far away.
+inline constexpr std::size_t rows_at_once = 4;
+
 /// Calls `row(first element, lanes above, lanes equal)` for each row of a tile.
 template <class Group, class Row>
 TUTTI_HD void for_each_row(const Group& group, const source& from, std::size_t number, search limit,
                            const Row& row) {
   const std::size_t begin = number * tile;
   const std::size_t end = from.n - begin < tile ? from.n : begin + tile;
-  for (std::size_t first = begin; first < end; first += lanes) {
-    const std::uint32_t above = group.ballot([&](std::uint32_t lane) {
-      return first + lane < end && key_of(from.values[first + lane]) > limit.prefix;
-    });
-    const std::uint32_t equal = group.ballot([&](std::uint32_t lane) {
-      return first + lane < end && key_of(from.values[first + lane]) == limit.prefix;
-    });
-    row(first, above, equal);
+  for (std::size_t first = begin; first < end; first += rows_at_once * lanes) {
+    typename Group::keys keys[rows_at_once];
+    for (std::size_t r = 0; r < rows_at_once; ++r) {
+      group.load(keys[r], [&](std::uint32_t lane) {
+        const std::size_t i = first + r * lanes + lane;
+        return i < end ? key_of(from.values[i]) : 0;
+      });
+    }
+    for (std::size_t r = 0; r < rows_at_once; ++r) {
+      const std::size_t here = first + r * lanes;
+      const std::uint32_t above =
+          group.ballot([&](std::uint32_t lane) { return keys[r][lane] > limit.prefix; });
+      const std::uint32_t equal = group.ballot(
+          [&](std::uint32_t lane) { return here + lane < end && keys[r][lane] == limit.prefix; });
+      row(here, above, equal);
+    }
   }
 }
 

@@ -215,7 +215,25 @@ void add_signs(cuda::stream& queue, const std::uint32_t* words, const float* mag
 namespace element {
 
 // A device's thread has a word: its elements lie in 32 rows, and in each the threads of a group
-// read neighbours.
+// read neighbours. Some rows are loaded before the first is written: memory is far away, and what
+// is written might be what is read next, for all that a compiler knows.
+inline constexpr unsigned rows_at_once = 8;
+
+/// Rows [row, row + 8) of word `i`; 0 where the padding begins.
+struct rows_of_word {
+  float value[rows_at_once];
+
+  TUTTI_HD rows_of_word(const float* input, std::size_t n, std::size_t words, std::size_t i,
+                        unsigned row)
+      : value{} {
+    for (unsigned r = 0; r < rows_at_once; ++r) {
+      const std::size_t element = (row + r) * words + i;
+      if (element < n) {
+        value[r] = input[element];
+      }
+    }
+  }
+};
 
 /// Packs word `i` of the signs of n elements.
 struct pack_word {
@@ -245,11 +263,15 @@ struct pack_word_and_subtract {
   TUTTI_HD void operator()(std::size_t i) const {
     const float positive = *magnitude;
     std::uint32_t word = 0;
-    for (unsigned row = 0; row < 32; ++row) {
-      const std::size_t element = row * words + i;
-      if (element < n) {
-        const bool negative = kernels::detail::subtract_sign(input[element], positive);
-        word |= std::uint32_t{negative} << (31 - row);
+    for (unsigned row = 0; row < 32; row += rows_at_once) {
+      rows_of_word held(input, n, words, i, row);
+      for (unsigned r = 0; r < rows_at_once; ++r) {
+        const std::size_t element = (row + r) * words + i;
+        if (element < n) {
+          const bool negative = kernels::detail::subtract_sign(held.value[r], positive);
+          word |= std::uint32_t{negative} << (31 - row - r);
+          input[element] = held.value[r];
+        }
       }
     }
     out[i] = word;
@@ -265,11 +287,16 @@ struct add_and_pack_word {
 
   TUTTI_HD void operator()(std::size_t i) const {
     std::uint32_t word = 0;
-    for (unsigned row = 0; row < 32; ++row) {
-      const std::size_t element = row * words + i;
-      if (element < n) {
-        const bool negative = kernels::detail::add_and_vote(into[element], from[element]);
-        word |= std::uint32_t{negative} << (31 - row);
+    for (unsigned row = 0; row < 32; row += rows_at_once) {
+      rows_of_word held(into, n, words, i, row);
+      const rows_of_word added(from, n, words, i, row);
+      for (unsigned r = 0; r < rows_at_once; ++r) {
+        const std::size_t element = (row + r) * words + i;
+        if (element < n) {
+          const bool negative = kernels::detail::add_and_vote(held.value[r], added.value[r]);
+          word |= std::uint32_t{negative} << (31 - row - r);
+          into[element] = held.value[r];
+        }
       }
     }
     out[i] = word;
@@ -286,10 +313,13 @@ struct add_word {
   TUTTI_HD void operator()(std::size_t i) const {
     const float positive = magnitude == nullptr ? 1 : *magnitude;
     const std::uint32_t word = in[i];
-    for (unsigned row = 0; row < 32; ++row) {
-      const std::size_t element = row * words + i;
-      if (element < n) {
-        sum[element] += kernels::detail::signed_like(word, row, positive);
+    for (unsigned row = 0; row < 32; row += rows_at_once) {
+      const rows_of_word held(sum, n, words, i, row);
+      for (unsigned r = 0; r < rows_at_once; ++r) {
+        const std::size_t element = (row + r) * words + i;
+        if (element < n) {
+          sum[element] = held.value[r] + kernels::detail::signed_like(word, row + r, positive);
+        }
       }
     }
   }

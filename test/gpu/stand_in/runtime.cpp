@@ -4,6 +4,7 @@
 #include "gpu/stand_in/runtime.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -56,6 +57,10 @@ bool lies_in(const std::map<const void*, std::size_t>& blocks, const void* addre
   });
 }
 
+std::atomic<long> allocations{0};
+std::atomic<long> events{0};
+std::atomic<long> synchronizations{0};
+
 thread_local cudaError_t last = cudaSuccess;
 thread_local int current = 0;
 
@@ -63,6 +68,7 @@ thread_local int current = 0;
 
 namespace tutti::test {
 host_stream& stood_in_by(cuda::stream& queue) { return stream_of(queue.native_handle()); }
+dear_calls dear_calls_so_far() { return {allocations, events, synchronizations}; }
 }  // namespace tutti::test
 
 extern "C" {
@@ -96,6 +102,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaMalloc(void** made, std::size_t bytes) {
+  ++allocations;
   *made = std::aligned_alloc(256, tutti::round_up(bytes, 256));
   std::memset(*made, 0xFF, bytes);
   const std::scoped_lock lock(only().mutex);
@@ -113,6 +120,7 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** made, std::size_t bytes) {
+  ++allocations;
   *made = std::malloc(bytes);
   const std::scoped_lock lock(only().mutex);
   only().pinned[*made] = bytes;
@@ -147,6 +155,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  ++synchronizations;
   stream_of(handle).synchronize();
   return cudaSuccess;
 }
@@ -161,6 +170,7 @@ cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned) {
+  ++events;
   *made = reinterpret_cast<cudaEvent_t>(new event);  // as the pool's, never destroyed
   return cudaSuccess;
 }

@@ -21,6 +21,16 @@ namespace device {
 struct thread_group {
   std::uint32_t lane;
 
+  /// Its own key.
+  struct keys {
+    std::uint32_t mine;
+    __device__ std::uint32_t operator[](std::uint32_t) const { return mine; }
+  };
+
+  template <class F>
+  __device__ void load(keys& into, const F& f) const {
+    into.mine = f(lane);
+  }
   template <class F>
   __device__ std::uint32_t ballot(const F& f) const {
     return __ballot_sync(~0u, f(lane));
@@ -85,11 +95,19 @@ static __global__ void count_keys(reading what, unsigned round, selecting* state
   const steps::source from = what.from(*state);
   const steps::search known = state->known[round];
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  constexpr unsigned at_once = 4;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < from.n;
-       i += stride) {
-    std::uint32_t bin = 0;
-    if (steps::counts(steps::key_of(from.values[i]), known, round, bin)) {
-      atomicAdd(count + bin, 1u);
+       i += at_once * stride) {
+    std::uint32_t keys[at_once];
+    for (unsigned j = 0; j < at_once; ++j) {
+      const std::size_t place = i + j * stride;
+      keys[j] = place < from.n ? steps::key_of(from.values[place]) : 0;
+    }
+    for (unsigned j = 0; j < at_once; ++j) {
+      std::uint32_t bin = 0;
+      if (i + j * stride < from.n && steps::counts(keys[j], known, round, bin)) {
+        atomicAdd(count + bin, 1u);
+      }
     }
   }
   __syncthreads();
