@@ -218,46 +218,48 @@ void add_plain(const std::string& name) {
       [](arrays& on) { Compression{}.accumulate(queue, on.wire(Compression{}), on.sum); });
 }
 
-/// Error feedback in one pass over gradient and residual, beside `two_passes` and beside what the
-/// decorator would do with any compressor.
+/// Error feedback, beside what the decorator would do with any compressor and beside `others`.
 template <class Compression>
-void add_fused(const std::string& name, const std::function<void(arrays&)>& two_passes) {
+void add_feedback(const std::string& name,
+                  const std::vector<std::pair<std::string, void (*)(arrays&)>>& others = {}) {
   using remembering = tutti::compression::error_feedback<Compression>;
   const double payload =
       static_cast<double>(Compression{}.wire_bytes(whole_model)) / static_cast<double>(whole_model);
   add("error_feedback/" + name, [=](arrays& on) {
     const remembering compression;
-    return comparison{{"",
-                       [&on, compression] {
-                         compression.encode(queue, on.gradient, on.wire(compression), on.site());
-                       },
-                       on.bytes(12 + payload)},
-                      on.adding(),
-                      {{"two_passes", [&on, two_passes] { two_passes(on); }},
-                       {"in_steps", [&on, compression] {
-                          compression.encode_in_steps(queue, on.gradient, on.wire(compression),
-                                                      on.site());
-                        }}}};
+    const auto fused = [&on, compression] {
+      compression.encode(queue, on.gradient, on.wire(compression), on.site());
+    };
+    const auto in_steps = [&on, compression] {
+      compression.encode_in_steps(queue, on.gradient, on.wire(compression), on.site());
+    };
+    comparison made{{"", fused, on.bytes(12 + payload)}, on.adding(), {{"in_steps", in_steps}}};
+    for (const auto& [peer, call] : others) {
+      made.peers.push_back({peer, [&on, call = call] { call(on); }});
+    }
+    return made;
   });
 }
 
+/// The residual is added and measured, then packed and what was sent taken off.
+void two_passes_with_scale(arrays& on) {
+  const tutti::compression::error_feedback<tutti::compression::scaled_sign> compression;
+  compression.encode(queue, on.gradient, on.wire(compression), on.site());
+}
+
+/// The same without a scale.
+void two_passes(arrays& on) {
+  constexpr static float one = 1;
+  kernels::add(queue, on.residual, on.gradient);
+  kernels::pack_signs_and_subtract(queue, std::span(on.residual), &one, on.words());
+}
+
 void add_error_feedback() {
-  using namespace tutti::compression;
-  const auto scaled = [](arrays& on) {
-    error_feedback<scaled_sign>{}.encode(queue, on.gradient, on.wire(scaled_sign{}), on.site());
-  };
-  add_fused<sign>("sign", [](arrays& on) {
-    const float one = 1;
-    kernels::add(queue, on.residual, on.gradient);
-    kernels::pack_signs_and_subtract(queue, std::span(on.residual), &one, on.words());
-  });
-  add_fused<scaled_sign>("scaled_sign", scaled);
-  add_fused<block_sign>("block_sign", scaled);
-  add_fused<block_int8>("block_int8", [](arrays& on) {
-    const block_int8 compression;
-    kernels::add(queue, on.residual, on.gradient);
-    compression.encode(queue, on.residual, on.wire(compression));
-  });
+  add_feedback<tutti::compression::sign>("sign", {{"two_passes", two_passes}});
+  add_feedback<tutti::compression::scaled_sign>("scaled_sign");
+  add_feedback<tutti::compression::block_sign>("block_sign",
+                                               {{"two_passes", two_passes_with_scale}});
+  add_feedback<tutti::compression::block_int8>("block_int8");
 }
 
 /// What the standard library offers: the magnitudes copied, and partly sorted.

@@ -13,11 +13,14 @@
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/partition/into.hpp"
 #include "tutti/strategies.hpp"
 
 namespace tutti::test {
@@ -108,6 +111,29 @@ TEST(Conservation, ScaledSignsLoseARounding) {
       EXPECT_NEAR(all.contributed[i], all.applied[i] + all.at_workers[i] + all.at_owners[i], bound);
     }
   }
+}
+
+/// Chunks that are no multiple of a block, cut again among their owners.
+template <class C>
+void loses_a_rounding_in_pieces(options_of<C> blocks) {
+  using strategy = compose<compression::error_feedback<C>, partition::into,
+                           architecture::reduce_scatter_all_gather>;
+  const int steps = 25;
+  for (const int workers : {1, 3}) {
+    const ledger all =
+        account<strategy>(workers, steps, {.partition = {.elements = 41}, .compression = blocks});
+    for (std::size_t i = 0; i < elements; ++i) {
+      const double bound = steps * (workers + 2) * 8.0 * std::ldexp(1.0, -23);
+      EXPECT_NEAR(all.contributed[i], all.applied[i] + all.at_workers[i] + all.at_owners[i], bound);
+    }
+    EXPECT_NE(std::accumulate(all.at_workers.begin(), all.at_workers.end(), 0.0), 0.0);
+  }
+}
+TEST(Conservation, BlocksOfSignsLoseARounding) {
+  loses_a_rounding_in_pieces<compression::block_sign>({.block = 32});
+}
+TEST(Conservation, BlocksOfCodesLoseARounding) {
+  loses_a_rounding_in_pieces<compression::block_int8>({.block = 7});
 }
 
 /// The vote, written down: zero counts as positive, a tie is positive, decay comes afterwards.

@@ -41,7 +41,7 @@ class scattered_model {
       values_.emplace_back();
     }
     for (std::size_t i = 0; i < std::size(device_sizes); ++i) {
-      tensors_.emplace_back("t" + std::to_string(i), span_of(parameters_[i]),
+      tensors_.emplace_back(std::to_string(i).insert(0, 1, 't'), span_of(parameters_[i]),
                             span_of(gradients_[i]));
     }
     compute.synchronize();
