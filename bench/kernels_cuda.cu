@@ -20,6 +20,7 @@
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
+#include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
 
@@ -83,6 +84,9 @@ void add_arithmetic(const std::shared_ptr<arrays>& on) {
   add("add_scaled", on, 12,
       [on](stream& queue) { kernels::add_scaled(queue, on->sum.span(), on->input(), 0.5F); });
   add("scale", on, 8, [on](stream& queue) { kernels::scale(queue, on->sum.span(), 1.0F); });
+  add("descend", on, 12, [on](stream& queue) {
+    kernels::descend(queue, on->sum.span(), on->input(), {1e-6F, 0.0F, 1e-4F});
+  });
   add("mean_magnitude", on, 4,
       [on](stream& queue) { kernels::mean_magnitude(queue, on->input(), on->scale.data()); });
 }
