@@ -22,6 +22,8 @@ namespace tutti::kernels {
 // A scale keeps 17 significant bits, rounded up, so that its product with a code is exact and a
 // processor that rounds a product and a sum once gives the same bits as one that rounds twice. It
 // is never subnormal, so that its inverse is finite.
+//
+// Devices have no twins of these yet: their queues say so, in `run`.
 
 namespace detail {
 
@@ -145,7 +147,7 @@ inline void add_dequantised(const float* scales, const std::int8_t* codes, std::
 /// Writes block_count scales and a code for every element: the integer nearest to element / scale,
 /// ties to even, computed as a product with the scale's inverse. A block that holds NaN or an
 /// infinity gets the scale NaN.
-template <host_queue Queue>
+template <class Queue>
 void quantise_blocks(Queue& queue, std::span<const float> input, std::size_t block, float* scales,
                      std::int8_t* codes) {
   queue.run([=] { widest([=] { detail::quantise_blocks(input, block, scales, codes); }); });
@@ -153,7 +155,7 @@ void quantise_blocks(Queue& queue, std::span<const float> input, std::size_t blo
 
 /// into[i] += from[i]; the same of `into`, and what each code stands for is taken off: a block
 /// stays in the first-level cache meanwhile, so that memory is read once and written once.
-template <host_queue Queue>
+template <class Queue>
 void add_and_quantise_blocks(Queue& queue, std::span<float> into, std::span<const float> from,
                              std::size_t block, float* scales, std::int8_t* codes) {
   queue.run(
@@ -161,7 +163,7 @@ void add_and_quantise_blocks(Queue& queue, std::span<float> into, std::span<cons
 }
 
 /// sum[i] += codes[i] * its block's scale.
-template <host_queue Queue>
+template <class Queue>
 void add_dequantised(Queue& queue, const float* scales, const std::int8_t* codes, std::size_t block,
                      std::span<float> sum) {
   queue.run([=] { widest([=] { detail::add_dequantised(scales, codes, block, sum); }); });

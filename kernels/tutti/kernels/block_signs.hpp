@@ -18,6 +18,8 @@ namespace tutti::kernels {
 // A block of neighbouring elements, a multiple of 32 of them, has one magnitude, and each of its
 // elements a sign. The words of a block are laid out as those of a whole array are, so that the
 // words of all blocks are as many as sign_words(n).
+//
+// Devices have no twins of these yet: their queues say so, in `run`.
 
 namespace detail {
 
@@ -92,7 +94,7 @@ inline void add_block_signs(const float* magnitudes, const std::uint32_t* words,
 
 /// Writes block_count mean magnitudes and sign_words(input.size()) words. `block` is a multiple of
 /// 32.
-template <host_queue Queue>
+template <class Queue>
 void pack_block_signs(Queue& queue, std::span<const float> input, std::size_t block,
                       float* magnitudes, std::uint32_t* words) {
   queue.run([=] { widest([=] { detail::pack_block_signs(input, block, magnitudes, words); }); });
@@ -100,7 +102,7 @@ void pack_block_signs(Queue& queue, std::span<const float> input, std::size_t bl
 
 /// into[i] += from[i]; the same of `into`, and what each sign stands for is taken off: a block
 /// stays in the first-level cache meanwhile, so that memory is read once and written once.
-template <host_queue Queue>
+template <class Queue>
 void add_and_pack_block_signs(Queue& queue, std::span<float> into, std::span<const float> from,
                               std::size_t block, float* magnitudes, std::uint32_t* words) {
   queue.run([=] {
@@ -109,7 +111,7 @@ void add_and_pack_block_signs(Queue& queue, std::span<float> into, std::span<con
 }
 
 /// sum[i] += ± its block's magnitude.
-template <host_queue Queue>
+template <class Queue>
 void add_block_signs(Queue& queue, const float* magnitudes, const std::uint32_t* words,
                      std::size_t block, std::span<float> sum) {
   queue.run([=] { widest([=] { detail::add_block_signs(magnitudes, words, block, sum); }); });

@@ -10,6 +10,7 @@
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/widest.hpp"
 
+// Devices have no twins of these yet: their queues say so, in `run`.
 namespace tutti::kernels {
 
 namespace detail {
@@ -27,7 +28,7 @@ inline std::uint32_t largest_bits(std::span<const float> input) {
 
 /// *result becomes the sum of the squares of `input`, added in double in a fixed order, so that
 /// every processor gives the same bits: a float's square is exact in double.
-template <host_queue Queue>
+template <class Queue>
 void sum_of_squares(Queue& queue, std::span<const float> input, double* result) {
   queue.run([=] {
     widest([=] {
@@ -40,7 +41,7 @@ void sum_of_squares(Queue& queue, std::span<const float> input, double* result) 
 }
 
 /// *result becomes the largest |input[i]|: NaN if one of them is, 0 if there are none.
-template <host_queue Queue>
+template <class Queue>
 void largest_magnitude(Queue& queue, std::span<const float> input, float* result) {
   queue.run([=] { widest([=] { *result = std::bit_cast<float>(detail::largest_bits(input)); }); });
 }
