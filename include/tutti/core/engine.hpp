@@ -106,11 +106,11 @@ class engine {
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
-      block_until([this] { return startup_.done(); });
       try {
+        block_until([this] { return startup_.done(); });
         synchronize();
       } catch (...) {
-        quiesce();
+        quiesce();  // whoever throws here has no destructor
         throw;
       }
       driver_.start_thread(set_.run.progress);
