@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <stdexcept>
@@ -116,6 +118,48 @@ TEST(StreamOrderedStrategy, EFSignSGD) { agrees<strategies::EFSignSGD>(); }
 TEST(StreamOrderedStrategy, SignSGD) { agrees<strategies::SignSGD>(); }
 TEST(StreamOrderedStrategy, Votes) {
   agrees<compose<compression::sign, architecture::majority_vote>>();
+}
+
+TEST(StreamOrderedStrategy, AThreadMakesProgress) {
+  engine_options<sums<collective::ring>> ring;
+  ring.run.progress = progress::by_thread;
+  agrees(ring);
+  engine_options<strategies::ByteScheduler> pieces;
+  pieces.run.progress = progress::by_thread;
+  pieces.partition = {.bytes = 400};
+  agrees(pieces);
+}
+
+/// Hosts wait for no peer, so rank 0 may have decided steps that a slow rank has yet to begin.
+TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
+  using strategy = sums<collective::ring>;
+  constexpr int ranks = 3;
+  std::vector<std::vector<float>> parameters(ranks);
+  std::vector<std::uint64_t> agendas(ranks);
+  run_streamed(ranks, [&](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer());
+    take_shuffled_steps(engine, model, compute, 1);
+    for (int step = 0; step < 40; ++step) {  // of the last step's mean, again and again
+      if (world.rank() == 1) {
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+      }
+      for (const tensor_id id : shuffled(std::size(device_sizes), world.rank(), step)) {
+        engine.wait(id, compute);
+        engine.ready(id, compute);
+      }
+    }
+    engine.wait();
+    const auto rank = static_cast<std::size_t>(world.rank());
+    parameters[rank] = model.parameters();
+    agendas[rank] = engine.agenda();
+  });
+  for (std::size_t rank = 1; rank < ranks; ++rank) {
+    EXPECT_EQ(parameters[rank], parameters[0]);
+    EXPECT_EQ(agendas[rank], agendas[0]);
+  }
+  EXPECT_FALSE(std::ranges::any_of(parameters[0], [](float x) { return std::isnan(x); }));
 }
 
 /// The library's own sum is what a replicated architecture takes for floats, nobody's ring.

@@ -50,8 +50,10 @@ int main() {
   if (devices < processes.size()) {  // NCCL takes processes of other hosts' names for other hosts'
     ::setenv("NCCL_HOSTID", std::to_string(processes.rank()).c_str(), 1);
   }
+  // example-begin nccl
   tutti::cuda::check(cudaSetDevice(processes.rank() % devices));
-  world_type world(processes);
+  tutti::transport::nccl<tutti::transport::mpi> world(processes);
+  // example-end
   const bool exact = difference<tutti::strategies::Horovod>(world) == 0.0f &&
                      difference<tutti::strategies::TopK>(world) == 0.0f;
   // Means of magnitudes may be neighbours of the host's.

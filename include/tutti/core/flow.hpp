@@ -140,6 +140,8 @@ class flow {
     const bool any = has_decided();
     if (any) {
       start_what_was_told();
+    }
+    if (any || (out_of_room_ && leader_->has_room())) {
       start_what_may_go();
     }
     return any;
@@ -305,7 +307,11 @@ class flow {
     if (std::exchange(deciding_, true)) {
       return;
     }
-    while (const auto next = schedule_.next()) {
+    while (has_room()) {
+      const auto next = schedule_.next();
+      if (!next) {
+        break;
+      }
       if (leader_) {
         leader_->decide(*next);
       }
@@ -318,11 +324,23 @@ class flow {
     deciding_ = false;
   }
 
+  /// Chunks that end on a stream do not keep rank 0 from running ahead of the others.
+  bool has_room() {
+    out_of_room_ = tells_first && leader_ && !leader_->has_room();
+    return !out_of_room_;
+  }
+
   bool may_carry_out() const { return !leader_ || carried_out_ < leader_->told(); }
 
   void note_decision(std::uint32_t number) {
     told_[told_tail_] = number;
     told_tail_ = (told_tail_ + 1) % told_.size();
+    if (told_tail_ == told_head_) {  // further ahead than ever before
+      std::ranges::rotate(told_, told_.begin() + static_cast<std::ptrdiff_t>(told_head_));
+      told_head_ = 0;
+      told_tail_ = told_.size();
+      told_.resize(2 * told_.size());
+    }
   }
 
   void start_what_was_told() {
@@ -474,6 +492,7 @@ class flow {
   running_hash agenda_{};
   std::uint64_t starts_ = 0;
   std::size_t carried_out_ = 0;
+  bool out_of_room_ = false;
   bool deciding_ = false;
 };
 

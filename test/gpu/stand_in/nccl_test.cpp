@@ -2,6 +2,7 @@
 #include "gpu/stand_in/nccl.hpp"
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -12,8 +13,10 @@
 #include <vector>
 
 #include "gpu/nccl_training.hpp"
+#include "gpu/stand_in/runtime.hpp"
 #include "support/transports.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/collective/ring.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
 #include "tutti/strategies/top_k.hpp"
@@ -62,6 +65,65 @@ std::vector<std::string> errors(int ranks, Body body) {
 TEST(StandInNCCL, Horovod) { agrees<strategies::Horovod>(); }
 TEST(StandInNCCL, Canonical) { agrees<compose<architecture::all_reduce<collective::canonical>>>(); }
 TEST(StandInNCCL, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
+
+namespace {
+
+/// Steps without a barrier: the host runs ahead of the device.
+template <class Engine>
+void step_ahead(Engine& engine, cuda::stream& compute, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      engine.wait(tensor_id(id), compute);
+      engine.ready(tensor_id(id), compute);
+    }
+  }
+  for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+    engine.wait(tensor_id(id), compute);
+  }
+}
+
+template <class Strategy>
+void only_enqueues() {
+  std::barrier workers(3);
+  dear_calls before;
+  dear_calls after;
+  transport::run_ranks(3, [&](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    world_type world(carrier);
+    cuda::stream compute;
+    scattered_model<cuda::stream> model(compute);
+    auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer());
+    take_steps(engine, model, compute, 0, 1);
+    step_ahead(engine, compute, 5);
+    engine.wait();
+    workers.arrive_and_wait();
+    if (world.rank() == 0) {
+      before = dear_calls_so_far();
+    }
+    workers.arrive_and_wait();
+    step_ahead(engine, compute, 5);
+    workers.arrive_and_wait();
+    if (world.rank() == 0) {
+      after = dear_calls_so_far();
+    }
+    workers.arrive_and_wait();
+    engine.wait();
+  });
+  EXPECT_GT(before.allocations, 0);
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.synchronizations, before.synchronizations);
+}
+
+}  // namespace
+
+/// Staging too is taken from what the first steps have left.
+TEST(StandInNCCL, AStepAllocatesNothingAndWaitsForNothing) {
+  only_enqueues<strategies::Horovod>();
+  only_enqueues<strategies::EFSignSGD>();
+  only_enqueues<strategies::TopK>();
+  only_enqueues<compose<architecture::all_reduce<collective::canonical>>>();
+  only_enqueues<compose<architecture::all_reduce<collective::ring>>>();
+}
 
 TEST(StandInNCCL, MixedVersionsAreOneLineOnEveryRank) {
   for (const auto& each : errors(3, [](in_process& carrier) {
