@@ -3,7 +3,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package ${CMAKE_INSTALL_DATADIR}/tutti/cmake)
-install(TARGETS tutti_tutti tutti_mpi tutti_benchmark tutti_cuda EXPORT tutti-targets
+install(TARGETS tutti_tutti tutti_mpi tutti_benchmark tutti_nccl tutti_cuda EXPORT tutti-targets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILE_SET nvcc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tutti-targets NAMESPACE tutti:: DESTINATION ${package})
@@ -16,5 +16,6 @@ write_basic_package_version_file(tutti-config-version.cmake
   COMPATIBILITY SameMinorVersion ${of_any_architecture})
 install(FILES ${PROJECT_BINARY_DIR}/tutti-config.cmake
               ${PROJECT_BINARY_DIR}/tutti-config-version.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake
         DESTINATION ${package})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

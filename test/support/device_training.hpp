@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/engine.hpp"
@@ -45,6 +46,16 @@ class scattered_model {
                             span_of(gradients_[i]));
     }
     compute.synchronize();
+  }
+
+  scattered_model(const scattered_model&) = delete;
+  scattered_model& operator=(const scattered_model&) = delete;
+  /// Also where an exception leaves: what was enqueued still reads the host's values.
+  ~scattered_model() {
+    try {
+      compute_->synchronize();
+    } catch (const error&) {
+    }
   }
 
   const std::vector<tensor>& tensors() const { return tensors_; }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "tutti/base/bounds.hpp"
-#include "tutti/collective/fan_out.hpp"
+#include "tutti/collective/exchange_with_all.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 
@@ -37,22 +37,13 @@ struct all_gather {
                                           : parcel.workspace.first(parcel.wire_bytes());
     parcel.encode(queue, 0, elements, payload);
     parcel.clear(queue, 0, elements);
-    co_await collective::beside(self, collective::send_to_all(self, payload),
-                                add_in_rank_order(self, parcel, payload));
+    const auto everybody = [payload](int) { return std::span<const std::byte>(payload); };
+    const auto bytes_from = [payload](int) { return payload.size(); };
+    const auto add = [&](int rank, std::span<const std::byte> theirs) {
+      parcel.accumulate(queue, rank == self.rank() ? payload : theirs, 0, elements);
+    };
+    co_await collective::exchange_with_all(self, everybody, bytes_from, add);
     parcel.scale(queue, 0, elements);
-  }
-
- private:
-  template <class Endpoint, class Parcel>
-  static task add_in_rank_order(Endpoint self, Parcel parcel, std::span<const std::byte> mine) {
-    for (int rank = 0; rank < self.size(); ++rank) {
-      if (rank == self.rank()) {
-        parcel.accumulate(self.queue(), mine, 0, parcel.data.size());
-      } else {
-        const auto theirs = co_await self.receive_loan(rank, mine.size());
-        parcel.accumulate(self.queue(), theirs.bytes(), 0, parcel.data.size());
-      }
-    }
   }
 };
 static_assert(architecture_policy<all_gather>);

@@ -39,6 +39,7 @@ struct parameter_server {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = true;
   static constexpr bool has_servers = true;
+  static constexpr bool receives_from_any = true;
   static constexpr bool owns_parameters = std::is_same_v<UpdatedBy, updated_by::servers>;
   static constexpr bool stale = std::is_same_v<Consistency, tutti::consistency::asynchronous>;
 

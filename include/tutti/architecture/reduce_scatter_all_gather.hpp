@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tutti/base/bounds.hpp"
-#include "tutti/collective/fan_out.hpp"
+#include "tutti/collective/exchange_with_all.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 
@@ -42,13 +42,26 @@ struct reduce_scatter_all_gather {
     const auto payload_for = [cut](int rank) {
       return std::span<const std::byte>(cut.payload(rank));
     };
-    co_await collective::beside(self, collective::fan_out(self, payload_for),
-                                add_in_rank_order(self, cut));
     const int mine = self.rank();
+    const auto bytes_of_mine = [cut, mine](int) { return cut.payload(mine).size(); };
+    const auto add = [&](int rank, std::span<const std::byte> theirs) {
+      parcel.accumulate(queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
+                        cut.elements(mine));
+    };
+    parcel.clear(queue, cut.begin(mine), cut.elements(mine));
+    co_await collective::exchange_with_all(self, payload_for, bytes_of_mine, add);
     parcel.scale(queue, cut.begin(mine), cut.elements(mine));
     parcel.encode_mean(queue, cut.begin(mine), cut.elements(mine), cut.payload(mine));
-    co_await collective::beside(self, collective::send_to_all(self, cut.payload(mine)),
-                                decode_all(self, cut));
+    const auto mean_of_mine = [cut, mine](int) {
+      return std::span<const std::byte>(cut.payload(mine));
+    };
+    const auto bytes_from = [cut](int rank) { return cut.payload(rank).size(); };
+    const auto decode = [&](int rank, std::span<const std::byte> theirs) {
+      parcel.clear(queue, cut.begin(rank), cut.elements(rank));
+      parcel.accumulate(queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(rank),
+                        cut.elements(rank));
+    };
+    co_await collective::exchange_with_all(self, mean_of_mine, bytes_from, decode);
   }
 
  private:
@@ -74,35 +87,6 @@ struct reduce_scatter_all_gather {
     const std::size_t longest = part_begin(elements, at(ranks), 1);
     return round_up(
         std::max(compression.wire_bytes(longest), relay(compression).wire_bytes(longest)), 64);
-  }
-
-  template <class Endpoint, class Parts>
-  static task add_in_rank_order(Endpoint self, Parts cut) {
-    const int mine = self.rank();
-    auto& queue = self.queue();
-    cut.whole.clear(queue, cut.begin(mine), cut.elements(mine));
-    for (int rank = 0; rank < self.size(); ++rank) {
-      if (rank == mine) {
-        cut.whole.accumulate(queue, cut.payload(mine), cut.begin(mine), cut.elements(mine));
-      } else {
-        const auto theirs = co_await self.receive_loan(rank, cut.payload(mine).size());
-        cut.whole.accumulate(queue, theirs.bytes(), cut.begin(mine), cut.elements(mine));
-      }
-    }
-  }
-
-  template <class Endpoint, class Parts>
-  static task decode_all(Endpoint self, Parts cut) {
-    auto& queue = self.queue();
-    for (int rank = 0; rank < self.size(); ++rank) {
-      cut.whole.clear(queue, cut.begin(rank), cut.elements(rank));
-      if (rank == self.rank()) {
-        cut.whole.accumulate(queue, cut.payload(rank), cut.begin(rank), cut.elements(rank));
-      } else {
-        const auto theirs = co_await self.receive_loan(rank, cut.payload(rank).size());
-        cut.whole.accumulate(queue, theirs.bytes(), cut.begin(rank), cut.elements(rank));
-      }
-    }
   }
 };
 static_assert(architecture_policy<reduce_scatter_all_gather>);

@@ -6,6 +6,7 @@
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/addressable.hpp"
+#include "tutti/collective/native.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
@@ -15,20 +16,27 @@ namespace tutti::architecture {
 /// Every rank holds the parameters, and the composer picks the cheapest legal way to keep them
 /// equal: an all-reduce where payloads add, a compressed reduce-scatter and all-gather where they
 /// can be cut, an all-gather of payloads otherwise. An all-reduce reads its peers' memory where it
-/// can and goes around the ring where it cannot.
+/// can, is a stream-ordered library's own where floats travel, and else goes around the ring.
 /// After: Xie et al., "Espresso", EuroSys 2023, which chooses among the same three.
 struct replicated {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
 
-  template <class Transport>
-  using collective_over = std::conditional_t<has_addressable_peers<Transport>,
-                                             collective::addressable, collective::ring>;
+  template <class Compression, class Transport>
+  static constexpr bool librarys_own =
+      is_stream_ordered<Transport>&& has_all_reduce<Transport>&& facts::identity<Compression>;
+
+  template <class Compression, class Transport>
+  using collective_over =
+      std::conditional_t<has_addressable_peers<Transport>, collective::addressable,
+                         std::conditional_t<librarys_own<Compression, Transport>,
+                                            collective::native, collective::ring>>;
 
   template <class Compression, class Transport>
   using resolve =
-      std::conditional_t<facts::summable<Compression>, all_reduce<collective_over<Transport>>,
+      std::conditional_t<facts::summable<Compression>,
+                         all_reduce<collective_over<Compression, Transport>>,
                          std::conditional_t<facts::unit_of<Compression> == unit::element,
                                             reduce_scatter_all_gather, all_gather>>;
 };

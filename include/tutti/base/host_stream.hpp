@@ -82,6 +82,11 @@ class host_stream : public host_loops<host_stream> {
     }
   }
 
+  /// Whether all before `until` is done; blocks nobody.
+  static bool passed(const mark& until) {
+    return until.of_ == nullptr || until.of_->has_come(until.at_);
+  }
+
   /// Throws what the work has thrown so far: it could not where it ran, no more than a kernel can.
   void synchronize() {
     finish();
@@ -116,6 +121,10 @@ class host_stream : public host_loops<host_stream> {
         ++done_;
       }
       changed_.notify_all();
+    }
+    bool has_come(std::uint64_t so_far) {
+      const std::scoped_lock lock(mutex_);
+      return done_ >= so_far;
     }
     void wait(std::uint64_t until) {
       std::unique_lock lock(mutex_);

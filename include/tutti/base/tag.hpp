@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tutti {
@@ -8,8 +9,11 @@ namespace tutti {
 enum class channel : std::uint8_t {
   data,     ///< chunks
   service,  ///< decisions of a leading rank, and whatever an architecture receives from anybody
-  control,  ///< start-up, diagnosis, failure
+  control,  ///< diagnosis, failure
+  host,     ///< what engines tell each other beside chunks: in the host's memory, always
 };
+
+inline constexpr std::size_t channels = 4;
 
 /// What a message belongs to. Messages of one (peer, tag) arrive in the order they were sent.
 struct tag {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include "tutti/collective/exchange_with_all.hpp"
 #include "tutti/collective/fan_out.hpp"
 #include "tutti/role/collective.hpp"
+#include "tutti/role/transport.hpp"
 
 namespace tutti::collective {
 
@@ -22,13 +24,24 @@ struct canonical {
     const auto part_of = [data, ranks = at(self.size())](int peer) {
       return std::span<const std::byte>(data.part(ranks, at(peer)));
     };
-    co_await beside(self, fan_out(self, part_of), add_in_rank_order(self, data));
+    if constexpr (is_stream_ordered<typename Endpoint::transport_type>) {
+      co_await add_at_once(self, data, part_of);
+    } else {
+      co_await beside(self, fan_out(self, part_of), add_in_rank_order(self, data));
+    }
   }
 
   template <class Endpoint, class Fold>
   task all_gather(Endpoint self, reduction<Fold> data) const {
     const auto mine = data.part(at(self.size()), at(self.rank()));
-    co_await beside(self, send_to_all(self, mine), receive_parts(self, data));
+    if constexpr (is_stream_ordered<typename Endpoint::transport_type>) {
+      const auto part_of = [data, ranks = at(self.size())](int rank) {
+        return data.part(ranks, at(rank));
+      };
+      co_await spread_at_once(self, mine, part_of, self.size() - 1);
+    } else {
+      co_await beside(self, send_to_all(self, mine), receive_parts(self, data));
+    }
   }
 
   template <class Endpoint, class Fold>
@@ -38,6 +51,30 @@ struct canonical {
   }
 
  private:
+  /// The same sum out of loans: on a stream, a message that is folded cannot begin before the one
+  /// before it has been folded, and all must begin together.
+  template <class Endpoint, class Fold, class PartOf>
+  static task add_at_once(Endpoint self, reduction<Fold> data, PartOf part_of) {
+    const auto mine = data.part(at(self.size()), at(self.rank()));
+    const bool in_place = self.rank() < 2;
+    const auto sum = in_place ? mine : data.scratch.first(mine.size());
+    auto& queue = self.queue();
+    const auto take = [&](int rank, std::span<const std::byte> theirs) {
+      const bool own = rank == self.rank();
+      const std::byte* from = own ? mine.data() : theirs.data();
+      if (rank == 0 && !in_place) {
+        queue.copy(sum.data(), from, sum.size());
+      } else if (!own || !in_place) {
+        data.fold(queue, sum.data(), from, sum.size());
+      }
+    };
+    const auto bytes_from = [bytes = mine.size()](int) { return bytes; };
+    co_await exchange_with_all(self, part_of, bytes_from, take);
+    if (sum.data() != mine.data()) {
+      queue.copy(mine.data(), sum.data(), mine.size());
+    }
+  }
+
   template <class Endpoint, class Fold>
   static task add_in_rank_order(Endpoint self, reduction<Fold> data) {
     const auto mine = data.part(at(self.size()), at(self.rank()));

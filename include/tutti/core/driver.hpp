@@ -13,7 +13,8 @@ namespace tutti {
 
 /// Moves a rank's communication forward: whoever calls, or a thread of its own. One thread at a
 /// time owns the loop. `Owner::open_posts()` takes in what became ready, `Owner::has_posts()` says
-/// whether something is waiting, `Owner::failed()` ends every wait.
+/// whether something is waiting, `Owner::carry_out()` starts what `Owner::has_decided()`, now that
+/// others have been told, `Owner::failed()` ends every wait.
 template <class Transport, class Owner>
 class driver {
  public:
@@ -100,7 +101,9 @@ class driver {
   /// A moment as the loop's owner; false if somebody else is, or nothing happened.
   bool make_progress() {
     bool any = false;
+    bool more = false;
     do {
+      more = false;
       if (driven_.test_and_set(std::memory_order_acquire)) {
         return any;
       }
@@ -110,11 +113,14 @@ class driver {
         auto& coroutines = world_->ready_coroutines();
         if (!coroutines.draining()) {
           any |= coroutines.drain() > 0;
+          any |= owner_->carry_out();
+          more = owner_->has_decided();
         }
         any |= owner_->open_posts();
       }
       driven_.clear(std::memory_order_release);
-    } while (owner_->has_posts());  // posted while the loop was ours, when nobody else could
+      // Posted while the loop was ours, when nobody else could.
+    } while (more || owner_->has_posts());
     return any;
   }
 

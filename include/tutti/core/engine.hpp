@@ -74,6 +74,7 @@ class engine {
   static_assert(sizeof(rule::check_owners_need_an_optimizer<architecture, Optimizer>) > 0);
   static_assert(sizeof(rule::check_peers_must_be_addressable<architecture, Transport>) > 0);
   static_assert(sizeof(rule::check_native_needs_the_transport<architecture, Transport>) > 0);
+  static_assert(sizeof(rule::check_senders_must_be_known<architecture, Transport>) > 0);
   using compiled_first =
       typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
 
@@ -105,8 +106,13 @@ class engine {
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
-      block_until([this] { return startup_.done(); });
-      world.queue().synchronize();
+      try {
+        block_until([this] { return startup_.done(); });
+        synchronize();
+      } catch (...) {
+        quiesce();  // whoever throws here has no destructor
+        throw;
+      }
       driver_.start_thread(set_.run.progress);
     }
   }
@@ -118,11 +124,17 @@ class engine {
     if (closed_) {
       return;
     }
-    if (outstanding()) {
+    if (outstanding() || unwinds_before_the_stream()) {
       fail(std::make_exception_ptr(
                communication_error("rank " + std::to_string(world_->rank()) +
                                    " left while its gradients were still on their way")),
            audience::everybody);
+    }
+    if constexpr (is_stream_ordered<Transport>) {
+      try {
+        synchronize();
+      } catch (...) {
+      }  // a destructor has nobody to tell, and every rank has been told
     }
     if constexpr (!virtual_time) {
       if (!failed()) {
@@ -314,7 +326,8 @@ class engine {
   enum class service : std::uint32_t { decisions = 8, farewell, change, collect, restore };
 
   tag own_tag(own what) const {
-    return {channel::data,
+    const bool on_host = what == own::hello || what == own::average;
+    return {on_host ? channel::host : channel::data,
             static_cast<std::uint32_t>(plan_.chunks.size()) + static_cast<std::uint32_t>(what), 0};
   }
   tag service_tag(service what) const {
@@ -351,6 +364,16 @@ class engine {
           }
         }
       }
+    }
+  }
+
+  /// An exception of the user's leaves this engine, and peers wait for what it has not submitted.
+  bool unwinds_before_the_stream() {
+    if constexpr (is_stream_ordered<Transport>) {
+      auto& queue = world_->queue();
+      return std::uncaught_exceptions() > 0 && !failed() && !queue.passed(queue.record());
+    } else {
+      return false;
     }
   }
 
@@ -407,6 +430,11 @@ class engine {
     }
     return any;
   }
+  bool carry_out() {
+    hear_of_failure();
+    return flow_ && flow_->carry_out();
+  }
+  bool has_decided() const { return flow_ && flow_->has_decided(); }
   bool has_posts() const { return is_started_.load(std::memory_order_acquire) && !posts_.empty(); }
 
   // ---- what others send
@@ -493,11 +521,38 @@ class engine {
   /// Lets the device come so far; what its work has refused ends every rank's part.
   void synchronize() {
     try {
+      if constexpr (is_stream_ordered<Transport>) {
+        come_so_far();
+      }
       world_->queue().synchronize();
     } catch (...) {
       const auto why = std::current_exception();
       driver_.exclusively([&] { fail(why, audience::everybody); });
       throw;
+    }
+  }
+
+  /// Where peers hold up the stream, the host looks at it until the deadline: it must neither block
+  /// for ever nor take for a result what a failure has left.
+  void come_so_far() {
+    auto& queue = world_->queue();
+    const auto end = queue.record();
+    const auto passed = [&] { return queue.passed(end); };
+    driver_.drive_until([&] { return passed() || world_->troubled(); }, set_.run.deadline);
+    driver_.exclusively([this] { hear_of_failure(); });
+    if (!passed() && !failed()) {
+      diagnose(passed);
+      driver_.exclusively([this] { hear_of_failure(); });
+    }
+    rethrow_failure();
+  }
+
+  /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
+  void hear_of_failure() {
+    if constexpr (is_stream_ordered<Transport>) {
+      if (world_->failure()) {
+        fail(world_->failure(), audience::nobody);
+      }
     }
   }
 
@@ -585,11 +640,30 @@ class engine {
     }
     driver_.exclusively([&] {
       if (!over()) {
-        fail(std::make_exception_ptr(communication_error(
-                 watch_.verdict(mine ? mine->first : no_chunk, model_.forward()))),
-             audience::everybody);
+        fail(std::make_exception_ptr(communication_error(verdict(mine))), audience::everybody);
       }
     });
+  }
+
+  /// Why nothing moves: what this rank has not done, or what the others have answered.
+  std::string verdict(const std::optional<std::pair<std::uint32_t, std::uint64_t>>& mine) const {
+    const auto asked = [&] {
+      return watch_.verdict(mine ? mine->first : no_chunk, model_.forward());
+    };
+    if constexpr (is_stream_ordered<Transport>) {
+      const std::string& complaint = world_->complaint();
+      if (!complaint.empty()) {
+        return watch_.everybody_answered() ? complaint : asked() + " (" + complaint + ")";
+      }
+    }
+    control_message here;
+    here.tensor = no_tensor;
+    if (mine) {
+      describe(mine->first, mine->second, here);
+    }
+    return here.tensor == no_tensor ? asked()
+                                    : "rank " + std::to_string(world_->rank()) +
+                                          " never submitted " + model_.forward()[here.tensor].name;
   }
 
   void describe(std::uint32_t chunk, std::uint64_t step, control_message& answer) const {

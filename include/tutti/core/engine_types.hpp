@@ -7,6 +7,7 @@
 #include "tutti/core/engine_options.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/role/transport.hpp"
 
 namespace tutti {
 
@@ -29,11 +30,13 @@ struct engine_types {
   static constexpr bool owns_parameters = facts::owns_parameters<architecture>;
 
   /// A window of credit held while peers decide otherwise is a deadlock, and so is an order of
-  /// starting that differs where one is needed. Then rank 0 leads.
+  /// starting that differs where one is needed: by a collective, or by a transport whose messages
+  /// have no tags. Then rank 0 leads.
+  static constexpr bool starts_in_order =
+      facts::ordered_start<architecture> || is_stream_ordered<Transport>;
   static constexpr bool needs_one_order =
       !architecture::completes_alone &&
-      (schedule::limits_in_flight ||
-       (facts::ordered_start<architecture> && !schedule::static_order));
+      (schedule::limits_in_flight || (starts_in_order && !schedule::static_order));
 };
 
 }  // namespace tutti

@@ -66,6 +66,7 @@ class flow {
   using queue_type = typename transport::queue_type;
   using mark = typename queue_type::mark;
   using observer_type = observer<typename Types::monitor, transport>;
+  static constexpr bool tells_first = is_stream_ordered<transport>;
 
  public:
   flow(transport& world, const plan& made, const model_memory<queue_type>& model,
@@ -126,10 +127,27 @@ class flow {
   /// Rank 0 has decided.
   void hear(std::span<const std::byte> decided) {
     for (std::size_t i = 0; i < decided.size(); i += sizeof(std::uint32_t)) {
-      std::memcpy(&told_[told_tail_], decided.data() + i, sizeof(std::uint32_t));
-      told_tail_ = (told_tail_ + 1) % told_.size();
+      std::uint32_t number = 0;
+      std::memcpy(&number, decided.data() + i, sizeof number);
+      note_decision(number);
     }
     start_what_was_told();
+  }
+
+  /// Starts what this rank has decided and told the others. Whoever starts on a stream, and then
+  /// blocks until the stream has come so far, could tell them no more.
+  bool carry_out() {
+    const bool any = has_decided();
+    if (any) {
+      start_what_was_told();
+    }
+    if (any || (out_of_room_ && leader_->has_room())) {
+      start_what_may_go();
+    }
+    return any;
+  }
+  bool has_decided() const {
+    return tells_first && leader_ && told_head_ != told_tail_ && may_carry_out();
   }
 
   // ---- what there is to see
@@ -181,6 +199,15 @@ class flow {
   /// The first chunk that has begun here and not ended, with its step; none if this rank waits for
   /// something else.
   std::optional<std::pair<std::uint32_t, std::uint64_t>> stuck() const {
+    if constexpr (is_stream_ordered<transport>) {
+      if (const auto at = stuck_on_stream()) {
+        return at;
+      }
+    }
+    if (follows_ && told_head_ != told_tail_) {  // the others have it already
+      const std::uint32_t next = told_[told_head_];
+      return std::pair{next, chunks_[next].steps};
+    }
     const auto found = std::ranges::find_if(chunks_, [](const chunk_record& each) {
       return each.state == chunk_state::started || each.state == chunk_state::ready;
     });
@@ -217,11 +244,28 @@ class flow {
   struct chunk_record {
     chunk_state state{chunk_state::finished};
     std::uint64_t steps{};
+    std::uint64_t started{};  ///< among all starts, from 1 on
+    mark moved{};             ///< where a stream moves chunks
     bool released{};
     memory_of<std::byte, queue_type> workspace{};
     memory_of<std::byte, queue_type> scratch{};
     task running{};
   };
+
+  /// The first chunk that the stream has not come past.
+  std::optional<std::pair<std::uint32_t, std::uint64_t>> stuck_on_stream() const {
+    const chunk_record* first = nullptr;
+    for (const chunk_record& each : chunks_) {
+      const bool earlier = first == nullptr || each.started < first->started;
+      if (each.started != 0 && earlier && !queue_type::passed(each.moved)) {
+        first = &each;
+      }
+    }
+    if (first == nullptr) {
+      return std::nullopt;
+    }
+    return std::pair{static_cast<std::uint32_t>(first - chunks_.data()), first->steps - 1};
+  }
 
   void set_up_chunks() {
     for (std::size_t number = 0; number < chunks_.size(); ++number) {
@@ -263,22 +307,51 @@ class flow {
     if (std::exchange(deciding_, true)) {
       return;
     }
-    while (const auto next = schedule_.next()) {
+    while (has_room()) {
+      const auto next = schedule_.next();
+      if (!next) {
+        break;
+      }
       if (leader_) {
         leader_->decide(*next);
       }
-      start(*next);
+      if (tells_first && leader_) {
+        note_decision(*next);
+      } else {
+        start(*next);
+      }
     }
     deciding_ = false;
+  }
+
+  /// Chunks that end on a stream do not keep rank 0 from running ahead of the others.
+  bool has_room() {
+    out_of_room_ = tells_first && leader_ && !leader_->has_room();
+    return !out_of_room_;
+  }
+
+  bool may_carry_out() const { return !leader_ || carried_out_ < leader_->told(); }
+
+  void note_decision(std::uint32_t number) {
+    told_[told_tail_] = number;
+    told_tail_ = (told_tail_ + 1) % told_.size();
+    if (told_tail_ == told_head_) {  // further ahead than ever before
+      std::ranges::rotate(told_, told_.begin() + static_cast<std::ptrdiff_t>(told_head_));
+      told_head_ = 0;
+      told_tail_ = told_.size();
+      told_.resize(2 * told_.size());
+    }
   }
 
   void start_what_was_told() {
     if (std::exchange(deciding_, true)) {
       return;
     }
-    while (told_head_ != told_tail_ && chunks_[told_[told_head_]].state == chunk_state::ready) {
+    while (told_head_ != told_tail_ && chunks_[told_[told_head_]].state == chunk_state::ready &&
+           may_carry_out()) {
       const std::uint32_t number = told_[told_head_];
       told_head_ = (told_head_ + 1) % told_.size();
+      ++carried_out_;
       start(number);
     }
     deciding_ = false;
@@ -288,6 +361,7 @@ class flow {
     auto& record = chunks_[number];
     agenda_.feed(number);
     record.state = chunk_state::started;
+    record.started = ++starts_;
     record.released = false;
     observer_->record(event::started, number);
     record.running = task();  // its frame is the next one's
@@ -346,6 +420,9 @@ class flow {
     auto& record = chunks_[number];
     record.state = chunk_state::finished;
     observer_->record(event::finished, number);
+    if constexpr (is_stream_ordered<transport>) {
+      record.moved = world_->queue().record();
+    }
     for_each_tensor(plan_->chunks[number], [&](std::size_t position) {
       auto& mine = tensors_[position];
       if (--mine.pieces_left == 0) {
@@ -413,6 +490,9 @@ class flow {
   state_memory<queue_type> momenta_;
   std::optional<leader<transport>> leader_{};
   running_hash agenda_{};
+  std::uint64_t starts_ = 0;
+  std::size_t carried_out_ = 0;
+  bool out_of_room_ = false;
   bool deciding_ = false;
 };
 

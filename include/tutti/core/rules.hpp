@@ -69,6 +69,12 @@ struct native_needs_the_transport {
   static constexpr bool holds = !native || has_all_reduce<Transport>;
 };
 
+template <class Architecture, class Transport>
+struct senders_must_be_known {
+  static constexpr bool holds =
+      !is_stream_ordered<Transport> || !facts::receives_from_any<Architecture>;
+};
+
 // ---- the sentences
 
 template <class Architecture, class Compression>
@@ -115,6 +121,15 @@ struct check_native_needs_the_transport {
   static_assert(native_needs_the_transport<Architecture, Transport>::holds,
                 "tutti: collective::native is the transport's own all-reduce, but this transport "
                 "has none. Fix: use collective::ring, or transport::mpi.");
+};
+
+template <class Architecture, class Transport>
+struct check_senders_must_be_known {
+  static_assert(
+      senders_must_be_known<Architecture, Transport>::holds,
+      "tutti: this architecture receives from whoever sends first, but this transport's "
+      "messages carry no sender and meet in one order. Fix: use architecture::replicated, "
+      "or transport::mpi.");
 };
 
 /// Has a compressor's verbs compiled for a device's queue before anything else is, so that a policy

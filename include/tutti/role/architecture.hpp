@@ -117,6 +117,7 @@ struct placement {
 /// * `completes_alone`: a rank's chunk completes although no other worker starts it now.
 /// * `has_servers`: the last `options.servers` ranks keep parameters or sums and do not train.
 /// * `owns_parameters`: what comes back is parameters; the optimizer runs where they are owned.
+/// * `receives_from_any`: somebody takes what comes first, from whom is for the message to say.
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
 /// * `workspace_bytes(compression, elements, ranks)`, known from the plan.
 /// * `busiest_card(payload, dense, placement)`: bytes that must pass some host's card in one
@@ -139,6 +140,10 @@ constexpr bool has_servers = requires {
 template <class A>
 constexpr bool owns_parameters = requires {
   requires A::owns_parameters;
+};
+template <class A>
+constexpr bool receives_from_any = requires {
+  requires A::receives_from_any;
 };
 template <class A>
 constexpr bool stale = requires {

@@ -101,6 +101,18 @@ concept has_all_reduce = requires(T& transport, tag where, std::span<float> data
   transport.all_reduce(where, data);
 };
 
+/// The queue moves the messages of the data channel, and an operation is complete once enqueued:
+/// the host waits for no peer. Messages of two ranks carry no tags and meet in the order in which
+/// both enqueue them. So every rank starts chunks in one order, a coroutine begins whatever must
+/// move together before it awaits the first of it, and all else, in host memory, takes other
+/// channels.
+///
+/// `failure()`: why this rank's part has ended, or null; the queue then comes to its end with
+/// anything in the memory of its messages. `complaint()`: what the library reports that moves them,
+/// or nothing; peers may know more. `troubled()`: one of them says something, for any thread.
+template <class T>
+concept is_stream_ordered = T::completes_when_enqueued;
+
 /// Time is virtual, kept by the loop that runs the ranks: nothing may block.
 template <class T>
 concept has_virtual_time = T::virtual_time;
@@ -132,7 +144,14 @@ class endpoint {
   }
 
   /// Begins a task that goes on beside the caller, who awaits it before it ends.
-  void start(task& beside) const { beside.start(transport_->ready_coroutines()); }
+  void start(task& beside) const {
+    static_assert(
+        !is_stream_ordered<Transport>,
+        "tutti: coroutines beside each other begin their messages in two groups, but this "
+        "transport's messages move a group at a time. Fix: begin all of them in one "
+        "coroutine before it awaits the first, as collective::exchange_with_all does.");
+    beside.start(transport_->ready_coroutines());
+  }
 
   auto send(int peer, std::span<const std::byte> bytes) const {
     return transport_->send(peer, where_, bytes);

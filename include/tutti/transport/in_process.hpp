@@ -141,6 +141,8 @@ class basic_in_process {
   seconds now() const { return shared_->delivery_.now(); }
   traffic counted() const { return counted_; }
   std::size_t in_flight() const { return flights_.count(); }
+  /// Why this rank's part has ended; null while it has not.
+  const std::exception_ptr& failure() const { return flights_.failure(); }
 
   // ---- operations
 
@@ -700,7 +702,7 @@ class basic_in_process {
   traffic counted_;
   detail::under_way flights_;
   std::array<fifo<receipt>, table_size> receipts_;
-  std::array<fifo<letter>, table_size + 3> unexpected_;  // then one for each channel
+  std::array<fifo<letter>, table_size + channels> unexpected_;  // then one for each channel
   fifo<receipt> any_receipts_;
   fifo<meet_operation> meetings_;
   detail::sleepers sleepers_;

@@ -160,6 +160,8 @@ class mpi {
   run_queue& ready_coroutines() { return ready_; }
   traffic counted() const { return counted_; }
   std::size_t in_flight() const { return flights_.count(); }
+  /// Why this rank's part has ended; null while it has not.
+  const std::exception_ptr& failure() const { return flights_.failure(); }
   seconds now() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
@@ -484,7 +486,7 @@ class mpi {
   mpi(borrowed whose, MPI_Comm users)
       : borrowed_(whose == borrowed::yes),
         communicators_{detail::mpi_communicator(users), detail::mpi_communicator(users),
-                       detail::mpi_communicator(users)},
+                       detail::mpi_communicator(users), detail::mpi_communicator(users)},
         notices_(users),
         rank_(rank_in(users)),
         size_(size_of(users)),
@@ -901,7 +903,7 @@ class mpi {
   bool borrowed_;
   int exceptions_at_birth_ = std::uncaught_exceptions();
   detail::mpi_session session_;
-  std::array<detail::mpi_communicator, 3> communicators_;
+  std::array<detail::mpi_communicator, channels> communicators_;
   detail::mpi_communicator notices_;
   int rank_;
   int size_;
@@ -915,7 +917,7 @@ class mpi {
   detail::under_way flights_;
   detail::staging staging_;
   detail::sleepers sleepers_;
-  std::array<fifo<course>, 3> any_waiting_;
+  std::array<fifo<course>, channels> any_waiting_;
   fifo<course> unposted_;
 
   // One row of these for each request; never shrunk.

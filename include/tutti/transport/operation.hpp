@@ -71,6 +71,11 @@ class under_way {
     --count_;
     end_local(its);
   }
+  /// What no operation of these stands for has come home.
+  void end() {
+    --count_;
+    settle();
+  }
   /// It has come home, refused: somebody else's failure, of which this rank learns in this poll.
   void end_refused(operation& its) {
     --count_;

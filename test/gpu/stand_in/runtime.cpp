@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -89,6 +90,10 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaSetDevice(int device) {
   current = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* address, int bytes, int device) {
+  std::snprintf(address, static_cast<std::size_t>(bytes), "0000:%02x:00.0", device);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -178,6 +183,10 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
   const std::scoped_lock lock(event_of(handle).mutex);
   event_of(handle).mark = stream_of(stream).record();
   return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  const std::scoped_lock lock(event_of(handle).mutex);
+  return host_stream::passed(event_of(handle).mark) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned) {
   host_stream::mark until;

@@ -163,6 +163,20 @@ class stream {
     }
   }
 
+  /// Whether all before `until` is done; blocks nobody. Throws if the device has failed.
+  static bool passed(const mark& until) {
+    if (!until.event_) {
+      return true;
+    }
+    const cudaError_t answer = cudaEventQuery(*until.event_);
+    if (answer == cudaErrorNotReady) {
+      ignore(answer);
+      return false;
+    }
+    check(answer);
+    return true;
+  }
+
   /// Throws what the stream's kernels have refused so far.
   void synchronize() {
     if (room_ == nullptr) {

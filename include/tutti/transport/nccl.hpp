@@ -1,0 +1,424 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <nccl.h>
+#include <span>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/cuda/error.hpp"
+#include "tutti/base/cuda/memory.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/source_place.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/stream_ordered.hpp"
+
+namespace tutti::transport {
+
+/// NCCL refused a call, or what it does by itself has failed.
+class nccl_error : public communication_error {
+ public:
+  nccl_error(ncclResult_t code, source_place where)
+      : communication_error(std::string(ncclGetErrorString(code)) + " (NCCL error " +
+                            std::to_string(static_cast<int>(code)) + " at " + where.file + ":" +
+                            std::to_string(where.line) + ")" + fix(code)),
+        code_(code) {}
+
+  ncclResult_t code() const { return code_; }
+
+  /// What helps, where that is known; otherwise nothing.
+  static std::string fix(ncclResult_t code) {
+    switch (code) {
+      case ncclUnhandledCudaError:
+      case ncclSystemError:
+      case ncclInvalidUsage:
+        return ". Fix: NCCL_DEBUG=WARN says which call and why";
+      default:
+        return "";
+    }
+  }
+
+ private:
+  ncclResult_t code_;
+};
+
+inline void check(ncclResult_t code, source_place where = source_place::current()) {
+  if (code != ncclSuccess) {
+    throw nccl_error(code, where);
+  }
+}
+
+/// One rank's end of a group of devices: owned, or the user's.
+///
+/// An owned one is made on the device that is current, by all ranks together, and does not block:
+/// what takes longer is waited for until a deadline. Where peers are lost it is aborted, which ends
+/// its kernels; also one that is the user's, who must not use it any more.
+class nccl_communicator {
+ public:
+  /// Collective. Throws nccl_error, or communication_error if the others do not come in time.
+  nccl_communicator(const ncclUniqueId& common, int rank, int ranks, seconds deadline)
+      : deadline_(deadline), owned_(true) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    try {
+      check(settled(ncclCommInitRankConfig(&handle_, ranks, common, rank, &config)));
+    } catch (...) {
+      abort();
+      throw;
+    }
+  }
+  nccl_communicator(const nccl_communicator&) = delete;
+  nccl_communicator& operator=(const nccl_communicator&) = delete;
+  nccl_communicator(nccl_communicator&& other) noexcept { swap(other); }
+  nccl_communicator& operator=(nccl_communicator&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  /// A peer that is lost must not hold up the end: what does not finish is aborted, and failures
+  /// have nobody to be told.
+  ~nccl_communicator() {
+    if (handle_ == nullptr || !owned_) {
+      return;
+    }
+    try {
+      if (settled(ncclCommFinalize(handle_)) == ncclSuccess) {
+        static_cast<void>(ncclCommDestroy(handle_));
+        return;
+      }
+    } catch (const communication_error&) {
+    }
+    abort();
+  }
+
+  /// The user's communicator; it stays the user's and must live longer.
+  static nccl_communicator from_native_handle(ncclComm_t users, seconds deadline = 60) {
+    nccl_communicator made(deadline);
+    made.handle_ = users;
+    return made;
+  }
+  /// Hands it over: it is the caller's to destroy.
+  ncclComm_t release() {
+    owned_ = false;
+    return handle_;
+  }
+  /// Null once aborted.
+  ncclComm_t native_handle() const { return handle_; }
+
+  int rank() const {
+    int number = 0;
+    check(ncclCommUserRank(handle_, &number));
+    return number;
+  }
+  int size() const {
+    int ranks = 0;
+    check(ncclCommCount(handle_, &ranks));
+    return ranks;
+  }
+
+  /// What a call comes to that may still be under way, as one that connects two ranks first.
+  ncclResult_t settled(ncclResult_t code) const {
+    const auto begin = std::chrono::steady_clock::now();
+    while (code == ncclInProgress) {
+      if (ncclCommGetAsyncError(handle_, &code) != ncclSuccess) {
+        return ncclInternalError;
+      }
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+      if (waited.count() > deadline_) {
+        throw communication_error("NCCL has not come together within " +
+                                  std::to_string(static_cast<int>(deadline_)) +
+                                  " s. Fix: NCCL_DEBUG=INFO says which ranks it waits for");
+      }
+      std::this_thread::yield();
+    }
+    return code;
+  }
+
+  /// What NCCL has found out by itself; empty if nothing.
+  std::string failure() const {
+    ncclResult_t found = ncclSuccess;
+    if (handle_ == nullptr || ncclCommGetAsyncError(handle_, &found) != ncclSuccess ||
+        found == ncclSuccess || found == ncclInProgress) {
+      return {};
+    }
+    return std::string("NCCL: ") + ncclGetErrorString(found);
+  }
+
+  /// Ends its kernels. Nothing can be done with it afterwards.
+  void abort() noexcept {
+    if (handle_ != nullptr) {
+      static_cast<void>(ncclCommAbort(std::exchange(handle_, nullptr)));
+    }
+  }
+
+ private:
+  explicit nccl_communicator(seconds deadline) : deadline_(deadline) {}
+
+  void swap(nccl_communicator& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(deadline_, other.deadline_);
+    std::swap(owned_, other.owned_);
+  }
+
+  ncclComm_t handle_ = nullptr;
+  seconds deadline_ = 60;
+  bool owned_ = false;
+};
+
+namespace detail {
+
+/// What ranks show each other before they make a communicator; of fixed size.
+struct nccl_card {
+  std::int32_t version{};
+  std::array<char, 64> device{};  // its bus address
+  std::array<char, 192> host{};
+};
+
+/// What rank 0 answers: how to meet, or why not.
+struct nccl_invitation {
+  ncclUniqueId common{};
+  std::array<char, 320> why{};
+};
+
+/// What NCCL tells hosts apart by.
+inline std::string nccl_host() {
+  if (const char* users = std::getenv("NCCL_HOSTID")) {
+    return users;
+  }
+  std::array<char, 128> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return name.data() + (" " + boot);
+}
+
+inline nccl_card nccl_card_of_this_rank() {
+  nccl_card card;
+  int version = 0;
+  check(ncclGetVersion(&version));
+  card.version = version;
+  int device = 0;
+  cuda::check(cudaGetDevice(&device));
+  cuda::check(
+      cudaDeviceGetPCIBusId(card.device.data(), static_cast<int>(card.device.size()) - 1, device));
+  nccl_host().copy(card.host.data(), card.host.size() - 1);
+  return card;
+}
+
+inline std::string spelt_nccl_version(std::int32_t code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
+         std::to_string(code % 100);
+}
+
+/// Why these ranks cannot make a communicator; empty if they can.
+inline std::string nccl_obstacle(std::span<const nccl_card> all) {
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].version != all[0].version) {
+      return "rank 0 runs NCCL " + spelt_nccl_version(all[0].version) + " and rank " +
+             std::to_string(rank) + " NCCL " + spelt_nccl_version(all[rank].version) +
+             ". Fix: install one version everywhere";
+    }
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (all[rank].device == all[other].device && all[rank].host == all[other].host) {
+        return "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
+               " share the device " + all[rank].device.data() +
+               ", which NCCL refuses. Fix: give each rank its own device, or, where processes "
+               "must share one, give each process its own NCCL_HOSTID";
+      }
+    }
+  }
+  return {};
+}
+
+template <class T>
+std::span<const std::byte> shown(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+/// Ends when rank 0 has seen every card and every rank has its answer; `awaited`: from whom.
+template <class Endpoint>
+task meet_for_nccl(Endpoint self, const nccl_card& mine, nccl_invitation& answer, int& awaited) {
+  if (self.rank() != 0) {
+    co_await self.send(0, shown(mine));
+    const auto mail = co_await self.receive_loan(0, sizeof answer);
+    std::memcpy(&answer, mail.bytes().data(), sizeof answer);
+    co_return;
+  }
+  std::vector<nccl_card> all(static_cast<std::size_t>(self.size()), mine);
+  for (int rank = 1; rank < self.size(); ++rank) {
+    awaited = rank;
+    const auto mail = co_await self.receive_loan(rank, sizeof mine);
+    std::memcpy(&all[static_cast<std::size_t>(rank)], mail.bytes().data(), sizeof mine);
+  }
+  const std::string why = nccl_obstacle(all);
+  why.copy(answer.why.data(), answer.why.size() - 1);
+  if (why.empty()) {
+    check(ncclGetUniqueId(&answer.common));
+  }
+  for (int rank = 1; rank < self.size(); ++rank) {
+    co_await self.send(rank, shown(answer));
+  }
+}
+
+/// Drives a carrier until `asking` has ended; at the deadline, until it has failed.
+template <class Carrier>
+void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadline) {
+  asking.start(carrier.ready_coroutines());
+  const seconds end = carrier.now() + deadline;
+  for (std::size_t idle = 0; !asking.done();) {
+    const bool resumed = carrier.ready_coroutines().drain() != 0;
+    if (!carrier.poll() && !resumed) {
+      carrier.idle(idle++);
+    }
+    if (carrier.now() > end) {
+      carrier.fail(std::make_exception_ptr(communication_error(
+          "rank " + std::to_string(awaited) + " has not come to make a communicator in time")));
+    }
+  }
+  asking.result();
+}
+
+}  // namespace detail
+
+/// NCCL as a library for stream_ordered: its work is on an urgent stream of its own, on the device
+/// that is current where it is made.
+///
+/// Making it is collective, connects every two ranks, and throws usage_error on every rank, in one
+/// sentence, where NCCL's versions differ or two ranks share a device. `deadline` is for that, and
+/// for whatever NCCL does on the host; kernels are watched by whoever waits for the stream.
+class nccl_library {
+ public:
+  using queue_type = cuda::stream;
+
+  template <host_transport Carrier>
+  explicit nccl_library(Carrier& carrier, seconds deadline = 60)
+      : stream_(cuda::priority::urgent), communicator_(meet(carrier, deadline)) {
+    connect(carrier.rank(), carrier.size(), deadline);
+  }
+  /// The user's communicator, whose ranks are the carrier's.
+  template <host_transport Carrier>
+  nccl_library(Carrier& carrier, nccl_communicator users)
+      : stream_(cuda::priority::urgent), communicator_(std::move(users)) {
+    if (communicator_.rank() != carrier.rank() || communicator_.size() != carrier.size()) {
+      throw usage_error("rank " + std::to_string(carrier.rank()) + " of " +
+                        std::to_string(carrier.size()) + " is rank " +
+                        std::to_string(communicator_.rank()) + " of " +
+                        std::to_string(communicator_.size()) +
+                        " in this NCCL communicator. Fix: make it with the same ranks");
+    }
+  }
+
+  cuda::stream& queue() { return stream_; }
+  const nccl_communicator& communicator() const { return communicator_; }
+
+  void begin_group() { note(enabled() ? ncclGroupStart() : ncclSuccess); }
+  void send(std::span<const std::byte> bytes, int peer) {
+    if (enabled()) {
+      note(ncclSend(bytes.data(), bytes.size(), ncclUint8, peer, communicator_.native_handle(),
+                    stream_.native_handle()));
+    }
+  }
+  void receive(std::span<std::byte> bytes, int peer) {
+    if (enabled()) {
+      note(ncclRecv(bytes.data(), bytes.size(), ncclUint8, peer, communicator_.native_handle(),
+                    stream_.native_handle()));
+    }
+  }
+  void end_group() {
+    if (enabled()) {
+      const ncclResult_t ended = ncclGroupEnd();
+      const ncclResult_t first = std::exchange(refused_, ncclSuccess);
+      check(first != ncclSuccess ? first : communicator_.settled(ended));
+    }
+  }
+
+  void all_reduce(std::span<float> data) {
+    if (enabled()) {
+      check(communicator_.settled(ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32,
+                                                ncclSum, communicator_.native_handle(),
+                                                stream_.native_handle())));
+    }
+  }
+
+  std::string failure() const { return communicator_.failure(); }
+  void abort() { communicator_.abort(); }
+
+ private:
+  template <class Carrier>
+  static nccl_communicator meet(Carrier& carrier, seconds deadline) {
+    const detail::nccl_card mine = detail::nccl_card_of_this_rank();
+    detail::nccl_invitation answer;
+    int awaited = 0;
+    task meeting = detail::meet_for_nccl(endpoint<Carrier>(carrier, tag{channel::host, 0, 0}), mine,
+                                         answer, awaited);
+    detail::complete(carrier, meeting, awaited, deadline);
+    if (answer.why[0] != '\0') {
+      throw usage_error(answer.why.data());
+    }
+    return nccl_communicator(answer.common, carrier.rank(), carrier.size(), deadline);
+  }
+
+  /// NCCL connects two ranks when they first meet, and blocks the host for it. Better here than in
+  /// a step, where ranks that wait for each other must hear of each other.
+  void connect(int rank, int ranks, seconds deadline) {
+    cuda::buffer<std::byte> places =
+        stream_.allocate<std::byte>(static_cast<std::size_t>(ranks) + 1);
+    cuda::buffer<float> sum = stream_.allocate<float>(1);
+    stream_.clear(places.data(), places.size());
+    stream_.clear(sum.data(), sizeof(float));
+    begin_group();
+    for (int distance = 1; distance < ranks; ++distance) {
+      const int from = (rank + ranks - distance) % ranks;
+      send(places.span().last(1), (rank + distance) % ranks);
+      receive(places.span().subspan(static_cast<std::size_t>(from), 1), from);
+    }
+    end_group();
+    all_reduce(sum.span());
+    const auto end = stream_.record();
+    const auto begin = std::chrono::steady_clock::now();
+    while (!cuda::stream::passed(end)) {
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+      const std::string found = failure();
+      if (!found.empty() || waited.count() > deadline) {
+        abort();
+        throw communication_error(found.empty() ? "rank " + std::to_string(rank) +
+                                                      " could not exchange a byte with every other"
+                                                : found);
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  bool enabled() const { return communicator_.native_handle() != nullptr; }
+  void note(ncclResult_t code) {
+    if (refused_ == ncclSuccess && code != ncclInProgress) {
+      refused_ = code;
+    }
+  }
+
+  cuda::stream stream_;
+  nccl_communicator communicator_;
+  ncclResult_t refused_ = ncclSuccess;
+};
+static_assert(stream_library<nccl_library>);
+
+/// Ranks own a device each and meet by NCCL: `nccl<mpi>` where they are processes,
+/// `nccl<in_process>` where they are threads. Make the device current, then the transport.
+template <host_transport Carrier>
+using nccl = stream_ordered<nccl_library, Carrier>;
+
+}  // namespace tutti::transport

@@ -1,0 +1,344 @@
+// Whole strategies where messages have no tags and move in the order of a stream, over a library of
+// host threads that buffers nothing: what would hang on a device hangs here, and is seen to end.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "support/device_training.hpp"
+#include "support/rendezvous.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/majority_vote.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/collective/halving_doubling.hpp"
+#include "tutti/collective/native.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/collective/star.hpp"
+#include "tutti/compression/bf16.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/sign.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/in_order.hpp"
+#include "tutti/strategies/bsp.hpp"
+#include "tutti/strategies/bytescheduler.hpp"
+#include "tutti/strategies/ddp.hpp"
+#include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/top_k.hpp"
+#include "tutti/strategies/wfbp.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::test {
+namespace {
+
+/// Steps whose gradients are final in another order on each rank.
+template <class Engine>
+void take_shuffled_steps(Engine& engine, scattered_model<host_stream>& model, host_stream& compute,
+                         int steps) {
+  const std::size_t tensors = std::size(device_sizes);
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t id = 0; id < tensors; ++id) {
+      engine.wait(tensor_id(id), compute);
+    }
+    for (const tensor_id id : shuffled(tensors, engine.worker(), step)) {
+      model.backward(index(id), engine.worker(), step);
+      engine.ready(id, compute);
+    }
+  }
+  engine.wait();
+  compute.synchronize();
+}
+
+/// What each worker holds after all steps.
+template <class Strategy>
+std::vector<std::vector<float>> train_streamed(int ranks, engine_options<Strategy> options = {}) {
+  std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
+  run_streamed(ranks, [&](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer(), options);
+    take_shuffled_steps(engine, model, compute, device_steps);
+    results[static_cast<std::size_t>(world.rank())] = model.parameters();
+  });
+  return results;
+}
+
+/// Gradients have few digits, so that every sum is exact and orders do not matter.
+template <class Strategy, class OnThreads = Strategy>
+void agrees(engine_options<Strategy> options = {}, engine_options<OnThreads> others = {}) {
+  if constexpr (std::is_same_v<Strategy, OnThreads>) {
+    others = options;
+  }
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    const auto expected = train_scattered<OnThreads, transport::in_process>(ranks, others);
+    ASSERT_FALSE(expected.empty());
+    for (const auto& each : train_streamed<Strategy>(ranks, options)) {
+      EXPECT_EQ(each, expected) << ranks << " ranks";
+    }
+  }
+}
+
+template <class Collective>
+using sums = compose<architecture::all_reduce<Collective>>;
+
+}  // namespace
+
+TEST(StreamOrderedStrategy, Ring) { agrees<sums<collective::ring>>(); }
+TEST(StreamOrderedStrategy, HalvingDoubling) { agrees<sums<collective::halving_doubling>>(); }
+TEST(StreamOrderedStrategy, Canonical) { agrees<sums<collective::canonical>>(); }
+TEST(StreamOrderedStrategy, Star) { agrees<sums<collective::star>>(); }
+TEST(StreamOrderedStrategy, CanonicalInBFloat16) {
+  agrees<compose<architecture::all_reduce<collective::canonical>, compression::bf16>>();
+}
+TEST(StreamOrderedStrategy, Horovod) { agrees<strategies::Horovod>(); }
+TEST(StreamOrderedStrategy, WFBP) { agrees<strategies::WFBP>(); }
+TEST(StreamOrderedStrategy, DDP) { agrees<strategies::DDP>(); }
+TEST(StreamOrderedStrategy, BSP) { agrees<strategies::BSP>(); }
+TEST(StreamOrderedStrategy, ByteScheduler) {
+  agrees<strategies::ByteScheduler>({.partition = {.bytes = 400}, .schedule = {.credit = 1600}});
+}
+TEST(StreamOrderedStrategy, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
+TEST(StreamOrderedStrategy, EFSignSGD) { agrees<strategies::EFSignSGD>(); }
+TEST(StreamOrderedStrategy, SignSGD) { agrees<strategies::SignSGD>(); }
+TEST(StreamOrderedStrategy, Votes) {
+  agrees<compose<compression::sign, architecture::majority_vote>>();
+}
+
+TEST(StreamOrderedStrategy, AThreadMakesProgress) {
+  engine_options<sums<collective::ring>> ring;
+  ring.run.progress = progress::by_thread;
+  agrees(ring);
+  engine_options<strategies::ByteScheduler> pieces;
+  pieces.run.progress = progress::by_thread;
+  pieces.partition = {.bytes = 400};
+  agrees(pieces);
+}
+
+/// Hosts wait for no peer, so rank 0 may have decided steps that a slow rank has yet to begin.
+TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
+  using strategy = sums<collective::ring>;
+  constexpr int ranks = 3;
+  std::vector<std::vector<float>> parameters(ranks);
+  std::vector<std::uint64_t> agendas(ranks);
+  run_streamed(ranks, [&](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer());
+    take_shuffled_steps(engine, model, compute, 1);
+    for (int step = 0; step < 40; ++step) {  // of the last step's mean, again and again
+      if (world.rank() == 1) {
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+      }
+      for (const tensor_id id : shuffled(std::size(device_sizes), world.rank(), step)) {
+        engine.wait(id, compute);
+        engine.ready(id, compute);
+      }
+    }
+    engine.wait();
+    const auto rank = static_cast<std::size_t>(world.rank());
+    parameters[rank] = model.parameters();
+    agendas[rank] = engine.agenda();
+  });
+  for (std::size_t rank = 1; rank < ranks; ++rank) {
+    EXPECT_EQ(parameters[rank], parameters[0]);
+    EXPECT_EQ(agendas[rank], agendas[0]);
+  }
+  EXPECT_FALSE(std::ranges::any_of(parameters[0], [](float x) { return std::isnan(x); }));
+}
+
+/// The library's own sum is what a replicated architecture takes for floats, nobody's ring.
+TEST(StreamOrderedStrategy, ReplicatedIsTheLibrarysSum) {
+  using dense = architecture::resolved<architecture::replicated, compression::none, streamed>::type;
+  using halves =
+      architecture::resolved<architecture::replicated, compression::bf16, streamed>::type;
+  static_assert(std::is_same_v<dense, architecture::all_reduce<collective::native>>);
+  static_assert(std::is_same_v<halves, architecture::all_reduce<collective::ring>>);
+  agrees<sums<collective::native>, sums<collective::ring>>();
+}
+
+namespace {
+
+template <class Strategy>
+constexpr bool led =
+    engine_types<Strategy, streamed, optimizer::sgd, monitor::none>::needs_one_order;
+
+/// What `body(world)` throws on each rank.
+template <class Body>
+std::vector<std::string> errors(int ranks, Body body) {
+  std::vector<std::string> said(static_cast<std::size_t>(ranks));
+  try {
+    run_streamed(ranks, [&](streamed& world) {
+      try {
+        body(world);
+      } catch (const std::exception& failed) {
+        said[static_cast<std::size_t>(world.rank())] = failed.what();
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+  }
+  return said;
+}
+
+}  // namespace
+
+/// Rank 0 leads where ranks might start chunks in different orders, and nowhere else.
+TEST(StreamOrderedStrategy, RankZeroLeadsWhereOrdersMightDiffer) {
+  static_assert(led<compose<schedule::as_ready>>);
+  static_assert(led<compose<schedule::by_priority>>);
+  static_assert(!led<compose<schedule::in_order>>);
+  static_assert(!led<strategies::BSP>);
+  using decides = engine_types<compose<architecture::all_reduce<>>, transport::in_process,
+                               optimizer::sgd, monitor::none>;
+  static_assert(!decides::needs_one_order);
+}
+
+/// Without a leader two ranks start chunks in two orders, and messages meet that do not belong
+/// together: the library says so, and the ranks end before any deadline.
+TEST(StreamOrderedStrategy, WithoutALeaderTheWrongMessagesMeet) {
+  using strategy = sums<collective::ring>;
+  const auto said = errors(2, [](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    engine_options<strategy> options;
+    options.run.decisions = decisions::by_every_rank;
+    auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer(), options);
+    const std::size_t last = std::size(device_sizes) - 1;
+    for (std::size_t i = 0; i <= last; ++i) {
+      const std::size_t id = world.rank() == 0 ? i : last - i;
+      model.backward(id, world.rank(), 0);
+      engine.ready(tensor_id(id), compute);
+    }
+    engine.wait();
+  });
+  for (const auto& each : said) {
+    EXPECT_NE(each.find("bytes where rank"), std::string::npos) << each;
+    EXPECT_EQ(each.find("never submitted"), std::string::npos) << each;
+  }
+}
+
+TEST(StreamOrderedStrategy, WhoNeverSubmittedIsNamed) {
+  using strategy = sums<collective::ring>;
+  const auto said = errors(4, [](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    engine_options<strategy> options;
+    options.run.deadline = 0.5;
+    auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer(), options);
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      model.backward(id, world.rank(), 0);
+      if (world.rank() != 2 || id != 2) {
+        engine.ready(tensor_id(id), compute);
+      }
+    }
+    engine.wait();
+    engine.average(0);  // rank 2 has nothing outstanding and must still learn of it
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each, "rank 2 never submitted t2");
+  }
+}
+
+/// A rank that neither answers nor leaves, as a process does that was stopped.
+TEST(StreamOrderedStrategy, ALostPeerIsNamedWithinTheDeadline) {
+  using strategy = strategies::Horovod;
+  std::atomic<int> ended{0};
+  std::vector<double> seconds_waited(3);
+  const auto said = errors(3, [&](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    engine_options<strategy> options;
+    options.run.deadline = 0.4;
+    options.run.progress = progress::by_caller;
+    auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer(), options);
+    take_shuffled_steps(engine, model, compute, 1);
+    if (world.rank() == 1) {
+      while (ended < 2) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      engine.wait();
+      engine.average(0);
+      return;
+    }
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      engine.wait(tensor_id(id), compute);
+      model.backward(id, world.rank(), 1);
+      engine.ready(tensor_id(id), compute);
+    }
+    const seconds begin = world.now();
+    try {
+      engine.wait();
+    } catch (...) {
+      seconds_waited[static_cast<std::size_t>(world.rank())] = world.now() - begin;
+      ++ended;
+      throw;
+    }
+    ++ended;
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each, "rank 1 does not answer");
+  }
+  EXPECT_LT(*std::ranges::max_element(seconds_waited), 5);
+}
+
+TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
+  using strategy = strategies::WFBP;
+  const auto said = errors(3, [](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer());
+    take_shuffled_steps(engine, model, compute, 2);
+    if (world.rank() == 1) {
+      throw std::runtime_error("out of data");
+    }
+    take_shuffled_steps(engine, model, compute, 1);
+  });
+  EXPECT_EQ(said[1], "out of data");
+  for (const int rank : {0, 2}) {
+    const auto& words = said[static_cast<std::size_t>(rank)];
+    EXPECT_NE(words.find("rank 1"), std::string::npos) << words;
+  }
+}
+
+/// The library's sum takes any lengths at its ends for one, so plans are compared before.
+TEST(StreamOrderedStrategy, OtherTensorsAreNamedBeforeAnythingMoves) {
+  const auto said = errors(3, [](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto tensors = model.tensors();
+    if (world.rank() == 2) {
+      tensors.pop_back();
+    }
+    make_engine<strategies::Horovod>(world, tensors, device_optimizer());
+  });
+  for (const auto& each : said) {
+    EXPECT_NE(each.find("no tensor on rank 2"), std::string::npos) << each;
+  }
+}
+
+TEST(StreamOrderedStrategy, ScalarsAreAveragedOnTheHost) {
+  run_streamed(4, [](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine = make_engine<strategies::Horovod>(world, model.tensors(), device_optimizer());
+    EXPECT_EQ(engine.average(world.rank() + 1.0), 2.5);
+  });
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,62 @@
+// Processes that meet by MPI and train over NCCL, each on a device of its own or all on one: what
+// they come to is what threads of a CPU come to. Without a device it says so and ends well.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "support/device_training.hpp"
+#include "tutti/base/cuda/error.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/top_k.hpp"
+#include "tutti/transport/mpi.hpp"
+#include "tutti/transport/nccl.hpp"
+#include "tutti/tutti.hpp"
+
+namespace {
+
+using namespace tutti::test;
+using world_type = tutti::transport::nccl<tutti::transport::mpi>;
+
+/// The greatest difference from training on threads, on this rank.
+template <class Strategy>
+float difference(world_type& world) {
+  tutti::cuda::stream compute;
+  scattered_model<tutti::cuda::stream> model(compute);
+  auto engine = tutti::make_engine<Strategy>(world, model.tensors(), device_optimizer());
+  take_steps(engine, model, compute, 0, device_steps);
+  const auto expected = train_scattered<Strategy, tutti::transport::in_process>(world.size());
+  const auto got = model.parameters();
+  float greatest = got.size() == expected.size() ? 0.0f : 1.0f;
+  for (std::size_t i = 0; i < got.size() && i < expected.size(); ++i) {
+    greatest = std::max(greatest, std::abs(got[i] - expected[i]));
+  }
+  std::printf("%s, rank %d of %d: off by %g\n", std::string(Strategy::name).c_str(), world.rank(),
+              world.size(), static_cast<double>(greatest));
+  return greatest;
+}
+
+}  // namespace
+
+int main() {
+  tutti::transport::mpi processes;
+  const int devices = tutti::cuda::devices();
+  if (devices == 0) {
+    std::printf("rank %d: no CUDA device, nothing run\n", processes.rank());
+    return 0;
+  }
+  if (devices < processes.size()) {  // NCCL takes processes of other hosts' names for other hosts'
+    ::setenv("NCCL_HOSTID", std::to_string(processes.rank()).c_str(), 1);
+  }
+  // example-begin nccl
+  tutti::cuda::check(cudaSetDevice(processes.rank() % devices));
+  tutti::transport::nccl<tutti::transport::mpi> world(processes);
+  // example-end
+  const bool exact = difference<tutti::strategies::Horovod>(world) == 0.0f &&
+                     difference<tutti::strategies::TopK>(world) == 0.0f;
+  // Means of magnitudes may be neighbours of the host's.
+  const bool near = difference<tutti::strategies::EFSignSGD>(world) < 1e-5f;
+  return exact && near ? 0 : 1;
+}

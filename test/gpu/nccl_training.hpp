@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "support/device_training.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/nccl.hpp"
+
+namespace tutti::test {
+
+/// What rank 0 holds after all steps over NCCL, of threads that own a device each.
+template <class Strategy>
+std::vector<float> train_by_nccl(int ranks, engine_options<Strategy> options = {}) {
+  std::vector<float> result;
+  transport::run_ranks(ranks, [&](transport::in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    transport::nccl<transport::in_process> world(carrier);
+    cuda::stream compute;
+    scattered_model<cuda::stream> model(compute);
+    auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer(), options);
+    take_steps(engine, model, compute, 0, device_steps);
+    if (world.rank() == 0) {
+      result = model.parameters();
+    }
+  });
+  return result;
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,234 @@
+// NCCL's start and end, where ranks are threads and every device is one of the stand-in's.
+#include "gpu/stand_in/nccl.hpp"
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gpu/nccl_training.hpp"
+#include "gpu/stand_in/runtime.hpp"
+#include "support/transports.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/top_k.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::in_process;
+using world_type = transport::nccl<in_process>;
+
+static_assert(transport_policy<world_type> && has_all_reduce<world_type> &&
+              is_stream_ordered<world_type>);
+static_assert(!std::is_copy_constructible_v<transport::nccl_communicator> &&
+              std::is_nothrow_move_constructible_v<transport::nccl_communicator>);
+
+template <class Strategy>
+void agrees(engine_options<Strategy> options = {}) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    EXPECT_EQ((train_by_nccl<Strategy>(ranks, options)),
+              (train_scattered<Strategy, in_process>(ranks, options)))
+        << ranks << " ranks";
+  }
+}
+
+/// What `body(carrier)` throws on each rank.
+template <class Body>
+std::vector<std::string> errors(int ranks, Body body) {
+  std::vector<std::string> said(static_cast<std::size_t>(ranks));
+  try {
+    transport::run_ranks(ranks, [&](in_process& carrier) {
+      try {
+        body(carrier);
+      } catch (const std::exception& failed) {
+        said[static_cast<std::size_t>(carrier.rank())] = failed.what();
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+  }
+  return said;
+}
+
+}  // namespace
+
+TEST(StandInNCCL, Horovod) { agrees<strategies::Horovod>(); }
+TEST(StandInNCCL, Canonical) { agrees<compose<architecture::all_reduce<collective::canonical>>>(); }
+TEST(StandInNCCL, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
+
+namespace {
+
+/// Steps without a barrier: the host runs ahead of the device.
+template <class Engine>
+void step_ahead(Engine& engine, cuda::stream& compute, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      engine.wait(tensor_id(id), compute);
+      engine.ready(tensor_id(id), compute);
+    }
+  }
+  for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+    engine.wait(tensor_id(id), compute);
+  }
+}
+
+template <class Strategy>
+void only_enqueues() {
+  std::barrier workers(3);
+  dear_calls before;
+  dear_calls after;
+  transport::run_ranks(3, [&](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    world_type world(carrier);
+    cuda::stream compute;
+    scattered_model<cuda::stream> model(compute);
+    auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer());
+    take_steps(engine, model, compute, 0, 1);
+    step_ahead(engine, compute, 5);
+    engine.wait();
+    workers.arrive_and_wait();
+    if (world.rank() == 0) {
+      before = dear_calls_so_far();
+    }
+    workers.arrive_and_wait();
+    step_ahead(engine, compute, 5);
+    workers.arrive_and_wait();
+    if (world.rank() == 0) {
+      after = dear_calls_so_far();
+    }
+    workers.arrive_and_wait();
+    engine.wait();
+  });
+  EXPECT_GT(before.allocations, 0);
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.synchronizations, before.synchronizations);
+}
+
+}  // namespace
+
+/// Staging too is taken from what the first steps have left.
+TEST(StandInNCCL, AStepAllocatesNothingAndWaitsForNothing) {
+  only_enqueues<strategies::Horovod>();
+  only_enqueues<strategies::EFSignSGD>();
+  only_enqueues<strategies::TopK>();
+  only_enqueues<compose<architecture::all_reduce<collective::canonical>>>();
+  only_enqueues<compose<architecture::all_reduce<collective::ring>>>();
+}
+
+TEST(StandInNCCL, MixedVersionsAreOneLineOnEveryRank) {
+  for (const auto& each : errors(3, [](in_process& carrier) {
+         stood_in_nccl_version = carrier.rank() == 1 ? 21903 : 22809;
+         cuda::check(cudaSetDevice(carrier.rank()));
+         world_type world(carrier);
+       })) {
+    EXPECT_EQ(
+        each,
+        "rank 0 runs NCCL 2.28.9 and rank 1 NCCL 2.19.3. Fix: install one version everywhere");
+  }
+}
+
+TEST(StandInNCCL, TwoRanksOfOneHostOnOneDeviceAreOneLineOnEveryRank) {
+  for (const auto& each : errors(3, [](in_process& carrier) {
+         cuda::check(cudaSetDevice(carrier.rank() == 2 ? 1 : carrier.rank()));
+         world_type world(carrier);
+       })) {
+    EXPECT_EQ(
+        each,
+        "ranks 1 and 2 share the device 0000:01:00.0, which NCCL refuses. Fix: give each rank "
+        "its own device, or, where processes must share one, give each process its own "
+        "NCCL_HOSTID");
+  }
+}
+
+TEST(StandInNCCL, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
+  const auto said = errors(2, [](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    if (carrier.rank() == 0) {
+      world_type world(carrier, 0.2);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    }
+  });
+  EXPECT_EQ(said[0], "rank 1 has not come to make a communicator in time");
+}
+
+TEST(StandInNCCL, ACommunicatorOfTheUsersIsBorrowed) {
+  transport::run_ranks(2, [](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    transport::nccl_library maker(carrier);
+    const ncclComm_t users = maker.communicator().native_handle();
+    {
+      world_type world(carrier, transport::nccl_communicator::from_native_handle(users));
+      cuda::stream compute;
+      scattered_model<cuda::stream> model(compute);
+      auto engine = make_engine<strategies::Horovod>(world, model.tensors(), device_optimizer());
+      take_steps(engine, model, compute, 0, 1);
+    }
+    int ranks = 0;
+    EXPECT_EQ(ncclCommCount(users, &ranks), ncclSuccess);  // still there
+    EXPECT_EQ(ranks, 2);
+  });
+}
+
+TEST(StandInNCCL, ABorrowedCommunicatorOfOtherRanksIsRefused) {
+  const auto said = errors(2, [](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    ncclUniqueId common{};
+    transport::check(ncclGetUniqueId(&common));
+    transport::nccl_communicator alone(common, 0, 1, 10);
+    world_type world(carrier, std::move(alone));
+  });
+  EXPECT_EQ(
+      said[1],
+      "rank 1 of 2 is rank 0 of 1 in this NCCL communicator. Fix: make it with the same ranks");
+}
+
+/// A rank that neither answers nor leaves: NCCL's kernels wait for it, and the host does not.
+TEST(StandInNCCL, ALostPeerIsNamed) {
+  std::atomic<int> ended{0};
+  const auto said = errors(3, [&](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    world_type world(carrier);
+    cuda::stream compute;
+    scattered_model<cuda::stream> model(compute);
+    engine_options<strategies::Horovod> options;
+    options.run.deadline = 0.4;
+    options.run.progress = progress::by_caller;
+    auto engine =
+        make_engine<strategies::Horovod>(world, model.tensors(), device_optimizer(), options);
+    take_steps(engine, model, compute, 0, 1);
+    if (world.rank() == 1) {
+      while (ended < 2) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      engine.average(0);
+      return;
+    }
+    try {
+      for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+        model.backward(id, world.rank(), 1);
+        engine.ready(tensor_id(id), compute);
+      }
+      engine.wait();
+    } catch (...) {
+      ++ended;
+      throw;
+    }
+    ++ended;
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each, "rank 1 does not answer");
+  }
+}
+
+}  // namespace tutti::test

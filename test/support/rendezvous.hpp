@@ -1,0 +1,211 @@
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/host_stream.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/stream_ordered.hpp"
+
+/// A stream-ordered library without a device, stricter than any: what a group sends holds up its
+/// stream until the peer's stream has come to the receive. Nothing is buffered, nothing has a tag.
+namespace tutti::test {
+
+/// What the ranks of one job share.
+class rendezvous {
+ public:
+  explicit rendezvous(int ranks) : ranks_(static_cast<std::size_t>(ranks)), ends_(ranks_) {
+    for (auto& each : ends_) {
+      each.sends.resize(ranks_);
+      each.receives.resize(ranks_);
+    }
+  }
+
+  struct message {
+    const std::byte* out{};  // one of both
+    std::byte* in{};
+    std::size_t bytes{};
+    std::size_t peer{};
+    bool done{};
+  };
+
+  /// One group of `rank`, on its stream: ends when all of it has moved, or when the rank gave up.
+  void move(std::size_t rank, std::vector<message>& group) {
+    std::unique_lock lock(mutex_);
+    for (message& each : group) {
+      auto& lane = each.out != nullptr ? ends_[rank].sends : ends_[rank].receives;
+      lane[each.peer].push_back(&each);
+      if (each.out != nullptr) {
+        match(rank, each.peer);
+      } else {
+        match(each.peer, rank);
+      }
+    }
+    changed_.notify_all();
+    changed_.wait(lock, [&] {
+      return ends_[rank].given_up ||
+             std::ranges::all_of(group, [](const message& each) { return each.done; });
+    });
+    for (std::size_t peer = 0; peer < ranks_; ++peer) {
+      forget(ends_[rank].sends[peer], group);
+      forget(ends_[rank].receives[peer], group);
+    }
+  }
+
+  /// Every rank's n-th sum meets every other's n-th. The last to come adds, in rank order.
+  void add(std::size_t rank, std::span<float> data) {
+    std::unique_lock lock(mutex_);
+    const std::size_t number = ends_[rank].sums++;
+    if (sums_.size() <= number) {
+      sums_.resize(number + 1);
+    }
+    sums_[number].resize(ranks_);
+    sums_[number][rank] = data;
+    if (std::ranges::all_of(sums_[number],
+                            [](const auto& each) { return each.data() != nullptr; })) {
+      add_up(sums_[number]);
+      added_ = std::max(added_, number + 1);
+    }
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return ends_[rank].given_up || added_ > number; });
+  }
+
+  void give_up(std::size_t rank) {
+    const std::scoped_lock lock(mutex_);
+    ends_[rank].given_up = true;
+    changed_.notify_all();
+  }
+
+  std::string failure() {
+    const std::scoped_lock lock(mutex_);
+    return mismatch_;
+  }
+
+ private:
+  using lanes = std::vector<std::deque<message*>>;
+  struct end {
+    lanes sends{};
+    lanes receives{};
+    std::size_t sums = 0;
+    bool given_up = false;
+  };
+
+  void match(std::size_t from, std::size_t to) {
+    auto& sends = ends_[from].sends[to];
+    auto& receives = ends_[to].receives[from];
+    while (!sends.empty() && !receives.empty()) {
+      message& out = *sends.front();
+      message& in = *receives.front();
+      if (out.bytes != in.bytes) {
+        mismatch_ = "rank " + std::to_string(from) + " sends " + std::to_string(out.bytes) +
+                    " bytes where rank " + std::to_string(to) + " expects " +
+                    std::to_string(in.bytes);
+        return;
+      }
+      std::memcpy(in.in, out.out, in.bytes);
+      out.done = in.done = true;
+      sends.pop_front();
+      receives.pop_front();
+    }
+  }
+
+  static void forget(std::deque<message*>& lane, const std::vector<message>& group) {
+    std::erase_if(lane, [&](const message* each) {
+      return each >= group.data() && each < group.data() + group.size();
+    });
+  }
+
+  static void add_up(const std::vector<std::span<float>>& all) {
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      std::ranges::transform(all[0], all[rank], all[0].begin(), std::plus<>());
+    }
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      std::ranges::copy(all[0], all[rank].begin());
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t ranks_;
+  std::vector<end> ends_;
+  std::vector<std::vector<std::span<float>>> sums_;
+  std::size_t added_ = 0;
+  std::string mismatch_;
+};
+
+/// Whether the library does what a group asks for; without it tests must see ranks hang.
+enum class groups { honoured, ignored };
+
+/// One rank's end of it.
+class rendezvous_library {
+ public:
+  using queue_type = host_stream;
+
+  rendezvous_library(transport::in_process& carrier, rendezvous& shared,
+                     groups wanted = groups::honoured)
+      : shared_(&shared), rank_(static_cast<std::size_t>(carrier.rank())), wanted_(wanted) {}
+  rendezvous_library(const rendezvous_library&) = delete;
+  rendezvous_library& operator=(const rendezvous_library&) = delete;
+  ~rendezvous_library() { abort(); }
+
+  host_stream& queue() { return stream_; }
+  void begin_group() {}
+  void end_group() { enqueue(); }
+  void send(std::span<const std::byte> bytes, int peer) {
+    add({bytes.data(), nullptr, bytes.size(), static_cast<std::size_t>(peer), false});
+  }
+  void receive(std::span<std::byte> bytes, int peer) {
+    add({nullptr, bytes.data(), bytes.size(), static_cast<std::size_t>(peer), false});
+  }
+  void all_reduce(std::span<float> data) {
+    stream_.run([shared = shared_, rank = rank_, data] { shared->add(rank, data); });
+  }
+  std::string failure() { return shared_->failure(); }
+  void abort() { shared_->give_up(rank_); }
+
+ private:
+  void add(rendezvous::message fresh) {
+    group_.push_back(fresh);
+    if (wanted_ == groups::ignored) {
+      enqueue();
+    }
+  }
+  void enqueue() {
+    if (!group_.empty()) {
+      stream_.run([shared = shared_, rank = rank_, group = std::exchange(group_, {})]() mutable {
+        shared->move(rank, group);
+      });
+    }
+  }
+
+  rendezvous* shared_;
+  std::size_t rank_;
+  groups wanted_;
+  std::vector<rendezvous::message> group_;
+  host_stream stream_;
+};
+static_assert(transport::stream_library<rendezvous_library>);
+
+using streamed = transport::stream_ordered<rendezvous_library, transport::in_process>;
+static_assert(transport_policy<streamed> && is_stream_ordered<streamed> &&
+              has_all_reduce<streamed> && !has_addressable_peers<streamed>);
+
+/// Runs `body(world)` on threads that meet so.
+template <class Body>
+void run_streamed(int ranks, Body body, groups wanted = groups::honoured) {
+  rendezvous shared(ranks);
+  transport::run_ranks(ranks, [&](transport::in_process& carrier) {
+    streamed world(carrier, shared, wanted);
+    body(world);
+  });
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,296 @@
+// What a stream-ordered transport keeps: groups, the order of messages, two ways, an end to all.
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/rendezvous.hpp"
+#include "support/transport_laws.hpp"
+#include "support/transports.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/recording.hpp"
+
+namespace tutti::test {
+namespace {
+
+using block = memory<host_stream>;
+
+constexpr std::size_t sizes[] = {0, 1, 3, 64, 4100, 262143};
+
+template <class Body>
+void on_every_number_of_ranks(Body body) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    run_streamed(ranks, [&](streamed& world) { drive(world, body(world)); });
+  }
+}
+
+TEST(StreamOrdered, EveryPairExchangesEverySize) {
+  on_every_number_of_ranks([](streamed& world) -> task {
+    const int p = world.size();
+    const int r = world.rank();
+    for (const std::size_t size : sizes) {
+      for (int step = 0; step < p; ++step) {
+        const int to = (r + step) % p;
+        const int from = (r - step + p) % p;
+        block out(world.queue(), size);
+        block in(world.queue(), size);
+        out.write(pattern(size, static_cast<std::size_t>(r)));
+        co_await world.exchange(to, out.span(), from, in.span(), data_tag(size % 7));
+        EXPECT_EQ(in.read(), pattern(size, static_cast<std::size_t>(from)));
+      }
+    }
+  });
+}
+
+TEST(StreamOrdered, WhatBeginsTogetherMovesTogether) {
+  on_every_number_of_ranks([](streamed& world) -> task {
+    const int to = (world.rank() + 1) % world.size();
+    const int from = (world.rank() - 1 + world.size()) % world.size();
+    for (const std::size_t size : sizes) {
+      block out(world.queue(), size);
+      block in(world.queue(), size);
+      block lent(world.queue(), size);
+      block sum(world.queue(), size);
+      const auto mine = pattern(size, static_cast<std::size_t>(world.rank()));
+      const auto theirs = pattern(size, static_cast<std::size_t>(from));
+      out.write(mine);
+      sum.write(mine);
+      auto first = world.send(to, data_tag(1, 3), out.span());
+      auto second = world.send(to, data_tag(7), out.span());
+      auto third = world.send(to, data_tag(1), out.span());
+      auto received = world.receive(from, data_tag(1, 3), in.span());
+      auto loan = world.receive_loan(from, data_tag(7), size);
+      auto folded = world.receive_fold(from, data_tag(1), sum.span(), add_mirrored{});
+      co_await received;
+      {
+        const auto held = co_await loan;
+        EXPECT_EQ(held.peer(), from);
+        EXPECT_EQ(held.where(), data_tag(7));
+        EXPECT_EQ(read(world.queue(), held.bytes()), theirs);
+      }
+      co_await folded;
+      co_await first;
+      co_await second;
+      co_await third;
+      EXPECT_EQ(in.read(), theirs);
+      auto mirrored = theirs;
+      std::ranges::reverse(mirrored);
+      EXPECT_EQ(sum.read(), tutti::test::sum(mine, mirrored));
+    }
+  });
+}
+
+TEST(StreamOrdered, MessagesOfAPairMeetInTheOrderEnqueuedWhateverTheirTags) {
+  on_every_number_of_ranks([](streamed& world) -> task {
+    const int to = (world.rank() + 1) % world.size();
+    const int from = (world.rank() - 1 + world.size()) % world.size();
+    std::vector<std::unique_ptr<block>> in;
+    block out(world.queue(), 100);
+    for (std::size_t round = 0; round < 50; ++round) {
+      out.write(pattern(100, round));
+      in.push_back(std::make_unique<block>(world.queue(), 100));
+      auto sent = world.send(to, data_tag(round), out.span());
+      co_await world.receive(from, data_tag(99 - round), in.back()->span());
+      co_await sent;
+    }
+    for (std::size_t round = 0; round < 50; ++round) {
+      EXPECT_EQ(in[round]->read(), pattern(100, round));
+    }
+  });
+}
+
+TEST(StreamOrdered, TheLibraryAdds) {
+  on_every_number_of_ranks([](streamed& world) -> task {
+    for (const std::size_t elements : {std::size_t{0}, std::size_t{1}, std::size_t{1001}}) {
+      std::vector<float> mine(elements);
+      for (std::size_t i = 0; i < elements; ++i) {
+        mine[i] = static_cast<float>(i + 1) * static_cast<float>(world.rank() + 1);
+      }
+      host_stream::buffer<float> data(world.queue(), elements);
+      data.write(mine);
+      co_await world.all_reduce(data_tag(3), data.span());
+      const auto got = data.read_back();
+      const auto ranks = static_cast<float>(world.size());
+      for (std::size_t i = 0; i < elements; ++i) {
+        EXPECT_EQ(got[i], static_cast<float>(i + 1) * ranks * (ranks + 1) / 2);
+      }
+    }
+  });
+}
+
+TEST(StreamOrdered, HostMemoryTakesTheOtherChannels) {
+  on_every_number_of_ranks([](streamed& world) -> task {
+    const int p = world.size();
+    const int to = (world.rank() + 1) % p;
+    const int from = (world.rank() - 1 + p) % p;
+    std::uint32_t out = static_cast<std::uint32_t>(world.rank()) + 100;
+    std::uint32_t in = 0;
+    constexpr tag beside{channel::host, 4, 0};
+    const auto bytes = std::as_bytes(std::span(&out, 1));
+    auto first = world.send(to, beside, bytes);
+    auto second = world.send(to, beside, bytes);
+    auto third = world.send(to, tag{channel::service, 5, 0}, bytes);
+    co_await world.receive(from, beside, std::as_writable_bytes(std::span(&in, 1)));
+    EXPECT_EQ(in, static_cast<std::uint32_t>(from) + 100);
+    {
+      auto lent = co_await world.receive_loan(from, beside, sizeof in);
+      const auto moved = std::move(lent);
+      EXPECT_EQ(moved.peer(), from);
+      EXPECT_EQ(moved.where(), beside);
+      EXPECT_EQ(std::memcmp(moved.bytes().data(), &in, sizeof in), 0);
+    }
+    {
+      const auto any = co_await world.receive_any(channel::service);
+      EXPECT_EQ(any.peer(), from);
+      EXPECT_EQ(any.where().chunk, 5U);
+    }
+    co_await first;
+    co_await second;
+    co_await third;
+    EXPECT_EQ(world.in_flight(), 0U);
+  });
+}
+
+TEST(StreamOrdered, BytesAreCountedWhereTheyLeave) {
+  on_every_number_of_ranks([](streamed& world) -> task {
+    const int p = world.size();
+    block out(world.queue(), 1000);
+    block in(world.queue(), 1000);
+    out.write(pattern(1000, 1));
+    in.write(pattern(1000, 2));
+    co_await world.exchange_fold((world.rank() + 1) % p, out.span(), (world.rank() - 1 + p) % p,
+                                 in.span(), data_tag(5), add_bytes{});
+    EXPECT_EQ(world.counted().bytes_sent, 1000U);
+    EXPECT_EQ(world.counted().messages_sent, 1U);
+    EXPECT_EQ(in.read(), sum(pattern(1000, 2), pattern(1000, 1)));
+  });
+}
+
+/// What a coroutine has begun before it waits for something else goes on its way.
+TEST(StreamOrdered, WhatNobodyAwaitsGoesAtTheNextPoll) {
+  on_every_number_of_ranks([](streamed& world) -> task {
+    const int p = world.size();
+    block out(world.queue(), 9);
+    block in(world.queue(), 9);
+    out.write(pattern(9, 4));
+    auto sent = world.send((world.rank() + 1) % p, data_tag(1), out.span());
+    auto received = world.receive((world.rank() - 1 + p) % p, data_tag(1), in.span());
+    co_await world.sleep(0.0005);
+    EXPECT_EQ(in.read(), pattern(9, 4));
+    co_await sent;
+    co_await received;
+  });
+}
+
+TEST(StreamOrdered, WhatCannotBeIsRefusedInASentence) {
+  run_streamed(1, [](streamed& world) {
+    EXPECT_THROW(world.receive_any(channel::data), usage_error);
+    const std::span<std::byte> phantom(static_cast<std::byte*>(nullptr), 8);
+    EXPECT_THROW(world.send(0, data_tag(1), phantom), usage_error);
+    EXPECT_THROW(world.receive(0, data_tag(1), phantom), usage_error);
+    std::byte here{};
+    const std::span<std::byte> one(&here, 1);
+    const tag beside{channel::host, 0, 0};
+    EXPECT_THROW(world.exchange(0, one, 0, one, beside), usage_error);
+    EXPECT_THROW(world.receive_fold(0, beside, one, add_bytes{}), usage_error);
+    EXPECT_EQ(world.in_flight(), 0U);
+  });
+}
+
+/// One rank gives up: streams that wait for a peer come to their end, and every rank learns why.
+TEST(StreamOrdered, AnAbortEndsStreamsAndCoroutines) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    run_streamed(ranks, [](streamed& world) {
+      block never(world.queue(), 64);
+      std::string words;
+      const auto part = [](streamed& on, std::span<std::byte> into) -> task {
+        const int peer = (on.rank() + 1) % on.size();
+        co_await on.receive(peer, data_tag(3), into);  // enqueued, and nobody sends
+        auto open = on.receive(peer, data_tag(3), into);
+        auto waits = on.receive_any(channel::service);
+        if (on.rank() == on.size() - 1) {
+          on.abort("rank 3 of the song is missing");
+        }
+        co_await waits;
+        co_await open;
+      };
+      const auto words_of = [](task body, std::string& heard) -> task {
+        try {
+          co_await body;
+        } catch (const communication_error& failure) {
+          heard = failure.what();
+        }
+      };
+      drive(world, words_of(part(world, never.span()), words));
+      EXPECT_EQ(words, "rank 3 of the song is missing");
+      std::string again;
+      const auto late = [](streamed& on, std::span<std::byte> all) -> task {
+        co_await on.send(0, data_tag(1), all);
+      };
+      drive(world, words_of(late(world, never.span()), again));
+      EXPECT_EQ(again, words);
+      EXPECT_EQ(world.in_flight(), 0U);
+      world.queue().synchronize();
+    });
+  }
+}
+
+TEST(StreamOrdered, TheLibrarysComplaintIsHeard) {
+  run_streamed(2, [](streamed& world) {
+    block bytes(world.queue(), 8);
+    bytes.write(pattern(8, 1));
+    const auto part = [](streamed& on, std::span<std::byte> all) -> task {
+      if (on.rank() == 0) {
+        co_await on.send(1, data_tag(0), all.first(7));
+      } else {
+        co_await on.receive(0, data_tag(0), all);
+      }
+    };
+    drive(world, part(world, bytes.span()));
+    while (!world.troubled()) {
+      world.poll();
+    }
+    // The other rank may have heard it first, and ended.
+    const auto words = world.failure() ? what(world.failure()) : world.complaint();
+    EXPECT_EQ(words, "rank 0 sends 7 bytes where rank 1 expects 8");
+    world.fail(std::make_exception_ptr(communication_error(world.complaint())));
+    world.queue().synchronize();
+  });
+}
+
+/// The proof that these tests can see a deadlock: the same exchange without its group.
+TEST(StreamOrdered, WithoutGroupsAnExchangeHangs) {
+  for (const groups wanted : {groups::honoured, groups::ignored}) {
+    std::vector<int> stuck(2);
+    run_streamed(
+        2,
+        [&](streamed& world) {
+          block out(world.queue(), 8);
+          block in(world.queue(), 8);
+          out.write(pattern(8, 1));
+          const auto part = [](streamed& on, std::span<std::byte> from,
+                               std::span<std::byte> to) -> task {
+            co_await on.exchange(1 - on.rank(), from, 1 - on.rank(), to, data_tag(0));
+          };
+          drive(world, part(world, out.span(), in.span()));
+          const auto end = world.queue().record();
+          const seconds deadline = world.now() + (wanted == groups::honoured ? 10 : 0.2);
+          while (!world.queue().passed(end) && world.now() < deadline) {
+            std::this_thread::yield();
+          }
+          stuck[static_cast<std::size_t>(world.rank())] = !world.queue().passed(end);
+          world.fail(std::make_exception_ptr(communication_error("done")));
+          world.queue().synchronize();
+        },
+        wanted);
+    EXPECT_EQ(stuck, (wanted == groups::honoured ? std::vector{0, 0} : std::vector{1, 1}));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
