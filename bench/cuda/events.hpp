@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <benchmark/benchmark.h>
 #include <cstddef>
-#include <cuda_runtime_api.h>
 #include <functional>
 #include <string>
 #include <vector>

@@ -32,7 +32,7 @@ doors = {("architecture", "collective"), ("bench", "apps"), ("test", "apps"), ("
 foreign = [
     (r"mpi\.h", ["include/tutti/transport/mpi.hpp"]),
     (r"nccl\.h", ["include/tutti/transport/nccl.hpp"]),
-    (r"cub/.*|thrust/.*", ["kernels/tutti/kernels/cuda/"]),
+    (r"cub/.*|thrust/.*", ["kernels/tutti/kernels/cuda/", "bench/kernels_cuda.cu"]),
     (r"cuda(_.*)?\.h|cuda/.*", ["include/tutti/base/cuda/", "kernels/tutti/kernels/cuda/"]),
     (r"Eigen/.*", ["kernels/", "include/tutti/core/plan/", "apps/models/", "test/"]),
     (r"(oneapi/)?dnnl.*|cudnn.*|cublas.*", ["apps/models/"]),
