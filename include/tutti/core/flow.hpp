@@ -336,7 +336,8 @@ class flow {
     told_[told_tail_] = number;
     told_tail_ = (told_tail_ + 1) % told_.size();
     if (told_tail_ == told_head_) {  // further ahead than ever before
-      std::ranges::rotate(told_, told_.begin() + static_cast<std::ptrdiff_t>(told_head_));
+      std::rotate(told_.begin(), told_.begin() + static_cast<std::ptrdiff_t>(told_head_),
+                  told_.end());
       told_head_ = 0;
       told_tail_ = told_.size();
       told_.resize(2 * told_.size());
