@@ -376,7 +376,7 @@ class flow {
     auto& queue = world_->queue();
     try {
       for_each_tensor(piece, [&](std::size_t position) { queue.wait(tensors_[position].written); });
-      model_->pack(queue, piece);
+      model_->pack(queue, number);
       const auto released = [this, number] { release(number); };
       parcel<compression, decltype(released)> contents{
           model_->data(piece),

@@ -53,11 +53,10 @@ class model_memory {
     return {bucket == nullptr ? nullptr : bucket + skipped, at(position).elements};
   }
 
-  /// Brings the gradients of one of the plan's chunks into its bucket, if they are not there
+  /// Brings the gradients of the plan's chunk `number` into its bucket, if they are not there
   /// already: one operation of the queue.
-  void pack(Queue& queue, const chunk& piece) const {
-    if (!phantom_ && !packed_[piece.bucket].empty()) {
-      const auto number = static_cast<std::size_t>(&piece - plan_->chunks.data());
+  void pack(Queue& queue, std::size_t number) const {
+    if (!phantom_ && !packed_[plan_->chunks[number].bucket].empty()) {
       const std::size_t first = first_run_[number];
       kernels::copy_runs(queue, std::span(runs_).subspan(first, first_run_[number + 1] - first));
     }

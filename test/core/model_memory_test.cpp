@@ -1,0 +1,100 @@
+// Where buckets lie: over the tensors themselves where those are neighbours, in memory of their own
+// where they are not.
+#include "tutti/core/model_memory.hpp"
+
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "tutti/base/queue.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/core/plan_maker.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/fusion/none.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/partition/none.hpp"
+
+namespace tutti::test {
+namespace {
+
+/// A queue that counts what it was asked for.
+class counting_queue : public host_loops<counting_queue> {
+ public:
+  std::size_t operations = 0;
+  template <class F>
+  void run(F f) {
+    ++operations;
+    f();
+  }
+};
+
+constexpr std::size_t lengths[] = {7, 0, 1, 100, 33};
+
+template <class Fusion, class Partition>
+plan planned(const std::vector<tensor>& tensors, const Fusion& fusion, const Partition& partition) {
+  return make_plan(tensors, fusion, partition, {}, 2, 0);
+}
+
+/// Each chunk's elements are the tensors' own, one after the other in backward order.
+void expect_views(const arena& memory, const plan& made) {
+  counting_queue queue;
+  const model_memory<counting_queue> model(queue, memory.tensors(), made);
+  const float* next = memory.tensors().back().gradient.data();
+  for (std::size_t number = 0; number < made.chunks.size(); ++number) {
+    EXPECT_EQ(model.data(made.chunks[number]).data(), next);
+    model.pack(queue, number);
+    next += made.chunks[number].elements;
+  }
+  EXPECT_EQ(queue.operations, 0u);
+}
+
+TEST(ModelMemory, BucketsOfAnArenaAreViewsAndPackingThemIsNothing) {
+  std::vector<arena::declaration> declared;
+  for (const std::size_t each : lengths) {
+    declared.push_back({std::to_string(declared.size()), each});
+  }
+  const arena memory(declared);
+  const auto& tensors = memory.tensors();
+  expect_views(memory, planned(tensors, fusion::all(), partition::none()));
+  expect_views(memory, planned(tensors, fusion::none(), partition::none()));
+  expect_views(memory, planned(tensors, fusion::up_to({.bytes = 140}), partition::none()));
+  expect_views(memory, planned(tensors, fusion::all(), partition::into({.bytes = 12})));
+}
+
+TEST(ModelMemory, ScatteredTensorsArePackedInBackwardOrderByOneOperationAChunk) {
+  std::vector<std::vector<float>> gradients;
+  std::vector<tensor> tensors;
+  float value = 0;
+  for (const std::size_t each : lengths) {
+    std::vector<float> made(each + 1);  // the one more keeps neighbours apart
+    for (float& number : made) {
+      number = ++value;
+    }
+    gradients.push_back(std::move(made));
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    tensors.emplace_back(std::to_string(i), std::span<float>(),
+                         std::span(gradients[i]).first(lengths[i]));
+  }
+  const plan made = planned(tensors, fusion::all(), partition::into({.bytes = 36}));
+  ASSERT_GT(made.chunks.size(), 3u);
+  counting_queue queue;
+  const model_memory<counting_queue> model(queue, tensors, made);
+  std::vector<float> packed;
+  for (std::size_t number = 0; number < made.chunks.size(); ++number) {
+    model.pack(queue, number);
+    const auto data = model.data(made.chunks[number]);
+    packed.insert(packed.end(), data.begin(), data.end());
+  }
+  std::vector<float> expected;
+  for (std::size_t i = gradients.size(); i-- > 0;) {
+    expected.insert(expected.end(), gradients[i].begin(), gradients[i].end() - 1);
+  }
+  EXPECT_EQ(packed, expected);
+  EXPECT_EQ(queue.operations, made.chunks.size());
+}
+
+}  // namespace
+}  // namespace tutti::test
