@@ -66,6 +66,7 @@ struct row {
   double iteration() const { return shown().quantile(0.5); }
   /// Time that the iteration is longer than its compute.
   double exposed() const { return std::max(0.0, iteration() - simulated.compute()); }
+  bool unusable() const { return emulated && clock.unusable(iteration()); }
   double bytes_sent() const {
     return payload_stretch * static_cast<double>(shown().bytes_sent) /
            static_cast<double>(shown().iterations.size());

@@ -58,6 +58,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"wall_over_logical", nullptr},
                               {"mean_lateness_us", nullptr},
                               {"worst_lateness_us", nullptr},
+                              {"unusable", nullptr},
                               {"plan_hash", shown.planned.hash},
                               {"busiest_card_bytes", of.simulated.busiest_card},
                               {"crosses_iterations", of.simulated.crosses_iterations},
@@ -71,6 +72,7 @@ nlohmann::ordered_json figures(const row& of) {
     line["wall_over_logical"] = of.clock.wall / of.clock.time;
     line["mean_lateness_us"] = 1e6 * of.clock.mean_lateness;
     line["worst_lateness_us"] = 1e6 * of.clock.worst_lateness;
+    line["unusable"] = of.unusable();
   }
   return line;
 }
@@ -98,7 +100,7 @@ void print(const std::vector<row>& rows) {
       std::printf("  %12.2f  %7.0f (%5.0f)  %12.3f%s", 1e3 * each.simulated.quantile(0.5),
                   1e6 * each.clock.mean_lateness, 1e6 * each.clock.worst_lateness,
                   each.clock.wall / each.clock.time,
-                  each.clock.unusable() ? " UNUSABLE: this host is too slow" : "");
+                  each.unusable() ? " UNUSABLE: this host is too slow" : "");
     }
     std::printf("\n");
   }

@@ -1,6 +1,5 @@
 // tutti-compare under mpirun: each rank of an emulated job is a process.
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -26,23 +25,12 @@ class Processes : public Apps {
   }
 };
 
-/// How far the worst row's measured iteration is from the predicted one, as a share of it.
-double worst_error(const std::vector<nlohmann::json>& rows) {
-  double worst = 0;
-  for (const auto& each : rows) {
-    const double predicted = each["predicted_ms"].get<double>();
-    worst = std::max(worst, std::abs(each["measured_ms"].get<double>() / predicted - 1));
-  }
-  return worst;
-}
-
 TEST_F(Processes, MeasureWhatWasPredicted) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
                                        "first,100000,20000,40000\nlast,2000000,20000,40000\n";
-  // Whatever else runs on this host makes messages late and none early: the best of three runs is
-  // what the code does.
-  double best = 1;
-  for (int run = 0; run < 3 && best > 0.05; ++run) {
+  // A row that says of itself that this host was too busy for it is none.
+  bool usable = false;
+  for (int left = 10; !usable && left > 0; --left) {
     std::filesystem::remove(here_ / "rows");
     const auto got = compare(4,
                              "--model mine.csv --ranks 3 --strategy WFBP,BytePS --link "
@@ -55,13 +43,17 @@ TEST_F(Processes, MeasureWhatWasPredicted) {
       all.push_back(nlohmann::json::parse(line));
     }
     ASSERT_EQ(all.size(), 3U) << "one process writes";
+    usable = std::ranges::none_of(
+        all, [](const auto& each) { return each["unusable"].template get<bool>(); });
     for (const auto& each : all) {
       EXPECT_EQ(each["transport"], "shaped mpi");
       EXPECT_FALSE(each["mean_lateness_us"].is_null());
+      if (usable || left == 1) {
+        const double predicted = each["predicted_ms"].get<double>();
+        EXPECT_NEAR(each["measured_ms"].get<double>(), predicted, 0.05 * predicted) << each;
+      }
     }
-    best = std::min(best, worst_error(all));
   }
-  EXPECT_LE(best, 0.05);
 }
 
 TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {

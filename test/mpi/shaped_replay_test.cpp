@@ -1,6 +1,4 @@
 // Strategies replayed by real processes over an emulated network come to what the simulation says.
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <string>
@@ -46,25 +44,23 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
   replay<Strategy> simulation(model(), set, payloads::counted, length);
   run_simulated(over, each, [&](simulated& world) { return simulation(world); });
   const seconds expected = simulation.result().quantile(0.5);
-  // Whatever else runs on this host makes messages late and none early: the best of three is what
-  // the code does.
-  double best = 1;
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  // A run that says of itself that this host was too busy for it is none.
+  for (int again = 1, left = 10; again != 0 && left > 0; --left) {
     replay<Strategy> emulation(model(), set, what, length);
     const auto run =
         run_shaped(*carrier, over, each, [&](processes& world) { return emulation(world); });
-    if (carrier->rank() != 0) {
-      continue;  // rank 0 has the result
+    if (carrier->rank() == 0) {  // who has the result
+      const seconds measured = emulation.result().quantile(0.5);
+      std::printf("%.3f ms, simulated %.3f ms; wall / logical %.4f, late %.0f us (worst %.0f us)\n",
+                  1e3 * measured, 1e3 * expected, run.wall / run.time, 1e6 * run.mean_lateness,
+                  1e6 * run.worst_lateness);
+      again = run.unusable(expected) && left > 1 ? 1 : 0;
+      if (again == 0) {
+        EXPECT_NEAR(measured, expected, 0.05 * expected);
+        EXPECT_EQ(emulation.result().planned.hash, simulation.result().planned.hash);
+      }
     }
-    const seconds measured = emulation.result().quantile(0.5);
-    best = std::min(best, std::abs(measured / expected - 1));
-    EXPECT_EQ(emulation.result().planned.hash, simulation.result().planned.hash);
-    std::printf("%.3f ms, simulated %.3f ms; wall / logical %.4f, late %.0f us (worst %.0f us)\n",
-                1e3 * measured, 1e3 * expected, run.wall / run.time, 1e6 * run.mean_lateness,
-                1e6 * run.worst_lateness);
-  }
-  if (carrier->rank() == 0) {
-    EXPECT_LE(best, 0.05);
+    MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
   }
 }
 

@@ -273,8 +273,11 @@ struct emulated_run : simulated_run {
   seconds mean_lateness{};
   seconds worst_lateness{};
 
-  /// The host was too slow to stand for what it emulates.
-  bool unusable() const { return wall > 1.02 * time; }
+  /// The host was too slow to stand for what it emulates: by more than 2 % of the time that passed,
+  /// or, a message on average, of an iteration's.
+  bool unusable(seconds iteration) const {
+    return wall > 1.02 * time || mean_lateness > 0.02 * iteration;
+  }
 };
 
 namespace detail {
