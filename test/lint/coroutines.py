@@ -8,6 +8,7 @@
 * `(co_await x).member` is rejected in templates.
 """
 
+import functools
 import re
 import sys
 
@@ -35,6 +36,7 @@ def body(text: str, begin: int) -> str:
     return "".join(inside)[1:]
 
 
+@functools.cache
 def is_plain(name: str, text: str) -> bool:
     """Whether every struct of this name has only numbers, enumerators and pointers in it, or it is
     an enumeration."""
