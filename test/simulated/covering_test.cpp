@@ -1,8 +1,8 @@
 // The other half of the covering array, on the virtual clock: the same bits.
+#include "support/covering.hpp"
+
 #include <string>
 #include <utility>
-
-#include "support/covering.hpp"
 
 namespace tutti::test {
 namespace {

@@ -1,7 +1,8 @@
 // The same strategies on the virtual clock: the same bits.
+#include "support/oracle.hpp"
+
 #include <gtest/gtest.h>
 
-#include "support/oracle.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/collective/canonical.hpp"
