@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "build_note.hpp"
 #include "collectives/add_floats.hpp"
 #include "collectives/job.hpp"
 #include "collectives/one_pass.hpp"
 #include "collectives/summary.hpp"
 #include "collectives/team.hpp"
+#include "program.hpp"
 #include "tutti/base/line_vector.hpp"
 #include "tutti/benchmark.hpp"
 #include "tutti/collective/addressable.hpp"

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "build_note.hpp"
 #include "collectives/add_floats.hpp"
 #include "engine/allocations.hpp"
+#include "program.hpp"
 #include "tutti/benchmark.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/strategies/bsp.hpp"
@@ -276,12 +276,4 @@ BENCHMARK(message)->Name("message/one_byte")->ArgName("ranks")->Arg(1)->Arg(2)->
 
 }  // namespace bench
 
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
-    return 1;
-  }
-  bench::note_build();
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-}
+int main(int argc, char** argv) { return bench::run(argc, argv); }

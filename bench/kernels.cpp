@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "build_note.hpp"
 #include "kernels/gradients.hpp"
 #include "kernels/in_turn.hpp"
 #include "kernels/limits.hpp"
+#include "program.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/benchmark.hpp"
@@ -334,12 +334,6 @@ void add_everything() {
 }  // namespace bench
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
-    return 1;
-  }
-  bench::note_build();
   bench::add_everything();
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return bench::run(argc, argv);
 }

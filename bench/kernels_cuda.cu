@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "build_note.hpp"
 #include "cuda/events.hpp"
+#include "program.hpp"
 #include "tutti/base/cuda/memory.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -165,15 +165,10 @@ void add_copies(const std::shared_ptr<arrays>& on) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
-    return 1;
-  }
   if (tutti::cuda::devices() == 0) {
     std::printf("bench-kernels-cuda: no CUDA device: nothing is measured\n");
     return 0;
   }
-  bench::note_build();
   cudaDeviceProp device{};
   tutti::cuda::check(cudaGetDeviceProperties(&device, 0));
   benchmark::AddCustomContext("device", device.name);
@@ -186,6 +181,5 @@ int main(int argc, char** argv) {
     add_selection(on);
     add_copies(on);
   }
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return bench::run(argc, argv);
 }

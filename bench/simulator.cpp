@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "build_note.hpp"
 #include "collectives/add_floats.hpp"
+#include "program.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/strategies/byteps.hpp"
@@ -83,12 +83,4 @@ BENCHMARK(steps<tutti::strategies::BytePS>)->Arg(4)->Arg(64)->Unit(benchmark::kM
 
 }  // namespace bench
 
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
-    return 1;
-  }
-  bench::note_build();
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-}
+int main(int argc, char** argv) { return bench::run(argc, argv); }

@@ -5,14 +5,6 @@
 
 #include <benchmark/benchmark.h>
 
-#include "build_note.hpp"
+#include "program.hpp"
 
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
-    return 1;
-  }
-  bench::note_build();
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-}
+int main(int argc, char** argv) { return bench::run(argc, argv); }

@@ -13,6 +13,7 @@
 #include "common/policy_flags.hpp"
 #include "compare/place.hpp"
 #include "compare/processes.hpp"
+#include "models/replayed/computations.hpp"
 #include "models/replayed/replayed.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/base/cost.hpp"
@@ -148,10 +149,7 @@ row run(const scenario& of, const common::job& asked) {
   const auto& card = of.where.card;
   set.profile.message =
       tutti::message_cost(2 * (p - 1) * card.latency, 2 * (p - 1) / p / card.bytes_per_second);
-  std::vector<tutti::computation> model;
-  for (const auto& each : of.model->tensors) {
-    model.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
-  }
+  const auto model = models::computations(*of.model);
   const tutti::placement many{
       of.workers, result.servers, of.where.per_host, of.serving,
       of.where.server_card.value_or(card).bytes_per_second / card.bytes_per_second};

@@ -1,5 +1,7 @@
 #include "compare/earlier.hpp"
 
+#include <bit>
+#include <cstdint>
 #include <fstream>
 #include <sstream>
 
@@ -8,14 +10,40 @@
 
 namespace compare {
 
+namespace {
+
+/// What a file's name does not say: the user may have changed what is in it.
+std::string contents(const scenario& of) {
+  std::ostringstream words;
+  const auto add = [&words](const tutti::transport::link& card) {
+    words << card.bytes_per_second << "/" << card.latency << " ";
+  };
+  add(of.where.card);
+  add(of.where.inside);
+  add(of.where.server_card.value_or(of.where.card));
+  words << of.where.per_host << " a host, batch " << of.model->batch << " profile ";
+  std::uint64_t profile = 0;
+  for (const auto& each : of.model->tensors) {
+    for (const std::uint64_t word :
+         {std::uint64_t{each.elements}, std::bit_cast<std::uint64_t>(each.forward_seconds),
+          std::bit_cast<std::uint64_t>(each.backward_seconds)}) {
+      profile = (profile ^ word) * 0x100000001b3;
+    }
+  }
+  words << profile;
+  return words.str();
+}
+
+}  // namespace
+
 std::string job_of(const scenario& of, const contender& who, const common::job& asked) {
   std::ostringstream words;
   words << TUTTI_VERSION << " " << who.name << " " << of.model->name << " " << of.where.name << " "
-        << of.workers << "+" << who.servers(asked) << " on " << asked.server_hosts << " "
-        << of.world << " " << asked.payloads << " iterations " << asked.iterations << " warmup "
-        << asked.warmup << " repetitions " << asked.repetitions << " jitter " << asked.jitter
-        << " slowdown " << asked.slowdown << " seed " << asked.seed << " memory "
-        << of.device.bytes_per_second;
+        << contents(of) << " " << of.workers << "+" << who.servers(asked) << " on "
+        << asked.server_hosts << " " << of.world << " " << asked.payloads << " iterations "
+        << asked.iterations << " warmup " << asked.warmup << " repetitions " << asked.repetitions
+        << " jitter " << asked.jitter << " slowdown " << asked.slowdown << " seed " << asked.seed
+        << " memory " << of.device.bytes_per_second;
   for (const auto& [flag, value] : asked.policy_flags) {
     words << " " << flag << " " << value;
   }

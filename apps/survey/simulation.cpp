@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/replayed/computations.hpp"
 #include "survey/in_turn.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/strategies/bsp.hpp"
@@ -17,14 +18,6 @@ namespace survey {
 namespace {
 
 using tutti::transport::link;
-
-std::vector<tutti::computation> computed() {
-  std::vector<tutti::computation> all;
-  for (const auto& each : model().tensors) {
-    all.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
-  }
-  return all;
-}
 
 template <class Strategy>
 tutti::seconds run(int workers, link card) {
@@ -40,7 +33,7 @@ tutti::seconds run(int workers, link card) {
   }
   // Without jitter, one iteration is like the next.
   const tutti::replay_options length{.iterations = 1, .warmup = 0};
-  tutti::replay<Strategy> job(computed(), set, tutti::payloads::counted, length);
+  tutti::replay<Strategy> job(models::computations(model()), set, tutti::payloads::counted, length);
   const tutti::transport::network hosts(workers, card, per_host,
                                         tutti::transport::network::at_once);
   tutti::transport::run_simulated(hosts,

@@ -9,21 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "median.hpp"
 #include "tutti/benchmark.hpp"
 
 namespace bench {
 
 inline double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-inline double median(std::vector<double> of) {
-  if (of.empty()) {
-    return 0;
-  }
-  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
-  std::ranges::nth_element(of, middle);
-  return *middle;
 }
 
 /// One thread a rank, each on its core, that do the same work at the same time. Between two pieces

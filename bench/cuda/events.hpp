@@ -1,12 +1,12 @@
 #pragma once
 
-#include <algorithm>
 #include <benchmark/benchmark.h>
 #include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "median.hpp"
 #include "tutti/base/cuda/error.hpp"
 #include "tutti/base/cuda/stream.hpp"
 
@@ -55,11 +55,6 @@ class stopwatch {
   cudaEvent_t begin_{};
   cudaEvent_t end_{};
 };
-
-inline double median(std::vector<double> of) {
-  std::ranges::nth_element(of, of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2));
-  return of[of.size() / 2];
-}
 
 /// Batches of the kernel, a copy of the device's memory and the peers in turn. Counters: GB_s of
 /// the bytes that the kernel cannot do without, copy_GB_s, of_copy, and of_PEER, the kernel's time

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "models/model.hpp"
+#include "models/replayed/computations.hpp"
 #include "models/replayed/replayed.hpp"
 
 namespace bench {
@@ -65,13 +66,9 @@ const std::vector<tutti::benchmark::replayed_choice>& replays() {
     std::vector<tutti::benchmark::replayed_choice> made;
     for (const char* name : {"resnet50", "bert_base"}) {
       const auto network = models::replay(name);
-      std::vector<tutti::computation> profile;
-      for (const auto& each : network.tensors) {
-        profile.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
-      }
       for (const int gigabits : {1, 10}) {
         made.push_back({name,
-                        profile,
+                        models::computations(network),
                         network.batch,
                         {memory_bandwidth},
                         std::to_string(gigabits).append("Gbit"),

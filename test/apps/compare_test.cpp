@@ -201,6 +201,28 @@ TEST_F(Compare, ResumedItRunsWhatIsMissingAndPrintsTheSame) {
   compare_refuses(flags + "--resume none", "cannot read none. Fix:");
 }
 
+TEST_F(Compare, WhatAFileHeldBeforeIsNotResumed) {
+  const auto write = [this](const char* rate, int forward) {
+    std::ofstream(here_ / "mine.net") << "link " << rate << "/50us\n";
+    std::ofstream(here_ / "mine.csv")
+        << "name,elements,forward_us,backward_us\nall,1000000," << forward << ",2000\n";
+  };
+  const std::string flags =
+      "--strategy BSP --model mine.csv --network mine.net --json kept --resume kept";
+  const auto lines_after = [&] {
+    EXPECT_EQ(compare(flags).status, 0);
+    return lines(read(here_ / "kept"));
+  };
+  std::ofstream(here_ / "kept").close();
+  write("1Gbit", 1000);
+  EXPECT_EQ(lines_after(), 2U);
+  EXPECT_EQ(lines_after(), 2U) << "nothing has changed";
+  write("2Gbit", 1000);
+  EXPECT_EQ(lines_after(), 4U) << "another link";
+  write("2Gbit", 1001);
+  EXPECT_EQ(lines_after(), 6U) << "another profile";
+}
+
 TEST_F(Compare, ExplainsWhichChunkWentWhen) {
   const auto got = compare("--strategy BSP --model mobilenet_v2 --explain");
   EXPECT_EQ(got.status, 0) << got.err;

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "compression/fused.hpp"
 #include "compression/placed.hpp"
 #include "compression/sign_layout.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -35,14 +36,10 @@ TEST(sign, packs_as_published) {
 }
 
 TEST(sign, under_error_feedback_says_in_one_pass_what_steps_say) {
-  using policy = compression::error_feedback<compression::sign>;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const std::size_t n : lengths) {
-    placed<policy> fused(n);
-    placed<policy> plain(n);
-    inline_queue queue;
-    for (unsigned step = 0; step < 3; ++step) {
-      auto gradient = gradient_of(n, step);
+    expect_fused_as_in_steps<compression::sign>(n, {}, [n](int step) {
+      auto gradient = gradient_of(n, static_cast<unsigned>(step));
       for (std::size_t i = 0; i < n; i += 97) {  // also what leaves exactly nothing
         const float odd[] = {1, -1, -0.0f, std::numeric_limits<float>::denorm_min(), 3e38f};
         gradient[i] = odd[i % std::size(odd)];
@@ -50,15 +47,8 @@ TEST(sign, under_error_feedback_says_in_one_pass_what_steps_say) {
       if (n > 40) {
         gradient[40] = -infinity;
       }
-      const auto payload = fused.encode(gradient);
-      std::vector<std::byte> expected(payload.size());
-      plain.policy.encode_in_steps(queue, gradient, wire{expected.data(), expected.size()},
-                                   plain.where());
-      ASSERT_FALSE(fused.overran);
-      ASSERT_EQ(payload, expected) << "step " << step << ", n=" << n;
-      ASSERT_TRUE(std::ranges::equal(std::as_bytes(fused.lane(0)), std::as_bytes(plain.lane(0))))
-          << "step " << step << ", n=" << n;
-    }
+      return gradient;
+    });
   }
 }
 

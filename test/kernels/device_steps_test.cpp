@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "support/selection_round.hpp"
 #include "tutti/base/fixed_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
@@ -482,7 +483,7 @@ class host_device {
     std::vector<std::uint32_t> indices(capacity_);
     steps::source from = input_;
     for (unsigned round = 0; round < steps::rounds; ++round) {
-      known = narrowed(from, known, round);
+      known = test::search_round(from, known, round);
       if (round == 0 && input_.n > capacity_) {
         const auto found =
             collect(input_, steps::floor_of(known), {indices.data(), values.data(), capacity_},
@@ -498,21 +499,6 @@ class host_device {
   }
 
  private:
-  static steps::search narrowed(const steps::source& from, steps::search known, unsigned round) {
-    std::vector<std::uint32_t> count(steps::bins, 0);
-    for (std::size_t i = 0; i < from.n; ++i) {
-      std::uint32_t bin = 0;
-      if (steps::counts(steps::key_of(from.values[i]), known, round, bin)) {
-        ++count[bin];
-      }
-    }
-    std::vector<std::uint32_t> of_lanes(steps::lanes);
-    for (std::uint32_t lane = 0; lane < steps::lanes; ++lane) {
-      of_lanes[lane] = steps::counted_by(lane, count.data());
-    }
-    return steps::narrowed(known, round, count.data(), of_lanes.data());
-  }
-
   template <class Refuse>
   static steps::tally collect(const steps::source& from, steps::search limit,
                               const steps::destination& out, const Refuse& refuse) {

@@ -108,6 +108,20 @@ void take_steps(Engine& engine, scattered_model<Queue>& model, Queue& compute, i
   compute.synchronize();
 }
 
+/// Steps without a barrier: the host runs ahead of the device as far as peers let it.
+template <class Engine, class Queue>
+void step_ahead(Engine& engine, Queue& compute, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      engine.wait(tensor_id(id), compute);
+      engine.ready(tensor_id(id), compute);
+    }
+  }
+  for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+    engine.wait(tensor_id(id), compute);
+  }
+}
+
 /// What worker `reported` holds after all steps over `Transport`.
 template <class Strategy, class Transport>
 std::vector<float> train_scattered(int ranks, engine_options<Strategy> options = {},

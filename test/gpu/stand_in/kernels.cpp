@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpu/stand_in/runtime.hpp"
+#include "support/selection_round.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/fixed_sum.hpp"
 #include "tutti/base/wire.hpp"
@@ -82,21 +83,6 @@ void mean(cuda::stream& queue, std::size_t n, const Term& term, float* result) {
 
 // ---- selection
 
-steps::search narrowed(const steps::source& from, steps::search known, unsigned round) {
-  std::vector<std::uint32_t> count(steps::bins, 0);
-  for (std::size_t i = 0; i < from.n; ++i) {
-    std::uint32_t bin = 0;
-    if (steps::counts(steps::key_of(from.values[i]), known, round, bin)) {
-      ++count[bin];
-    }
-  }
-  std::vector<std::uint32_t> of_lanes(steps::lanes);
-  for (std::uint32_t lane = 0; lane < steps::lanes; ++lane) {
-    of_lanes[lane] = steps::counted_by(lane, count.data());
-  }
-  return steps::narrowed(known, round, count.data(), of_lanes.data());
-}
-
 /// `before` has room for the tiles' counts.
 template <class Refuse>
 steps::tally collect(const steps::source& from, steps::search limit, std::span<float> above,
@@ -126,7 +112,7 @@ void select(std::span<const float> input, const selection& out, const candidates
   const steps::source whole{input.data(), nullptr, input.size()};
   steps::source from = whole;
   steps::search known{0, static_cast<std::uint32_t>(k)};
-  known = narrowed(from, known, 0);
+  known = test::search_round(from, known, 0);
   if (input.size() > capacity) {
     const auto found =
         collect(whole, steps::floor_of(known), above, equal,
@@ -134,8 +120,8 @@ void select(std::span<const float> input, const selection& out, const candidates
     from =
         steps::chosen(whole, {room.values.data(), room.indices.data(), capacity}, found.above, k);
   }
-  known = narrowed(from, known, 1);
-  known = narrowed(from, known, 2);
+  known = test::search_round(from, known, 1);
+  known = test::search_round(from, known, 2);
   collect(from, known, above, equal, {out.indices.data(), out.values, k}, [&](std::uint32_t index) {
     *refused = std::min<unsigned long long>(*refused, first_element + index);
   });

@@ -68,20 +68,6 @@ TEST(StandInNCCL, TopK) { agrees<strategies::TopK>({.compression = {.density = 0
 
 namespace {
 
-/// Steps without a barrier: the host runs ahead of the device.
-template <class Engine>
-void step_ahead(Engine& engine, cuda::stream& compute, int steps) {
-  for (int step = 0; step < steps; ++step) {
-    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
-      engine.wait(tensor_id(id), compute);
-      engine.ready(tensor_id(id), compute);
-    }
-  }
-  for (std::size_t id = std::size(device_sizes); id-- > 0;) {
-    engine.wait(tensor_id(id), compute);
-  }
-}
-
 template <class Strategy>
 void only_enqueues() {
   std::barrier workers(3);

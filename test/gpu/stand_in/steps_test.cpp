@@ -19,20 +19,6 @@
 namespace tutti::test {
 namespace {
 
-/// Steps without a barrier: the host runs ahead of the device as far as peers let it.
-template <class Engine>
-void step_ahead(Engine& engine, cuda::stream& compute, int steps) {
-  for (int step = 0; step < steps; ++step) {
-    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
-      engine.wait(tensor_id(id), compute);
-      engine.ready(tensor_id(id), compute);
-    }
-  }
-  for (std::size_t id = std::size(device_sizes); id-- > 0;) {
-    engine.wait(tensor_id(id), compute);
-  }
-}
-
 template <class Strategy>
 void only_enqueues() {
   constexpr bool serves = facts::has_servers<typename strategy_of<Strategy>::architecture>;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <cuda_runtime_api.h>
 #include <span>
 #include <type_traits>
@@ -10,80 +11,68 @@
 
 namespace tutti::cuda {
 
+namespace detail {
+
+struct on_a_device {
+  static void* take(std::size_t bytes) {
+    void* made = nullptr;
+    check(cudaMalloc(&made, bytes));
+    return made;
+  }
+  static void give_back(void* memory) { ignore(cudaFree(memory)); }
+};
+
+struct pinned {
+  static void* take(std::size_t bytes) {
+    void* made = nullptr;
+    check(cudaMallocHost(&made, bytes));
+    std::memset(made, 0, bytes);
+    return made;
+  }
+  static void give_back(void* memory) { ignore(cudaFreeHost(memory)); }
+};
+
+/// Owns elements in one of these places.
+template <class T, class Place>
+class allocation {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  allocation() = default;
+  explicit allocation(std::size_t elements)
+      : data_(elements == 0 ? nullptr : static_cast<T*>(Place::take(elements * sizeof(T)))),
+        size_(elements) {}
+  allocation(const allocation&) = delete;
+  allocation& operator=(const allocation&) = delete;
+  allocation(allocation&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  allocation& operator=(allocation&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~allocation() { Place::give_back(data_); }
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::span<T> span() const { return {data_, size_}; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace detail
+
 /// Memory on the device that is current when it is made; its elements are for kernels and copies.
 /// Undefined until written. Cost: making one and giving it back wait for the whole device, so it is
 /// for before and after training, not for a step.
 template <class T>
-class buffer {
-  static_assert(std::is_trivially_copyable_v<T>);
-
- public:
-  buffer() = default;
-  explicit buffer(std::size_t elements) : size_(elements) {
-    if (elements != 0) {
-      void* made = nullptr;
-      check(cudaMalloc(&made, elements * sizeof(T)));
-      data_ = static_cast<T*>(made);
-    }
-  }
-  buffer(const buffer&) = delete;
-  buffer& operator=(const buffer&) = delete;
-  buffer(buffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  buffer& operator=(buffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~buffer() { ignore(cudaFree(data_)); }
-
-  /// Device addresses.
-  T* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  std::span<T> span() const { return {data_, size_}; }
-
- private:
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
-};
+using buffer = detail::allocation<T, detail::on_a_device>;
 
 /// Host memory that the device reads and writes without staging, zeroed.
 template <class T>
-class pinned_buffer {
-  static_assert(std::is_trivially_copyable_v<T>);
-
- public:
-  pinned_buffer() = default;
-  explicit pinned_buffer(std::size_t elements) : size_(elements) {
-    if (elements != 0) {
-      void* made = nullptr;
-      check(cudaMallocHost(&made, elements * sizeof(T)));
-      data_ = static_cast<T*>(made);
-      for (T& each : span()) {
-        each = T{};
-      }
-    }
-  }
-  pinned_buffer(const pinned_buffer&) = delete;
-  pinned_buffer& operator=(const pinned_buffer&) = delete;
-  pinned_buffer(pinned_buffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  pinned_buffer& operator=(pinned_buffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~pinned_buffer() { ignore(cudaFreeHost(data_)); }
-
-  T* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  std::span<T> span() const { return {data_, size_}; }
-
- private:
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
-};
+using pinned_buffer = detail::allocation<T, detail::pinned>;
 
 }  // namespace tutti::cuda

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "models/replayed/replayed.hpp"
+#include "tutti/core/replay.hpp"
+
+namespace models {
+
+/// The network as `tutti::replay` takes it.
+inline std::vector<tutti::computation> computations(const replayed& network) {
+  std::vector<tutti::computation> all;
+  for (const auto& each : network.tensors) {
+    all.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
+  }
+  return all;
+}
+
+}  // namespace models
