@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tutti/base/sentence.hpp"
+
 namespace tutti {
 
 /// What tutti throws when it cannot go on: one sentence that names the culprit and the fix.
@@ -21,9 +23,10 @@ class usage_error : public error {
 
 /// What a selection says of a NaN among the elements to choose from, wherever it was found.
 [[noreturn]] inline void refuse_nan(std::uint64_t element) {
-  throw usage_error("gradient element " + std::to_string(element) +
-                    " is not a number and has no magnitude to select by. Fix: find the step that "
-                    "diverged; lower the learning rate or clip the gradients.");
+  throw usage_error(
+      sentence({"gradient element ", element,
+                " is not a number and has no magnitude to select by. Fix: find the step that "
+                "diverged; lower the learning rate or clip the gradients."}));
 }
 
 /// Ranks can no longer work together: one is missing, silent, or declares something else. Every
@@ -49,7 +52,7 @@ inline std::string what(const std::exception_ptr& failure) {
 inline std::string verdict_of(int rank, const std::exception_ptr& failure) {
   const std::string words = what(failure);
   const bool names_a_rank = words.find("rank ") != std::string::npos;
-  return names_a_rank ? words : "rank " + std::to_string(rank) + " failed: " + words;
+  return names_a_rank ? words : sentence({"rank ", rank, " failed: ", words});
 }
 
 }  // namespace tutti

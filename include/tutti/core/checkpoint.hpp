@@ -171,8 +171,8 @@ void load(Engine& engine, std::istream& in) {
   detail::expect(file.text(), detail::signature<typename Engine::strategy>(), "strategy");
   const auto tensors = file.template value<std::uint64_t>();
   if (tensors != engine.tensors().size()) {
-    throw usage_error("the checkpoint is of another model: " + std::to_string(tensors) +
-                      " tensors instead of " + std::to_string(engine.tensors().size()));
+    throw usage_error(sentence({"the checkpoint is of another model: ", tensors,
+                                " tensors instead of ", engine.tensors().size()}));
   }
   for (const auto& each : engine.tensors()) {
     detail::expect(file.text(), each.name, "model");

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tutti/base/assert.hpp"
+#include "tutti/base/predicate.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine_options.hpp"
 
@@ -60,8 +61,7 @@ class driver {
   }
 
   /// Drives until `done` or failure; false if nothing at all happened for `limit` seconds.
-  template <class Done>
-  bool drive_until(Done done, seconds limit) {
+  bool drive_until(predicate done, seconds limit) {
     TUTTI_ASSERT(thread_.joinable() || !world_->ready_coroutines().draining(),
                  "a blocking wait inside a coroutine: await arrival(id) instead");
     std::size_t idle = 0;
@@ -81,8 +81,7 @@ class driver {
   }
 
   /// Drives until `done`, failure or not; false after `limit` seconds.
-  template <class Done>
-  bool drive_for(Done done, seconds limit) {
+  bool drive_for(predicate done, seconds limit) {
     const seconds end = world_->now() + limit;
     for (std::size_t idle = 0; !done();) {
       if (!step()) {

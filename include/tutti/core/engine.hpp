@@ -20,6 +20,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/post_box.hpp"
+#include "tutti/base/predicate.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/driver.hpp"
@@ -125,9 +126,8 @@ class engine {
       return;
     }
     if (outstanding() || unwinds_before_the_stream()) {
-      fail(std::make_exception_ptr(
-               communication_error("rank " + std::to_string(world_->rank()) +
-                                   " left while its gradients were still on their way")),
+      fail(std::make_exception_ptr(communication_error(sentence(
+               {"rank ", world_->rank(), " left while its gradients were still on their way"}))),
            audience::everybody);
     }
     if constexpr (is_stream_ordered<Transport>) {
@@ -342,9 +342,9 @@ class engine {
     if constexpr (has_servers) {
       const int wanted = set_.architecture.servers;
       if (wanted < 1 || wanted >= world_->size()) {
-        throw usage_error(std::to_string(wanted) + " servers among " +
-                          std::to_string(world_->size()) +
-                          " ranks leave no worker or no server. Fix: at least 1 of each");
+        throw usage_error(
+            sentence({wanted, " servers among ", world_->size(),
+                      " ranks leave no worker or no server. Fix: at least 1 of each"}));
       }
       return wanted;
     } else {
@@ -556,8 +556,7 @@ class engine {
     }
   }
 
-  template <class Done>
-  void wait_until(Done done, std::uint32_t which) {
+  void wait_until(predicate done, std::uint32_t which) {
     if (done()) {
       rethrow_failure();
       return;
@@ -569,8 +568,7 @@ class engine {
     observer_.record(event::wait_ends, which);
   }
 
-  template <class Done>
-  void block_until(Done done) {
+  void block_until(predicate done) {
     if (!driver_.drive_until(done, set_.run.deadline)) {
       diagnose(done);
     }
@@ -622,8 +620,7 @@ class engine {
   // ---- failure
 
   /// At the deadline: ask everybody about the chunk that does not come, and say what they answer.
-  template <class Done>
-  void diagnose(Done done) {
+  [[gnu::cold]] void diagnose(predicate done) {
     std::optional<std::pair<std::uint32_t, std::uint64_t>> mine;
     driver_.exclusively([&] {
       if (flow_) {
@@ -646,14 +643,15 @@ class engine {
   }
 
   /// Why nothing moves: what this rank has not done, or what the others have answered.
-  std::string verdict(const std::optional<std::pair<std::uint32_t, std::uint64_t>>& mine) const {
+  [[gnu::cold]] std::string verdict(
+      const std::optional<std::pair<std::uint32_t, std::uint64_t>>& mine) const {
     const auto asked = [&] {
       return watch_.verdict(mine ? mine->first : no_chunk, model_.forward());
     };
     if constexpr (is_stream_ordered<Transport>) {
       const std::string& complaint = world_->complaint();
       if (!complaint.empty()) {
-        return watch_.everybody_answered() ? complaint : asked() + " (" + complaint + ")";
+        return watch_.everybody_answered() ? complaint : sentence({asked(), " (", complaint, ")"});
       }
     }
     control_message here;
@@ -662,8 +660,8 @@ class engine {
       describe(mine->first, mine->second, here);
     }
     return here.tensor == no_tensor ? asked()
-                                    : "rank " + std::to_string(world_->rank()) +
-                                          " never submitted " + model_.forward()[here.tensor].name;
+                                    : sentence({"rank ", world_->rank(), " never submitted ",
+                                                model_.forward()[here.tensor].name});
   }
 
   void describe(std::uint32_t chunk, std::uint64_t step, control_message& answer) const {
@@ -678,7 +676,7 @@ class engine {
   }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
 
-  void fail(std::exception_ptr why, audience who) {
+  [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failed()) {
       return;
     }
@@ -723,8 +721,7 @@ class engine {
            listening_.done() && closing_.done();
   }
 
-  template <class Done>
-  void settle(Done done) {
+  void settle(predicate done) {
     if (!driver_.drive_for(done, settle_time)) {
       abandon();
     }

@@ -89,9 +89,8 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
   }
   TUTTI_ASSERT(first_tensor == forward.size(), "a fusion must cover every tensor");
   if (made.chunks.size() > most_chunks) {
-    throw usage_error("the plan has " + std::to_string(made.chunks.size()) +
-                      " chunks and at most " + std::to_string(most_chunks) +
-                      " can be told apart. Fix: raise partition.bytes");
+    throw usage_error(sentence({"the plan has ", made.chunks.size(), " chunks and at most ",
+                                most_chunks, " can be told apart. Fix: raise partition.bytes"}));
   }
   if (servers > 0) {
     detail::place_on_servers(made, first_server, servers);

@@ -36,24 +36,23 @@ inline std::vector<declared_tensor> declaration(std::span<const tensor> forward)
 }
 
 inline std::string described(std::span<const declared_tensor> all, std::size_t i) {
-  return i < all.size() ? std::string(all[i].name.data()) + " (" + std::to_string(all[i].elements) +
-                              " elements)"
+  return i < all.size() ? sentence({all[i].name.data(), " (", all[i].elements, " elements)"})
                         : "no tensor";
 }
 
 /// What rank `rank` declares otherwise than rank 0, both named.
-inline std::string difference(std::span<const declared_tensor> first, int rank,
-                              std::span<const declared_tensor> other) {
+[[gnu::cold]] inline std::string difference(std::span<const declared_tensor> first, int rank,
+                                            std::span<const declared_tensor> other) {
   for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
     const std::string here = described(first, i);
     const std::string there = described(other, i);
     if (here != there) {
-      return "tensor " + std::to_string(i) + " is " + here + " on rank 0 and " + there +
-             " on rank " + std::to_string(rank) + ". Fix: declare the same model on every rank";
+      return sentence({"tensor ", i, " is ", here, " on rank 0 and ", there, " on rank ", rank,
+                       ". Fix: declare the same model on every rank"});
     }
   }
-  return "rank 0 and rank " + std::to_string(rank) +
-         " plan the same tensors differently. Fix: give every rank the same options";
+  return sentence({"rank 0 and rank ", rank,
+                   " plan the same tensors differently. Fix: give every rank the same options"});
 }
 
 struct hello {

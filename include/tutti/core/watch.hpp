@@ -63,20 +63,20 @@ class watch {
     return answered_.load(std::memory_order_acquire) == world_->size() - 1;
   }
   /// What the answers come to.
-  std::string verdict(std::uint32_t chunk, std::span<const tensor> forward) const {
+  [[gnu::cold]] std::string verdict(std::uint32_t chunk, std::span<const tensor> forward) const {
     for (int peer = 0; peer < world_->size(); ++peer) {
       if (peer != world_->rank() && !answers_[static_cast<std::size_t>(peer)]) {
-        return "rank " + std::to_string(peer) + " does not answer";
+        return sentence({"rank ", peer, " does not answer"});
       }
     }
     for (int peer = 0; peer < world_->size(); ++peer) {
       const auto& answer = answers_[static_cast<std::size_t>(peer)];
       if (answer && answer->tensor != no_tensor) {
-        return "rank " + std::to_string(peer) + " never submitted " + forward[answer->tensor].name;
+        return sentence({"rank ", peer, " never submitted ", forward[answer->tensor].name});
       }
     }
     return chunk < most_chunks
-               ? "every rank submitted chunk " + std::to_string(chunk) + " and nothing moves"
+               ? sentence({"every rank submitted chunk ", chunk, " and nothing moves"})
                : "every rank answers and none goes on: they wait for different things";
   }
 

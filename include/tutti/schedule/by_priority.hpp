@@ -56,9 +56,9 @@ struct by_priority {
       waiting_.reserve(made.chunks.size());
       for (const auto& each : made.chunks) {
         if (set_.rule == credit_rule::fits && set_.credit != 0 && bytes(each) > credit_) {
-          throw usage_error("a chunk of " + std::to_string(bytes(each)) +
-                            " bytes never fits in a credit of " + std::to_string(set_.credit) +
-                            ". Fix: raise schedule.credit or cut with partition::into");
+          throw usage_error(
+              sentence({"a chunk of ", bytes(each), " bytes never fits in a credit of ",
+                        set_.credit, ". Fix: raise schedule.credit or cut with partition::into"}));
         }
       }
     }

@@ -374,7 +374,7 @@ class basic_in_process {
   /// Ends this rank's part: pending receives fail with `why`, new operations are refused, and what
   /// peers sent goes home refused, so that they fail too. Coroutines go on, with the exception,
   /// when `in_flight()` is 0. Call it between resumptions, never from inside a coroutine.
-  void fail(std::exception_ptr why) {
+  [[gnu::cold]] void fail(std::exception_ptr why) {
     if (flights_.failed()) {
       return;
     }
@@ -403,8 +403,7 @@ class basic_in_process {
     if (flights_.failed()) {
       abort(what(flights_.failure()));
     } else {
-      fail(std::make_exception_ptr(
-          communication_error("rank " + std::to_string(rank_) + " has left")));
+      fail(std::make_exception_ptr(communication_error(sentence({"rank ", rank_, " has left"}))));
     }
     if constexpr (!virtual_time) {
       letter* last = mailbox_.exchange(closed(), std::memory_order_acq_rel);
@@ -420,7 +419,7 @@ class basic_in_process {
     };
     for (const auto& each : receipts_) {
       for (const receipt* in = each.front(); in != nullptr; in = in->next) {
-        add("chunk " + std::to_string(in->where.chunk) + " from rank " + std::to_string(in->from));
+        add(sentence({"chunk ", in->where.chunk, " from rank ", in->from}));
       }
     }
     for (const receipt* in = any_receipts_.front(); in != nullptr; in = in->next) {
@@ -434,8 +433,8 @@ class basic_in_process {
     std::string words;
     for (const auto& each : unexpected_) {
       for (const letter* out = each.front(); out != nullptr; out = out->next) {
-        words += (words.empty() ? "" : ", ") + ("chunk " + std::to_string(out->where.chunk)) +
-                 " from rank " + std::to_string(out->from);
+        words += sentence(
+            {words.empty() ? "" : ", ", "chunk ", out->where.chunk, " from rank ", out->from});
       }
     }
     return words;
@@ -549,9 +548,8 @@ class basic_in_process {
   /// refused, until every rank learns it at its next poll.
   void take(receipt& in, letter& from) {
     if (in.from != detail::any_rank && from.bytes.size() != in.into.size()) {
-      abort("rank " + std::to_string(from.from) + " sent " + std::to_string(from.bytes.size()) +
-            " bytes of chunk " + std::to_string(from.where.chunk) + " where rank " +
-            std::to_string(rank_) + " expects " + std::to_string(in.into.size()));
+      abort(sentence({"rank ", from.from, " sent ", from.bytes.size(), " bytes of chunk ",
+                      from.where.chunk, " where rank ", rank_, " expects ", in.into.size()}));
       file(in);
       from.refused = true;
       give_back(from);
@@ -725,8 +723,8 @@ class by_mailbox {
   template <class Fabric, class Letter>
   void carry(Fabric& shared, Letter& out) {
     if (!shared.end(out.to).push_mail(out)) {
-      shared.abort("rank " + std::to_string(out.to) + " has left before it received chunk " +
-                   std::to_string(out.where.chunk) + " of rank " + std::to_string(out.from));
+      shared.abort(sentence({"rank ", out.to, " has left before it received chunk ",
+                             out.where.chunk, " of rank ", out.from}));
       out.refused = true;
       shared.end(out.from).came_home(out);
     }
@@ -747,7 +745,7 @@ static_assert(transport_policy<in_process> && has_addressable_peers<in_process>)
 template <class Transport = in_process, class Body>
 void run_ranks(int ranks, Body body) {
   if (ranks < 1) {
-    throw usage_error("cannot run " + std::to_string(ranks) + " ranks. Fix: use at least 1");
+    throw usage_error(sentence({"cannot run ", ranks, " ranks. Fix: use at least 1"}));
   }
   typename Transport::fabric shared(ranks);
   std::vector<std::thread> threads;

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+/// Text or a whole number. Refers to the text.
+class word {
+ public:
+  template <class Text>
+  requires std::convertible_to<const Text&, std::string_view> word(const Text& text)
+      : text_(text) {}
+  word(std::integral auto number) { write(static_cast<long long>(number)); }
+
+  std::string_view text() const {
+    return end_ == nullptr
+               ? text_
+               : std::string_view(digits_.data(), static_cast<std::size_t>(end_ - digits_.data()));
+  }
+
+ private:
+  [[gnu::cold, gnu::noinline]] void write(long long number) {
+    end_ = std::to_chars(digits_.data(), digits_.data() + digits_.size(), number).ptr;
+  }
+
+  std::string_view text_{};
+  std::array<char, 20> digits_{};
+  char* end_ = nullptr;
+};
+
+/// What errors say: `sentence({"rank ", rank, " has left"})`. One function however many are said,
+/// and no temporary string to destroy in between: compilers take long over both.
+[[gnu::cold, gnu::noinline]] inline std::string sentence(std::initializer_list<word> words) {
+  std::string all;
+  for (const word& each : words) {
+    all += each.text();
+  }
+  return all;
+}
+
+}  // namespace tutti
