@@ -109,10 +109,17 @@ TEST(Named, MGWFBP) {
 }
 
 TEST(Named, Horovod) {
+  // At 5 ns an element tensors are ready after 12.5, 137.5, 162.5, 162.5, 175 and 176.5 ms.
+  const rule cycles = dense({1, 1, 2, 1, 1}, {2'500'000, 25'000'000, 5'000'008, 2'500'000, 300'000},
+                            {1, 0, 2, 4, 3});
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2), cycles), "");
+  EXPECT_NE(broken(observe<compose<>>(2), cycles), "");
+
   // 10 + 100 + 20 MB and 32 bytes are below 128 MiB; 10 MB more would not be.
-  const rule horovod = dense({4, 2}, {32'500'008, 2'800'000}, {0, 1});
-  EXPECT_EQ(broken(observe<strategies::Horovod>(2), horovod), "");
-  EXPECT_NE(broken(observe<compose<>>(2), horovod), "");
+  const rule buffers = dense({4, 2}, {32'500'008, 2'800'000}, {0, 1});
+  auto options = strategies::Horovod::defaults();
+  options.fusion.cycle = 0.2;
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2, {.fusion = options.fusion}), buffers), "");
 }
 
 TEST(Named, DDP) {

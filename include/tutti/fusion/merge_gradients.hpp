@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tutti/base/error.hpp"
+#include "tutti/fusion/ready_times.hpp"
 #include "tutti/role/fusion.hpp"
 
 namespace tutti::fusion {
@@ -58,43 +58,12 @@ class merge_gradients {
     const message_cost cost = known.message.measured()
                                   ? known.message
                                   : message_cost(options_.startup, options_.seconds_per_byte);
-    const std::vector<seconds> ready = ready_times(backward, known);
+    const std::vector<seconds> ready = ready_times(backward, known, options_.seconds_per_element);
     return options_.rule == rule::greedy ? greedy(backward, ready, cost)
                                          : exact(backward, ready, cost);
   }
 
  private:
-  /// When each gradient exists, from the start of backward.
-  std::vector<seconds> ready_times(std::span<const tensor_facts> backward,
-                                   const profile& known) const {
-    double per_element = options_.seconds_per_element;
-    if (known.backward_total > 0) {
-      std::size_t elements = 0;
-      for (const tensor_facts& each : backward) {
-        elements += each.elements;
-      }
-      per_element = elements == 0 ? 0 : known.backward_total / static_cast<double>(elements);
-    }
-    std::vector<seconds> ready;
-    ready.reserve(backward.size());
-    seconds now = 0;
-    for (const tensor_facts& each : backward) {
-      now += known.backward.empty() ? per_element * static_cast<double>(each.elements)
-                                    : measured_backward(known, each.id);
-      ready.push_back(now);
-    }
-    return ready;
-  }
-
-  static seconds measured_backward(const profile& known, tensor_id id) {
-    if (index(id) >= known.backward.size()) {
-      throw usage_error(
-          "fusion::merge_gradients: the profile holds fewer backward times than the "
-          "model has tensors. Fix: one for each tensor, in forward order, or none.");
-    }
-    return known.backward[index(id)];
-  }
-
   /// Only the time at which the link is free again matters to what follows, so the best grouping of
   /// the first j tensors extends a best grouping of fewer.
   static std::vector<std::size_t> exact(std::span<const tensor_facts> backward,
