@@ -260,6 +260,22 @@ TEST_F(Compare, RanksMayShareACard) {
   EXPECT_LT(four["lower_bound_ms"].get<double>(), 1e-9 + one["lower_bound_ms"].get<double>());
 }
 
+/// Asynchronous workers beside their server run ahead of the others, whose bound it is.
+TEST_F(Compare, NoStepIsShorterThanItsBoundWhereAHostHasRoom) {
+  const std::string flags =
+      "--strategy all --model mobilenet_v2 --ranks 2,3,5,6,7 --link 4x1Gbit/50us --iterations 2 "
+      "--warmup 1 --server-hosts ";
+  for (const std::string hosts : {"own", "workers"}) {
+    for (const auto& each : rows(flags + hosts)) {
+      if (hosts == "own" || each["kind"] != "stale") {
+        EXPECT_GE(each["iteration_ms"]["median"].get<double>(),
+                  each["lower_bound_ms"].get<double>() * (1 - 1e-9))
+            << each;
+      }
+    }
+  }
+}
+
 TEST_F(Compare, WritesATableForSpreadsheets) {
   const auto got = compare("--strategy BSP,BytePS --model mobilenet_v2 --csv table.csv");
   ASSERT_EQ(got.status, 0) << got.err;

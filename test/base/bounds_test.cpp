@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <string>
 #include <vector>
 
 namespace tutti::test {
@@ -46,38 +47,106 @@ TEST(Bounds, MeetWhereTheyAreTheSameThing) {
   EXPECT_DOUBLE_EQ(bound::all_gather(7, 4, 4), 0);
 }
 
-/// Every message of a step with k servers on the workers' hosts, counted at both ends.
-double busiest_among_workers(int workers, int servers, int per_host) {
-  const int hosts = (workers + per_host - 1) / per_host;
-  std::vector<double> sent(static_cast<std::size_t>(hosts));
-  std::vector<double> received(sent);
-  for (int worker = 0; worker < workers; ++worker) {
-    for (int server = 0; server < servers; ++server) {
-      const auto from = static_cast<std::size_t>(worker / per_host);
-      const auto to = static_cast<std::size_t>(server % hosts);
-      if (from != to) {  // a push and its answer
-        sent[from] += 1.0 / servers;
-        received[to] += 1.0 / servers;
-        sent[to] += 1.0 / servers;
-        received[from] += 1.0 / servers;
-      }
+/// What passes the hosts' cards, both ways.
+class cards {
+ public:
+  explicit cards(int hosts) : sent_(static_cast<std::size_t>(hosts)), received_(sent_) {}
+
+  void message(int from, int to, double bytes) {
+    if (from != to) {
+      sent_[static_cast<std::size_t>(from)] += bytes;
+      received_[static_cast<std::size_t>(to)] += bytes;
     }
   }
-  return std::max(std::ranges::max(sent), std::ranges::max(received));
+  double busiest() const { return std::max(std::ranges::max(sent_), std::ranges::max(received_)); }
+
+ private:
+  std::vector<double> sent_;
+  std::vector<double> received_;
+};
+
+int hosts_of(int workers, int per_host) { return (workers - 1) / per_host + 1; }
+
+/// Whole hosts and others, also one that has room for more.
+template <class Check>
+void everywhere(Check check) {
+  for (const int per_host : {1, 2, 3, 4}) {
+    for (int workers = 1; workers <= 5 * per_host; ++workers) {
+      SCOPED_TRACE(std::to_string(workers) + " workers, " + std::to_string(per_host) + " a host");
+      check(workers, per_host);
+    }
+  }
+}
+
+/// Every push to `servers` and its answer.
+template <class HostOf>
+double busiest_of_servers(int workers, int servers, int per_host, HostOf host_of) {
+  cards all(hosts_of(workers, per_host) + servers);
+  for (int worker = 0; worker < workers; ++worker) {
+    for (int server = 0; server < servers; ++server) {
+      all.message(worker / per_host, host_of(server), 1.0 / servers);
+      all.message(host_of(server), worker / per_host, 1.0 / servers);
+    }
+  }
+  return all.busiest();
 }
 
 TEST(Bounds, ServersAmongWorkersAreTheirMessages) {
-  for (const int per_host : {1, 2, 4}) {
-    for (const int hosts : {1, 2, 3, 5}) {
-      for (int servers = 1; servers <= 3 * hosts; ++servers) {
-        const int workers = hosts * per_host;
-        EXPECT_NEAR(bound::servers_among_workers(1, workers, servers, per_host),
-                    busiest_among_workers(workers, servers, per_host), 1e-12)
-            << workers << " workers, " << servers << " servers, " << per_host << " a host";
+  everywhere([](int workers, int per_host) {
+    const int hosts = hosts_of(workers, per_host);
+    for (int servers = 1; servers <= 3 * hosts; ++servers) {
+      EXPECT_NEAR(bound::servers_among_workers(1, workers, servers, per_host),
+                  busiest_of_servers(workers, servers, per_host,
+                                     [&](int server) { return server % hosts; }),
+                  1e-12)
+          << servers << " servers";
+    }
+  });
+  EXPECT_DOUBLE_EQ(bound::servers_among_workers(7, 4, 4, 1), bound::all_reduce(7, 4));
+}
+
+TEST(Bounds, ServersOfTheirOwnAreTheirMessages) {
+  everywhere([](int workers, int per_host) {
+    const int hosts = hosts_of(workers, per_host);
+    for (int servers = 1; servers <= 3 * hosts; ++servers) {
+      EXPECT_NEAR(bound::servers(1, workers, servers, per_host),
+                  busiest_of_servers(workers, servers, per_host,
+                                     [&](int server) { return hosts + server; }),
+                  1e-12)
+          << servers << " servers";
+    }
+  });
+}
+
+TEST(Bounds, OfAPartForEachRankAreItsMessages) {
+  everywhere([](int workers, int per_host) {
+    cards all(hosts_of(workers, per_host));
+    for (int from = 0; from < workers; ++from) {
+      for (int to = 0; to < workers; ++to) {
+        all.message(from / per_host, to / per_host, 2.0 / workers);  // its part, and a result
       }
     }
-  }
-  EXPECT_DOUBLE_EQ(bound::servers_among_workers(7, 4, 4, 1), bound::all_reduce(7, 4));
+    EXPECT_NEAR(bound::compressed_all_reduce(1, workers, per_host), all.busiest(), 1e-12);
+  });
+}
+
+/// A payload need reach a host but once.
+TEST(Bounds, OfPayloadsThatAllMustHaveAreTheirMessages) {
+  everywhere([](int workers, int per_host) {
+    const int hosts = hosts_of(workers, per_host);
+    double most = 0;
+    for (int host = 0; host < hosts; ++host) {
+      cards to_it(hosts);
+      for (int from = 0; from < workers; ++from) {
+        to_it.message(from / per_host, host, 1);
+      }
+      most = std::max(most, to_it.busiest());
+      if (host == 0) {
+        EXPECT_DOUBLE_EQ(bound::gather(1, workers, per_host), to_it.busiest());
+      }
+    }
+    EXPECT_DOUBLE_EQ(bound::all_gather(1, workers, per_host), most);
+  });
 }
 
 TEST(Bounds, OfResNet50OnFourWorkers) {

@@ -19,10 +19,10 @@ struct majority_vote {
 
   /// Rank 0's host receives the ballots of all that live elsewhere.
   static constexpr double busiest_card(double payload, double, placement who) {
-    return bound::all_gather(payload, who.workers, who.per_host);
+    return bound::gather(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
-    return {2, 2.0 * (who.workers - who.per_host)};
+    return {2, 2 * bound::gather(1, who.workers, who.per_host)};
   }
 
   template <class Compression>

@@ -20,10 +20,10 @@ struct reduce_scatter_all_gather {
   static constexpr bool completes_alone = false;
 
   static constexpr double busiest_card(double payload, double, placement who) {
-    return bound::compressed_all_reduce(payload, who.hosts(), who.per_host);
+    return bound::compressed_all_reduce(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
-    return {2, 2.0 * who.per_host * (who.workers - who.per_host) / who.workers};
+    return {2, bound::compressed_all_reduce(1, who.workers, who.per_host)};
   }
 
   template <class Compression>

@@ -4,8 +4,16 @@
 
 /// Bytes that must pass the busiest card in one direction, whatever the order and the algorithm of
 /// its kind: divided by the card's rate, no step's communication is shorter. Cards work in both
-/// directions at once. `payload` is one worker's bytes in a step; h hosts, g ranks on each.
+/// directions at once. `payload` is one worker's bytes in a step. Hosts have `per_host` ranks each,
+/// but the last what is left.
 namespace tutti::bound {
+
+constexpr int hosts(int ranks, int per_host) { return (ranks + per_host - 1) / per_host; }
+
+/// Ranks that live on a host.
+constexpr int ranks_on(int host, int ranks, int per_host) {
+  return std::min(per_host, ranks - host * per_host);
+}
 
 /// A sum that every host has at the end. Whoever finishes a part hears of it from the other h-1
 /// hosts, which can have added up their own addends, and each of them must get the result: 2 (h-1)
@@ -15,33 +23,47 @@ constexpr double all_reduce(double payload, int hosts) {
   return 2.0 * (hosts - 1) / hosts * payload;
 }
 
-/// Payloads that do not add: every host receives those of all ranks that live elsewhere.
+/// Payloads that do not add: every host receives those of all ranks that live elsewhere, and the
+/// last one has the fewest of its own.
 constexpr double all_gather(double payload, int ranks, int per_host) {
-  return static_cast<double>(std::max(0, ranks - per_host)) * payload;
+  const int last = hosts(ranks, per_host) - 1;
+  return (ranks - ranks_on(last, ranks, per_host)) * payload;
+}
+
+/// One rank of the first host receives all others' payloads: those of all ranks elsewhere.
+constexpr double gather(double payload, int ranks, int per_host) {
+  return (ranks - ranks_on(0, ranks, per_host)) * payload;
 }
 
 /// Payloads that add only where they are decoded: whoever finishes a part receives it encoded from
-/// every rank that lives elsewhere, and sends each of them the encoded result. The g ranks of a
-/// host together send g (h-1)/h payloads in each phase.
-constexpr double compressed_all_reduce(double payload, int hosts, int per_host) {
-  return per_host * all_reduce(payload, hosts);
+/// every rank that lives elsewhere, and sends each of them the encoded result. Each of W ranks
+/// finishes one part, so the g of a host send the other W - g their parts of g payloads, and as
+/// many bytes of results. That is the most where g is nearest to W/2: on a full host, and no less
+/// there than on the last.
+constexpr double compressed_all_reduce(double payload, int ranks, int per_host) {
+  const double here = ranks_on(0, ranks, per_host);
+  return 2 * here * (ranks - here) / ranks * payload;
 }
 
 /// k servers on hosts of their own: each receives its share, payload / k, from every worker and
-/// sends as much back, at the same time; a workers' host sends g payloads and receives as much.
+/// sends as much back, at the same time; a host of g workers sends g payloads and receives as much.
 /// Bytes of a worker's card, which may be slower than a server's by the factor `speed`.
 constexpr double servers(double payload, int workers, int servers, int per_host, double speed = 1) {
-  return payload * std::max(workers / (servers * speed), static_cast<double>(per_host));
+  return payload * std::max<double>(workers / (servers * speed), ranks_on(0, workers, per_host));
 }
 
-/// k servers, one after the other, on the h hosts of W workers. A host with s of them sends the
+/// k servers, one after the other, on the hosts of W workers. A host with s of them sends the
 /// pushes of its g workers, but for the share s/k, and that share to the other W - g; it receives
 /// as much. A host without a server sends g payloads.
 constexpr double servers_among_workers(double payload, int workers, int servers, int per_host) {
-  const int hosts = (workers + per_host - 1) / per_host;
-  const double share = static_cast<double>((servers + hosts - 1) / hosts) / servers;
-  const double serving = per_host * (1 - share) + share * std::max(0, workers - per_host);
-  return payload * (servers < hosts ? std::max<double>(serving, per_host) : serving);
+  const int all = hosts(workers, per_host);
+  double busiest = 0;
+  for (int host = 0; host < all; ++host) {
+    const int here = ranks_on(host, workers, per_host);
+    const double share = static_cast<double>(servers / all + (host < servers % all)) / servers;
+    busiest = std::max(busiest, here * (1 - share) + share * (workers - here));
+  }
+  return payload * busiest;
 }
 
 /// n hosts that train and serve, and k more that only serve. One of the former, which serves the

@@ -5,6 +5,7 @@
 #include <span>
 #include <type_traits>
 
+#include "tutti/base/bounds.hpp"
 #include "tutti/base/cost.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
@@ -108,7 +109,7 @@ struct placement {
   server_hosts serving{};
   double server_speed{1};  ///< of the card of a server's own host, a worker's being 1
 
-  constexpr int hosts() const { return (workers + per_host - 1) / per_host; }
+  constexpr int hosts() const { return bound::hosts(workers, per_host); }
 };
 
 /// An architecture says who combines what, and when.
