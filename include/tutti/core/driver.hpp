@@ -56,8 +56,8 @@ class driver {
     while (driven_.test_and_set(std::memory_order_acquire)) {
       std::this_thread::yield();
     }
+    const turn mine(driven_);
     act();
-    driven_.clear(std::memory_order_release);
   }
 
   /// Drives until `done` or failure; false if nothing at all happened for `limit` seconds.
@@ -95,6 +95,18 @@ class driver {
   }
 
  private:
+  /// Until it ends, also by an exception, the loop is somebody's.
+  class turn {
+   public:
+    explicit turn(std::atomic_flag& driven) : driven_(&driven) {}
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+    ~turn() { driven_->clear(std::memory_order_release); }
+
+   private:
+    std::atomic_flag* driven_;
+  };
+
   bool step() { return !thread_.joinable() && make_progress(); }
 
   /// A moment as the loop's owner; false if somebody else is, or nothing happened.
@@ -106,6 +118,7 @@ class driver {
       if (driven_.test_and_set(std::memory_order_acquire)) {
         return any;
       }
+      const turn mine(driven_);
       any |= owner_->open_posts();
       if constexpr (!Transport::virtual_time) {
         any |= world_->poll();
@@ -117,7 +130,6 @@ class driver {
         }
         any |= owner_->open_posts();
       }
-      driven_.clear(std::memory_order_release);
       // Posted while the loop was ours, when nobody else could.
     } while (more || owner_->has_posts());
     return any;
