@@ -1,10 +1,17 @@
 // What a stream-ordered transport keeps: groups, the order of messages, two ways, an end to all.
+#include "tutti/transport/stream_ordered.hpp"
+
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <gtest/gtest.h>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/rendezvous.hpp"
@@ -13,7 +20,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/transport.hpp"
-#include "tutti/transport/recording.hpp"
 
 namespace tutti::test {
 namespace {
@@ -202,6 +208,15 @@ TEST(StreamOrdered, WhatCannotBeIsRefusedInASentence) {
   });
 }
 
+/// What `part` throws, empty if nothing.
+task words_of(task part, std::string& heard) {
+  try {
+    co_await part;
+  } catch (const std::exception& failure) {
+    heard = failure.what();
+  }
+}
+
 /// One rank gives up: streams that wait for a peer come to their end, and every rank learns why.
 TEST(StreamOrdered, AnAbortEndsStreamsAndCoroutines) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
@@ -219,13 +234,6 @@ TEST(StreamOrdered, AnAbortEndsStreamsAndCoroutines) {
         co_await waits;
         co_await open;
       };
-      const auto words_of = [](task body, std::string& heard) -> task {
-        try {
-          co_await body;
-        } catch (const communication_error& failure) {
-          heard = failure.what();
-        }
-      };
       drive(world, words_of(part(world, never.span()), words));
       EXPECT_EQ(words, "rank 3 of the song is missing");
       std::string again;
@@ -238,6 +246,88 @@ TEST(StreamOrdered, AnAbortEndsStreamsAndCoroutines) {
       world.queue().synchronize();
     });
   }
+}
+
+/// As a kernel does that cannot be launched.
+struct refuses_to_fold {
+  template <class Queue>
+  void operator()(Queue&, std::byte*, const std::byte*, std::size_t) const {
+    throw std::runtime_error("no such kernel");
+  }
+};
+
+/// Waits, with nothing of its own under way, to hear from the others why it ends.
+template <class Transport>
+task listen(Transport& on) {
+  co_await on.receive_any(channel::service);
+}
+
+TEST(StreamOrdered, AFoldThatThrowsEndsEveryRank) {
+  run_streamed(2, [](streamed& world) {
+    block out(world.queue(), 64);
+    block in(world.queue(), 64);
+    const auto part = [](streamed& on, std::span<std::byte> from, std::span<std::byte> to) -> task {
+      if (on.rank() == 1) {
+        co_await on.exchange_fold(0, from, 0, to, data_tag(0), refuses_to_fold{});
+      } else {
+        co_await on.exchange_fold(1, from, 1, to, data_tag(0), add_bytes{});
+        co_await listen(on);
+      }
+    };
+    std::string words;
+    drive(world, words_of(part(world, out.span(), in.span()), words));
+    EXPECT_EQ(words, world.rank() == 1 ? "no such kernel" : "rank 1 failed: no such kernel");
+    EXPECT_EQ(world.in_flight(), 0U);
+    world.queue().synchronize();
+  });
+}
+
+/// Rank 1's end of it takes nothing.
+class refusing_library : public rendezvous_library {
+ public:
+  refusing_library(transport::in_process& carrier, rendezvous& shared)
+      : rendezvous_library(carrier, shared), refuses_(carrier.rank() == 1) {}
+
+  void end_group() {
+    if (refuses_) {
+      throw std::runtime_error("no such card");
+    }
+    rendezvous_library::end_group();
+  }
+
+ private:
+  bool refuses_;
+};
+
+/// Rank 1 stays for a while, so that nobody learns it from its leaving.
+TEST(StreamOrdered, WhatALibraryRefusesEndsEveryRank) {
+  rendezvous shared(2);
+  std::atomic<bool> heard{false};
+  transport::run_ranks(2, [&](transport::in_process& carrier) {
+    using refusing = transport::stream_ordered<refusing_library, transport::in_process>;
+    refusing world(carrier, shared);
+    block bytes(world.queue(), 8);
+    const auto part = [](refusing& on, std::span<std::byte> all) -> task {
+      if (on.rank() == 1) {
+        co_await on.send(0, data_tag(0), all);
+      } else {
+        co_await on.receive(1, data_tag(0), all);
+        co_await listen(on);
+      }
+    };
+    std::string words;
+    drive(world, words_of(part(world, bytes.span()), words));
+    EXPECT_EQ(words, world.rank() == 1 ? "no such card" : "rank 1 failed: no such card");
+    EXPECT_EQ(world.in_flight(), 0U);
+    if (world.rank() == 0) {
+      heard = true;
+    }
+    for (const seconds end = world.now() + 2; !heard && world.now() < end;) {
+      std::this_thread::yield();
+    }
+    EXPECT_TRUE(heard);
+    world.queue().synchronize();
+  });
 }
 
 TEST(StreamOrdered, TheLibrarysComplaintIsHeard) {

@@ -537,19 +537,22 @@ class stream_ordered {
     while (posting* each = open_.pop()) {
       each->group = nullptr;
       if (each->follow != nullptr) {
-        each->follow(*this, *each);
+        guarded([this, each] { each->follow(*this, *each); });
       }
       flights_.end(*each->owner);
     }
   }
 
-  /// What the library refuses ends this rank's part.
+  /// What the library refuses ends every rank's part: whoever fails has no other way left to say
+  /// so.
   template <class Enqueue>
   void guarded(Enqueue enqueue) {
     try {
       enqueue();
     } catch (...) {
-      fail(std::current_exception());
+      const auto why = std::current_exception();
+      carrier_->abort(verdict_of(rank(), why));
+      fail(why);
     }
   }
 
