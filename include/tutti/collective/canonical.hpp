@@ -38,7 +38,7 @@ struct canonical {
       const auto part_of = [data, ranks = at(self.size())](int rank) {
         return data.part(ranks, at(rank));
       };
-      co_await spread_at_once(self, mine, part_of, self.size() - 1);
+      co_await spread_at_once(self, mine, part_of);
     } else {
       co_await beside(self, send_to_all(self, mine), receive_parts(self, data));
     }

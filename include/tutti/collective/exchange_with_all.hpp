@@ -46,6 +46,21 @@ task exchange_at_once(Endpoint self, BytesFor bytes_for, BytesFrom bytes_from, T
   co_await out;
 }
 
+/// To and from `rank` and those below.
+template <class Endpoint, class PartOf>
+task spread_to(Endpoint self, std::span<const std::byte> mine, PartOf part_of, int rank) {
+  if (rank < 0) {
+    co_return;
+  }
+  if (rank == self.rank()) {
+    co_await spread_to(self, mine, part_of, rank - 1);
+    co_return;
+  }
+  auto both = self.exchange(rank, mine, rank, part_of(rank));
+  co_await spread_to(self, mine, part_of, rank - 1);
+  co_await both;
+}
+
 }  // namespace detail
 
 /// Sends `bytes_for(peer)` to every other rank and shows `take(rank, bytes)` in rank order what
@@ -60,19 +75,11 @@ task exchange_with_all(Endpoint self, BytesFor bytes_for, BytesFrom bytes_from, 
   }
 }
 
-/// Sends `mine` to every other rank and receives `part_of(rank)` from each.
+/// Sends `mine` to every other rank and receives `part_of(rank)` from each, all of it begun before
+/// anything is awaited.
 template <class Endpoint, class PartOf>
-task spread_at_once(Endpoint self, std::span<const std::byte> mine, PartOf part_of, int rank) {
-  if (rank < 0) {
-    co_return;
-  }
-  if (rank == self.rank()) {
-    co_await spread_at_once(self, mine, part_of, rank - 1);
-    co_return;
-  }
-  auto both = self.exchange(rank, mine, rank, part_of(rank));
-  co_await spread_at_once(self, mine, part_of, rank - 1);
-  co_await both;
+task spread_at_once(Endpoint self, std::span<const std::byte> mine, PartOf part_of) {
+  return detail::spread_to(self, mine, part_of, self.size() - 1);
 }
 
 }  // namespace tutti::collective
