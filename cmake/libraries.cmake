@@ -1,5 +1,6 @@
-# The library's targets: one include tree under three roots, headers only. Headers are found and not
-# listed, so that a new policy is one new file.
+# The library's targets: one include tree under three roots, headers only but for tutti_cuda, whose
+# kernels are a static library where nvcc is found. Headers are found and not listed, so that a new
+# policy is one new file.
 find_package(Threads REQUIRED)
 
 set(tutti_roots include kernels strategies)

@@ -357,7 +357,9 @@ class mpi {
   /// messages may come in pieces.
   auto receive_any(channel from_channel) {
     if (from_channel == channel::data) {
-      throw usage_error("MPI ranks receive from anybody on the service and control channels only");
+      throw usage_error(
+          "MPI ranks receive from anybody on every channel but the data channel. Fix: receive from "
+          "a rank by its number, or send on another channel");
     }
     return loan_operation(*this, from_channel);
   }
