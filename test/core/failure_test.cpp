@@ -3,11 +3,12 @@
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <limits>
-#include <mutex>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/compression/top_k.hpp"
@@ -15,24 +16,6 @@
 
 namespace tutti::test {
 namespace {
-
-/// What `body(world)` throws on each rank.
-template <class Body>
-std::vector<std::string> errors(int ranks, Body body) {
-  std::vector<std::string> said(static_cast<std::size_t>(ranks));
-  try {
-    transport::run_ranks(ranks, [&](transport::in_process& world) {
-      try {
-        body(world);
-      } catch (const std::exception& failed) {
-        said[static_cast<std::size_t>(world.rank())] = failed.what();
-        throw;
-      }
-    });
-  } catch (const std::exception&) {
-  }
-  return said;
-}
 
 template <class Strategy>
 engine_options<Strategy> impatient() {

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -15,23 +14,17 @@
 #include <vector>
 
 #include "support/device_training.hpp"
+#include "support/errors.hpp"
 #include "support/rendezvous.hpp"
 #include "support/training.hpp"
-#include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/majority_vote.hpp"
-#include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/native.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/compression/bf16.hpp"
-#include "tutti/compression/error_feedback.hpp"
-#include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
-#include "tutti/compression/top_k.hpp"
-#include "tutti/fusion/up_to.hpp"
-#include "tutti/partition/into.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/strategies/bsp.hpp"
@@ -178,24 +171,6 @@ template <class Strategy>
 constexpr bool led =
     engine_types<Strategy, streamed, optimizer::sgd, monitor::none>::needs_one_order;
 
-/// What `body(world)` throws on each rank.
-template <class Body>
-std::vector<std::string> errors(int ranks, Body body) {
-  std::vector<std::string> said(static_cast<std::size_t>(ranks));
-  try {
-    run_streamed(ranks, [&](streamed& world) {
-      try {
-        body(world);
-      } catch (const std::exception& failed) {
-        said[static_cast<std::size_t>(world.rank())] = failed.what();
-        throw;
-      }
-    });
-  } catch (const std::exception&) {
-  }
-  return said;
-}
-
 }  // namespace
 
 /// Rank 0 leads where ranks might start chunks in different orders, and nowhere else.
@@ -213,7 +188,7 @@ TEST(StreamOrderedStrategy, RankZeroLeadsWhereOrdersMightDiffer) {
 /// together: the library says so, and the ranks end before any deadline.
 TEST(StreamOrderedStrategy, WithoutALeaderTheWrongMessagesMeet) {
   using strategy = sums<collective::ring>;
-  const auto said = errors(2, [](streamed& world) {
+  const auto said = errors<streams>(2, [](streamed& world) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
     engine_options<strategy> options;
@@ -235,7 +210,7 @@ TEST(StreamOrderedStrategy, WithoutALeaderTheWrongMessagesMeet) {
 
 TEST(StreamOrderedStrategy, WhoNeverSubmittedIsNamed) {
   using strategy = sums<collective::ring>;
-  const auto said = errors(4, [](streamed& world) {
+  const auto said = errors<streams>(4, [](streamed& world) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
     engine_options<strategy> options;
@@ -260,7 +235,7 @@ TEST(StreamOrderedStrategy, ALostPeerIsNamedWithinTheDeadline) {
   using strategy = strategies::Horovod;
   std::atomic<int> ended{0};
   std::vector<double> seconds_waited(3);
-  const auto said = errors(3, [&](streamed& world) {
+  const auto said = errors<streams>(3, [&](streamed& world) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
     engine_options<strategy> options;
@@ -299,7 +274,7 @@ TEST(StreamOrderedStrategy, ALostPeerIsNamedWithinTheDeadline) {
 
 TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
   using strategy = strategies::WFBP;
-  const auto said = errors(3, [](streamed& world) {
+  const auto said = errors<streams>(3, [](streamed& world) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
     auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer());
@@ -318,7 +293,7 @@ TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
 
 /// The library's sum takes any lengths at its ends for one, so plans are compared before.
 TEST(StreamOrderedStrategy, OtherTensorsAreNamedBeforeAnythingMoves) {
-  const auto said = errors(3, [](streamed& world) {
+  const auto said = errors<streams>(3, [](streamed& world) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
     auto tensors = model.tensors();

@@ -208,4 +208,12 @@ void run_streamed(int ranks, Body body, groups wanted = groups::honoured) {
   });
 }
 
+/// The same for `errors`.
+struct streams {
+  template <class Body>
+  static void run(int ranks, Body body) {
+    run_streamed(ranks, body);
+  }
+};
+
 }  // namespace tutti::test

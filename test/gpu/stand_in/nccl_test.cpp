@@ -14,7 +14,7 @@
 
 #include "gpu/nccl_training.hpp"
 #include "gpu/stand_in/runtime.hpp"
-#include "support/transports.hpp"
+#include "support/errors.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
@@ -40,24 +40,6 @@ void agrees(engine_options<Strategy> options = {}) {
               (train_scattered<Strategy, in_process>(ranks, options)))
         << ranks << " ranks";
   }
-}
-
-/// What `body(carrier)` throws on each rank.
-template <class Body>
-std::vector<std::string> errors(int ranks, Body body) {
-  std::vector<std::string> said(static_cast<std::size_t>(ranks));
-  try {
-    transport::run_ranks(ranks, [&](in_process& carrier) {
-      try {
-        body(carrier);
-      } catch (const std::exception& failed) {
-        said[static_cast<std::size_t>(carrier.rank())] = failed.what();
-        throw;
-      }
-    });
-  } catch (const std::exception&) {
-  }
-  return said;
 }
 
 }  // namespace
