@@ -74,6 +74,41 @@ TEST(Failure, ARankThatThrowsEndsTheOthers) {
   }
 }
 
+/// Runs out of what it needs, on rank 1.
+struct breaks_down {
+  using role = tutti::role::optimizer;
+  static constexpr std::size_t memory_per_element = 0;
+
+  int rank{};
+
+  template <class Self, class Visitor>
+  static void describe(Self&, Visitor&&) {}
+
+  template <class Queue>
+  void apply(Queue&, std::span<float>, std::span<const float>, const site&) const {
+    if (rank == 1) {
+      throw std::runtime_error("out of room");
+    }
+  }
+};
+
+TEST(Failure, AnOptimizerThatThrowsEndsEveryRank) {
+  using strategy = compose<architecture::all_reduce<>>;
+  const auto said = errors(3, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategy>(world, memory.tensors(), breaks_down{world.rank()},
+                                        impatient<strategy>());
+    for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+      engine.ready(tensor_id(i));
+    }
+    engine.wait();
+    engine.average(0);
+  });
+  EXPECT_EQ(said[1], "out of room");
+  EXPECT_EQ(said[0], "rank 1 failed: out of room");
+  EXPECT_EQ(said[2], said[0]);
+}
+
 template <class Strategy>
 void names_who_never_submitted() {
   const auto said = errors(4, [](transport::in_process& world) {

@@ -397,11 +397,10 @@ class flow {
           co_await world_->sleep(left);
         }
       }
+      finish(number);
     } catch (...) {
       owner_->chunk_failed(std::current_exception());
-      co_return;
     }
-    finish(number);
   }
 
   /// The chunk's bytes have left: its credit is free.
