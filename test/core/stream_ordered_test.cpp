@@ -35,6 +35,7 @@
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
+#include "tutti/transport/recording.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::test {
@@ -305,6 +306,21 @@ TEST(StreamOrderedStrategy, OtherTensorsAreNamedBeforeAnythingMoves) {
   for (const auto& each : said) {
     EXPECT_NE(each.find("no tensor on rank 2"), std::string::npos) << each;
   }
+}
+
+TEST(StreamOrderedStrategy, WhatIsRecordedIsInTheOrderOfAStreamToo) {
+  using strategy = strategies::ByteScheduler;
+  const auto expected = train_streamed<strategy>(3);
+  run_streamed(3, [&](streamed& inner) {
+    transport::recording<streamed> world(inner, 10'000);
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer());
+    take_shuffled_steps(engine, model, compute, device_steps);
+    EXPECT_EQ(model.parameters(), expected[static_cast<std::size_t>(world.rank())]);
+    EXPECT_FALSE(world.log().empty());
+    EXPECT_EQ(world.missed(), 0U);
+  });
 }
 
 TEST(StreamOrderedStrategy, ScalarsAreAveragedOnTheHost) {

@@ -36,6 +36,7 @@ class recording {
   using role = tutti::role::transport;
   using queue_type = typename Transport::queue_type;
   static constexpr bool virtual_time = Transport::virtual_time;
+  static constexpr bool completes_when_enqueued = is_stream_ordered<Transport>;
 
   /// What begins after `capacity` operations is counted by `missed` and not written down.
   recording(Transport& inner, std::size_t capacity) : inner_(&inner) { log_.reserve(capacity); }
@@ -54,6 +55,13 @@ class recording {
   void abort(const std::string& reason) { inner_->abort(reason); }
   std::size_t in_flight() const { return inner_->in_flight(); }
   traffic counted() const { return inner_->counted(); }
+  const std::exception_ptr& failure() const requires is_stream_ordered<Transport> {
+    return inner_->failure();
+  }
+  const std::string& complaint() const requires is_stream_ordered<Transport> {
+    return inner_->complaint();
+  }
+  bool troubled() const requires is_stream_ordered<Transport> { return inner_->troubled(); }
   bool single_threaded() const requires requires(const Transport& inner) {
     inner.single_threaded();
   }
