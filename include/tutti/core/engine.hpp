@@ -5,8 +5,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -723,23 +721,12 @@ class engine {
 
   void settle(predicate done) {
     if (!driver_.drive_for(done, settle_time)) {
-      abandon();
+      abandon(*world_, failure_ ? what(failure_) : "a peer does not answer");
     }
-  }
-
-  /// Memory of ours is in the hands of a peer that does not answer: the job is lost.
-  [[noreturn]] void abandon() const {
-    const std::string sentence = failure_ ? what(failure_) : "a peer does not answer";
-    if constexpr (requires { world_->abort_job(sentence); }) {
-      world_->abort_job(sentence);
-    }
-    std::fprintf(stderr, "tutti: %s\n", sentence.c_str());
-    std::abort();
   }
 
   static constexpr std::uint32_t no_chunk = 0xffffffff;
   static constexpr seconds answer_time = 2;
-  static constexpr seconds settle_time = 5;
 
   Transport* world_;
   options set_;

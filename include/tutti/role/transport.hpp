@@ -3,6 +3,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <span>
 #include <string>
@@ -116,6 +118,20 @@ concept is_stream_ordered = T::completes_when_enqueued;
 /// Time is virtual, kept by the loop that runs the ranks: nothing may block.
 template <class T>
 concept has_virtual_time = T::virtual_time;
+
+/// How long a rank that has failed waits for what is in its peers' hands.
+inline constexpr seconds settle_time = 5;
+
+/// Says the sentence and ends the job: memory of this rank's is in the hands of a peer that does
+/// not answer.
+template <class Transport>
+[[noreturn]] void abandon(const Transport& transport, const std::string& sentence) {
+  if constexpr (requires { transport.abort_job(sentence); }) {
+    transport.abort_job(sentence);
+  }
+  std::fprintf(stderr, "tutti: %s\n", sentence.c_str());
+  std::abort();
+}
 
 /// A transport seen by one coroutine of one chunk: the same verbs, with the tag filled in.
 /// Cheap to copy; collectives and architectures know nothing else of the network.

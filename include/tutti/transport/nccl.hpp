@@ -118,6 +118,8 @@ class nccl_communicator {
   }
   /// Null once aborted.
   ncclComm_t native_handle() const { return handle_; }
+  /// How long the host waits for what NCCL has under way.
+  seconds deadline() const { return deadline_; }
 
   int rank() const {
     int number = 0;
@@ -274,11 +276,13 @@ task meet_for_nccl(Endpoint self, const nccl_card& mine, nccl_invitation& answer
   }
 }
 
-/// Drives a carrier until `asking` has ended; at the deadline, until it has failed.
+/// Drives a carrier until `asking` has ended; at the deadline it fails. Rank 0 has our card until
+/// it answers: where that never happens the job ends.
 template <class Carrier>
 void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadline) {
   asking.start(carrier.ready_coroutines());
   const seconds end = carrier.now() + deadline;
+  const seconds last = end + std::min(deadline, settle_time);
   for (std::size_t idle = 0; !asking.done();) {
     const bool resumed = carrier.ready_coroutines().drain() != 0;
     if (!carrier.poll() && !resumed) {
@@ -287,6 +291,9 @@ void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadli
     if (carrier.now() > end) {
       carrier.fail(std::make_exception_ptr(communication_error(
           "rank " + std::to_string(awaited) + " has not come to make a communicator in time")));
+    }
+    if (carrier.now() > last) {
+      abandon(carrier, what(carrier.failure()));
     }
   }
   asking.result();
@@ -297,9 +304,10 @@ void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadli
 /// NCCL as a library for stream_ordered: its work is on an urgent stream of its own, on the device
 /// that is current where it is made.
 ///
-/// Making it is collective, connects every two ranks, and throws usage_error on every rank, in one
-/// sentence, where NCCL's versions differ or two ranks share a device. `deadline` is for that, and
-/// for whatever NCCL does on the host; kernels are watched by whoever waits for the stream.
+/// Making it is collective and connects every two ranks. Unless the communicator is the user's it
+/// throws usage_error on every rank, in one sentence, where NCCL's versions differ or two ranks
+/// share a device. `deadline` is for that, and for whatever NCCL does on the host; kernels are
+/// watched by whoever waits for the stream.
 class nccl_library {
  public:
   using queue_type = cuda::stream;
@@ -309,7 +317,9 @@ class nccl_library {
       : stream_(cuda::priority::urgent), communicator_(meet(carrier, deadline)) {
     connect(carrier.rank(), carrier.size(), deadline);
   }
-  /// The user's communicator, whose ranks are the carrier's.
+  /// The user's communicator, whose ranks are the carrier's. Collective too, within the deadline of
+  /// the communicator: it is connected here, where it may not have been. Versions and devices are
+  /// not compared: whoever made it has found them fit.
   template <host_transport Carrier>
   nccl_library(Carrier& carrier, nccl_communicator users)
       : stream_(cuda::priority::urgent), communicator_(std::move(users)) {
@@ -320,6 +330,7 @@ class nccl_library {
                         std::to_string(communicator_.size()) +
                         " in this NCCL communicator. Fix: make it with the same ranks");
     }
+    connect(carrier.rank(), carrier.size(), communicator_.deadline());
   }
 
   cuda::stream& queue() { return stream_; }

@@ -130,10 +130,31 @@ TEST(StandInNCCL, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
   EXPECT_EQ(said[0], "rank 1 has not come to make a communicator in time");
 }
 
+/// Its card lies where nobody reads it, so that nothing of it may go; it says why, and ends.
+TEST(StandInNCCL, ARankZeroThatNeverLooksEndsTheJobInASentence) {
+  const auto without_rank_zero = [] {
+    std::atomic<bool> over{false};
+    transport::run_ranks(2, [&](in_process& carrier) {
+      cuda::check(cudaSetDevice(carrier.rank()));
+      if (carrier.rank() == 1) {
+        world_type world(carrier, 0.2);
+        over = true;
+      }
+      while (!over) {
+        std::this_thread::yield();
+      }
+    });
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(without_rank_zero(), "rank 0 has not come to make a communicator in time");
+}
+
 TEST(StandInNCCL, ACommunicatorOfTheUsersIsBorrowed) {
-  transport::run_ranks(2, [](in_process& carrier) {
+  std::barrier made(2);
+  transport::run_ranks(2, [&](in_process& carrier) {
     cuda::check(cudaSetDevice(carrier.rank()));
     transport::nccl_library maker(carrier);
+    made.arrive_and_wait();  // what is freed here waits for the streams of all stood-in devices
     const ncclComm_t users = maker.communicator().native_handle();
     {
       world_type world(carrier, transport::nccl_communicator::from_native_handle(users));
@@ -146,6 +167,22 @@ TEST(StandInNCCL, ACommunicatorOfTheUsersIsBorrowed) {
     EXPECT_EQ(ncclCommCount(users, &ranks), ncclSuccess);  // still there
     EXPECT_EQ(ranks, 2);
   });
+}
+
+/// No step waits for a rank that does not come to connect.
+TEST(StandInNCCL, ABorrowedCommunicatorIsConnectedBeforeAnyStep) {
+  ncclUniqueId common{};
+  transport::check(ncclGetUniqueId(&common));
+  const auto said = errors(2, [&](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    transport::nccl_communicator made(common, carrier.rank(), 2, 10);
+    if (carrier.rank() == 0) {
+      world_type world(carrier,
+                       transport::nccl_communicator::from_native_handle(made.release(), 0.2));
+    }
+  });
+  EXPECT_EQ(said[0], "rank 0 could not exchange a byte with every other");
+  EXPECT_EQ(said[1], "");
 }
 
 TEST(StandInNCCL, ABorrowedCommunicatorOfOtherRanksIsRefused) {
