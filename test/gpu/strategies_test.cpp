@@ -8,6 +8,7 @@
 
 #include "gpu/device.hpp"
 #include "support/device_training.hpp"
+#include "support/errors.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -97,31 +98,28 @@ TEST_F(Strategies, ACheckpointGoesThroughTheHost) {
 }
 
 TEST_F(Strategies, NaNEndsEveryRankInOneSentence) {
-  std::string words;
-  try {
-    transport::run_ranks<in_process_cuda>(3, [](in_process_cuda& world) {
-      cuda::stream compute;
-      scattered_model<cuda::stream> model(compute);
-      engine_options<strategies::TopK> options;
-      options.run.deadline = 20;
-      auto engine =
-          make_engine<strategies::TopK>(world, model.tensors(), device_optimizer(), options);
-      take_steps(engine, model, compute, 0, 1);
-      for (std::size_t id = std::size(device_sizes); id-- > 0;) {
-        if (world.rank() == 1) {
-          model.spoil(id, std::numeric_limits<float>::quiet_NaN());
-        } else {
-          model.backward(id, engine.worker(), 1);
-        }
-        engine.ready(tensor_id(id), compute);
+  const auto said = errors<threads<in_process_cuda>>(3, [](in_process_cuda& world) {
+    cuda::stream compute;
+    scattered_model<cuda::stream> model(compute);
+    engine_options<strategies::TopK> options;
+    options.run.deadline = 20;
+    auto engine =
+        make_engine<strategies::TopK>(world, model.tensors(), device_optimizer(), options);
+    take_steps(engine, model, compute, 0, 1);
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      if (world.rank() == 1) {
+        model.spoil(id, std::numeric_limits<float>::quiet_NaN());
+      } else {
+        model.backward(id, engine.worker(), 1);
       }
-      engine.wait();
-      take_steps(engine, model, compute, 2, device_steps);
-    });
-  } catch (const error& refused) {
-    words = refused.what();
-  }
-  EXPECT_NE(words.find("is not a number"), std::string::npos) << words;
+      engine.ready(tensor_id(id), compute);
+    }
+    engine.wait();
+    take_steps(engine, model, compute, 2, device_steps);
+  });
+  EXPECT_NE(said[1].find("is not a number"), std::string::npos) << said[1];
+  EXPECT_EQ(said[0], "rank 1 failed: " + said[1]);
+  EXPECT_EQ(said[2], said[0]);
 }
 
 TEST_F(Strategies, HostMemoryIsRefusedWithAFix) {
@@ -129,18 +127,14 @@ TEST_F(Strategies, HostMemoryIsRefusedWithAFix) {
   if (cuda::stream().reaches(ours.data())) {
     GTEST_SKIP() << "this device sees the host's memory";
   }
-  std::string words;
-  try {
-    transport::run_ranks<in_process_cuda>(1, [](in_process_cuda& world) {
-      std::vector<float> parameter(8);
-      std::vector<float> gradient(8);
-      auto engine = make_engine<strategies::Horovod>(world, {tensor("weight", parameter, gradient)},
-                                                     device_optimizer());
-    });
-  } catch (const usage_error& refused) {
-    words = refused.what();
-  }
-  EXPECT_NE(words.find("weight"), std::string::npos) << words;
+  const auto said = errors<threads<in_process_cuda>>(1, [](in_process_cuda& world) {
+    std::vector<float> parameter(8);
+    std::vector<float> gradient(8);
+    auto engine = make_engine<strategies::Horovod>(world, {tensor("weight", parameter, gradient)},
+                                                   device_optimizer());
+  });
+  EXPECT_NE(said[0].find("weight"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("Fix:"), std::string::npos) << said[0];
 }
 
 }  // namespace tutti::test
