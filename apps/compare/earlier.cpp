@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "compare/processes.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 
@@ -40,10 +41,11 @@ std::string job_of(const scenario& of, const contender& who, const common::job& 
   std::ostringstream words;
   words << TUTTI_VERSION << " " << who.name << " " << of.model->name << " " << of.where.name << " "
         << contents(of) << " " << of.workers << "+" << who.servers(asked) << " on "
-        << asked.server_hosts << " " << of.world << " " << asked.payloads << " iterations "
-        << asked.iterations << " warmup " << asked.warmup << " repetitions " << asked.repetitions
-        << " jitter " << asked.jitter << " slowdown " << asked.slowdown << " seed " << asked.seed
-        << " memory " << of.device.bytes_per_second;
+        << asked.server_hosts << " " << of.world << " by "
+        << (of.world == "emulated" ? emulated_by() : "simulated") << " " << asked.payloads
+        << " iterations " << asked.iterations << " warmup " << asked.warmup << " repetitions "
+        << asked.repetitions << " jitter " << asked.jitter << " slowdown " << asked.slowdown
+        << " seed " << asked.seed << " memory " << of.device.bytes_per_second;
   for (const auto& [flag, value] : asked.policy_flags) {
     words << " " << flag << " " << value;
   }

@@ -56,6 +56,22 @@ TEST_F(Processes, MeasureWhatWasPredicted) {
   }
 }
 
+/// Time passes in another way where each rank is a process, so what one thread has measured is run
+/// again.
+TEST_F(Processes, WhatOneThreadMeasuredIsNotResumed) {
+  const std::string flags =
+      "--model mobilenet_v2 --ranks 2 --strategy BSP --iterations 1 --warmup 0 "
+      "--link 10Gbit/50us ";
+  ASSERT_EQ(
+      shell(TUTTI_APPS_DIRECTORY "/tutti-compare --world emulated " + flags + "--json kept").status,
+      0);
+  const auto got = compare(2, flags + "--json rows --resume kept");
+  ASSERT_EQ(got.status, 0) << got.err;
+  const std::string measured = read(here_ / "rows");
+  EXPECT_EQ(lines(measured), 2U);
+  EXPECT_EQ(measured.find("\"transport\":\"simulated\""), std::string::npos) << measured;
+}
+
 TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
   const auto got = compare(2, "--model mobilenet_v2 --ranks 3 --strategy WFBP");
   EXPECT_NE(got.status, 0);
