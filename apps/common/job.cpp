@@ -153,6 +153,7 @@ class flags {
   }
   static double narrowed(double value, double) { return value; }
   static float narrowed(double value, float) { return static_cast<float>(value); }
+  static double narrowed(double value, std::optional<double>) { return value; }
   static float narrowed(double value, std::optional<float>) { return static_cast<float>(value); }
 
   template <class T>
@@ -207,6 +208,10 @@ void take_policy_flags(const std::vector<std::string>& left, const po::options_d
 void check(const job& read) {
   if (!(read.deadline > 0)) {
     refuse("deadline", read.deadline, "more than 0 seconds");
+  }
+  if (read.memory_bandwidth && !(*read.memory_bandwidth > 0)) {
+    refuse("memory-bandwidth", *read.memory_bandwidth,
+           "more than 0 GB/s, or leave it out for the profile's device");
   }
   const std::vector<std::string> transports{"automatic", "in_process", "mpi"};
   if (std::ranges::find(transports, read.transport) == transports.end()) {

@@ -49,7 +49,7 @@ struct job {
   int repetitions{1};
   double jitter{};
   double slowdown{};
-  double memory_bandwidth{};  ///< bytes a second of a rank's device; 0: the profile's device
+  std::optional<double> memory_bandwidth{};  ///< GB/s of a rank's device, or the profile's
   std::string csv{};
   bool explain{};
   bool list_strategies{};

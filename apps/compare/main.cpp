@@ -108,8 +108,8 @@ void check_policy_flags(const common::job& asked, const std::vector<contender>& 
 /// Bytes a second of the memory of the GPU that a profile was measured on, as its maker states
 /// them; an unnamed one is taken to be a V100.
 double memory_bandwidth(const common::job& asked, const models::replayed& model) {
-  if (asked.memory_bandwidth > 0) {
-    return 1e9 * asked.memory_bandwidth;
+  if (asked.memory_bandwidth) {
+    return 1e9 * *asked.memory_bandwidth;
   }
   const bool p100 = model.device.find("P100") != std::string::npos;
   return p100 ? 732e9 : 900e9;

@@ -298,6 +298,7 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--world real", "no world is named 'real'. Did you mean ");
   compare_refuses("--strategy BytPS", "no strategy is named 'BytPS'. Did you mean BytePS?");
   compare_refuses("--ranks 0", "--ranks 0 cannot be");
+  compare_refuses("--memory-bandwidth 0", "--memory-bandwidth 0 cannot be. Fix: more than 0 GB/s");
   compare_refuses("--ranks 4,x", "--ranks x cannot be");
   compare_refuses("--fusion.byte 1", "none of these strategies has --fusion.byte. Did you mean ");
   compare_refuses("--epochs 3", "there is no flag --epochs");
