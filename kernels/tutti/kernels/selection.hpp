@@ -90,17 +90,13 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
 }
 
 /// Of n elements, ascending, whose keys are at least `floor`, writes the largest. NaN is above
-/// every magnitude, so it is among them if it is anywhere.
+/// every magnitude, so it is among them if it is anywhere, and is refused once all is written: a
+/// queue that runs on threads goes on with what reads the indices.
 template <class Index>
 void select_among(std::span<const float> values, std::uint32_t floor, const Index& index_of,
                   std::uint64_t first_element, const selection& out) {
-  constexpr std::uint32_t infinity = 0x7f80'0000u;
   const auto key = [=](std::size_t i) { return magnitude_key(values[i]); };
   const std::uint32_t largest = largest_bits(values);
-  if (largest > infinity) {
-    const auto nan = std::ranges::find_if(values, [](float each) { return std::isnan(each); });
-    refuse_nan(first_element + index_of(static_cast<std::size_t>(nan - values.begin())));
-  }
   threshold limit = kth_largest(values.size(), out.indices.size(), floor, largest, key);
   // Written without a branch, which would be mispredicted at every other candidate, and kept if it
   // counts.
@@ -110,6 +106,10 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
     out.indices[written] = index_of(i);
     out.values[written] = values[i];
     written += tie + (key(i) > limit.key ? 1 : 0);
+  }
+  if (largest > steps::largest_number) {
+    const auto nan = std::ranges::find_if(values, [](float each) { return std::isnan(each); });
+    refuse_nan(first_element + index_of(static_cast<std::size_t>(nan - values.begin())));
   }
 }
 
