@@ -22,6 +22,7 @@
 #include "kernels/gradients.hpp"
 #include "kernels/in_turn.hpp"
 #include "kernels/limits.hpp"
+#include "kernels/on_a_core.hpp"
 #include "program.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
@@ -122,7 +123,7 @@ void add(const std::string& name, const make& compared) {
                                  [compared, n](benchmark::State& state) {
                                    arrays& on = arrays::of(n);
                                    on.clear();
-                                   take_turns(state, compared(on));
+                                   take_turns_on_a_core(state, compared(on));
                                  })
         ->UseManualTime()
         ->MinTime(0.25)
@@ -286,16 +287,6 @@ void add_selection(const std::string& density, std::size_t one_in) {
   };
   add("select_largest/" + density + "/layered", selecting(&arrays::layered));
   add("select_largest/" + density + "/normal", selecting(&arrays::gradient));
-}
-
-/// 161 tensors of very different lengths, as many as ResNet-50 has.
-std::vector<std::size_t> tensor_ends(std::size_t n) {
-  constexpr std::size_t tensors = 161;
-  std::vector<std::size_t> ends;
-  for (std::size_t i = 1; i <= tensors; ++i) {
-    ends.push_back(n * i * i * i / (tensors * tensors * tensors));
-  }
-  return ends;
 }
 
 void add_copies() {

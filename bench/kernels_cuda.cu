@@ -1,19 +1,22 @@
 // Each kernel on a GPU beside a copy of the device's memory, by CUDA's events, and beside CUB's or
 // CUDA's own way where there is one:
 //
-//   bench-kernels-cuda --benchmark_filter='100MB' --benchmark_min_time=0.2
+//   bench-kernels-cuda --benchmark_filter='/102MB' --benchmark_min_time=0.2
 #include <benchmark/benchmark.h>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cub/device/device_radix_sort.cuh>
+#include <functional>
 #include <memory>
-#include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/events.hpp"
+#include "kernels/gradients.hpp"
+#include "kernels/in_turn.hpp"
 #include "program.hpp"
 #include "tutti/base/cuda/memory.hpp"
 #include "tutti/base/wire.hpp"
@@ -26,8 +29,7 @@
 
 namespace {
 
-using bench::enqueued;
-using bench::peer;
+using bench::contender;
 using tutti::cuda::buffer;
 using tutti::cuda::stream;
 namespace kernels = tutti::kernels;
@@ -35,6 +37,7 @@ namespace kernels = tutti::kernels;
 /// Arrays of n floats that kernels work on; as large as the model whose gradient they stand for.
 struct arrays {
   std::size_t n;
+  stream queue{};
   buffer<float> gradient{n};
   buffer<float> sum{n};
   buffer<float> more{n};
@@ -43,13 +46,7 @@ struct arrays {
   buffer<float> scale{1};
 
   explicit arrays(std::size_t elements) : n(elements) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0, 1e-3F);
-    std::vector<float> values(n);
-    for (float& each : values) {
-      each = normal(random);
-    }
-    stream queue;
+    const bench::floats values = bench::normal_gradient(n, 1);
     for (const auto* each : {&gradient, &sum, &more}) {
       queue.copy(each->data(), values.data(), n * sizeof(float));
     }
@@ -61,60 +58,56 @@ struct arrays {
   double bytes(double an_element) const { return an_element * static_cast<double>(n); }
 };
 
-enqueued copy_of(const std::shared_ptr<arrays>& on) {
-  return {[on](stream& queue) {
-            queue.copy(on->more.data(), on->gradient.data(), on->n * sizeof(float));
-          },
-          on->bytes(8)};
-}
-
 void add(const std::string& name, const std::shared_ptr<arrays>& on, double bytes_an_element,
-         std::function<void(stream&)> enqueue, const std::vector<peer>& peers = {}) {
+         std::function<void()> enqueue, const std::vector<contender>& peers = {}) {
   const std::string full = name + "/" + std::to_string(on->n * sizeof(float) / 1'000'000) + "MB";
-  const enqueued kernel{std::move(enqueue), on->bytes(bytes_an_element)};
-  benchmark::RegisterBenchmark(
-      full.c_str(),
-      [=](benchmark::State& state) { bench::compare(state, kernel, copy_of(on), peers); })
+  const auto copy = [on] {
+    on->queue.copy(on->more.data(), on->gradient.data(), on->n * sizeof(float));
+  };
+  const bench::comparison compared{
+      {name, std::move(enqueue), on->bytes(bytes_an_element)}, {"copy", copy, on->bytes(8)}, peers};
+  benchmark::RegisterBenchmark(full.c_str(),
+                               [=](benchmark::State& state) {
+                                 bench::take_turns(state, compared, bench::stopwatch(on->queue));
+                               })
       ->UseManualTime()
       ->Unit(benchmark::kMicrosecond);
 }
 
 void add_arithmetic(const std::shared_ptr<arrays>& on) {
-  add("add", on, 12, [on](stream& queue) { kernels::add(queue, on->sum.span(), on->input()); });
+  add("add", on, 12, [on] { kernels::add(on->queue, on->sum.span(), on->input()); });
   add("add_scaled", on, 12,
-      [on](stream& queue) { kernels::add_scaled(queue, on->sum.span(), on->input(), 0.5F); });
-  add("scale", on, 8, [on](stream& queue) { kernels::scale(queue, on->sum.span(), 1.0F); });
-  add("descend", on, 12, [on](stream& queue) {
-    kernels::descend(queue, on->sum.span(), on->input(), {1e-6F, 0.0F, 1e-4F});
+      [on] { kernels::add_scaled(on->queue, on->sum.span(), on->input(), 0.5F); });
+  add("scale", on, 8, [on] { kernels::scale(on->queue, on->sum.span(), 1.0F); });
+  add("descend", on, 12, [on] {
+    kernels::descend(on->queue, on->sum.span(), on->input(), {1e-6F, 0.0F, 1e-4F});
   });
   add("mean_magnitude", on, 4,
-      [on](stream& queue) { kernels::mean_magnitude(queue, on->input(), on->scale.data()); });
+      [on] { kernels::mean_magnitude(on->queue, on->input(), on->scale.data()); });
 }
 
 template <class Format>
 void add_casts(const std::string& name, const std::shared_ptr<arrays>& on) {
   add("narrow/" + name, on, 6,
-      [on](stream& queue) { kernels::narrow<Format>(queue, on->input(), on->half.data()); });
-  add("add_widened/" + name, on, 10, [on](stream& queue) {
-    kernels::add_widened<Format>(queue, on->half.data(), on->sum.span());
-  });
+      [on] { kernels::narrow<Format>(on->queue, on->input(), on->half.data()); });
+  add("add_widened/" + name, on, 10,
+      [on] { kernels::add_widened<Format>(on->queue, on->half.data(), on->sum.span()); });
 }
 
 void add_signs(const std::shared_ptr<arrays>& on) {
-  const auto in_two_steps = [on](stream& queue) {
-    kernels::add(queue, on->sum.span(), on->input());
-    kernels::pack_signs_and_subtract(queue, on->sum.span(), on->scale.data(), on->words.data());
+  const auto in_two_steps = [on] {
+    kernels::add(on->queue, on->sum.span(), on->input());
+    kernels::pack_signs_and_subtract(on->queue, on->sum.span(), on->scale.data(), on->words.data());
   };
   add("pack_signs", on, 4.125,
-      [on](stream& queue) { kernels::pack_signs(queue, on->input(), on->words.data()); });
-  add("add_signs", on, 8.125, [on](stream& queue) {
-    kernels::add_signs(queue, on->words.data(), on->scale.data(), on->sum.span());
-  });
+      [on] { kernels::pack_signs(on->queue, on->input(), on->words.data()); });
+  add("add_signs", on, 8.125,
+      [on] { kernels::add_signs(on->queue, on->words.data(), on->scale.data(), on->sum.span()); });
   add("add_and_pack_signs", on, 12.125,
-      [on](stream& queue) {
-        kernels::add_and_pack_signs(queue, on->sum.span(), on->input(), on->words.data());
+      [on] {
+        kernels::add_and_pack_signs(on->queue, on->sum.span(), on->input(), on->words.data());
       },
-      {{"two_steps", {in_two_steps, 0}}});
+      {{"two_steps", in_two_steps}});
 }
 
 /// The largest one in a thousand, beside sorting all by CUB.
@@ -125,8 +118,8 @@ void add_selection(const std::shared_ptr<arrays>& on) {
   const auto values = std::make_shared<buffer<float>>(k);
   const auto room_values = std::make_shared<buffer<float>>(places);
   const auto room_indices = std::make_shared<buffer<std::uint32_t>>(places);
-  const auto select = [=](stream& queue) {
-    kernels::select_largest(queue, on->input(), 0, {chosen->span(), values->data()},
+  const auto select = [=] {
+    kernels::select_largest(on->queue, on->input(), 0, {chosen->span(), values->data()},
                             {room_values->span(), room_indices->span()});
   };
   std::size_t bytes = 0;
@@ -134,32 +127,30 @@ void add_selection(const std::shared_ptr<arrays>& on) {
   tutti::cuda::check(cub::DeviceRadixSort::SortKeysDescending(nullptr, bytes, on->gradient.data(),
                                                               on->more.data(), n));
   const auto room = std::make_shared<buffer<std::byte>>(bytes);
-  const auto sort = [=](stream& queue) {
+  const auto sort = [=] {
     std::size_t given = bytes;
-    tutti::cuda::check(
-        cub::DeviceRadixSort::SortKeysDescending(room->data(), given, on->gradient.data(),
-                                                 on->more.data(), n, 0, 32, queue.native_handle()));
+    tutti::cuda::check(cub::DeviceRadixSort::SortKeysDescending(
+        room->data(), given, on->gradient.data(), on->more.data(), n, 0, 32,
+        on->queue.native_handle()));
   };
-  add("select_largest/0.1%", on, 4, select, {{"sorting", {sort, 0}}});
+  add("select_largest/0.1%", on, 4, select, {{"sorting", sort}});
 }
 
-/// 161 tensors of very different lengths, as many as ResNet-50 has, beside a copy for each.
+/// All of a model's tensors, beside a copy for each.
 void add_copies(const std::shared_ptr<arrays>& on) {
-  constexpr std::size_t tensors = 161;
   std::vector<kernels::copy_run> runs;
   std::size_t begin = 0;
-  for (std::size_t i = 1; i <= tensors; ++i) {
-    const std::size_t end = on->n * i * i * i / (tensors * tensors * tensors);
+  for (const std::size_t end : bench::tensor_ends(on->n)) {
     runs.push_back({on->gradient.data() + begin, on->sum.data() + begin, end - begin});
     begin = end;
   }
-  const auto one_by_one = [runs](stream& queue) {
+  const auto one_by_one = [on, runs] {
     for (const auto& each : runs) {
-      queue.copy(each.to, each.from, each.elements * sizeof(float));
+      on->queue.copy(each.to, each.from, each.elements * sizeof(float));
     }
   };
-  add("copy_runs", on, 8, [runs](stream& queue) { kernels::copy_runs(queue, runs); },
-      {{"one_by_one", {one_by_one, 0}}});
+  add("copy_runs", on, 8, [on, runs] { kernels::copy_runs(on->queue, runs); },
+      {{"one_by_one", one_by_one}});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <benchmark/benchmark.h>
 #include <cstdio>
+#include <string>
 #include <string_view>
 
 namespace bench {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <vector>
 
 #include "tutti/base/line_vector.hpp"
 
@@ -37,6 +38,16 @@ inline floats layered_gradient(std::size_t n, unsigned seed) {
     made[i] *= of_layer * (1 + 250'000 * made[i] * made[i]);
   }
   return made;
+}
+
+/// Where each ends of 161 tensors of very different lengths, as many as ResNet-50 has.
+inline std::vector<std::size_t> tensor_ends(std::size_t n) {
+  constexpr std::size_t tensors = 161;
+  std::vector<std::size_t> ends;
+  for (std::size_t i = 1; i <= tensors; ++i) {
+    ends.push_back(n * i * i * i / (tensors * tensors * tensors));
+  }
+  return ends;
 }
 
 }  // namespace bench
