@@ -22,6 +22,7 @@
 #include "collectives/team.hpp"
 #include "program.hpp"
 #include "tutti/base/line_vector.hpp"
+#include "tutti/base/median.hpp"
 #include "tutti/benchmark.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -32,6 +33,8 @@
 namespace bench {
 
 namespace {
+
+using tutti::median;
 
 constexpr double batch_seconds = 2e-3;
 constexpr std::size_t most_calls = 4096;

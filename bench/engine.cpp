@@ -15,6 +15,7 @@
 #include "collectives/add_floats.hpp"
 #include "engine/allocations.hpp"
 #include "program.hpp"
+#include "tutti/base/median.hpp"
 #include "tutti/benchmark.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/strategies/bsp.hpp"
@@ -24,8 +25,8 @@ namespace bench {
 
 namespace {
 
+using tutti::median;
 using tutti::tensor_id;
-using tutti::benchmark::detail::median;
 using tutti::benchmark::detail::pace;
 using tutti::benchmark::detail::work;
 using tutti::transport::in_process;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/team.hpp"
+#include "tutti/base/median.hpp"
 
 namespace bench {
 
@@ -54,7 +54,7 @@ class summary : public benchmark::BenchmarkReporter {
     if (found == from.end()) {
       std::fprintf(stderr, "%11s", "-");
     } else {
-      std::fprintf(stderr, format, median(found->second));
+      std::fprintf(stderr, format, tutti::median(found->second));
     }
   }
 

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "median.hpp"
 #include "tutti/benchmark.hpp"
 
 namespace bench {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/median.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
@@ -265,12 +266,6 @@ class pace {
   std::atomic<bool> failed_{false};
   std::barrier<> together_;
 };
-
-inline double median(std::vector<double> of) {
-  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
-  std::ranges::nth_element(of, middle);
-  return *middle;
-}
 
 /// Worker 0: batches of steps for as long as Google Benchmark wants, and the case's counters.
 template <class Engine, class Take>
