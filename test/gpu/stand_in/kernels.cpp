@@ -31,7 +31,7 @@ namespace {
 template <int Width, class F, class... Arrays>
 void share_out(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
   constexpr std::size_t threads = 96;
-  test::stood_in_by(queue).run([=] {
+  test::stood_in_by(queue.native_handle()).run([=] {
     for (std::size_t thread = 0; thread < threads; ++thread) {
       share_of<Width>(thread, threads, n, f, arrays...);
     }
@@ -50,7 +50,7 @@ void each(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
 
 template <class F>
 void for_each(cuda::stream& queue, std::size_t n, const F& f) {
-  test::stood_in_by(queue).for_each(n, f);
+  test::stood_in_by(queue.native_handle()).for_each(n, f);
 }
 
 /// One block's part of a sum.
@@ -71,7 +71,7 @@ double folded(const fixed_sum& order, const Term& term, std::size_t segment) {
 template <class Term>
 void mean(cuda::stream& queue, std::size_t n, const Term& term, float* result) {
   auto* partial = reinterpret_cast<double*>(queue.room().memory());
-  test::stood_in_by(queue).run([=] {
+  test::stood_in_by(queue.native_handle()).run([=] {
     const fixed_sum order(n);
     for (std::size_t segment = 0; segment < order.segments(); ++segment) {
       partial[segment] = folded(order, term, segment);
@@ -170,7 +170,7 @@ void add_and_mean_magnitude(cuda::stream& queue, std::span<float> into, std::spa
 void copy_runs(cuda::stream& queue, std::span<const copy_run> runs) {
   for (; !runs.empty(); runs = runs.subspan(std::min(runs.size(), element::copy_pieces::most))) {
     const element::copy_pieces all(runs.first(std::min(runs.size(), element::copy_pieces::most)));
-    test::stood_in_by(queue).run([all] {
+    test::stood_in_by(queue.native_handle()).run([all] {
       for (std::size_t piece = 0; piece < all.pieces(); ++piece) {
         for (std::size_t thread = 0; thread < 64; ++thread) {
           all(piece, thread, 64);
@@ -247,7 +247,7 @@ void majority(cuda::stream& queue, std::span<std::uint32_t> out, payload_row bal
 void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room) {
   if (!out.indices.empty()) {
-    test::stood_in_by(queue).run([=, refused = queue.room().refused()] {
+    test::stood_in_by(queue.native_handle()).run([=, refused = queue.room().refused()] {
       select(input, out, room, refused, first_element);
     });
   }

@@ -16,6 +16,7 @@
 #include "tutti/transport/nccl.hpp"
 
 using tutti::test::rendezvous;
+using tutti::test::stood_in_by;
 
 struct ncclComm {
   std::shared_ptr<rendezvous> job;
@@ -38,11 +39,6 @@ struct posted {
 };
 thread_local int depth = 0;
 thread_local std::vector<posted> group;
-
-tutti::host_stream& stream_of(cudaStream_t handle) {
-  auto borrowed = tutti::cuda::stream::from_native_handle(handle);
-  return tutti::test::stood_in_by(borrowed);
-}
 
 ncclResult_t under_way(ncclComm_t of) {
   of->questions_until_done = questions_a_call;
@@ -134,7 +130,7 @@ ncclResult_t ncclGroupEnd() {
   }
   const posted first = group.front();
   group.clear();
-  stream_of(first.stream)
+  stood_in_by(first.stream)
       .run([job = first.of->job, rank = static_cast<std::size_t>(first.of->rank),
             messages]() mutable { job->move(rank, messages); });
   return under_way(first.of);
@@ -156,7 +152,7 @@ ncclResult_t ncclRecv(void* into, std::size_t count, ncclDataType_t, int peer, n
 ncclResult_t ncclAllReduce(const void*, void* data, std::size_t count, ncclDataType_t, ncclRedOp_t,
                            ncclComm_t of, cudaStream_t stream) {
   const std::span<float> sum(static_cast<float*>(data), count);
-  stream_of(stream).run(
+  stood_in_by(stream).run(
       [job = of->job, rank = static_cast<std::size_t>(of->rank), sum] { job->add(rank, sum); });
   return under_way(of);
 }

@@ -61,6 +61,7 @@ bool lies_in(const std::map<const void*, std::size_t>& blocks, const void* addre
 std::atomic<long> allocations{0};
 std::atomic<long> events{0};
 std::atomic<long> synchronizations{0};
+std::atomic<bool> full{false};
 
 thread_local cudaError_t last = cudaSuccess;
 thread_local int current = 0;
@@ -68,8 +69,14 @@ thread_local int current = 0;
 }  // namespace
 
 namespace tutti::test {
-host_stream& stood_in_by(cuda::stream& queue) { return stream_of(queue.native_handle()); }
+host_stream& stood_in_by(cudaStream_t handle) { return stream_of(handle); }
 dear_calls dear_calls_so_far() { return {allocations, events, synchronizations}; }
+std::size_t streams_alive() {
+  const std::scoped_lock lock(only().mutex);
+  return only().streams.size();
+}
+no_memory_left::no_memory_left() { full = true; }
+no_memory_left::~no_memory_left() { full = false; }
 }  // namespace tutti::test
 
 extern "C" {
@@ -107,6 +114,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaMalloc(void** made, std::size_t bytes) {
+  if (full) {
+    return last = cudaErrorMemoryAllocation;
+  }
   ++allocations;
   *made = std::aligned_alloc(256, tutti::round_up(bytes, 256));
   std::memset(*made, 0xFF, bytes);

@@ -108,14 +108,9 @@ class stream {
 
   /// A stream of its own on the device that is current, beside the default stream.
   stream() : stream(priority::usual) {}
-  explicit stream(priority wanted) : owned_(true) {
-    check(cudaGetDevice(&device_));
-    int least = 0;
-    int greatest = 0;
-    check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking,
-                                       wanted == priority::urgent ? greatest : least));
-    room_ = std::make_unique<stream_room>(handle_);
+  explicit stream(priority wanted) : stream(created(wanted)) {
+    owned_ = true;
+    settle();
   }
   stream(std::nullptr_t) = delete;
   stream(const stream&) = delete;
@@ -133,9 +128,10 @@ class stream {
   }
 
   /// The user's stream, of the device that is current; it stays the user's and must live longer.
+  /// Cost: as much memory as a stream of one's own, so it is made once and kept.
   static stream from_native_handle(cudaStream_t borrowed) {
-    stream made(borrowed, false);
-    check(cudaGetDevice(&made.device_));
+    stream made(borrowed);
+    made.settle();
     return made;
   }
   /// Hands the stream over: it is the caller's to destroy.
@@ -179,10 +175,6 @@ class stream {
 
   /// Throws what the stream's kernels have refused so far.
   void synchronize() {
-    if (room_ == nullptr) {
-      check(cudaStreamSynchronize(handle_));
-      return;
-    }
     room_->look(handle_);
     check(cudaStreamSynchronize(handle_));
     room_->judge();
@@ -218,13 +210,7 @@ class stream {
   }
 
   /// What this stream's kernels scribble on.
-  const stream_room& room() {
-    if (room_ == nullptr) {
-      const on_device here(device_);
-      room_ = std::make_unique<stream_room>(handle_);
-    }
-    return *room_;
-  }
+  const stream_room& room() const { return *room_; }
 
   /// Calls `f(i)` on the device for every i in [0, n), in any order. Captures must be device
   /// addresses and values.
@@ -268,7 +254,23 @@ class stream {
   }
 
  private:
-  stream(cudaStream_t handle, bool owned) : handle_(handle), owned_(owned) {}
+  // Whoever delegates to this has a destructor from here on: what settling throws loses no handle.
+  explicit stream(cudaStream_t handle) noexcept : handle_(handle) {}
+
+  static cudaStream_t created(priority wanted) {
+    int least = 0;
+    int greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    cudaStream_t made = nullptr;
+    check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
+                                       wanted == priority::urgent ? greatest : least));
+    return made;
+  }
+
+  void settle() {
+    check(cudaGetDevice(&device_));
+    room_ = std::make_unique<stream_room>(handle_);
+  }
 
   void swap(stream& other) noexcept {
     std::swap(handle_, other.handle_);
