@@ -1,7 +1,6 @@
 // Every kernel on a GPU against its twin on the CPU: bit for bit, but for means, which may be
 // neighbouring floats. The CPU's are held against oracles in test/kernels.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -105,23 +104,6 @@ TEST_F(Kernels, SumsOfMany) {
     kernels::sum(queue, out_there.span(), list_there);
     EXPECT_TRUE(same_bits(out_there.read(), out)) << count << " inputs";
   }
-}
-
-TEST_F(Kernels, OneSumEverywhere) {
-  cuda::stream queue;
-  inline_queue host;
-  const std::size_t n = 4099;
-  auto a = normal_values(n, 1);
-  auto b = normal_values(n, 2);
-  auto c = normal_values(n, 3);
-  const on_gpu there_a(queue, a);
-  const on_gpu there_b(queue, b);
-  const on_gpu there_c(queue, c);
-  kernels::add_everywhere(host, std::array{a.data(), b.data(), c.data()}, n);
-  kernels::add_everywhere(queue, std::array{there_a.data(), there_b.data(), there_c.data()}, n);
-  EXPECT_TRUE(same_bits(there_a.read(), a));
-  EXPECT_TRUE(same_bits(there_b.read(), b));
-  EXPECT_TRUE(same_bits(there_c.read(), c));
 }
 
 TEST_F(Kernels, DescentWithMomentum) {

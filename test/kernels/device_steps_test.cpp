@@ -195,21 +195,6 @@ TEST(elements, casts_are_the_hosts) {
   }
 }
 
-TEST(elements, many_arrays_take_one_sum) {
-  for (const std::size_t n : sizes) {
-    auto a = normal_values(n, 9);
-    auto b = normal_values(n, 10);
-    auto c = normal_values(n, 11);
-    std::vector<float> expected(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      const float two = a[i] + b[i];
-      expected[i] = two + c[i];
-    }
-    on_threads<4>(3, n, element::add_everywhere{}, a.data(), b.data(), c.data());
-    EXPECT_TRUE(same_bits(a, expected) && same_bits(b, expected) && same_bits(c, expected)) << n;
-  }
-}
-
 TEST(elements, a_list_of_inputs_is_added_in_order_in_parts) {
   const std::size_t n = 37;
   std::vector<std::vector<float>> inputs;

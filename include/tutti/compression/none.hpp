@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "tutti/base/queue.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/compression.hpp"
 
@@ -37,7 +38,7 @@ struct none {
     kernels::add(queue, into.as<float>(), from.as<float>());
   }
 
-  template <class Queue, std::size_t Count>
+  template <host_queue Queue, std::size_t Count>
   void fold_everywhere(Queue& queue, const std::array<wire, Count>& all) const {
     std::array<float*, Count> floats;
     std::ranges::transform(all, floats.begin(), [](wire each) { return each.as<float>().data(); });

@@ -50,15 +50,6 @@ struct negate {
   TUTTI_HD void operator()(float& data) const { data = 0 - data; }
 };
 
-/// The sum of all takes the place of each, added from the first to the last.
-struct add_everywhere {
-  template <class... Others>
-  TUTTI_HD void operator()(float& first, Others&... others) const {
-    ((first += others), ...);
-    ((others = first), ...);
-  }
-};
-
 template <class Format>
 struct narrow {
   TUTTI_HD void operator()(float from, std::uint16_t& to) const { to = Format::to_bits(from); }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -132,12 +131,6 @@ void select(std::span<const float> input, const selection& out, const candidates
 void add(cuda::stream& queue, std::span<float> into, std::span<const float> from) {
   each(queue, into.size(), element::add{}, into.data(), from.data());
 }
-template <std::size_t Count>
-requires(Count <= 4) void add_everywhere(cuda::stream& queue, std::array<float*, Count> all,
-                                         std::size_t n) {
-  std::apply([&](auto*... arrays) { each(queue, n, element::add_everywhere{}, arrays...); }, all);
-}
-template void add_everywhere(cuda::stream&, std::array<float*, 3>, std::size_t);
 void scale(cuda::stream& queue, std::span<float> data, float factor) {
   each(queue, data.size(), element::scale{factor}, data.data());
 }

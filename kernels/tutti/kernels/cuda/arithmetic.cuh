@@ -1,10 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <span>
-#include <tuple>
 
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cuda/each.cuh"
@@ -18,16 +16,6 @@ namespace tutti::kernels {
                               std::span<const float> from) {
   device::each(queue, into.size(), element::add{}, into.data(), from.data());
 }
-
-template <std::size_t Count>
-requires(Count <= 4) void add_everywhere(cuda::stream& queue, std::array<float*, Count> all,
-                                         std::size_t n) {
-  std::apply([&](auto*... arrays) { device::each(queue, n, element::add_everywhere{}, arrays...); },
-             all);
-}
-template void add_everywhere(cuda::stream&, std::array<float*, 2>, std::size_t);
-template void add_everywhere(cuda::stream&, std::array<float*, 3>, std::size_t);
-template void add_everywhere(cuda::stream&, std::array<float*, 4>, std::size_t);
 
 [[gnu::used]] inline void scale(cuda::stream& queue, std::span<float> data, float factor) {
   device::each(queue, data.size(), element::scale{factor}, data.data());
