@@ -26,11 +26,4 @@ void add_narrow(cuda::stream& queue, std::span<std::uint16_t> into, const std::u
   device::each(queue, into.size(), element::add_narrow<Format>{}, into.data(), from);
 }
 
-template void narrow<half>(cuda::stream&, std::span<const float>, std::uint16_t*);
-template void narrow<bfloat>(cuda::stream&, std::span<const float>, std::uint16_t*);
-template void add_widened<half>(cuda::stream&, const std::uint16_t*, std::span<float>);
-template void add_widened<bfloat>(cuda::stream&, const std::uint16_t*, std::span<float>);
-template void add_narrow<half>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
-template void add_narrow<bfloat>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
-
 }  // namespace tutti::kernels

@@ -1,7 +1,21 @@
 // Every kernel for a cuda::stream, compiled: what tutti::cuda links.
+#include <cstdint>
+#include <span>
+
 #include "tutti/kernels/cuda/arithmetic.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
+
+namespace tutti::kernels {
+
+template void narrow<half>(cuda::stream&, std::span<const float>, std::uint16_t*);
+template void narrow<bfloat>(cuda::stream&, std::span<const float>, std::uint16_t*);
+template void add_widened<half>(cuda::stream&, const std::uint16_t*, std::span<float>);
+template void add_widened<bfloat>(cuda::stream&, const std::uint16_t*, std::span<float>);
+template void add_narrow<half>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
+template void add_narrow<bfloat>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
+
+}  // namespace tutti::kernels
