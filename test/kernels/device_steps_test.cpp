@@ -52,7 +52,7 @@ void on_threads(std::size_t threads, std::size_t n, const F& f, Arrays... arrays
   }
 }
 
-/// Calls `check` after running `f` over the arrays in every way that a device might.
+/// Calls `run` with every way in which a device might go over arrays.
 template <class Run>
 void in_every_way(Run run) {
   run([](std::size_t n, const auto& f, auto... arrays) { on_threads<1>(1, n, f, arrays...); });
@@ -451,8 +451,6 @@ struct selected {
   std::vector<float> values;
   std::vector<std::uint32_t> refused;
   bool had_candidates = false;
-
-  bool operator==(const selected&) const = default;
 };
 
 /// A device that selects, step by step; `capacity` is its room for candidates.
@@ -584,6 +582,10 @@ TEST(device_selection, is_exact_where_the_input_is_not_kind) {
 }
 
 TEST(device_selection, goes_by_candidates_where_there_is_room_for_them) {
+  EXPECT_FALSE(steps::serve(19, 4000, 20));
+  EXPECT_TRUE(steps::serve(20, 4000, 20));
+  EXPECT_TRUE(steps::serve(4000, 4000, 20));
+  EXPECT_FALSE(steps::serve(4001, 4000, 20));
   const auto input = normal_values(20001, 19);
   EXPECT_TRUE(host_device(input, 20, 4000).run().had_candidates);
   EXPECT_FALSE(host_device(input, 20, 20).run().had_candidates) << "more than 20 share a bin";

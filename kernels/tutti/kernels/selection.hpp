@@ -144,8 +144,9 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
 /// The same elements, in the same order. A kernel cannot throw: NaN is refused, in the same words,
 /// by the stream's next `synchronize` (engine.wait() and wait(id), save, load) and every later one;
 /// until then it travels, and makes the parameters that it reaches NaN too.
-/// Cost: three reads of the input, five where more than four times as many as are selected share
-/// the first eleven bits of the least of them.
+/// Cost: three reads of the input; five of one that is no longer than its room for candidates; six
+/// where the candidates, all that share the first eleven bits of the least selected or are larger,
+/// are more than that or, zeros left out, fewer than k.
 void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room);
 

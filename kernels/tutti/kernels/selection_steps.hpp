@@ -12,7 +12,7 @@
 /// stand for one and the same text is tested without a device.
 ///
 /// 1. Count the keys' first eleven bits; the bin where the k-th largest lies gives a floor.
-/// 2. Of a long input, collect what reaches the floor, in order, if there is room for it.
+/// 2. Of a long input, collect what reaches the floor, in order, if it serves.
 /// 3. Count the next eleven bits and the last nine of those: now the threshold is exact.
 /// 4. Write what is above it and the first of what is equal to it, in order.
 ///
@@ -137,9 +137,14 @@ struct source {
   }
 };
 
-/// The candidates, or the whole input where there was no room for them or they are too few.
+/// Whether the k largest can be had from so many candidates: enough of them, and room for all.
+TUTTI_HD constexpr bool serve(std::uint32_t found, std::size_t room, std::size_t k) {
+  return found >= k && found <= room;
+}
+
+/// The candidates where they serve, or the whole input.
 TUTTI_HD inline source chosen(source input, source room, std::uint32_t found, std::size_t k) {
-  if (found < k || found > room.n) {
+  if (!serve(found, room.n, k)) {
     return input;
   }
   room.n = found;

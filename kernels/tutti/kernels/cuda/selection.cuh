@@ -189,6 +189,9 @@ struct refuse_element {
 template <class Refuse>
 __global__ void write_tiles(aim what, reading source, const selecting* state, tile_tallies tallies,
                             steps::destination out, Refuse refuse) {
+  if (what == aim::candidates && !steps::serve(state->collected.above, out.room, source.k)) {
+    return;
+  }
   const thread_group group{threadIdx.x % steps::lanes};
   const steps::source from = what == aim::candidates ? source.input : source.from(*state);
   const steps::search limit = limit_of(what, *state);
