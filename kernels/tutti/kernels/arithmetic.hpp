@@ -53,7 +53,8 @@ void add_everywhere(std::array<float*, Count> all, std::size_t begin, std::size_
 
 /// all[…][i] become all[0][i] + all[1][i] + …, added in that order: one pass over arrays of `n`
 /// floats that do not overlap, where adding and then copying would be two. More than four are more
-/// streams than a core's prefetchers follow. A host's alone: only there are peers' arrays addressed.
+/// streams than a core's prefetchers follow. A host's alone: only there are peers' arrays
+/// addressed.
 template <std::size_t Count, host_queue Queue>
 requires(Count <= 4) void add_everywhere(Queue& queue, std::array<float*, Count> all,
                                          std::size_t n) {

@@ -19,9 +19,8 @@ struct copy_run {
 };
 
 /// Copies every run as one operation of the queue; no place that is written overlaps another that
-/// is read or written, and the list must live until the queue has run this. A device takes some two
-/// hundred tensors in two launches, where a copy each would keep the host busy for longer than the
-/// device.
+/// is read or written, and the list must live until the queue has run this. A device takes 96 runs
+/// a launch, where a copy each would keep the host busy for longer than the device.
 template <host_queue Queue>
 void copy_runs(Queue& queue, std::span<const copy_run> runs) {
   queue.run([runs] {
