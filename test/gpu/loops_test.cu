@@ -1,5 +1,4 @@
-// What only nvcc's users have: functors of their own on a stream, policies made of them, and the
-// kernels as headers.
+// What only nvcc's users have: functors of their own on a stream, and policies made of them.
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <span>
@@ -11,7 +10,6 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/core/compose.hpp"
-#include "tutti/kernels/cuda/descent.cuh"
 #include "tutti/role/compression.hpp"
 #include "tutti/transport/in_process_cuda.hpp"
 
@@ -73,14 +71,6 @@ TEST_F(Loops, APolicyOfFunctorsTrains) {
   using strategy = compose<halved>;
   const auto here = train_scattered<strategy, transport::in_process>(3);
   EXPECT_EQ((train_scattered<strategy, transport::in_process_cuda>(3)), here);
-}
-
-TEST_F(Loops, KernelsNeedNoLibrary) {
-  cuda::stream queue;
-  const on_gpu x(queue, std::vector<float>{1, 2});
-  const on_gpu g(queue, std::vector<float>{4, 8});
-  kernels::descend(queue, x.span(), g.input(), {0.5f, 0.0f, 0.0f});
-  EXPECT_EQ(x.read(), (std::vector<float>{-1, -2}));
 }
 
 }  // namespace tutti::test

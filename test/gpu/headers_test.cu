@@ -1,0 +1,49 @@
+// The kernels as headers, for nvcc's users: this links CUDA's runtime and no library of tutti's.
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "gpu/device.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/cuda/arithmetic.cuh"
+#include "tutti/kernels/cuda/cast.cuh"
+#include "tutti/kernels/cuda/copies.cuh"
+#include "tutti/kernels/cuda/descent.cuh"
+#include "tutti/kernels/cuda/selection.cuh"
+#include "tutti/kernels/cuda/signs.cuh"
+
+namespace tutti::test {
+
+class Headers : public needs_a_device {};
+
+TEST_F(Headers, KernelsNeedNoLibrary) {
+  cuda::stream queue;
+  const on_gpu x(queue, std::vector<float>{1, 2});
+  const on_gpu g(queue, std::vector<float>{4, 8});
+  kernels::descend(queue, x.span(), g.input(), {0.5f, 0.0f, 0.0f});
+  EXPECT_EQ(x.read(), (std::vector<float>{-1, -2}));
+
+  const on_gpu<std::uint16_t> half(queue, 2);
+  kernels::narrow<kernels::half>(queue, g.input(), half.data());
+  kernels::add_widened<kernels::half>(queue, half.data(), x.span());
+  EXPECT_EQ(x.read(), (std::vector<float>{3, 6}));
+
+  const on_gpu<std::uint32_t> words(queue, 1);
+  kernels::negate(queue, g.span());
+  kernels::pack_signs(queue, g.input(), words.data());
+  kernels::add_signs(queue, words.data(), nullptr, x.span());
+  EXPECT_EQ(x.read(), (std::vector<float>{2, 5}));
+
+  const std::size_t places = kernels::selection_candidates(2, 1);
+  const on_gpu<float> room(queue, places);
+  const on_gpu<std::uint32_t> room_of_indices(queue, places);
+  const on_gpu<float> value(queue, 1);
+  kernels::select_largest(queue, x.input(), 0, {words.span(), value.data()},
+                          {room.span(), room_of_indices.span()});
+  const kernels::copy_run back[] = {{value.data(), g.data(), 1}};
+  kernels::copy_runs(queue, back);
+  EXPECT_EQ(g.read(), (std::vector<float>{5, -8}));
+}
+
+}  // namespace tutti::test
