@@ -201,7 +201,7 @@ TEST(collect, finds_the_same_on_every_processor) {
   for (const std::size_t n : {0u, 1u, 15u, 16u, 33u, 5000u}) {
     const auto input = values(n, 11);
     for (const float floor : {0.0f, 0.5f, 3.0f, 100.0f}) {
-      const std::uint32_t key = kernels::magnitude_key(floor);
+      const std::uint32_t key = kernels::key_of(floor);
       std::vector<float> found_values;
       std::vector<std::uint32_t> indices;
       for (std::uint32_t i = 0; i < n; ++i) {

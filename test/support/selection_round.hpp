@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/selection_steps.hpp"
 
 namespace tutti::test {
@@ -15,7 +16,7 @@ inline steps::search search_round(const steps::source& from, steps::search known
   std::vector<std::uint32_t> count(steps::bins, 0);
   for (std::size_t i = 0; i < from.n; ++i) {
     std::uint32_t bin = 0;
-    if (steps::counts(steps::key_of(from.values[i]), known, round, bin)) {
+    if (steps::counts(kernels::key_of(from.values[i]), known, round, bin)) {
       ++count[bin];
     }
   }

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <span>
+
+#include "tutti/base/sum_in_lanes.hpp"
 
 namespace tutti {
 
@@ -27,27 +28,13 @@ class host_loops {
     });
   }
 
-  /// `*result` becomes the sum of `f(x)` over `input`, added in double in a fixed order (sixteen
-  /// interleaved partial sums), so that every run and every queue gives the same bits.
+  /// `*result` becomes the sum of `f(x)` over `input`, added in double in the order of
+  /// sum_in_lanes, so that every run and every queue gives the same bits.
   template <class T, class F>
   void transform_reduce(std::span<const float> input, T* result, F f) {
     self().run([input, result, f] {
-      constexpr std::size_t lanes = 16;
-      std::array<double, lanes> partial{};
-      const std::size_t whole = input.size() / lanes * lanes;
-      for (std::size_t i = 0; i < whole; i += lanes) {
-        for (std::size_t lane = 0; lane < lanes; ++lane) {
-          partial[lane] += static_cast<double>(f(input[i + lane]));
-        }
-      }
-      for (std::size_t i = whole; i < input.size(); ++i) {
-        partial[i - whole] += static_cast<double>(f(input[i]));
-      }
-      double sum = 0;
-      for (const double each : partial) {
-        sum += each;
-      }
-      *result = static_cast<T>(sum);
+      const auto term = [&input, &f](std::size_t i) { return f(input[i]); };
+      *result = static_cast<T>(sum_in_lanes(input.size(), term));
     });
   }
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 
 #include "tutti/base/queue.hpp"
+#include "tutti/base/sum_in_lanes.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
@@ -22,7 +22,7 @@ void add(Queue& queue, std::span<float> into, std::span<const float> from) {
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < into.size(); ++i) {
-        into[i] += from[i];
+        element::add{}(into[i], from[i]);
       }
     });
   });
@@ -75,7 +75,7 @@ void scale(Queue& queue, std::span<float> data, float factor) {
   queue.run([=] {
     widest([=] {
       for (float& each : data) {
-        each *= factor;
+        element::scale{factor}(each);
       }
     });
   });
@@ -114,7 +114,7 @@ void negate(Queue& queue, std::span<float> data) {
   queue.run([=] {
     widest([=] {
       for (float& each : data) {
-        each = 0 - each;
+        element::negate{}(each);
       }
     });
   });
@@ -184,36 +184,6 @@ void sum(Queue& queue, std::span<float> out, std::span<const float* const> input
 }
 void sum(cuda::stream& queue, std::span<float> out, std::span<const float* const> inputs);
 
-namespace detail {
-
-/// Sum of `f(i)` in double, in sixteen interleaved partial sums: one fixed order for any width of
-/// vector.
-template <class F>
-double sum_in_lanes(std::size_t n, const F& f) {
-  constexpr std::size_t lanes = 16;
-  std::array<double, lanes> partial{};
-  const std::size_t whole = n / lanes * lanes;
-  for (std::size_t i = 0; i < whole; i += lanes) {
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      partial[lane] += static_cast<double>(f(i + lane));
-    }
-  }
-  for (std::size_t i = whole; i < n; ++i) {
-    partial[i - whole] += static_cast<double>(f(i));
-  }
-  double total = 0;
-  for (const double each : partial) {
-    total += each;
-  }
-  return total;
-}
-
-inline float mean(double total, std::size_t n) {
-  return n == 0 ? 0 : static_cast<float>(total / static_cast<double>(n));
-}
-
-}  // namespace detail
-
 // A mean is added up in double and rounded once. A device adds in an order of its own (fixed_sum),
 // for the host's has one thread do a sixteenth of the work: the two means are the same float unless
 // the exact one lies within the doubles' rounding of a float's, and then they are neighbours.
@@ -223,8 +193,8 @@ template <host_queue Queue>
 void mean_magnitude(Queue& queue, std::span<const float> input, float* result) {
   queue.run([=] {
     widest([=] {
-      const auto magnitude = [=](std::size_t i) { return std::fabs(input[i]); };
-      *result = detail::mean(detail::sum_in_lanes(input.size(), magnitude), input.size());
+      const element::magnitude term{input.data()};
+      element::keep_mean{result, input.size()}(sum_in_lanes(input.size(), term));
     });
   });
 }
@@ -236,11 +206,8 @@ void add_and_mean_magnitude(Queue& queue, std::span<float> into, std::span<const
                             float* result) {
   queue.run([=] {
     widest([=] {
-      const auto magnitude = [=](std::size_t i) {
-        into[i] += from[i];
-        return std::fabs(into[i]);
-      };
-      *result = detail::mean(detail::sum_in_lanes(into.size(), magnitude), into.size());
+      const element::magnitude_of_sum term{into.data(), from.data()};
+      element::keep_mean{result, into.size()}(sum_in_lanes(into.size(), term));
     });
   });
 }

@@ -11,6 +11,7 @@
 
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/blocks.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/widest.hpp"
 
@@ -120,7 +121,7 @@ inline void add_and_quantise_blocks(std::span<float> into, std::span<const float
     std::uint32_t largest = 0;
     for (std::size_t i = begin; i < begin + n; ++i) {
       into[i] += from[i];
-      largest = std::max(largest, std::bit_cast<std::uint32_t>(into[i]) & 0x7fff'ffffu);
+      largest = std::max(largest, key_of(into[i]));
     }
     return largest;
   };

@@ -1,15 +1,15 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 
 #include "tutti/base/queue.hpp"
-#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/base/sum_in_lanes.hpp"
 #include "tutti/kernels/blocks.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/signs.hpp"
 #include "tutti/kernels/widest.hpp"
 
@@ -48,8 +48,7 @@ inline void pack_block_signs(std::span<const float> input, std::size_t block, fl
                              std::uint32_t* words) {
   for_each_block(input.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
     const auto each = input.subspan(begin, n);
-    const auto magnitude = [=](std::size_t i) { return std::fabs(each[i]); };
-    magnitudes[number] = mean(sum_in_lanes(n, magnitude), n);
+    element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, element::magnitude{each.data()}));
     pack_block(n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; });
   });
 }
@@ -58,12 +57,9 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
                                      std::size_t block, float* magnitudes, std::uint32_t* words) {
   for_each_block(into.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
     const auto each = into.subspan(begin, n);
-    const auto added = from.subspan(begin, n);
-    const auto magnitude = [=](std::size_t i) {
-      each[i] += added[i];
-      return std::fabs(each[i]);
-    };
-    const float positive = magnitudes[number] = mean(sum_in_lanes(n, magnitude), n);
+    const element::magnitude_of_sum term{each.data(), from.data() + begin};
+    element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, term));
+    const float positive = magnitudes[number];
     pack_block(n, words + begin / 32,
                [=](std::size_t i) { return subtract_sign(each[i], positive); });
   });

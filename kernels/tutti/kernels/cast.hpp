@@ -7,6 +7,7 @@
 
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
 namespace tutti::kernels {
@@ -71,7 +72,7 @@ void narrow(Queue& queue, std::span<const float> input, std::uint16_t* out) {
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < input.size(); ++i) {
-        out[i] = Format::to_bits(input[i]);
+        element::narrow<Format>{}(input[i], out[i]);
       }
     });
   });
@@ -85,7 +86,7 @@ void add_widened(Queue& queue, const std::uint16_t* input, std::span<float> sum)
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < sum.size(); ++i) {
-        sum[i] += Format::to_float(input[i]);
+        element::add_widened<Format>{}(input[i], sum[i]);
       }
     });
   });
@@ -99,7 +100,7 @@ void add_narrow(Queue& queue, std::span<std::uint16_t> into, const std::uint16_t
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < into.size(); ++i) {
-        into[i] = Format::to_bits(Format::to_float(into[i]) + Format::to_float(from[i]));
+        element::add_narrow<Format>{}(into[i], from[i]);
       }
     });
   });

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
@@ -14,11 +15,6 @@
 #endif
 
 namespace tutti::kernels {
-
-/// Orders like the magnitude; NaN is above all.
-inline std::uint32_t magnitude_key(float value) {
-  return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
-}
 
 /// Room for elements that may be among the largest; both spans equally long.
 struct candidates {
@@ -40,7 +36,7 @@ inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t 
     std::uint32_t hits = 0;
     if (n == collect_block) {  // most blocks hold none, and cost this one look
       for (std::size_t i = 0; i < collect_block; ++i) {
-        hits += magnitude_key(input[begin + i]) >= floor ? 1 : 0;
+        hits += key_of(input[begin + i]) >= floor ? 1 : 0;
       }
       if (hits == 0) {
         continue;
@@ -52,7 +48,7 @@ inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t 
     for (std::size_t i = begin; i < begin + n; ++i) {
       room.values[found] = input[i];
       room.indices[found] = static_cast<std::uint32_t>(i);
-      found += magnitude_key(input[i]) >= floor ? 1 : 0;
+      found += key_of(input[i]) >= floor ? 1 : 0;
     }
   }
   return found;
@@ -95,7 +91,7 @@ inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t 
     }
   }
   for (std::size_t i = whole; i < input.size(); ++i) {
-    if (magnitude_key(input[i]) >= floor) {
+    if (key_of(input[i]) >= floor) {
       if (found == room.values.size()) {
         return 0;
       }

@@ -13,6 +13,11 @@
 /// elements out among themselves: a text that hosts run too, so that it is tested without a device.
 namespace tutti::kernels {
 
+/// The magnitude's bits: they order like magnitudes, with NaN above all.
+TUTTI_HD inline std::uint32_t key_of(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
+}
+
 namespace element {
 
 /// a * b, rounded. A compiler for devices would round a product and a sum once, unless told so in
@@ -94,9 +99,7 @@ class sum_of_some {
   bool goes_on_;
 };
 
-TUTTI_HD inline float without_sign(float value) {
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu);
-}
+TUTTI_HD inline float without_sign(float value) { return std::bit_cast<float>(key_of(value)); }
 
 struct magnitude {
   const float* input;

@@ -7,7 +7,8 @@
 #include <span>
 
 #include "tutti/base/queue.hpp"
-#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/base/sum_in_lanes.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
 // Devices have no twins of these yet: their queues say so, in `run`.
@@ -15,11 +16,11 @@ namespace tutti::kernels {
 
 namespace detail {
 
-/// The bits of the largest magnitude: they order like magnitudes, with NaN above all.
+/// The key of the largest magnitude; 0 if there are none.
 inline std::uint32_t largest_bits(std::span<const float> input) {
   std::uint32_t largest = 0;
   for (const float each : input) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(each) & 0x7fff'ffffu);
+    largest = std::max(largest, key_of(each));
   }
   return largest;
 }
@@ -35,7 +36,7 @@ void sum_of_squares(Queue& queue, std::span<const float> input, double* result) 
       const auto square = [=](std::size_t i) {
         return static_cast<double>(input[i]) * static_cast<double>(input[i]);
       };
-      *result = detail::sum_in_lanes(input.size(), square);
+      *result = sum_in_lanes(input.size(), square);
     });
   });
 }

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
@@ -85,7 +84,7 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
   const double generous = expected + 3 * std::sqrt(expected) + 3;  // three standard deviations
   const threshold floor =
       kth_largest(sampled, static_cast<std::size_t>(generous), 0, largest_bits(sample),
-                  [=](std::size_t i) { return magnitude_key(sample[i]); });
+                  [=](std::size_t i) { return key_of(sample[i]); });
   return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
 }
 
@@ -95,7 +94,7 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
 template <class Index>
 void select_among(std::span<const float> values, std::uint32_t floor, const Index& index_of,
                   std::uint64_t first_element, const selection& out) {
-  const auto key = [=](std::size_t i) { return magnitude_key(values[i]); };
+  const auto key = [=](std::size_t i) { return key_of(values[i]); };
   const std::uint32_t largest = largest_bits(values);
   threshold limit = kth_largest(values.size(), out.indices.size(), floor, largest, key);
   // Written without a branch, which would be mispredicted at every other candidate, and kept if it
@@ -171,8 +170,9 @@ struct scatter_add {
 template <host_queue Queue>
 void clear_at(Queue& queue, std::span<float> data, std::span<const std::uint32_t> indices) {
   queue.run([=] {
-    for (const std::uint32_t i : indices) {
-      data[i] = 0;
+    const element::clear_at clear{data.data(), indices.data()};
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      clear(i);
     }
   });
 }
@@ -183,8 +183,9 @@ template <host_queue Queue>
 void scatter_add(Queue& queue, std::span<const std::uint32_t> indices, const float* values,
                  std::span<float> sum) {
   queue.run([=] {
+    const element::scatter_add add{indices.data(), values, sum.data()};
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      sum[indices[i]] += values[i];
+      add(i);
     }
   });
 }

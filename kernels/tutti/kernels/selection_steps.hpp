@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tutti/base/host_device.hpp"
+#include "tutti/kernels/elements.hpp"
 
 /// How a device selects the largest magnitudes, step by step. Threads work together in groups of 32
 /// that do everything at once; a `Group` calls a function for each of its lanes, so that a host can
@@ -62,10 +63,6 @@ struct host_group {
 
 // ---- the threshold
 
-/// The magnitude's bits; NaN is above all.
-TUTTI_HD inline std::uint32_t key_of(float value) {
-  return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
-}
 inline constexpr std::uint32_t largest_number = 0x7f80'0000u;
 
 inline constexpr unsigned rounds = 3;

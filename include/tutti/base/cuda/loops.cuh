@@ -49,14 +49,15 @@ __device__ void fold_block(double mine, const Finish& finish) {
   }
 }
 
-struct keep_partial {
-  double* place;
-  TUTTI_HD void operator()(double total) const { *place = total; }
+template <class T>
+struct keep_as {
+  T* place;
+  TUTTI_HD void operator()(double total) const { *place = static_cast<T>(total); }
 };
 
 template <class Term>
 __global__ void sum_segments(fixed_sum order, Term term, double* partial) {
-  fold_block(order.of_thread(term, blockIdx.x, threadIdx.x), keep_partial{partial + blockIdx.x});
+  fold_block(order.of_thread(term, blockIdx.x, threadIdx.x), keep_as<double>{partial + blockIdx.x});
 }
 
 struct partial_term {
@@ -82,12 +83,6 @@ cudaError_t launch_sum(cudaStream_t stream, std::size_t n, Term term, double* pa
   sum_partials<<<1, threads, 0, stream>>>(order.segments(), partial, finish);
   return cudaGetLastError();
 }
-
-template <class T>
-struct keep_as {
-  T* place;
-  TUTTI_HD void operator()(double total) const { *place = static_cast<T>(total); }
-};
 
 template <class F>
 struct transformed {

@@ -101,7 +101,7 @@ static __global__ void count_keys(reading what, unsigned round, selecting* state
     std::uint32_t keys[at_once];
     for (unsigned j = 0; j < at_once; ++j) {
       const std::size_t place = i + j * stride;
-      keys[j] = place < from.n ? steps::key_of(from.values[place]) : 0;
+      keys[j] = place < from.n ? key_of(from.values[place]) : 0;
     }
     for (unsigned j = 0; j < at_once; ++j) {
       std::uint32_t bin = 0;
