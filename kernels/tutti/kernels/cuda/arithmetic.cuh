@@ -40,32 +40,21 @@ namespace tutti::kernels {
   for (std::size_t first = 0; first == 0 || first < inputs.size();
        first += element::sum_of_some::most) {
     const std::size_t count = std::min(inputs.size() - first, element::sum_of_some::most);
-    queue.for_each(out.size(),
-                   element::sum_of_some(out.data(), inputs.subspan(first, count), first));
+    device::for_each(queue, out.size(),
+                     element::sum_of_some(out.data(), inputs.subspan(first, count), first));
   }
 }
 
-namespace device {
-
-template <class Term>
-void mean(cuda::stream& queue, std::size_t n, const Term& term, float* result) {
-  namespace launch = cuda::detail;
-  const cuda::on_device here(queue.device());
-  auto* partial = reinterpret_cast<double*>(queue.room().memory());
-  cuda::check(
-      launch::launch_sum(queue.native_handle(), n, term, partial, element::keep_mean{result, n}));
-}
-
-}  // namespace device
-
 [[gnu::used]] inline void mean_magnitude(cuda::stream& queue, std::span<const float> input,
                                          float* result) {
-  device::mean(queue, input.size(), element::magnitude{input.data()}, result);
+  device::add_up(queue, input.size(), element::magnitude{input.data()},
+                 element::keep_mean{result, input.size()});
 }
 
 [[gnu::used]] inline void add_and_mean_magnitude(cuda::stream& queue, std::span<float> into,
                                                  std::span<const float> from, float* result) {
-  device::mean(queue, into.size(), element::magnitude_of_sum{into.data(), from.data()}, result);
+  device::add_up(queue, into.size(), element::magnitude_of_sum{into.data(), from.data()},
+                 element::keep_mean{result, into.size()});
 }
 
 }  // namespace tutti::kernels

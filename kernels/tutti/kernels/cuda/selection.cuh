@@ -8,6 +8,7 @@
 
 #include "tutti/base/assert.hpp"
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/cuda/launcher.cuh"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/selection_steps.hpp"
 
@@ -286,12 +287,12 @@ class selection_run {
 
 [[gnu::used]] inline void clear_at(cuda::stream& queue, std::span<float> data,
                                    std::span<const std::uint32_t> indices) {
-  queue.for_each(indices.size(), element::clear_at{data.data(), indices.data()});
+  device::for_each(queue, indices.size(), element::clear_at{data.data(), indices.data()});
 }
 
 [[gnu::used]] inline void scatter_add(cuda::stream& queue, std::span<const std::uint32_t> indices,
                                       const float* values, std::span<float> sum) {
-  queue.for_each(indices.size(), element::scatter_add{indices.data(), values, sum.data()});
+  device::for_each(queue, indices.size(), element::scatter_add{indices.data(), values, sum.data()});
 }
 
 }  // namespace tutti::kernels

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/wire.hpp"
+#include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/signs.hpp"
 
 // The definitions of what signs.hpp declares for a cuda::stream: a thread for each word, the same
@@ -15,36 +15,38 @@ namespace tutti::kernels {
 [[gnu::used]] inline void pack_signs(cuda::stream& queue, std::span<const float> input,
                                      std::uint32_t* words) {
   const std::size_t count = sign_words(input.size());
-  queue.for_each(count, element::pack_word{input.data(), input.size(), count, words});
+  device::for_each(queue, count, element::pack_word{input.data(), input.size(), count, words});
 }
 
 [[gnu::used]] inline void pack_signs_and_subtract(cuda::stream& queue, std::span<float> input,
                                                   const float* magnitude, std::uint32_t* words) {
   const std::size_t count = sign_words(input.size());
-  queue.for_each(
-      count, element::pack_word_and_subtract{input.data(), input.size(), count, magnitude, words});
+  device::for_each(
+      queue, count,
+      element::pack_word_and_subtract{input.data(), input.size(), count, magnitude, words});
 }
 
 [[gnu::used]] inline void add_and_pack_signs(cuda::stream& queue, std::span<float> into,
                                              std::span<const float> from, std::uint32_t* words) {
   const std::size_t count = sign_words(into.size());
-  queue.for_each(count,
-                 element::add_and_pack_word{into.data(), from.data(), into.size(), count, words});
+  device::for_each(queue, count,
+                   element::add_and_pack_word{into.data(), from.data(), into.size(), count, words});
 }
 
 [[gnu::used]] inline void add_signs(cuda::stream& queue, const std::uint32_t* words,
                                     const float* magnitude, std::span<float> sum) {
   const std::size_t count = sign_words(sum.size());
-  queue.for_each(count, element::add_word{words, magnitude, sum.data(), sum.size(), count});
+  device::for_each(queue, count,
+                   element::add_word{words, magnitude, sum.data(), sum.size(), count});
 }
 
 namespace device {
 
 template <unsigned Planes>
 void count_votes(cuda::stream& queue, std::span<std::uint32_t> out, payload_row ballots) {
-  queue.for_each(out.size(), element::count_word<Planes>{ballots.first, ballots.stride,
-                                                         static_cast<std::uint32_t>(ballots.count),
-                                                         out.data()});
+  for_each(queue, out.size(),
+           element::count_word<Planes>{ballots.first, ballots.stride,
+                                       static_cast<std::uint32_t>(ballots.count), out.data()});
 }
 
 }  // namespace device
