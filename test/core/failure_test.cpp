@@ -40,6 +40,22 @@ TEST(Failure, ARankThatDeclaresOtherTensorsIsNamedEverywhere) {
   }
 }
 
+TEST(Failure, OneTensorMoreIsNamedEverywhere) {
+  const auto said = errors(3, [](transport::in_process& world) {
+    std::vector<arena::declaration> declared{{"first", 8}, {"second", 16}};
+    if (world.rank() == 1) {
+      declared.push_back({"third", 1});
+    }
+    arena memory(declared);
+    make_engine<compose<>>(world, memory.tensors());
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each,
+              "tensor 2 is no tensor on rank 0 and third (1 elements) on rank 1. Fix: declare the "
+              "same model on every rank");
+  }
+}
+
 TEST(Failure, OtherOptionsAreNamedToo) {
   const auto said = errors(2, [](transport::in_process& world) {
     arena memory = model_of(0);

@@ -319,14 +319,16 @@ class engine {
   friend watch<Transport, engine>;
 
   enum class audience { nobody, everybody };
-  /// What an engine sends beside chunks, numbered after the last chunk.
+  /// What an engine sends beside chunks, numbered after the last chunk where there are any.
   enum class own : std::uint32_t { hello, parameters, average, change, memory };
   enum class service : std::uint32_t { decisions = 8, farewell, change, collect, restore };
 
   tag own_tag(own what) const {
-    const bool on_host = what == own::hello || what == own::average;
-    return {on_host ? channel::host : channel::data,
-            static_cast<std::uint32_t>(plan_.chunks.size()) + static_cast<std::uint32_t>(what), 0};
+    const auto number = static_cast<std::uint32_t>(what);
+    if (what == own::hello || what == own::average) {
+      return {channel::host, number, 0};  // no plan is in it: hello asks whether they are equal
+    }
+    return {channel::data, static_cast<std::uint32_t>(plan_.chunks.size()) + number, 0};
   }
   tag service_tag(service what) const {
     return {channel::service,
