@@ -2,30 +2,42 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "models/declaration.hpp"
+#include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
 
 namespace models {
 
-/// Who computes the layers. Built for one declaration, one batch size and the tensors that the
-/// declaration asks for (weight then bias, layer by layer, in forward order). Everything is
-/// allocated then; a step allocates no memory for data. Runs on the caller's thread and no other,
-/// and gives the same bits on each.
+/// Who computes the layers, in the order of a queue. Built for one declaration, one batch size, the
+/// tensors that the declaration asks for (weight then bias, layer by layer, in forward order, in
+/// memory of that queue) and the queue, which must live as long. Everything is allocated then; a
+/// step allocates no memory for data. Gives the same bits on every rank.
 ///
 /// Layouts: a batch sample by sample, each as `shape` says; weights output by output, each laid
 /// out like the input it reads. So two backends can be exchanged under one set of parameters.
+///
+/// `alignment`: elements at whose multiples a tensor must begin.
 template <class Backend>
-concept backend = std::movable<Backend> &&
-    std::constructible_from<Backend, const declaration&, std::size_t,
-                            std::span<const tutti::tensor>> &&
-    requires(Backend computer, std::size_t layer) {
+concept backend = std::movable<Backend> && tutti::device_queue<typename Backend::queue_type> &&
+                  std::constructible_from < Backend,
+        const declaration&, std::size_t, std::span<const tutti::tensor>,
+typename Backend::queue_type& >
+    &&requires(Backend computer, std::size_t layer, std::span<const std::uint8_t> labels) {
+  { Backend::alignment } -> std::convertible_to<std::size_t>;
+  // Of the host: a batch, which the first layer reads, and what the last one yields. Neither is to
+  // be touched before the queue has come so far.
   { computer.input() } -> std::same_as<std::span<float>>;
   { computer.logits() } -> std::same_as<std::span<const float>>;
-  { computer.logits_gradient() } -> std::same_as<std::span<float>>;
   computer.forward(layer);
+  computer.compare(labels);  // makes the gradient of the labels' mean loss by the logits
   computer.backward(layer);  // overwrites the gradients of the layer's parameters
 };
+
+/// Which backend works in a queue's order: `on_queue<Queue>::backend`, said where one is chosen.
+template <class Queue>
+struct on_queue;
 
 }  // namespace models

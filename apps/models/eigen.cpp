@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "models/softmax_cross_entropy.hpp"
+
 namespace models {
 namespace {
 
@@ -224,7 +226,8 @@ struct eigen::program {
   }
 };
 
-eigen::eigen(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors)
+eigen::eigen(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors,
+             queue_type&)
     : program_(std::make_unique<program>(of, batch_size, tensors)) {}
 eigen::eigen(eigen&&) noexcept = default;
 eigen& eigen::operator=(eigen&&) noexcept = default;
@@ -232,7 +235,10 @@ eigen::~eigen() = default;
 
 std::span<float> eigen::input() { return program_->activations.front().value; }
 std::span<const float> eigen::logits() { return program_->activations.back().value; }
-std::span<float> eigen::logits_gradient() { return program_->activations.back().gradient; }
+void eigen::compare(std::span<const std::uint8_t> labels) {
+  softmax_cross_entropy_gradient(logits(), labels, logits().size() / program_->batch,
+                                 program_->activations.back().gradient);
+}
 void eigen::forward(std::size_t layer) {
   std::visit(
       [&](const auto& kind) { models::forward(kind, program_->places[layer], program_->batch); },

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -11,7 +12,11 @@ namespace models {
 /// Layers in plain Eigen: matrix products, and convolutions as matrix products of unrolled patches.
 class eigen {
  public:
-  eigen(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors);
+  using queue_type = tutti::inline_queue;
+  static constexpr std::size_t alignment = 1;
+
+  eigen(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors,
+        queue_type&);
   eigen(eigen&&) noexcept;
   eigen& operator=(eigen&&) noexcept;
   eigen(const eigen&) = delete;
@@ -20,8 +25,8 @@ class eigen {
 
   std::span<float> input();
   std::span<const float> logits();
-  std::span<float> logits_gradient();
   void forward(std::size_t layer);
+  void compare(std::span<const std::uint8_t> labels);
   void backward(std::size_t layer);
 
  private:

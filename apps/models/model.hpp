@@ -15,8 +15,16 @@
 
 namespace models {
 
-/// A network on the backend that this build chose: oneDNN where it is installed, otherwise Eigen.
+/// The host's: oneDNN where it is installed, otherwise Eigen.
+template <>
+struct on_queue<tutti::inline_queue> {
+  using backend = chosen_backend;
+};
 using model = network<chosen_backend>;
+
+/// The network that a rank of `World` trains: it computes where that world's ranks communicate.
+template <class World>
+using model_in = network<typename on_queue<typename World::queue_type>::backend>;
 
 /// Every network that can be trained here.
 inline std::vector<declaration> all() { return {mlp(), cnn()}; }

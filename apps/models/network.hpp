@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -17,30 +18,40 @@
 #include "models/declaration.hpp"
 #include "models/softmax_cross_entropy.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 
 namespace models {
 
 /// What backward does with the gradients that are there already.
 enum class gradients { overwrite, accumulate };
 
-/// A network that trains. Parameters and gradients lie in a flat arena; the same seed gives the
-/// same parameters on every rank. A batch may be smaller than `batch_size` (the last one of an
-/// evaluation): it costs as much as a full one, and loss and gradient are means over its images.
+/// A network that trains. Parameters and gradients lie in a flat arena of the backend's memory; the
+/// same seed gives the same parameters on every rank. A batch may be smaller than `batch_size` (the
+/// last one of an evaluation): it costs as much as a full one, and loss and gradient are means over
+/// its images.
+///
+/// Where the backend's queue is a device's, layers are enqueued: what a callback is told holds in
+/// the order of `queue()`. The host waits where the score is read, once a batch, and nowhere else.
 template <backend Backend>
 class network {
  public:
+  using queue_type = typename Backend::queue_type;
+
   network(const declaration& of, std::size_t batch_size, std::uint64_t seed)
       : layers_(facts(of)),
-        arena_(declare(layers_)),
+        arena_(declare(layers_), Backend::alignment,
+               [this](std::size_t n) { return tutti::allocate_zeros<float>(queue_, n); }),
         ids_(number(layers_)),
         batch_size_(batch_size),
-        computer_(of, batch_size, arena_.tensors()) {
+        computer_(of, batch_size, arena_.tensors(), queue_) {
     labels_.reserve(batch_size);
     initialise(seed);
   }
 
   const std::vector<tutti::tensor>& tensors() const { return arena_.tensors(); }
+  queue_type& queue() { return queue_; }
   std::size_t batch_size() const { return batch_size_; }
   std::size_t layers() const { return layers_.size(); }
   shape input() const { return layers_.front().in; }
@@ -61,6 +72,7 @@ class network {
           std::to_string(batch_size_) + " images of " + std::to_string(input().size()) +
           " pixels, labels below " + std::to_string(layers_.back().out.size()) + ".");
     }
+    scored();  // the batch before may still be on its way to the device
     std::ranges::copy(batch.images, images.begin());
     std::ranges::fill(images.subspan(batch.images.size()), 0.0F);
     labels_.assign(batch.labels.begin(), batch.labels.end());
@@ -68,14 +80,14 @@ class network {
 
   void forward_layer(std::size_t layer) {
     computer_.forward(layer);
-    if (layer + 1 == layers_.size()) {
-      score_ = softmax_cross_entropy(computer_.logits(), labels_, layers_.back().out.size(),
-                                     computer_.logits_gradient());
-    }
+    score_.reset();
   }
 
   /// The layer's parameters may be changed once this returns: it has read them for the last time.
   void backward_layer(std::size_t layer, gradients mode = gradients::overwrite) {
+    if (layer + 1 == layers_.size()) {
+      computer_.compare(labels_);
+    }
     if (mode == gradients::accumulate) {
       accumulate_layer(layer);
     } else {
@@ -112,20 +124,29 @@ class network {
   }
 
   /// Of the batch last forwarded: the mean loss, and how many images were classified right.
-  float loss() const { return static_cast<float>(score_.mean_loss()); }
-  std::size_t correct() const { return score_.correct; }
-  const score& scored() const { return score_; }
+  float loss() { return static_cast<float>(scored().mean_loss()); }
+  std::size_t correct() { return scored().correct; }
+  const score& scored() {
+    if (!score_) {
+      queue_.synchronize();
+      score_ = softmax_cross_entropy(computer_.logits(), labels_, layers_.back().out.size());
+    }
+    return *score_;
+  }
 
  private:
-  static tutti::arena declare(const std::vector<layer_facts>& layers) {
-    std::vector<tutti::arena::declaration> all;
+  using memory = tutti::memory_of<float, queue_type>;
+  using arena = tutti::arena_of<memory>;
+
+  static std::vector<typename arena::declaration> declare(const std::vector<layer_facts>& layers) {
+    std::vector<typename arena::declaration> all;
     for (const auto& each : layers) {
       if (each.weights > 0) {
         all.push_back({each.name + ".weight", each.weights});
         all.push_back({each.name + ".bias", each.biases});
       }
     }
-    return tutti::arena(all);
+    return all;
   }
 
   static std::vector<std::vector<tutti::tensor_id>> number(const std::vector<layer_facts>& layers) {
@@ -155,36 +176,45 @@ class network {
       const std::size_t inputs = layers_[layer].weights / layers_[layer].biases;
       const double share = layer + 1 == layers_.size() ? 0.1 : 1.0;
       const double deviation = share * std::sqrt(2.0 / static_cast<double>(inputs));
-      for (float& weight : tensors()[tutti::index(ids_[layer].front())].parameter) {
-        const double radius = std::sqrt(-2.0 * std::log(uniform()));
-        weight =
-            static_cast<float>(deviation * radius * std::cos(2.0 * std::numbers::pi * uniform()));
-      }
+      const auto parameter = tensors()[tutti::index(ids_[layer].front())].parameter;
+      tutti::fill_from_host(queue_, parameter, [&](std::span<float> weights) {
+        for (float& weight : weights) {
+          const double radius = std::sqrt(-2.0 * std::log(uniform()));
+          weight =
+              static_cast<float>(deviation * radius * std::cos(2.0 * std::numbers::pi * uniform()));
+        }
+      });
     }
   }
 
   void accumulate_layer(std::size_t layer) {
-    std::vector<float> before;  // accumulation is rare, and no backend need know of it
+    if (before_.size() == 0) {  // accumulation is rare, and no backend need know of it
+      before_ = tutti::allocate<float>(queue_, arena_.gradients().size());
+    }
+    std::span<float> room = tutti::span_of(before_);
     for (const auto id : parameters_of(layer)) {
       const auto gradient = tensors()[tutti::index(id)].gradient;
-      before.insert(before.end(), gradient.begin(), gradient.end());
+      queue_.copy(room.data(), gradient.data(), gradient.size_bytes());
+      room = room.subspan(gradient.size());
     }
     computer_.backward(layer);
-    auto kept = before.begin();
+    room = tutti::span_of(before_);
     for (const auto id : parameters_of(layer)) {
-      for (float& element : tensors()[tutti::index(id)].gradient) {
-        element += *kept++;
-      }
+      const auto gradient = tensors()[tutti::index(id)].gradient;
+      tutti::kernels::add(queue_, gradient, room.first(gradient.size()));
+      room = room.subspan(gradient.size());
     }
   }
 
   std::vector<layer_facts> layers_;
-  tutti::arena arena_;
+  queue_type queue_{};
+  arena arena_;
+  memory before_{};  // gradients that the next are added to
   std::vector<std::vector<tutti::tensor_id>> ids_;
   std::size_t batch_size_;
   Backend computer_;
   std::vector<std::uint8_t> labels_{};
-  score score_{};
+  std::optional<score> score_ = score{};
 };
 
 /// Scores every image of `images`, in order, the last batch as short as it comes.

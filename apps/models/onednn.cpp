@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "models/softmax_cross_entropy.hpp"
+
 namespace models {
 namespace {
 
@@ -277,7 +279,7 @@ std::span<float> floats(const memory& of) {
 }  // namespace
 
 onednn::onednn(const declaration& of, std::size_t batch_size,
-               std::span<const tutti::tensor> tensors)
+               std::span<const tutti::tensor> tensors, queue_type&)
     : program_(std::make_unique<program>(of, batch_size, tensors)) {}
 onednn::onednn(onednn&&) noexcept = default;
 onednn& onednn::operator=(onednn&&) noexcept = default;
@@ -285,7 +287,10 @@ onednn::~onednn() = default;
 
 std::span<float> onednn::input() { return floats(program_->input); }
 std::span<const float> onednn::logits() { return floats(program_->value); }
-std::span<float> onednn::logits_gradient() { return floats(program_->gradient); }
+void onednn::compare(std::span<const std::uint8_t> labels) {
+  const auto classes = static_cast<std::size_t>(program_->value.get_desc().dims().back());
+  softmax_cross_entropy_gradient(logits(), labels, classes, floats(program_->gradient));
+}
 void onednn::forward(std::size_t layer) { program_->run(program_->forward[layer]); }
 void onednn::backward(std::size_t layer) { program_->run(program_->backward[layer]); }
 

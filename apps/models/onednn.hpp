@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -11,7 +12,11 @@ namespace models {
 /// Layers as oneDNN primitives, created once and run on one thread.
 class onednn {
  public:
-  onednn(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors);
+  using queue_type = tutti::inline_queue;
+  static constexpr std::size_t alignment = 1;
+
+  onednn(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors,
+         queue_type&);
   onednn(onednn&&) noexcept;
   onednn& operator=(onednn&&) noexcept;
   onednn(const onednn&) = delete;
@@ -20,8 +25,8 @@ class onednn {
 
   std::span<float> input();
   std::span<const float> logits();
-  std::span<float> logits_gradient();
   void forward(std::size_t layer);
+  void compare(std::span<const std::uint8_t> labels);
   void backward(std::size_t layer);
 
  private:

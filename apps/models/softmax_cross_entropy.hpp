@@ -24,30 +24,43 @@ struct score {
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(images); }
 };
 
-/// Scores `labels.size()` rows of `logits` and writes the gradient of their mean loss. Rows beyond
-/// the labels pad a short batch: they get a gradient of zero and so count for nothing.
+/// Scores `labels.size()` rows of `logits`; rows beyond the labels pad a short batch.
 inline score softmax_cross_entropy(std::span<const float> logits,
-                                   std::span<const std::uint8_t> labels, std::size_t classes,
-                                   std::span<float> gradient) {
+                                   std::span<const std::uint8_t> labels, std::size_t classes) {
   score total{.images = labels.size()};
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto row = logits.subspan(i * classes, classes);
+    const auto top = std::max_element(row.begin(), row.end());
+    float sum = 0;
+    for (const float logit : row) {
+      sum += std::exp(logit - *top);
+    }
+    total.loss += static_cast<double>(std::log(sum) - (row[labels[i]] - *top));
+    total.correct += static_cast<std::size_t>(top - row.begin() == labels[i]);
+  }
+  return total;
+}
+
+/// Writes the gradient of the labels' mean loss by the logits. Rows beyond the labels get zeros and
+/// so count for nothing.
+inline void softmax_cross_entropy_gradient(std::span<const float> logits,
+                                           std::span<const std::uint8_t> labels,
+                                           std::size_t classes, std::span<float> gradient) {
   const float share = 1.0F / static_cast<float>(labels.size());
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const auto row = logits.subspan(i * classes, classes);
     const auto out = gradient.subspan(i * classes, classes);
-    const auto top = std::max_element(row.begin(), row.end());
+    const float top = *std::max_element(row.begin(), row.end());
     float sum = 0;
     for (std::size_t c = 0; c < classes; ++c) {
-      out[c] = std::exp(row[c] - *top);
+      out[c] = std::exp(row[c] - top);
       sum += out[c];
     }
     for (std::size_t c = 0; c < classes; ++c) {
       out[c] = (out[c] / sum - (c == labels[i] ? 1.0F : 0.0F)) * share;
     }
-    total.loss += static_cast<double>(std::log(sum) - (row[labels[i]] - *top));
-    total.correct += static_cast<std::size_t>(top - row.begin() == labels[i]);
   }
   std::ranges::fill(gradient.subspan(labels.size() * classes), 0.0F);
-  return total;
 }
 
 }  // namespace models

@@ -49,7 +49,8 @@ struct tensor_facts {
 /// Memory for a model's parameters and gradients, laid out in backward order, so that tensors which
 /// a fusion groups are neighbours: a bucket is then a view and nothing is copied.
 /// Cost: 8 bytes an element, allocated once.
-class arena {
+template <class Memory>
+class arena_of {
  public:
   struct declaration {
     std::string name;
@@ -57,35 +58,46 @@ class arena {
   };
 
   /// `forward` lists the tensors in the order of the forward pass.
-  explicit arena(std::span<const declaration> forward) : tensors_(forward.size()) {
+  explicit arena_of(std::span<const declaration> forward)
+      : arena_of(forward, 1, [](std::size_t elements) { return Memory(elements); }) {}
+
+  /// In memory that `allocate(elements)` answers. Each tensor begins at a multiple of `alignment`
+  /// elements: what comes after one of another length is then no neighbour of it.
+  template <class Allocate>
+  arena_of(std::span<const declaration> forward, std::size_t alignment, Allocate allocate)
+      : tensors_(forward.size()) {
     std::size_t total = 0;
-    for (const auto& each : forward) {
-      total += each.elements;
+    for (std::size_t i = forward.size(); i-- > 0;) {
+      total = round_up(total, alignment) + forward[i].elements;
     }
-    parameters_.resize(total);
-    gradients_.resize(total);
+    parameters_ = allocate(total);
+    gradients_ = allocate(total);
     std::size_t offset = 0;
     for (std::size_t i = forward.size(); i-- > 0;) {
       const std::size_t n = forward[i].elements;
-      tensors_[i] = tensor{forward[i].name, std::span(parameters_).subspan(offset, n),
-                           std::span(gradients_).subspan(offset, n)};
+      offset = round_up(offset, alignment);
+      tensors_[i] =
+          tensor{forward[i].name, parameters().subspan(offset, n), gradients().subspan(offset, n)};
       offset += n;
     }
   }
-  arena(arena&&) = default;
-  arena& operator=(arena&&) = default;
-  arena(const arena&) = delete;
-  arena& operator=(const arena&) = delete;
+  arena_of(arena_of&&) = default;
+  arena_of& operator=(arena_of&&) = default;
+  arena_of(const arena_of&) = delete;
+  arena_of& operator=(const arena_of&) = delete;
 
   /// In forward order; the spans stay valid when the arena is moved.
   const std::vector<tensor>& tensors() const { return tensors_; }
-  std::span<float> parameters() { return parameters_; }
-  std::span<float> gradients() { return gradients_; }
+  std::span<float> parameters() { return {parameters_.data(), parameters_.size()}; }
+  std::span<float> gradients() { return {gradients_.data(), gradients_.size()}; }
 
  private:
-  line_vector<float> parameters_;
-  line_vector<float> gradients_;
+  Memory parameters_;
+  Memory gradients_;
   std::vector<tensor> tensors_;
 };
+
+/// Of the host's memory.
+using arena = arena_of<line_vector<float>>;
 
 }  // namespace tutti
