@@ -19,72 +19,17 @@
 #include "data/loader.hpp"
 #include "data/synthetic.hpp"
 #include "models/model.hpp"
-#include "reference.hpp"
+#include "models/reference.hpp"
+#include "models/samples.hpp"
 
 namespace {
 
+using samples::all_gradients;
+using samples::batch_of;
+using samples::expect_the_oracles;
+using samples::give_biases;
+using samples::odd;
 using tutti::tensor_id;
-
-/// Every kind of layer, odd sides, a convolution that needs its input's gradient, channel counts
-/// that fill no vector register.
-models::declaration odd() {
-  return {.name = "odd",
-          .input = {2, 9, 7},
-          .layers = {models::convolution{"conv1", 5, 5}, models::relu{}, models::max_pool{},
-                     models::convolution{"conv2", 6, 3}, models::max_pool{}, models::relu{},
-                     models::linear{"fc1", 11}, models::relu{}, models::linear{"fc2", 4}}};
-}
-
-struct samples {
-  std::vector<float> images{};
-  std::vector<std::uint8_t> labels{};
-
-  samples(const models::declaration& of, std::size_t count, std::uint64_t seed, std::size_t classes)
-      : images(count * of.input.size()), labels(count) {
-    std::mt19937_64 random(seed);
-    std::normal_distribution<float> normal;
-    for (float& each : images) {
-      each = normal(random);
-    }
-    for (auto& each : labels) {
-      each = static_cast<std::uint8_t>(random() % classes);
-    }
-  }
-  data::batch batch() const { return {images, labels}; }
-};
-
-template <class Model>
-std::vector<float> all_gradients(const Model& model) {
-  std::vector<float> all;
-  for (const auto& each : model.tensors()) {
-    all.insert(all.end(), each.gradient.begin(), each.gradient.end());
-  }
-  return all;
-}
-
-template <class Model>
-void give_biases(Model& model) {
-  std::mt19937_64 random(7);
-  std::normal_distribution<float> normal(0.0F, 0.1F);
-  for (const auto& each : model.tensors()) {
-    for (float& element : each.parameter) {
-      element += normal(random);
-    }
-  }
-}
-
-void expect_near(std::span<const float> got, const reference::values& expected,
-                 const std::string& what) {
-  ASSERT_EQ(got.size(), expected.size()) << what;
-  double scale = 0;
-  for (const double each : expected) {
-    scale = std::max(scale, std::abs(each));
-  }
-  ASSERT_GT(scale, 0) << what << " is not tested by zeros";
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(got[i], expected[i], 2e-5 * scale) << what << " element " << i;
-  }
-}
 
 template <class Backend>
 class network : public testing::Test {};
@@ -96,44 +41,27 @@ TYPED_TEST(network, gradients_and_loss_are_the_oracles_in_double_precision) {
                                            {models::mlp(), 5, 10}}) {
     models::network<TypeParam> model(of, count, 3);
     give_biases(model);
-    const samples some(of, count, 5, classes);
-    reference::network oracle(of, reference::network::parameters(model.tensors()));
-    model.forward(some.batch());
-    model.backward([](tensor_id) {});
-    const double loss = oracle.loss(some.batch());
-    EXPECT_NEAR(model.loss(), loss, 1e-5 * (1 + loss));
-    const auto expected = oracle.gradients(some.batch());
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      expect_near(model.tensors()[i].gradient, expected[i],
-                  of.name + " " + model.tensors()[i].name);
-    }
+    expect_the_oracles(model, of, batch_of(of, count, 5, classes));
   }
 }
 
 TYPED_TEST(network, a_short_batch_is_a_mean_over_its_own_images) {
   const auto of = odd();
   models::network<TypeParam> model(of, 8, 3);
-  const samples full(of, 8, 1, 4);
-  const samples few(of, 3, 2, 4);
+  const batch_of full(of, 8, 1, 4);
+  const batch_of few(of, 3, 2, 4);
   model.forward(full.batch());
   model.backward([](tensor_id) {});
-  model.forward(few.batch());
-  model.backward([](tensor_id) {});
-  reference::network oracle(of, reference::network::parameters(model.tensors()));
-  const auto expected = oracle.gradients(few.batch());
-  EXPECT_NEAR(model.loss(), oracle.loss(few.batch()), 1e-5);
+  expect_the_oracles(model, of, few);
   EXPECT_LE(model.correct(), 3U);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    expect_near(model.tensors()[i].gradient, expected[i], model.tensors()[i].name);
-  }
 }
 
 TYPED_TEST(network, backward_overwrites_or_accumulates) {
   const auto of = odd();
   models::network<TypeParam> model(of, 4, 3);
-  const samples first(of, 4, 1, 4);
-  const samples second(of, 4, 2, 4);
-  const auto gradient_of = [&](const samples& some, models::gradients mode) {
+  const batch_of first(of, 4, 1, 4);
+  const batch_of second(of, 4, 2, 4);
+  const auto gradient_of = [&](const batch_of& some, models::gradients mode) {
     model.forward(some.batch());
     model.backward([](tensor_id) {}, mode);
     return all_gradients(model);
@@ -150,7 +78,7 @@ TYPED_TEST(network, backward_overwrites_or_accumulates) {
 TYPED_TEST(network, callbacks_come_in_order_around_their_layer) {
   const auto of = models::cnn();
   models::network<TypeParam> model(of, 4, 3);
-  const samples some(of, 4, 1, 10);
+  const batch_of some(of, 4, 1, 10);
   std::vector<std::size_t> used;
   model.forward(some.batch(), [&](tensor_id id) { used.push_back(tutti::index(id)); });
   for (const auto& each : model.tensors()) {
@@ -182,10 +110,10 @@ TYPED_TEST(network, callbacks_come_in_order_around_their_layer) {
 TYPED_TEST(network, forward_reads_a_parameter_only_after_its_callback) {
   const auto of = odd();
   models::network<TypeParam> model(of, 4, 3);
-  const samples some(of, 4, 1, 4);
+  const batch_of some(of, 4, 1, 4);
   model.forward(some.batch());
   const float expected = model.loss();
-  const auto kept = reference::network::parameters(model.tensors());
+  const auto kept = samples::all_parameters(model);
   for (const auto& each : model.tensors()) {
     std::ranges::fill(each.parameter, NAN);
   }
@@ -201,7 +129,7 @@ TYPED_TEST(network, layer_by_layer_is_the_same_step) {
   const auto of = models::cnn();
   models::network<TypeParam> whole(of, 4, 3);
   models::network<TypeParam> stepwise(of, 4, 3);
-  const samples some(of, 4, 1, 10);
+  const batch_of some(of, 4, 1, 10);
   whole.forward(some.batch());
   whole.backward([](tensor_id) {});
   stepwise.set_batch(some.batch());
@@ -223,7 +151,7 @@ TYPED_TEST(network, layer_by_layer_is_the_same_step) {
 
 TYPED_TEST(network, the_same_bits_on_every_thread) {
   const auto of = models::cnn();
-  const samples some(of, 16, 1, 10);
+  const batch_of some(of, 16, 1, 10);
   const auto train = [&](std::vector<float>& parameters) {
     models::network<TypeParam> model(of, 16, 3);
     for (int step = 0; step < 5; ++step) {
@@ -264,7 +192,7 @@ TYPED_TEST(network, a_rank_is_one_thread) {
   const auto of = models::cnn();
   const auto before = threads();
   models::network<TypeParam> model(of, 16, 3);
-  model.forward(samples(of, 16, 1, 10).batch());
+  model.forward(batch_of(of, 16, 1, 10).batch());
   model.backward([](tensor_id) {});
   EXPECT_EQ(threads(), before);
 }
@@ -312,10 +240,10 @@ TYPED_TEST(network, evaluation_counts_every_image_and_learning_helps) {
 
 TYPED_TEST(network, a_batch_that_does_not_fit_is_refused) {
   models::network<TypeParam> model(odd(), 4, 3);
-  EXPECT_THROW(model.forward(samples(odd(), 5, 1, 4).batch()), tutti::usage_error);
-  EXPECT_THROW(model.forward(samples(odd(), 0, 1, 4).batch()), tutti::usage_error);
-  EXPECT_THROW(model.forward(samples(models::mlp(), 4, 1, 4).batch()), tutti::usage_error);
-  samples wrong(odd(), 4, 1, 4);
+  EXPECT_THROW(model.forward(batch_of(odd(), 5, 1, 4).batch()), tutti::usage_error);
+  EXPECT_THROW(model.forward(batch_of(odd(), 0, 1, 4).batch()), tutti::usage_error);
+  EXPECT_THROW(model.forward(batch_of(models::mlp(), 4, 1, 4).batch()), tutti::usage_error);
+  batch_of wrong(odd(), 4, 1, 4);
   wrong.labels[2] = 4;
   EXPECT_THROW(model.forward(wrong.batch()), tutti::usage_error);
 }
@@ -324,8 +252,8 @@ TEST(reference, agrees_with_finite_differences) {
   const auto of = odd();
   models::model model(of, 2, 3);
   give_biases(model);
-  const samples some(of, 2, 5, 4);
-  reference::network oracle(of, reference::network::parameters(model.tensors()));
+  const batch_of some(of, 2, 5, 4);
+  reference::network oracle(of, samples::all_parameters(model));
   const auto gradients = oracle.gradients(some.batch());
   for (std::size_t t = 0; t < gradients.size(); ++t) {
     for (std::size_t i = 0; i < gradients[t].size(); ++i) {
@@ -348,7 +276,7 @@ template <class Backend>
 std::vector<float> gradients_of_one_batch() {
   const auto of = models::cnn();
   models::network<Backend> model(of, 8, 3);
-  model.forward(samples(of, 8, 1, 10).batch());
+  model.forward(batch_of(of, 8, 1, 10).batch());
   model.backward([](tensor_id) {});
   return all_gradients(model);
 }

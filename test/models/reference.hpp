@@ -9,7 +9,6 @@
 
 #include "data/dataset.hpp"
 #include "models/declaration.hpp"
-#include "tutti/base/tensor.hpp"
 
 namespace reference {
 
@@ -21,14 +20,6 @@ class network {
  public:
   network(models::declaration of, std::vector<values> parameters)
       : of_(std::move(of)), parameters_(std::move(parameters)) {}
-
-  static std::vector<values> parameters(const std::vector<tutti::tensor>& tensors) {
-    std::vector<values> all;
-    for (const auto& each : tensors) {
-      all.emplace_back(each.parameter.begin(), each.parameter.end());
-    }
-    return all;
-  }
 
   /// Mean loss of the batch.
   double loss(const data::batch& batch) { return run(batch, nullptr); }

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/dataset.hpp"
+#include "models/declaration.hpp"
+#include "models/reference.hpp"
+#include "tutti/base/memory.hpp"
+
+/// What networks are tested with, wherever their memory is.
+namespace samples {
+
+/// Every kind of layer, odd sides, a convolution that needs its input's gradient, channel counts
+/// that fill no vector register.
+inline models::declaration odd() {
+  return {.name = "odd",
+          .input = {2, 9, 7},
+          .layers = {models::convolution{"conv1", 5, 5}, models::relu{}, models::max_pool{},
+                     models::convolution{"conv2", 6, 3}, models::max_pool{}, models::relu{},
+                     models::linear{"fc1", 11}, models::relu{}, models::linear{"fc2", 4}}};
+}
+
+struct batch_of {
+  std::vector<float> images{};
+  std::vector<std::uint8_t> labels{};
+
+  batch_of(const models::declaration& of, std::size_t count, std::uint64_t seed,
+           std::size_t classes)
+      : images(count * of.input.size()), labels(count) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> normal;
+    for (float& each : images) {
+      each = normal(random);
+    }
+    for (auto& each : labels) {
+      each = static_cast<std::uint8_t>(random() % classes);
+    }
+  }
+  data::batch batch() const { return {images, labels}; }
+};
+
+template <class Model>
+std::vector<float> all_gradients(Model& model) {
+  std::vector<float> all;
+  for (const auto& each : model.tensors()) {
+    const auto gradient = tutti::host_view(model.queue(), each.gradient);
+    all.insert(all.end(), gradient.begin(), gradient.end());
+  }
+  return all;
+}
+
+template <class Model>
+std::vector<reference::values> all_parameters(Model& model) {
+  std::vector<reference::values> all;
+  for (const auto& each : model.tensors()) {
+    const auto parameter = tutti::host_view(model.queue(), each.parameter);
+    all.emplace_back(parameter.begin(), parameter.end());
+  }
+  return all;
+}
+
+template <class Model>
+void give_biases(Model& model) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal(0.0F, 0.1F);
+  for (const auto& each : model.tensors()) {
+    const auto before = tutti::host_view(model.queue(), each.parameter);
+    tutti::fill_from_host(model.queue(), each.parameter, [&](std::span<float> parameter) {
+      std::ranges::transform(before, parameter.begin(),
+                             [&](float element) { return element + normal(random); });
+    });
+  }
+}
+
+inline void expect_near(std::span<const float> got, const reference::values& expected,
+                        const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  double scale = 0;
+  for (const double each : expected) {
+    scale = std::max(scale, std::abs(each));
+  }
+  ASSERT_GT(scale, 0) << what << " is not tested by zeros";
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], expected[i], 2e-5 * scale) << what << " element " << i;
+  }
+}
+
+/// Loss and gradients of one batch are those of double precision.
+template <class Model>
+void expect_the_oracles(Model& model, const models::declaration& of, const batch_of& some) {
+  reference::network oracle(of, all_parameters(model));
+  model.forward(some.batch());
+  model.backward([](tutti::tensor_id) {});
+  const double loss = oracle.loss(some.batch());
+  EXPECT_NEAR(model.loss(), loss, 1e-5 * (1 + loss));
+  const auto expected = oracle.gradients(some.batch());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expect_near(tutti::host_view(model.queue(), model.tensors()[i].gradient), expected[i],
+                of.name + " " + model.tensors()[i].name);
+  }
+}
+
+}  // namespace samples
