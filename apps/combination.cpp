@@ -4,6 +4,7 @@
 #include "models/model.hpp"
 #include "tutti/tutti.hpp"
 
+#include TUTTI_DEVICE_HEADER
 #include TUTTI_STRATEGY_HEADER
 
 using Strategy = TUTTI_STRATEGY;
@@ -11,7 +12,7 @@ using Strategy = TUTTI_STRATEGY;
 template <class World>
 void train(World& world, const common::job& job, const data::dataset& images) {
   const auto declared = models::find(job.model);
-  models::model model(declared, job.batch_size, job.seed);
+  models::model_in<World> model(declared, job.batch_size, job.seed);
   auto engine =
       tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
                                    common::options<Strategy>(job));
@@ -24,8 +25,8 @@ void train(World& world, const common::job& job, const data::dataset& images) {
   data::loader loader(images, {job.batch_size, worker, workers, job.seed});
   common::row row(engine, job);
   for (const auto& batch : loader.epoch(0)) {
-    model.forward(batch, [&](tutti::tensor_id id) { engine.wait(id); });
-    model.backward([&](tutti::tensor_id id) { engine.ready(id); });
+    model.forward(batch, [&](tutti::tensor_id id) { engine.wait(id, model.queue()); });
+    model.backward([&](tutti::tensor_id id) { engine.ready(id, model.queue()); });
     if (row.step(model.loss()) == job.steps) {
       break;
     }
@@ -34,6 +35,6 @@ void train(World& world, const common::job& job, const data::dataset& images) {
 }
 
 int main(int argc, char** argv) {
-  return common::run_cell<Strategy>(
+  return common::run_cell<Strategy, TUTTI_DEVICE>(
       argc, argv, [](auto& world, const auto& job, const auto& data) { train(world, job, data); });
 }

@@ -11,7 +11,6 @@
 #include "common/job.hpp"
 #include "common/pace.hpp"
 #include "common/policy_flags.hpp"
-#include "common/ranks.hpp"
 #include "data/dataset.hpp"
 #include "models/model.hpp"
 #include "tutti/core/engine_options.hpp"
@@ -70,8 +69,9 @@ class row {
   clock::time_point begin_{};
 };
 
-/// `main` of a cell: reads flags and data, and calls `train(world, job, images)` on every rank.
-template <class Strategy, class Train>
+/// `main` of a cell: reads flags and data, and calls `train(world, job, images)` on every rank of
+/// `Device`, one of on_cpu and on_cuda.
+template <class Strategy, class Device, class Train>
 int run_cell(int argc, char** argv, Train train) {
   return guarded("combination", [&] {
     job asked = parse(argc, argv, app::cell);
@@ -84,8 +84,9 @@ int run_cell(int argc, char** argv, Train train) {
       expect_one_of("model", asked.model, models::names());
       asked.steps = asked.steps == 0 ? 20 : asked.steps;
       const int serving = servers<Strategy>(asked);
+      Device::expect(asked);
       const auto images = input(asked.data);
-      on_ranks(asked, serving, [&](auto& world) { train(world, asked, images.train); });
+      Device::run(asked, serving, [&](auto& world) { train(world, asked, images.train); });
     }
   });
 }

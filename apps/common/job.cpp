@@ -109,6 +109,7 @@ class flags {
 
   void trainer() {
     text("strategy", into_->strategy, "how to communicate");
+    text("device", into_->device, "cpu, or cuda: ranks are threads that share a GPU");
     count("epochs", into_->epochs, 1, 1 << 20, "passes over the data");
     text("json", into_->json, "append a line an epoch, and one at the end, to this file");
     text("timeline", into_->timeline,

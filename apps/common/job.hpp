@@ -24,6 +24,7 @@ struct job {
   std::optional<int> ranks{};  ///< workers, if the user says; a launcher has started its own
   int servers{1};              ///< where the strategy has any
   std::string transport{"automatic"};
+  std::string device{"cpu"};
   std::size_t epochs{3};
   std::size_t steps{};  ///< at most so many in all; 0: no limit
   std::optional<float> learning_rate{};

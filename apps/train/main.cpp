@@ -17,6 +17,18 @@ const train::trainable& find(const std::string& name) {
   return *std::ranges::find(train::registry(), name, &train::trainable::name);
 }
 
+/// Where `strategy` runs, if this build and this machine have that.
+const train::device& find(const train::trainable& strategy, const common::job& asked) {
+  common::expect_one_of("device", asked.device, {"cpu", "cuda"});
+  const auto found = std::ranges::find(strategy.devices, asked.device, &train::device::name);
+  if (found == strategy.devices.end()) {
+    throw common::flag_error("this build does not train " + asked.strategy + " on " + asked.device +
+                             ". Fix: cmake --preset cuda, where nvcc, cuBLAS and cuDNN are found");
+  }
+  found->expect(asked);
+  return *found;
+}
+
 /// Before hours are spent on what cannot be kept.
 void check_outputs(const common::job& asked) {
   const bool timeline_a_rank = common::uses_mpi(asked);
@@ -52,8 +64,9 @@ void run(int argc, char** argv) {
     const auto& strategy = find(asked.strategy);
     common::expect_one_of("model", asked.model, models::names());
     strategy.servers(asked);  // refuses a policy's flags before anything is read
+    const auto& device = find(strategy, asked);
     check_outputs(asked);
-    strategy.run(asked, common::input(asked.data));
+    device.run(asked, common::input(asked.data));
   }
 }
 

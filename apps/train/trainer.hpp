@@ -14,7 +14,6 @@
 #include "common/cell.hpp"
 #include "common/job.hpp"
 #include "common/pace.hpp"
-#include "common/ranks.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
@@ -25,13 +24,21 @@
 
 namespace train {
 
+/// Where a strategy's ranks can be.
+struct device {
+  std::string_view name;
+  /// Throws flag_error if the job cannot run there.
+  void (*expect)(const common::job&);
+  void (*run)(const common::job&, const data::splits&);
+};
+
 /// A named strategy as the registry knows it.
 struct trainable {
   std::string_view name;
   std::vector<std::pair<std::string, std::string>> (*flags)();
   /// Ranks that serve beside the job's workers. Throws flag_error if the job does not fit.
   int (*servers)(const common::job&);
-  void (*run)(const common::job&, const data::splits&);
+  std::vector<device> devices;
 };
 
 const std::vector<trainable>& registry();
@@ -89,10 +96,10 @@ inline data::dataset share(const data::dataset& all, std::size_t worker, std::si
 }
 
 /// One worker's training: the loop that a user of tutti writes, and what it reports.
-template <class Engine>
+template <class Engine, class Model>
 class session {
  public:
-  session(Engine& engine, models::model& model, const common::job& job, const data::splits& images,
+  session(Engine& engine, Model& model, const common::job& job, const data::splits& images,
           log& out)
       : engine_(&engine),
         model_(&model),
@@ -143,8 +150,8 @@ class session {
     const std::size_t left = job_->steps == 0 ? loader_.steps() : job_->steps - done();
     const std::size_t end = std::min(loader_.steps(), step + left);
     for (data::loader::iterator batch(loader_, step); step < end; ++batch) {
-      model_->forward(*batch, [this](tutti::tensor_id id) { engine_->wait(id); });
-      model_->backward([this](tutti::tensor_id id) { engine_->ready(id); });
+      model_->forward(*batch, [this](tutti::tensor_id id) { engine_->wait(id, model_->queue()); });
+      model_->backward([this](tutti::tensor_id id) { engine_->ready(id, model_->queue()); });
       seen.add_step(model_->loss(), model_->correct(), since_last());
       out_->progress(epoch, ++step, loader_.steps(), model_->loss());
     }
@@ -166,7 +173,7 @@ class session {
   }
 
   Engine* engine_;
-  models::model* model_;
+  Model* model_;
   const common::job* job_;
   log* out_;
   std::size_t worker_;
@@ -180,7 +187,7 @@ class session {
 template <class Strategy, class World>
 void on_rank(World& world, const common::job& job, const data::splits& images, timelines& seen) {
   const auto declared = models::find(job.model);
-  models::model model(declared, job.batch_size, job.seed);
+  models::model_in<World> model(declared, job.batch_size, job.seed);
   // A timeline without room keeps nothing; a second instantiation would double the build.
   const std::size_t room = job.timeline.empty() ? 0 : std::size_t{1} << 20;
   auto engine =
@@ -195,19 +202,22 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
   seen.add(world.rank(), engine.observed(), model.tensors());
 }
 
-template <class Strategy>
+template <class Strategy, class Device>
 void run(const common::job& job, const data::splits& images) {
   timelines seen;
-  common::on_ranks(job, common::servers<Strategy>(job),
-                   [&](auto& world) { on_rank<Strategy>(world, job, images, seen); });
+  Device::run(job, common::servers<Strategy>(job),
+              [&](auto& world) { on_rank<Strategy>(world, job, images, seen); });
   if (!job.timeline.empty()) {
     seen.write(job);
   }
 }
 
-template <class Strategy>
+template <class Strategy, class... Devices>
 trainable entry() {
-  return {Strategy::name, common::policy_flags<Strategy>, common::servers<Strategy>, run<Strategy>};
+  return {Strategy::name,
+          common::policy_flags<Strategy>,
+          common::servers<Strategy>,
+          {device{Devices::name, Devices::expect, run<Strategy, Devices>}...}};
 }
 
 }  // namespace train

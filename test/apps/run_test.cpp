@@ -1,5 +1,6 @@
 // The apps as a user meets them: what they print, what they write, and how they refuse.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -195,6 +196,50 @@ TEST_F(Apps, CellsTrainAndPrintARow) {
   EXPECT_EQ(cell("none-off-none-all-reduce", "--header").out.find("fusion / priority"), 0U);
   refuses(cell("none-off-none-all-reduce", "--json file"), "combination: there is no flag --json");
 }
+
+TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {
+  train_refuses("--device gpu", "no device is named 'gpu'. Did you mean cpu?");
+#ifdef TUTTI_CUDA_CELL
+  train_refuses("--device cuda --transport mpi",
+                "ranks on a GPU are threads of one process. Fix: ");
+  const std::string sentence = "no CUDA device is here. Fix: ";
+  const auto on_a_gpu = cell("up_to-off-signSGD-all-reduce", "--data synthetic --steps 1", "cuda");
+  if (on_a_gpu.status != 0) {
+    refuses(on_a_gpu, "combination: " + sentence);
+  }
+#else
+  const std::string sentence =
+      "this build does not train Horovod on cuda. Fix: cmake --preset cuda";
+#endif
+  const auto got = train("--device cuda --steps 1");
+  if (got.status != 0) {
+    refuses(got, "tutti-train: " + sentence);
+  }
+}
+
+#ifdef TUTTI_STAND_IN_CELL
+/// The program of a cell for a GPU, on host threads: the same losses, to what a table shows of
+/// them.
+TEST_F(Apps, ACellOnADeviceLearnsWhatItLearnsOnACpu) {
+  const std::string flags = "--model mlp --data synthetic --batch-size 4 --ranks 4 --steps 5";
+  const auto losses = [&](const std::string& device) {
+    const auto got = cell("up_to-on-none-parameter-server", flags, device);
+    EXPECT_EQ(got.status, 0) << got.err;
+    std::array<double, 2> found{};
+    const std::size_t name_ends = 52;
+    EXPECT_EQ(std::sscanf(got.out.c_str() + std::min(name_ends, got.out.size()), "%lf > %lf",
+                          &found[0], &found[1]),
+              2)
+        << got.out;
+    return found;
+  };
+  const auto here = losses("cpu");
+  const auto there = losses("stand-in");
+  EXPECT_LT(here[1], here[0]);
+  EXPECT_NEAR(there[0], here[0], 2e-4);
+  EXPECT_NEAR(there[1], here[1], 2e-4);
+}
+#endif
 
 #ifdef TUTTI_MPIRUN
 TEST_F(Apps, UnderMpirunRanksAreProcesses) {

@@ -52,8 +52,9 @@ class Apps : public ::testing::Test {
     return shell(TUTTI_APPS_DIRECTORY "/tutti-train " + unless_said("--model", "mlp") +
                  unless_said("--data", "synthetic") + flags);
   }
-  outcome cell(const std::string& name, const std::string& flags) const {
-    return shell(TUTTI_APPS_DIRECTORY "/combination-cpu-" + name + " " + flags);
+  outcome cell(const std::string& name, const std::string& flags,
+               const std::string& device = "cpu") const {
+    return shell(TUTTI_APPS_DIRECTORY "/combination-" + device + "-" + name + " " + flags);
   }
 
   /// One line, naming the program, that says `sentence`; and the status of bad usage.
