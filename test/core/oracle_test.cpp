@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/equals_oracle.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/collective/addressable.hpp"
@@ -19,19 +20,13 @@
 namespace tutti::test {
 namespace {
 
-constexpr int steps = 20;
 using architecture::all_reduce;
 using architecture::parameter_server;
 
 template <class Strategy>
 void equals_oracle(engine_options<Strategy> options = {}) {
-  for (int workers = 1; workers <= 5; ++workers) {
-    const auto result = train_on_threads<Strategy>(workers, steps, options);
-    const auto expected = trained(workers, steps);
-    for (const auto& each : result.parameters) {
-      EXPECT_EQ(each, expected) << workers << " workers";
-    }
-  }
+  expect_oracle_of(
+      [&](int workers, int steps) { return train_on_threads<Strategy>(workers, steps, options); });
 }
 
 TEST(Oracle, Canonical) { equals_oracle<compose<all_reduce<collective::canonical>>>(); }
@@ -86,7 +81,7 @@ TEST(Oracle, ScatteredMemory) {
     }
     auto engine =
         make_engine<strategy>(world, tensors, optimizer_of(), {.partition = {.bytes = 7000}});
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < oracle_steps; ++step) {
       engine.wait();
       backward(memory, world.rank(), step);
       for (std::size_t i = tensors.size(); i-- > 0;) {
@@ -99,7 +94,7 @@ TEST(Oracle, ScatteredMemory) {
     for (std::size_t i = tensors.size(); i-- > 0;) {
       flat.insert(flat.end(), parameters[i].begin(), parameters[i].end());
     }
-    EXPECT_EQ(flat, trained(workers, steps));
+    EXPECT_EQ(flat, trained(workers, oracle_steps));
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/equals_oracle.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -16,19 +17,14 @@
 namespace tutti::test {
 namespace {
 
-constexpr int steps = 20;
 using architecture::all_reduce;
 using architecture::parameter_server;
 
 template <class Strategy>
 void equals_oracle(engine_options<Strategy> options = {}) {
-  for (int workers = 1; workers <= 5; ++workers) {
-    const auto result = train_in_simulation<Strategy>(workers, steps, options);
-    const auto expected = trained(workers, steps);
-    for (const auto& each : result.parameters) {
-      EXPECT_EQ(each, expected) << workers << " workers";
-    }
-  }
+  expect_oracle_of([&](int workers, int steps) {
+    return train_in_simulation<Strategy>(workers, steps, options);
+  });
 }
 
 TEST(SimulatedOracle, Canonical) { equals_oracle<compose<all_reduce<collective::canonical>>>(); }
