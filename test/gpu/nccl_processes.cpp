@@ -1,12 +1,10 @@
 // Processes that meet by MPI and train over NCCL, each on a device of its own or all on one: what
 // they come to is what threads of a CPU come to. Without a device it says so and ends well.
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
-#include "support/device_training.hpp"
+#include "gpu/processes.hpp"
 #include "tutti/base/cuda/error.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
@@ -14,35 +12,8 @@
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/transport/mpi.hpp"
 #include "tutti/transport/nccl.hpp"
-#include "tutti/tutti.hpp"
 
-namespace {
-
-using namespace tutti::test;
-using world_type = tutti::transport::nccl<tutti::transport::mpi>;
-
-/// The greatest difference from training on threads, on this rank: NaN where there is one.
-template <class Strategy>
-float difference(world_type& world) {
-  tutti::cuda::stream compute;
-  scattered_model<tutti::cuda::stream> model(compute);
-  auto engine = tutti::make_engine<Strategy>(world, model.tensors(), device_optimizer());
-  take_steps(engine, model, compute, 0, device_steps);
-  const auto expected = train_scattered<Strategy, tutti::transport::in_process>(world.size());
-  const auto got = model.parameters();
-  float greatest = got.size() == expected.size() ? 0.0f : 1.0f;
-  for (std::size_t i = 0; i < got.size() && i < expected.size(); ++i) {
-    const float off = std::abs(got[i] - expected[i]);
-    if (off > greatest || std::isnan(off)) {
-      greatest = off;
-    }
-  }
-  std::printf("%s, rank %d of %d: off by %g\n", std::string(Strategy::name).c_str(), world.rank(),
-              world.size(), static_cast<double>(greatest));
-  return greatest;
-}
-
-}  // namespace
+using tutti::test::difference;
 
 int main() {
   tutti::transport::mpi processes;

@@ -30,7 +30,7 @@ doors = {("architecture", "collective"), ("bench", "apps"), ("test", "apps"), ("
 
 # Foreign headers, and where each may enter. What is not listed is the standard library's or POSIX's.
 foreign = [
-    (r"mpi\.h", ["include/tutti/transport/mpi.hpp"]),
+    (r"mpi(-ext)?\.h", ["include/tutti/transport/mpi.hpp"]),
     (r"nccl\.h", ["include/tutti/transport/nccl.hpp"]),
     (r"cub/.*|thrust/.*", ["kernels/tutti/kernels/cuda/", "bench/kernels_cuda.cu"]),
     (r"cuda(_.*)?\.h|cuda/.*", ["include/tutti/base/cuda/", "kernels/tutti/kernels/cuda/"]),

@@ -1,50 +1,17 @@
 #include <cstddef>
-#include <exception>
 #include <gtest/gtest.h>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "support/mpi_world.hpp"
 #include "support/transport_laws.hpp"
+#include "tutti/base/queue.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
 
-/// Ranks are the first so many processes of the job, on a communicator of the user's.
-struct mpi_world {
-  using transport = tutti::transport::mpi;
-  static constexpr bool phantoms = false;
-  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
-
-  template <class Body>
-  static bool run(int ranks, Body body) {
-    int rank = 0;
-    int size = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (ranks > size) {
-      return false;
-    }
-    MPI_Comm some = MPI_COMM_NULL;
-    MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &some);
-    if (rank < ranks) {
-      run_on(some, body);
-    }
-    MPI_Comm_free(&some);
-    return rank < ranks;
-  }
-
-  template <class Body>
-  static void run_on(MPI_Comm some, Body body) {
-    transport world(some);
-    try {
-      drive(world, body(world));
-    } catch (const std::exception& failure) {
-      world.abort("rank " + std::to_string(world.rank()) + " failed: " + failure.what());
-      throw;
-    }
-  }
-};
+using mpi_world = mpi_world_on<inline_queue>;
 
 /// As mpi_world, behind the erased boundary.
 struct any_mpi_world {
@@ -111,13 +78,4 @@ TEST(Mpi, RefusesWhatItCannotCarry) {
 
 }  // namespace tutti::test
 
-int main(int argc, char** argv) {
-  int level = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-  ::testing::InitGoogleTest(&argc, argv);
-  int failed = RUN_ALL_TESTS();
-  int any_failed = 0;
-  MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  MPI_Finalize();
-  return any_failed;
-}
+int main(int argc, char** argv) { return tutti::test::run_tests_of_processes(argc, argv); }

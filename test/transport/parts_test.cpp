@@ -79,7 +79,8 @@ TEST(Segments, TwoSizesDifferInAPiece) {
 }
 
 TEST(Staging, GivesBackTheSameMemory) {
-  staging pool;
+  inline_queue here;
+  staging<inline_queue> pool(here);
   std::byte* first = pool.take(100);
   std::byte* second = pool.take(128);
   EXPECT_NE(first, second);

@@ -10,6 +10,8 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -106,6 +108,13 @@ class host_stream : public host_loops<host_stream> {
   template <class T>
   buffer<T> allocate(std::size_t elements);
 
+  /// Whether it is memory of some stream's.
+  static bool reaches(const void* memory) {
+    const std::scoped_lock lock(memories_mutex_);
+    const auto after = memories_.upper_bound(memory);
+    return after != memories_.begin() && std::less<>()(memory, std::prev(after)->second);
+  }
+
  private:
   void finish() {
     const mark now = record();
@@ -177,6 +186,9 @@ class host_stream : public host_loops<host_stream> {
     }
   }
 
+  /// Where streams' memory begins, and ends.
+  static inline std::mutex memories_mutex_;
+  static inline std::map<const void*, const void*, std::less<>> memories_;
   static inline thread_local bool executing_ = false;
 
   std::shared_ptr<progress> passed_;
@@ -201,6 +213,8 @@ class host_stream::buffer {
   buffer() = default;
   buffer(host_stream& stream, std::size_t elements) : stream_(&stream), memory_(elements) {
     poison(std::as_writable_bytes(std::span(memory_)));
+    const std::scoped_lock lock(memories_mutex_);
+    memories_[memory_.data()] = memory_.data() + elements;
   }
   buffer(const buffer&) = delete;
   buffer& operator=(const buffer&) = delete;
@@ -213,6 +227,8 @@ class host_stream::buffer {
     if (stream_ != nullptr) {
       stream_->finish();
       poison(std::as_writable_bytes(std::span(memory_)));
+      const std::scoped_lock lock(memories_mutex_);
+      memories_.erase(memory_.data());
     }
   }
 

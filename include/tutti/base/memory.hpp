@@ -42,6 +42,20 @@ auto allocate_zeros(Queue& queue, std::size_t elements) {
 template <class T, class Queue>
 using memory_of = decltype(allocate<T>(std::declval<Queue&>(), 0));
 
+/// Memory that the host and the queue's work both reach, undefined: pinned where the queue offers
+/// that, otherwise the host's.
+template <class T, class Queue>
+auto allocate_shared(Queue& queue, std::size_t elements) {
+  if constexpr (requires { queue.template allocate_pinned<T>(elements); }) {
+    return queue.template allocate_pinned<T>(elements);
+  } else {
+    return line_vector<T>(elements);
+  }
+}
+
+template <class T, class Queue>
+using shared_memory_of = decltype(allocate_shared<T>(std::declval<Queue&>(), 0));
+
 template <class Memory>
 auto span_of(Memory& memory) {
   return std::span(memory.data(), memory.size());

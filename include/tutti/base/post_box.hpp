@@ -20,22 +20,29 @@ class post_box {
     slots_[place & (slots_.size() - 1)].store(number + 1, std::memory_order_release);
   }
   /// The oldest number, if its post is complete. One thread at a time.
+  std::optional<std::uint32_t> oldest() const {
+    const std::uint32_t found = head().load(std::memory_order_acquire);
+    return found == 0 ? std::nullopt : std::optional(found - 1);
+  }
+  /// The same, and no more in the box.
   std::optional<std::uint32_t> take() {
-    auto& slot = slots_[head_.load(std::memory_order_relaxed) & (slots_.size() - 1)];
-    const std::uint32_t found = slot.load(std::memory_order_acquire);
-    if (found == 0) {
-      return std::nullopt;
+    const auto found = oldest();
+    if (found) {
+      head().store(0, std::memory_order_relaxed);
+      head_.fetch_add(1, std::memory_order_relaxed);
     }
-    slot.store(0, std::memory_order_relaxed);
-    head_.fetch_add(1, std::memory_order_relaxed);
-    return found - 1;
+    return found;
   }
-  bool empty() const {
-    return slots_[head_.load(std::memory_order_relaxed) & (slots_.size() - 1)].load(
-               std::memory_order_acquire) == 0;
-  }
+  bool empty() const { return !oldest(); }
 
  private:
+  const std::atomic<std::uint32_t>& head() const {
+    return slots_[head_.load(std::memory_order_relaxed) & (slots_.size() - 1)];
+  }
+  std::atomic<std::uint32_t>& head() {
+    return slots_[head_.load(std::memory_order_relaxed) & (slots_.size() - 1)];
+  }
+
   std::vector<std::atomic<std::uint32_t>> slots_;
   std::atomic<std::size_t> tail_{0};
   std::atomic<std::size_t> head_{0};

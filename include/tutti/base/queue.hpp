@@ -91,6 +91,7 @@ class inline_queue : public host_loops<inline_queue> {
   struct mark {};
   mark record() { return {}; }
   void wait(mark) {}
+  static bool passed(mark) { return true; }
   void synchronize() {}
 
   template <class F>

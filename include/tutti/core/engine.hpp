@@ -359,8 +359,8 @@ class engine {
         for (const float* memory : {each.parameter.data(), each.gradient.data()}) {
           if (memory != nullptr && !world_->queue().reaches(memory)) {
             throw usage_error(each.name +
-                              " lies in memory that this transport's device cannot reach. Fix: "
-                              "allocate it on the device, or train over transport::in_process");
+                              " does not lie in memory of this transport's device. Fix: allocate "
+                              "it on the device, or train over transport::in_process");
           }
         }
       }
@@ -422,7 +422,15 @@ class engine {
 
   bool open_posts() {
     bool any = false;
+    unwritten_.store(false, std::memory_order_relaxed);
     while (has_posts()) {
+      if constexpr (sends_what_is_written<Transport>) {
+        const auto next = posts_.oldest();
+        if (next && !Transport::queue_type::passed(flow_->at(*next).written)) {
+          unwritten_.store(true, std::memory_order_relaxed);
+          break;
+        }
+      }
       if (const auto position = posts_.take()) {
         flow_->fill(*position);
         any = true;
@@ -435,7 +443,10 @@ class engine {
     return flow_ && flow_->carry_out();
   }
   bool has_decided() const { return flow_ && flow_->has_decided(); }
-  bool has_posts() const { return is_started_.load(std::memory_order_acquire) && !posts_.empty(); }
+  bool has_posts() const {
+    return is_started_.load(std::memory_order_acquire) && !posts_.empty() &&
+           !unwritten_.load(std::memory_order_relaxed);
+  }
 
   // ---- what others send
 
@@ -748,6 +759,7 @@ class engine {
   task listening_{};
   task closing_{};
   std::atomic<bool> is_started_{false};
+  std::atomic<bool> unwritten_{false};  // the oldest post's gradient, when last looked at
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_served_{false};
   std::exception_ptr failure_{};

@@ -115,6 +115,12 @@ concept has_all_reduce = requires(T& transport, tag where, std::span<float> data
 template <class T>
 concept is_stream_ordered = T::completes_when_enqueued;
 
+/// Messages leave by the host's hand, when it sees that the queue has written them. A gradient is
+/// ready there when it has been written: a chunk that began earlier would hold up, on the queue,
+/// what other chunks receive.
+template <class T>
+concept sends_what_is_written = T::sends_what_is_written;
+
 /// Time is virtual, kept by the loop that runs the ranks: nothing may block.
 template <class T>
 concept has_virtual_time = T::virtual_time;

@@ -13,8 +13,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <list>
 #include <mpi.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 #include <span>
 #include <string>
 #include <type_traits>
@@ -24,7 +28,9 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/fifo.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/source_place.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
@@ -41,8 +47,8 @@ namespace tutti::transport {
 class mpi_error : public communication_error {
  public:
   mpi_error(int code, source_place where)
-      : communication_error(text(code) + " (MPI error " + std::to_string(code) + " at " +
-                            where.file + ":" + std::to_string(where.line) + ")"),
+      : communication_error(sentence(
+            {text(code), " (MPI error ", code, " at ", where.file, ":", where.line, ")"})),
         code_(code) {}
 
   int code() const { return code_; }
@@ -133,30 +139,58 @@ class mpi_communicator {
 
 }  // namespace detail
 
-/// Ranks are MPI processes. Channels are communicators of its own, so that a wildcard never takes
-/// another channel's message and nothing meets the user's messages.
+/// How MPI gets at a device's memory: by itself, or by way of the host's.
+enum class device_path { direct, staged };
+
+/// Direct where MPI says at run time that it takes a device's addresses (CUDA-aware), otherwise
+/// staged.
+inline device_path supported_device_path() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT)
+  return MPIX_Query_cuda_support() == 1 ? device_path::direct : device_path::staged;
+#else
+  return device_path::staged;
+#endif
+}
+
+/// Ranks are MPI processes whose gradients lie where `Queue` works: `mpi` on the host,
+/// `mpi_on<cuda::stream>` on the device that is current where it is made. Channels are communicators
+/// of its own, so that a wildcard never takes another channel's message and nothing meets the
+/// user's messages.
 ///
 /// Long messages of the data channel travel in pieces, so that folding the first overlaps the wire.
-/// Cost of a message: MPI's, one staging buffer where it is folded or lent; after warm-up nothing
-/// is allocated. Errors: communication_error when ranks disagree or one has failed, mpi_error when
-/// MPI refuses to start. Every payload needs memory: MPI moves no phantoms.
-class mpi {
+/// A device's memory is sent when its queue has come so far, and received in the queue's order; the
+/// host waits for neither. Staged, each piece is copied to memory that both reach (pinned) and sent
+/// from there, while folds read there what has come; the next piece is copied meanwhile. Memory
+/// that the queue does not reach is the host's and travels at once.
+///
+/// Cost of a message: MPI's, one staging buffer where it is folded or lent; of a device's memory,
+/// staged, a copy over its bus at each end besides; after warm-up nothing is allocated. Errors:
+/// communication_error when ranks disagree or one has failed, mpi_error when MPI refuses to start.
+/// Every payload needs memory: MPI moves no phantoms.
+template <device_queue Queue>
+class mpi_on {
+  static constexpr bool on_device = has_own_memory<Queue>;
+
  public:
   using role = tutti::role::transport;
-  using queue_type = inline_queue;
+  using queue_type = Queue;
   static constexpr bool virtual_time = false;
+  static constexpr bool sends_what_is_written = on_device;
 
   /// All processes of the job. Starts MPI, and ends it in the destructor, if nobody has started it.
-  mpi() : mpi(borrowed::no, MPI_COMM_WORLD) {}
+  mpi_on() : mpi_on(borrowed::no, MPI_COMM_WORLD, supported_device_path()) {}
   /// The processes of the user's communicator, which is duplicated. Collective.
-  explicit mpi(MPI_Comm users) : mpi(borrowed::yes, users) {}
-  mpi(const mpi&) = delete;
-  mpi& operator=(const mpi&) = delete;
-  ~mpi() { depart(); }
+  explicit mpi_on(MPI_Comm users) : mpi_on(borrowed::yes, users, supported_device_path()) {}
+  /// The same, whatever MPI says of itself.
+  mpi_on(MPI_Comm users, device_path path) requires on_device
+      : mpi_on(borrowed::yes, users, path) {}
+  mpi_on(const mpi_on&) = delete;
+  mpi_on& operator=(const mpi_on&) = delete;
+  ~mpi_on() { depart(); }
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  inline_queue& queue() { return queue_; }
+  Queue& queue() { return queue_; }
   run_queue& ready_coroutines() { return ready_; }
   traffic counted() const { return counted_; }
   std::size_t in_flight() const { return flights_.count(); }
@@ -190,12 +224,14 @@ class mpi {
     bool blocked{};  // behind another of the same peer and tag
     bool failed{};
     bool often_done_at_once{};
+    bool in_order{};    // MPI gets at its memory when the queue has come so far
     std::byte* data{};  // null: each piece is received in staging, and folded from there
     detail::segments cut{};
     std::size_t posted{};
-    std::size_t flying{};
-    void (*fold_piece)(mpi&, course&, detail::segments::piece, const std::byte*){};
-    void (*all_here)(mpi&, course&){};
+    std::size_t flying{};   // posted, and not over
+    std::size_t waiting{};  // of those, for the queue
+    void (*fold_piece)(mpi_on&, course&, detail::segments::piece, const std::byte*){};
+    void (*all_here)(mpi_on&, course&){};
 
     bool precedes(const course& other) const {
       return peer == other.peer && where == other.where && outgoing == other.outgoing;
@@ -206,23 +242,24 @@ class mpi {
   class receiving : public course {
    public:
     /// Copies land where they belong, folds that can work piecewise fold each piece as it comes.
-    receiving(mpi& self, std::span<std::byte> into, Fold fold) : into_(into), fold_(fold) {
-      if constexpr (std::same_as<Fold, copy_bytes>) {
+    receiving(mpi_on& self, std::span<std::byte> into, Fold fold) : into_(into), fold_(fold) {
+      if (std::same_as<Fold, copy_bytes> && !self.stages(into)) {
         this->data = into.data();
+        this->in_order = self.is_the_queues(into);
       } else if constexpr (piecewise_fold<Fold>) {
-        this->fold_piece = [](mpi& end, course& which, detail::segments::piece piece,
+        this->fold_piece = [](mpi_on& end, course& which, detail::segments::piece piece,
                               const std::byte* from) {
           auto& mine = static_cast<receiving&>(which);
           mine.fold_(end.queue_, mine.into_.data() + piece.offset, from, piece.size);
         };
       } else {
-        this->data = self.staging_.take(into.size());
-        this->all_here = [](mpi& end, course& which) {
+        this->data = self.pieces_.take(into.size());
+        this->all_here = [](mpi_on& end, course& which) {
           auto& mine = static_cast<receiving&>(which);
           if (!mine.failed) {
             mine.fold_(end.queue_, mine.into_.data(), mine.data, mine.into_.size());
           }
-          end.staging_.give(mine.data, mine.into_.size());
+          end.pieces_.give(mine.data, mine.into_.size(), end.queue_.record());
         };
       }
     }
@@ -238,7 +275,7 @@ class mpi {
 
   class send_operation : public detail::operation {
    public:
-    send_operation(mpi& self, int to, tag where, std::span<const std::byte> bytes)
+    send_operation(mpi_on& self, int to, tag where, std::span<const std::byte> bytes)
         : operation(self.ready_, 1) {
       self.begin_send(out_, *this, to, where, bytes);
     }
@@ -250,7 +287,7 @@ class mpi {
   template <class Fold>
   class receive_operation : public detail::operation {
    public:
-    receive_operation(mpi& self, int from, tag where, std::span<std::byte> into, Fold fold)
+    receive_operation(mpi_on& self, int from, tag where, std::span<std::byte> into, Fold fold)
         : operation(self.ready_, 1), in_(self, into, fold) {
       self.begin_receive(in_, *this, from, where, into.size());
     }
@@ -262,7 +299,7 @@ class mpi {
   template <class Fold>
   class exchange_operation : public detail::operation {
    public:
-    exchange_operation(mpi& self, int to, std::span<const std::byte> out, int from,
+    exchange_operation(mpi_on& self, int to, std::span<const std::byte> out, int from,
                        std::span<std::byte> into, tag where, Fold fold)
         : operation(self.ready_, 2), in_(self, into, fold) {
       self.begin_receive(in_, *this, from, where, into.size());
@@ -274,10 +311,10 @@ class mpi {
     receiving<Fold> in_;
   };
 
-  /// Received bytes, to read until the loan is destroyed.
+  /// Received bytes, for the host and for work on the queue until the loan is destroyed.
   class loan {
    public:
-    loan(mpi& self, std::byte* bytes, std::size_t size, int peer, tag where)
+    loan(mpi_on& self, std::byte* bytes, std::size_t size, int peer, tag where)
         : self_(&self), bytes_(bytes), size_(size), peer_(peer), where_(where) {}
     loan(loan&& other) noexcept
         : self_(other.self_),
@@ -288,7 +325,7 @@ class mpi {
     loan& operator=(loan&&) = delete;
     ~loan() {
       if (bytes_ != nullptr) {
-        self_->staging_.give(bytes_, size_);
+        self_->loans_.give(bytes_, size_, self_->queue_.record());
       }
     }
 
@@ -297,7 +334,7 @@ class mpi {
     tag where() const { return where_; }
 
    private:
-    mpi* self_;
+    mpi_on* self_;
     std::byte* bytes_;
     std::size_t size_;
     int peer_;
@@ -306,18 +343,18 @@ class mpi {
 
   class loan_operation : public detail::operation {
    public:
-    loan_operation(mpi& self, int from, tag where, std::size_t bytes)
+    loan_operation(mpi_on& self, int from, tag where, std::size_t bytes)
         : operation(self.ready_, 1), self_(&self) {
-      in_.data = self.staging_.take(bytes);
+      in_.data = self.loans_.take(bytes);
       self.begin_receive(in_, *this, from, where, bytes);
     }
-    explicit loan_operation(mpi& self, channel from_channel)
+    explicit loan_operation(mpi_on& self, channel from_channel)
         : operation(self.ready_, 1), self_(&self) {
       self.begin_receive_any(in_, *this, from_channel);
     }
     ~loan_operation() {
       if (in_.data != nullptr) {
-        self_->staging_.give(in_.data, in_.cut.bytes());
+        self_->loans_.give(in_.data, in_.cut.bytes());
       }
     }
     loan await_resume() {
@@ -326,13 +363,13 @@ class mpi {
     }
 
    private:
-    mpi* self_;
+    mpi_on* self_;
     course in_;
   };
 
   class all_reduce_operation : public detail::operation {
    public:
-    all_reduce_operation(mpi& self, tag where, std::span<float> data) : operation(self.ready_, 1) {
+    all_reduce_operation(mpi_on& self, tag where, std::span<float> data) : operation(self.ready_, 1) {
       self.begin_all_reduce(in_, *this, where, data);
     }
 
@@ -382,7 +419,7 @@ class mpi {
   }
   /// MPI's own sum, in place. Every rank starts them in the same order. Counted as the bytes that a
   /// ring would send. After a failure it cannot be called back: see `poll`.
-  auto all_reduce(tag where, std::span<float> data) {
+  auto all_reduce(tag where, std::span<float> data) requires(!on_device) {
     if (data.size() > INT_MAX) {
       throw usage_error("MPI adds at most 2^31 numbers at once. Fix: cut smaller chunks");
     }
@@ -401,6 +438,7 @@ class mpi {
       return false;
     }
     bool progress = test_requests();
+    progress |= hand_over_what_is_written();
     for (auto& each : any_waiting_) {
       progress |= !each.empty() && probe(each);
     }
@@ -427,6 +465,10 @@ class mpi {
     }
     flights_.fail(std::move(why));
     failed_at_ = now();
+    for (const awaited& each : std::exchange(awaited_, {})) {
+      take_back(each.which);
+      give_back(each.which, each.until);
+    }
     while (course* each = unposted_.pop()) {
       each->failed = true;
       each->listed = false;
@@ -474,6 +516,11 @@ class mpi {
     std::size_t piece;
     std::byte* staged;
   };
+  /// Until the queue has come so far.
+  struct awaited {
+    entry which;
+    typename Queue::mark until;
+  };
   struct unwanted {
     std::vector<std::byte> bytes;
     MPI_Request request;
@@ -485,8 +532,9 @@ class mpi {
   static constexpr std::size_t eager_bytes = 4096;
   static constexpr seconds patience_with_the_dead = 5;
 
-  mpi(borrowed whose, MPI_Comm users)
-      : borrowed_(whose == borrowed::yes),
+  mpi_on(borrowed whose, MPI_Comm users, device_path path)
+      : path_(path),
+        borrowed_(whose == borrowed::yes),
         communicators_{detail::mpi_communicator(users), detail::mpi_communicator(users),
                        detail::mpi_communicator(users), detail::mpi_communicator(users)},
         notices_(users),
@@ -533,8 +581,8 @@ class mpi {
   }
   tag valid(tag where, std::span<const std::byte> bytes) const {
     if (wide_tag(where) > tag_limit_) {
-      throw usage_error("chunk " + std::to_string(where.chunk) + " is beyond MPI's greatest tag, " +
-                        std::to_string(tag_limit_) + ". Fix: cut fewer chunks");
+      throw usage_error(sentence({"chunk ", where.chunk, " is beyond MPI's greatest tag, ",
+                                  tag_limit_, ". Fix: cut fewer chunks"}));
     }
     if (where.channel != channel::data && bytes.size() > INT_MAX) {
       throw usage_error("MPI's messages beside data are shorter than 2 GiB");
@@ -548,6 +596,18 @@ class mpi {
     return where.channel == channel::data ? detail::segments(bytes)
                                           : detail::segments::whole(bytes);
   }
+  /// Its order is the queue's, and it may be a device's.
+  bool is_the_queues([[maybe_unused]] std::span<const std::byte> memory) {
+    if constexpr (on_device) {
+      return queue_.reaches(memory.data());
+    } else {
+      return false;
+    }
+  }
+  /// MPI cannot get at it.
+  bool stages(std::span<const std::byte> memory) {
+    return on_device && path_ == device_path::staged && is_the_queues(memory);
+  }
   MPI_Comm communicator(channel of) const {
     return communicators_[static_cast<std::size_t>(of)].get();
   }
@@ -556,6 +616,7 @@ class mpi {
                   std::span<const std::byte> bytes) {
     out.outgoing = true;
     out.often_done_at_once = bytes.size() <= eager_bytes;
+    out.in_order = is_the_queues(bytes);
     out.data = const_cast<std::byte*>(bytes.data());  // MPI reads it only
     if (begin(out, owner, to, where, cut(where, bytes.size()))) {
       counted_.bytes_sent += bytes.size();
@@ -582,7 +643,7 @@ class mpi {
     counted_.bytes_sent += 2 * peers * data.size_bytes() / static_cast<std::uint64_t>(size_);
     counted_.messages_sent += 2 * peers;
     ++collectives_;
-    all.all_here = [](mpi& self, course&) { --self.collectives_; };
+    all.all_here = [](mpi_on& self, course&) { --self.collectives_; };
     all.posted = 1;
     MPI_Request request = MPI_REQUEST_NULL;
     const int code = MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()),
@@ -629,7 +690,8 @@ class mpi {
     while (!which.failed && which.flying < window && which.posted < which.cut.count()) {
       post(which, which.posted++);
     }
-    const bool more = !which.failed && which.posted < which.cut.count();
+    const bool more =
+        which.waiting > 0 || (!which.failed && which.posted < which.cut.count());
     if (more && !which.listed) {
       which.listed = true;
       unposted_.push(which);
@@ -654,34 +716,80 @@ class mpi {
   }
 
   void post(course& which, std::size_t index) {
-    const detail::segments::piece piece = which.cut[index];
-    const MPI_Comm where = communicator(which.where.channel);
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (which.outgoing) {
-      const int code = MPI_Isend(which.data + piece.offset, static_cast<int>(piece.size), MPI_BYTE,
-                                 which.peer, which.mpi_tag, where, &request);
-      started(which, {&which, index, nullptr}, request, code);
-      return;
+    const bool through_host = which.in_order && path_ == device_path::staged;
+    const bool folded = which.data == nullptr && which.fold_piece != nullptr;
+    const entry posted{&which, index,
+                       through_host || folded ? pieces_.take(which.cut.longest()) : nullptr};
+    if (through_host) {
+      queue_.copy(posted.staged, which.data + which.cut[index].offset, which.cut[index].size);
     }
-    const bool stage = which.data == nullptr && which.fold_piece != nullptr;
-    std::byte* staged = stage ? staging_.take(which.cut.longest()) : nullptr;
-    const int code =
-        MPI_Irecv(stage ? staged : which.data + piece.offset, static_cast<int>(piece.size),
-                  MPI_BYTE, which.peer, which.mpi_tag, where, &request);
-    started(which, {&which, index, staged}, request, code);
+    if (which.in_order) {
+      ++which.flying;
+      ++which.waiting;
+      awaited_.push_back({posted, queue_.record()});
+    } else {
+      hand_over(posted);
+    }
+  }
+
+  void hand_over(const entry& posted) {
+    course& its = *posted.owner;
+    const detail::segments::piece piece = its.cut[posted.piece];
+    std::byte* at = posted.staged != nullptr ? posted.staged : its.data + piece.offset;
+    const MPI_Comm where = communicator(its.where.channel);
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int code = its.outgoing ? MPI_Isend(at, static_cast<int>(piece.size), MPI_BYTE, its.peer,
+                                              its.mpi_tag, where, &request)
+                                  : MPI_Irecv(at, static_cast<int>(piece.size), MPI_BYTE, its.peer,
+                                              its.mpi_tag, where, &request);
+    started(its, posted, request, code);
+  }
+
+  /// Whatever waited for the queue goes on its way where that has come so far.
+  bool hand_over_what_is_written() {
+    const auto end = std::ranges::find_if_not(
+        awaited_, [](const awaited& each) { return Queue::passed(each.until); });
+    if (end == awaited_.begin()) {
+      return false;
+    }
+    written_.assign(std::make_move_iterator(awaited_.begin()), std::make_move_iterator(end));
+    awaited_.erase(awaited_.begin(), end);
+    for (const awaited& each : written_) {
+      course& its = take_back(each.which);
+      if (its.failed) {
+        give_back(each.which, {});
+      } else {
+        hand_over(each.which);
+      }
+      post_on(its);
+    }
+    written_.clear();
+    return true;
+  }
+
+  /// A piece that has waited for the queue is not under way any more.
+  static course& take_back(const entry& which) {
+    --which.owner->flying;
+    --which.owner->waiting;
+    return *which.owner;
+  }
+  void give_back(const entry& which, typename Queue::mark until) {
+    if (which.staged != nullptr) {
+      pieces_.give(which.staged, which.owner->cut.longest(), std::move(until));
+    }
   }
 
   void started(course& which, const entry& posted, MPI_Request request, int code) {
+    int over = 0;
     if (code != MPI_SUCCESS) {
       refuse(which, mpi_error::text(code));
-      return;
+      over = 1;
+    } else if (which.often_done_at_once) {
+      MPI_Test(&request, &over, MPI_STATUS_IGNORE);
     }
-    if (which.often_done_at_once) {
-      int done = 0;
-      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-      if (done != 0) {
-        return;
-      }
+    if (over != 0) {
+      give_back(posted, {});
+      return;
     }
     ++which.flying;
     enter(request, posted);
@@ -743,9 +851,7 @@ class mpi {
     if (!its.failed) {
       judge(its, which, status.MPI_ERROR, static_cast<std::size_t>(bytes));
     }
-    if (which.staged != nullptr) {
-      staging_.give(which.staged, its.cut.longest());
-    }
+    give_back(which, its.outgoing ? typename Queue::mark{} : queue_.record());
     post_on(its);
   }
 
@@ -766,13 +872,12 @@ class mpi {
     if (index == 0) {
       const bool first_of_many =
           came >= detail::segments::whole_limit && in.where.channel == channel::data;
-      sent = (first_of_many ? "at least " : "") + std::to_string(came);
+      sent = sentence({first_of_many ? "at least " : "", came});
     } else if (index + 1 == in.cut.count()) {
-      sent = std::to_string(in.cut[index].offset + came);
+      sent = sentence({in.cut[index].offset + came});
     }
-    return "rank " + std::to_string(in.peer) + " sent " + sent + " bytes of chunk " +
-           std::to_string(in.where.chunk) + " where rank " + std::to_string(rank_) + " expects " +
-           std::to_string(in.cut.bytes());
+    return sentence({"rank ", in.peer, " sent ", sent, " bytes of chunk ", in.where.chunk,
+                     " where rank ", rank_, " expects ", in.cut.bytes()});
   }
 
   /// Nobody can go on, of which every rank learns at its next poll.
@@ -809,7 +914,7 @@ class mpi {
     in.where.chunk = static_cast<std::uint32_t>(status.MPI_TAG) / lanes_per_chunk;
     in.where.lane = static_cast<std::uint32_t>(status.MPI_TAG) % lanes_per_chunk;
     in.cut = detail::segments::whole(static_cast<std::size_t>(bytes));
-    in.data = staging_.take(in.cut.bytes());
+    in.data = loans_.take(in.cut.bytes());
     in.often_done_at_once = in.cut.bytes() <= eager_bytes;
     in.posted = 1;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -865,7 +970,7 @@ class mpi {
   /// rank, and one that is dead must not hold the living.
   void depart() {
     if (std::uncaught_exceptions() > exceptions_at_birth_) {
-      abort("rank " + std::to_string(rank_) + " ended with an exception");
+      abort(sentence({"rank ", rank_, " ended with an exception"}));
     }
     if (!aborted_.empty()) {
       fail(std::make_exception_ptr(communication_error(aborted_)));
@@ -902,6 +1007,7 @@ class mpi {
     return done != 0 && unwanted_.empty();
   }
 
+  device_path path_;
   bool borrowed_;
   int exceptions_at_birth_ = std::uncaught_exceptions();
   detail::mpi_session session_;
@@ -913,14 +1019,19 @@ class mpi {
   detail::patience patience_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
-  inline_queue queue_;
+  Queue queue_;
   run_queue ready_;
   traffic counted_;
   detail::under_way flights_;
-  detail::staging staging_;
+  detail::staging<Queue> loans_{queue_, detail::place::shared};
+  /// Where MPI gets at the queue's memory, folds read there what has come.
+  detail::staging<Queue> pieces_{
+      queue_, path_ == device_path::direct ? detail::place::own : detail::place::shared};
   detail::sleepers sleepers_;
   std::array<fifo<course>, channels> any_waiting_;
   fifo<course> unposted_;
+  std::vector<awaited> awaited_;
+  std::vector<awaited> written_;
 
   // One row of these for each request; never shrunk.
   struct landing {
@@ -940,6 +1051,9 @@ class mpi {
   std::size_t collectives_ = 0;
   bool silent_ = false;
 };
+
+/// Ranks are MPI processes that train on the host.
+using mpi = mpi_on<inline_queue>;
 
 static_assert(transport_policy<mpi> && has_all_reduce<mpi>);
 

@@ -21,6 +21,7 @@
 #include "tutti/base/cuda/memory.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/source_place.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
@@ -34,9 +35,9 @@ namespace tutti::transport {
 class nccl_error : public communication_error {
  public:
   nccl_error(ncclResult_t code, source_place where)
-      : communication_error(std::string(ncclGetErrorString(code)) + " (NCCL error " +
-                            std::to_string(static_cast<int>(code)) + " at " + where.file + ":" +
-                            std::to_string(where.line) + ")" + fix(code)),
+      : communication_error(sentence({ncclGetErrorString(code), " (NCCL error ",
+                                      static_cast<int>(code), " at ", where.file, ":", where.line,
+                                      ")", fix(code)})),
         code_(code) {}
 
   ncclResult_t code() const { return code_; }
@@ -141,9 +142,9 @@ class nccl_communicator {
       }
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
       if (waited.count() > deadline_) {
-        throw communication_error("NCCL has not come together within " +
-                                  std::to_string(static_cast<int>(deadline_)) +
-                                  " s. Fix: NCCL_DEBUG=INFO says which ranks it waits for");
+        throw communication_error(
+            sentence({"NCCL has not come together within ", static_cast<int>(deadline_),
+                      " s. Fix: NCCL_DEBUG=INFO says which ranks it waits for"}));
       }
       std::this_thread::yield();
     }
@@ -157,7 +158,7 @@ class nccl_communicator {
         found == ncclSuccess || found == ncclInProgress) {
       return {};
     }
-    return std::string("NCCL: ") + ncclGetErrorString(found);
+    return sentence({"NCCL: ", ncclGetErrorString(found)});
   }
 
   /// Ends its kernels. Nothing can be done with it afterwards.
@@ -222,24 +223,23 @@ inline nccl_card nccl_card_of_this_rank() {
 }
 
 inline std::string spelt_nccl_version(std::int32_t code) {
-  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
-         std::to_string(code % 100);
+  return sentence({code / 10000, ".", code / 100 % 100, ".", code % 100});
 }
 
 /// Why these ranks cannot make a communicator; empty if they can.
 inline std::string nccl_obstacle(std::span<const nccl_card> all) {
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].version != all[0].version) {
-      return "rank 0 runs NCCL " + spelt_nccl_version(all[0].version) + " and rank " +
-             std::to_string(rank) + " NCCL " + spelt_nccl_version(all[rank].version) +
-             ". Fix: install one version everywhere";
+      return sentence({"rank 0 runs NCCL ", spelt_nccl_version(all[0].version), " and rank ", rank,
+                       " NCCL ", spelt_nccl_version(all[rank].version),
+                       ". Fix: install one version everywhere"});
     }
     for (std::size_t other = 0; other < rank; ++other) {
       if (all[rank].device == all[other].device && all[rank].host == all[other].host) {
-        return "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
-               " share the device " + all[rank].device.data() +
-               ", which NCCL refuses. Fix: give each rank its own device, or, where processes "
-               "must share one, give each process its own NCCL_HOSTID";
+        return sentence(
+            {"ranks ", other, " and ", rank, " share the device ", all[rank].device.data(),
+             ", which NCCL refuses. Fix: give each rank its own device, or, where processes "
+             "must share one, give each process its own NCCL_HOSTID"});
       }
     }
   }
@@ -290,7 +290,7 @@ void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadli
     }
     if (carrier.now() > end) {
       carrier.fail(std::make_exception_ptr(communication_error(
-          "rank " + std::to_string(awaited) + " has not come to make a communicator in time")));
+          sentence({"rank ", awaited, " has not come to make a communicator in time"}))));
     }
     if (carrier.now() > last) {
       abandon(carrier, what(carrier.failure()));
@@ -324,11 +324,9 @@ class nccl_library {
   nccl_library(Carrier& carrier, nccl_communicator users)
       : stream_(cuda::priority::urgent), communicator_(std::move(users)) {
     if (communicator_.rank() != carrier.rank() || communicator_.size() != carrier.size()) {
-      throw usage_error("rank " + std::to_string(carrier.rank()) + " of " +
-                        std::to_string(carrier.size()) + " is rank " +
-                        std::to_string(communicator_.rank()) + " of " +
-                        std::to_string(communicator_.size()) +
-                        " in this NCCL communicator. Fix: make it with the same ranks");
+      throw usage_error(sentence({"rank ", carrier.rank(), " of ", carrier.size(), " is rank ",
+                                  communicator_.rank(), " of ", communicator_.size(),
+                                  " in this NCCL communicator. Fix: make it with the same ranks"}));
     }
     connect(carrier.rank(), carrier.size(), communicator_.deadline());
   }
@@ -406,9 +404,9 @@ class nccl_library {
       const std::string found = failure();
       if (!found.empty() || waited.count() > deadline) {
         abort();
-        throw communication_error(found.empty() ? "rank " + std::to_string(rank) +
-                                                      " could not exchange a byte with every other"
-                                                : found);
+        throw communication_error(
+            found.empty() ? sentence({"rank ", rank, " could not exchange a byte with every other"})
+                          : found);
       }
       std::this_thread::yield();
     }

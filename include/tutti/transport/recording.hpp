@@ -37,6 +37,7 @@ class recording {
   using queue_type = typename Transport::queue_type;
   static constexpr bool virtual_time = Transport::virtual_time;
   static constexpr bool completes_when_enqueued = is_stream_ordered<Transport>;
+  static constexpr bool sends_what_is_written = tutti::sends_what_is_written<Transport>;
 
   /// What begins after `capacity` operations is counted by `missed` and not written down.
   recording(Transport& inner, std::size_t capacity) : inner_(&inner) { log_.reserve(capacity); }

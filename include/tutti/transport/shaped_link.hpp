@@ -16,6 +16,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/fifo.hpp"
+#include "tutti/base/queue.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
@@ -504,7 +505,8 @@ requires(!Carrier::virtual_time) class shaped_link {
   seconds origin_ = 0;
   virtual_clock events_;
   run_queue ready_;
-  detail::staging staging_;
+  inline_queue here_;
+  detail::staging<inline_queue> staging_{here_};
   std::deque<outgoing> outgoing_;
   std::deque<foreign> foreign_;
   std::vector<outgoing*> free_outgoing_;

@@ -1,58 +1,85 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <new>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "tutti/base/memory.hpp"
+
 namespace tutti::transport::detail {
 
-/// Memory for messages that cannot be received where they belong, by size: powers of two from 64
-/// bytes. What was given back is taken again, the last one first for it is warm, and freed at the
-/// end; after the first step nothing is allocated.
+/// Whose memory staging is: the queue's own, or shared with the host.
+enum class place { own, shared };
+
+/// Memory for messages that cannot be received, or sent, where they belong, by size: powers of two
+/// from 64 bytes. What was given back is taken again once the queue has passed `until`, the last
+/// one first for it is warm, and freed at the end; after the first steps nothing is allocated.
+template <class Queue>
 class staging {
  public:
-  staging() = default;
+  using mark = typename Queue::mark;
+
+  explicit staging(Queue& queue, place where = place::own) : queue_(&queue), where_(where) {}
   staging(const staging&) = delete;
   staging& operator=(const staging&) = delete;
+  /// The queue's own memory waits for its work by itself, the host's does not.
   ~staging() {
-    for (std::byte* each : all_) {
-      ::operator delete(each, alignment);
+    if (!shared_.empty()) {
+      try {
+        queue_->synchronize();
+      } catch (...) {
+      }  // a destructor has nobody to tell
     }
   }
 
   std::byte* take(std::size_t bytes) {
     const std::size_t size_class = class_of(bytes);
-    block*& free = free_[size_class];
-    if (free != nullptr) {
-      return reinterpret_cast<std::byte*>(std::exchange(free, free->next));
+    auto& free = free_[size_class];
+    const auto found = std::find_if(free.rbegin(), free.rend(), [](const block& each) {
+      return Queue::passed(each.until);
+    });
+    if (found == free.rend()) {
+      std::byte* fresh = made(std::size_t{64} << size_class);
+      free.reserve(own_.size() + shared_.size());
+      return fresh;
     }
-    auto* fresh =
-        static_cast<std::byte*>(::operator new (std::size_t{64} << size_class, alignment));
-    all_.push_back(fresh);
-    return fresh;
+    std::byte* taken = found->bytes;
+    free.erase(std::next(found).base());
+    return taken;
   }
 
-  /// `bytes` as it was asked for.
-  void give(std::byte* taken, std::size_t bytes) {
-    block*& free = free_[class_of(bytes)];
-    free = ::new (static_cast<void*>(taken)) block{free};
+  /// `bytes` as it was asked for. Without a mark: whoever takes it next enqueues behind whatever
+  /// still works on it.
+  void give(std::byte* taken, std::size_t bytes, mark until = {}) {
+    free_[class_of(bytes)].push_back({taken, std::move(until)});
   }
 
  private:
-  static constexpr std::align_val_t alignment{64};
   struct block {
-    block* next;
+    std::byte* bytes;
+    mark until;
   };
 
   static std::size_t class_of(std::size_t bytes) {
     return bytes <= 64 ? 0 : static_cast<std::size_t>(std::bit_width((bytes - 1) >> 6));
   }
 
-  std::array<block*, 64> free_{};
-  std::vector<std::byte*> all_;
+  std::byte* made(std::size_t bytes) {
+    if (where_ == place::own) {
+      return own_.emplace_back(allocate<std::byte>(*queue_, bytes)).data();
+    }
+    return shared_.emplace_back(allocate_shared<std::byte>(*queue_, bytes)).data();
+  }
+
+  Queue* queue_;
+  place where_;
+  std::array<std::vector<block>, 64> free_{};
+  std::vector<memory_of<std::byte, Queue>> own_{};
+  std::vector<shared_memory_of<std::byte, Queue>> shared_{};
 };
 
 }  // namespace tutti::transport::detail

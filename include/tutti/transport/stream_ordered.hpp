@@ -21,7 +21,7 @@
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/operation.hpp"
-#include "tutti/transport/queue_staging.hpp"
+#include "tutti/transport/staging.hpp"
 
 namespace tutti::transport {
 
@@ -568,7 +568,7 @@ class stream_ordered {
 
   Carrier* carrier_;
   Library library_;
-  detail::queue_staging<queue_type> staging_;
+  detail::staging<queue_type> staging_;
   traffic counted_;
   detail::under_way flights_;
   fifo<posting> open_;

@@ -103,10 +103,6 @@ cudaError_t cudaDeviceGetPCIBusId(char* address, int bytes, int device) {
   std::snprintf(address, static_cast<std::size_t>(bytes), "0000:%02x:00.0", device);
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = 0;
-  return cudaSuccess;
-}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
@@ -151,8 +147,11 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const void* memory) {
   const std::scoped_lock lock(only().mutex);
   *found = {};
-  const bool reached = lies_in(only().memory, memory) || lies_in(only().pinned, memory);
-  found->devicePointer = reached ? const_cast<void*>(memory) : nullptr;
+  found->type = lies_in(only().memory, memory)   ? cudaMemoryTypeDevice
+                : lies_in(only().pinned, memory) ? cudaMemoryTypeHost
+                                                 : cudaMemoryTypeUnregistered;
+  found->devicePointer =
+      found->type == cudaMemoryTypeUnregistered ? nullptr : const_cast<void*>(memory);
   return cudaSuccess;
 }
 

@@ -192,14 +192,12 @@ class stream {
     }
   }
 
-  /// Whether kernels can read and write there; of a machine whose devices see all of the host's
-  /// memory, everywhere.
+  /// Whether it is memory that streams of this device work on: a device's, pinned or managed. The
+  /// host's plain memory is not, also where a device could see it.
   bool reaches(const void* memory) const {
     cudaPointerAttributes found{};
     check(cudaPointerGetAttributes(&found, memory));
-    int anywhere = 0;
-    check(cudaDeviceGetAttribute(&anywhere, cudaDevAttrPageableMemoryAccess, device_));
-    return anywhere != 0 || found.devicePointer == memory;
+    return found.type != cudaMemoryTypeUnregistered && found.devicePointer == memory;
   }
 
   /// Undefined memory of this stream's device.
@@ -207,6 +205,11 @@ class stream {
   buffer<T> allocate(std::size_t elements) {
     const on_device here(device_);
     return buffer<T>(elements);
+  }
+  /// Memory of the host's that this stream works on too.
+  template <class T>
+  pinned_buffer<T> allocate_pinned(std::size_t elements) {
+    return pinned_buffer<T>(elements);
   }
 
   /// What this stream's kernels scribble on.

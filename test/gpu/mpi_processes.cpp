@@ -1,0 +1,34 @@
+// Processes that meet and train by MPI, each on a device of its own or all on one: what they come
+// to is what threads of a CPU come to. Without a device it says so and ends well.
+#include <cstdio>
+
+#include "gpu/processes.hpp"
+#include "tutti/base/cuda/error.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/strategies/byteps.hpp"
+#include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/top_k.hpp"
+#include "tutti/transport/mpi.hpp"
+
+using tutti::test::difference;
+
+int main() {
+  tutti::transport::mpi processes;
+  const int devices = tutti::cuda::devices();
+  if (devices == 0) {
+    std::printf("rank %d: no CUDA device, nothing run\n", processes.rank());
+    return 0;
+  }
+  // example-begin mpi
+  tutti::cuda::check(cudaSetDevice(processes.rank() % devices));
+  tutti::transport::mpi_on<tutti::cuda::stream> world(processes.native_handle());
+  // example-end
+  // Every rank takes part in each, or those that were exact would wait for one that was not.
+  const float horovod = difference<tutti::strategies::Horovod>(world);
+  const float top_k = difference<tutti::strategies::TopK>(world);
+  const float ef_sign = difference<tutti::strategies::EFSignSGD>(world);
+  const float byteps = world.size() == 1 ? 0 : difference<tutti::strategies::BytePS>(world);
+  // Means of magnitudes may be neighbours of the host's.
+  return horovod == 0.0f && top_k == 0.0f && byteps == 0.0f && ef_sign < 1e-5f ? 0 : 1;
+}
