@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <sstream>
 #include <string_view>
 
@@ -109,7 +110,8 @@ class flags {
 
   void trainer() {
     text("strategy", into_->strategy, "how to communicate");
-    text("device", into_->device, "cpu, or cuda: ranks are threads that share a GPU");
+    text("device", into_->device,
+         "cpu, or cuda: threads share a GPU, processes under mpirun take a host's in turn");
     count("epochs", into_->epochs, 1, 1 << 20, "passes over the data");
     text("json", into_->json, "append a line an epoch, and one at the end, to this file");
     text("timeline", into_->timeline,
@@ -221,14 +223,19 @@ void check(const job& read) {
   }
 }
 
-/// This process's number among those that a launcher started; 0 without one.
-int launched_as() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+/// What the first of these variables says that is there; 0 without one.
+int number_in(std::initializer_list<const char*> variables) {
+  for (const char* name : variables) {
     if (const char* number = std::getenv(name)) {
       return std::atoi(number);
     }
   }
   return 0;
+}
+
+/// This process's number among those that a launcher started; 0 without one.
+int launched_as() {
+  return number_in({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
 }
 
 }  // namespace
@@ -296,6 +303,10 @@ bool under_launcher() {
   return std::ranges::any_of(
       std::to_array<const char*>({"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}),
       [](const char* each) { return std::getenv(each) != nullptr; });
+}
+
+int number_on_host() {
+  return number_in({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
 }
 
 bool uses_mpi(const job& asked) {

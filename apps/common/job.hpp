@@ -86,6 +86,9 @@ std::string megabytes(double sent);
 /// This process is one of several that mpirun or srun started.
 bool under_launcher();
 
+/// This process's number among those that a launcher started on its host; 0 without one.
+int number_on_host();
+
 /// The job's ranks are MPI processes, not threads.
 bool uses_mpi(const job& asked);
 

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <exception>
-#include <string>
 #include <string_view>
 
 #include "common/job.hpp"
+#include "common/on_processes.hpp"
+#include "tutti/base/queue.hpp"
 #include "tutti/transport/in_process.hpp"
-#if __has_include(<mpi.h>)
-#include "tutti/transport/mpi.hpp"
-#endif
 
 namespace common {
 
@@ -17,15 +14,7 @@ struct on_cpu {
   static constexpr std::string_view name = "cpu";
 
   /// Throws flag_error if the job cannot run here.
-  static void expect(const job& asked) {
-#if !__has_include(<mpi.h>)
-    if (uses_mpi(asked)) {
-      throw flag_error("this build has no MPI. Fix: apt-get install libopenmpi-dev");
-    }
-#else
-    static_cast<void>(asked);
-#endif
-  }
+  static void expect(const job& asked) { expect_processes(asked); }
 
   /// Calls `body(world)` on every rank; as threads, they are `servers` beside the job's workers.
   template <class Body>
@@ -35,18 +24,7 @@ struct on_cpu {
       return;
     }
 #if __has_include(<mpi.h>)
-    tutti::transport::mpi world;
-    try {
-      if (asked.ranks && *asked.ranks + servers != world.size()) {
-        throw tutti::usage_error("--ranks " + std::to_string(*asked.ranks) + " and " +
-                                 std::to_string(servers) + " servers are not the " +
-                                 std::to_string(world.size()) +
-                                 " ranks that were started. Fix: leave --ranks out");
-      }
-      body(world);
-    } catch (const std::exception& failed) {
-      world.abort_job(failed.what());  // peers that wait for this rank must not wait for ever
-    }
+    run_process<tutti::inline_queue>(asked, servers, body);
 #endif
   }
 };

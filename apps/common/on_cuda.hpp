@@ -3,31 +3,39 @@
 #include <string_view>
 
 #include "common/job.hpp"
+#include "common/on_processes.hpp"
 #include "models/cudnn.hpp"
 #include "tutti/base/cuda/error.hpp"
+#include "tutti/base/cuda/stream.hpp"
 #include "tutti/transport/in_process_cuda.hpp"
 
 namespace common {
 
-/// Ranks are threads of this process that share its first GPU.
+/// Ranks on GPUs: threads of this process that share its first one, or the MPI processes that a
+/// launcher started, which take the GPUs of their host in turn.
 struct on_cuda {
   static constexpr std::string_view name = "cuda";
 
   /// Throws flag_error if the job cannot run here.
   static void expect(const job& asked) {
-    if (uses_mpi(asked)) {
-      throw flag_error(
-          "ranks on a GPU are threads of one process. Fix: leave mpirun and --transport mpi out");
-    }
+    expect_processes(asked);
     if (tutti::cuda::devices() == 0) {
       throw flag_error("no CUDA device is here. Fix: run on a machine with a GPU and its driver");
     }
   }
 
-  /// Calls `body(world)` on every rank, `servers` beside the job's workers.
+  /// Calls `body(world)` on every rank; as threads, they are `servers` beside the job's workers.
   template <class Body>
   static void run(const job& asked, int servers, Body body) {
-    tutti::transport::run_ranks<tutti::transport::in_process_cuda>(asked.workers() + servers, body);
+    if (!uses_mpi(asked)) {
+      tutti::transport::run_ranks<tutti::transport::in_process_cuda>(asked.workers() + servers,
+                                                                     body);
+      return;
+    }
+#if __has_include(<mpi.h>)
+    tutti::cuda::check(cudaSetDevice(number_on_host() % tutti::cuda::devices()));
+    run_process<tutti::cuda::stream>(asked, servers, body);
+#endif
   }
 };
 

@@ -200,8 +200,6 @@ TEST_F(Apps, CellsTrainAndPrintARow) {
 TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {
   train_refuses("--device gpu", "no device is named 'gpu'. Did you mean cpu?");
 #ifdef TUTTI_CUDA_CELL
-  train_refuses("--device cuda --transport mpi",
-                "ranks on a GPU are threads of one process. Fix: ");
   const std::string sentence = "no CUDA device is here. Fix: ";
   const auto on_a_gpu = cell("up_to-off-signSGD-all-reduce", "--data synthetic --steps 1", "cuda");
   if (on_a_gpu.status != 0) {
@@ -219,11 +217,10 @@ TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {
 
 #ifdef TUTTI_STAND_IN_CELL
 /// The program of a cell for a GPU, on host threads: the same losses, to what a table shows of
-/// them.
+/// them, whether ranks are threads or processes.
 TEST_F(Apps, ACellOnADeviceLearnsWhatItLearnsOnACpu) {
   const std::string flags = "--model mlp --data synthetic --batch-size 4 --ranks 4 --steps 5";
-  const auto losses = [&](const std::string& device) {
-    const auto got = cell("up_to-on-none-parameter-server", flags, device);
+  const auto losses_of = [](const outcome& got) {
     EXPECT_EQ(got.status, 0) << got.err;
     std::array<double, 2> found{};
     const std::size_t name_ends = 52;
@@ -233,11 +230,20 @@ TEST_F(Apps, ACellOnADeviceLearnsWhatItLearnsOnACpu) {
         << got.out;
     return found;
   };
-  const auto here = losses("cpu");
-  const auto there = losses("stand-in");
+  const std::string name = "up_to-on-none-parameter-server";
+  const auto here = losses_of(cell(name, flags));
   EXPECT_LT(here[1], here[0]);
-  EXPECT_NEAR(there[0], here[0], 2e-4);
-  EXPECT_NEAR(there[1], here[1], 2e-4);
+  std::vector there{losses_of(cell(name, flags, "stand-in"))};
+#ifdef TUTTI_MPIRUN
+  there.push_back(losses_of(shell(TUTTI_MPIRUN
+                                  " --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle "
+                                  "1 -np 5 " TUTTI_APPS_DIRECTORY "/combination-stand-in-" +
+                                  name + " " + flags)));
+#endif
+  for (const auto& each : there) {
+    EXPECT_NEAR(each[0], here[0], 2e-4);
+    EXPECT_NEAR(each[1], here[1], 2e-4);
+  }
 }
 #endif
 

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "common/job.hpp"
+#include "tutti/base/sentence.hpp"
+#if __has_include(<mpi.h>)
+#include "tutti/transport/mpi.hpp"
+#endif
+
+namespace common {
+
+/// Throws flag_error if the job wants MPI and this build has none.
+inline void expect_processes([[maybe_unused]] const job& asked) {
+#if !__has_include(<mpi.h>)
+  if (uses_mpi(asked)) {
+    throw flag_error("this build has no MPI. Fix: apt-get install libopenmpi-dev");
+  }
+#endif
+}
+
+#if __has_include(<mpi.h>)
+/// Calls `body(world)` on this one of the MPI processes that a launcher started, whose gradients lie
+/// where `Queue` works.
+template <class Queue, class Body>
+void run_process(const job& asked, int servers, Body body) {
+  tutti::transport::mpi_on<Queue> world;
+  try {
+    if (asked.ranks && *asked.ranks + servers != world.size()) {
+      throw tutti::usage_error(tutti::sentence({"--ranks ", *asked.ranks, " and ", servers,
+                                                " servers are not the ", world.size(),
+                                                " ranks that were started. Fix: leave --ranks out"}));
+    }
+    body(world);
+  } catch (const std::exception& failed) {
+    world.abort_job(failed.what());  // peers that wait for this rank must not wait for ever
+  }
+}
+#endif
+
+}  // namespace common
