@@ -21,16 +21,16 @@ inline void expect_processes([[maybe_unused]] const job& asked) {
 }
 
 #if __has_include(<mpi.h>)
-/// Calls `body(world)` on this one of the MPI processes that a launcher started, whose gradients lie
-/// where `Queue` works.
+/// Calls `body(world)` on this one of the MPI processes that a launcher started, whose gradients
+/// lie where `Queue` works.
 template <class Queue, class Body>
 void run_process(const job& asked, int servers, Body body) {
   tutti::transport::mpi_on<Queue> world;
   try {
     if (asked.ranks && *asked.ranks + servers != world.size()) {
-      throw tutti::usage_error(tutti::sentence({"--ranks ", *asked.ranks, " and ", servers,
-                                                " servers are not the ", world.size(),
-                                                " ranks that were started. Fix: leave --ranks out"}));
+      throw tutti::usage_error(
+          tutti::sentence({"--ranks ", *asked.ranks, " and ", servers, " servers are not the ",
+                           world.size(), " ranks that were started. Fix: leave --ranks out"}));
     }
     body(world);
   } catch (const std::exception& failed) {

@@ -235,10 +235,10 @@ TEST_F(Apps, ACellOnADeviceLearnsWhatItLearnsOnACpu) {
   EXPECT_LT(here[1], here[0]);
   std::vector there{losses_of(cell(name, flags, "stand-in"))};
 #ifdef TUTTI_MPIRUN
-  there.push_back(losses_of(shell(TUTTI_MPIRUN
-                                  " --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle "
-                                  "1 -np 5 " TUTTI_APPS_DIRECTORY "/combination-stand-in-" +
-                                  name + " " + flags)));
+  there.push_back(
+      losses_of(shell(TUTTI_MPIRUN " --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle "
+                                   "1 -np 5 " TUTTI_APPS_DIRECTORY "/combination-stand-in-" +
+                      name + " " + flags)));
 #endif
   for (const auto& each : there) {
     EXPECT_NEAR(each[0], here[0], 2e-4);

@@ -47,8 +47,8 @@ namespace tutti::transport {
 class mpi_error : public communication_error {
  public:
   mpi_error(int code, source_place where)
-      : communication_error(sentence(
-            {text(code), " (MPI error ", code, " at ", where.file, ":", where.line, ")"})),
+      : communication_error(
+            sentence({text(code), " (MPI error ", code, " at ", where.file, ":", where.line, ")"})),
         code_(code) {}
 
   int code() const { return code_; }
@@ -153,9 +153,9 @@ inline device_path supported_device_path() {
 }
 
 /// Ranks are MPI processes whose gradients lie where `Queue` works: `mpi` on the host,
-/// `mpi_on<cuda::stream>` on the device that is current where it is made. Channels are communicators
-/// of its own, so that a wildcard never takes another channel's message and nothing meets the
-/// user's messages.
+/// `mpi_on<cuda::stream>` on the device that is current where it is made. Channels are
+/// communicators of its own, so that a wildcard never takes another channel's message and nothing
+/// meets the user's messages.
 ///
 /// Long messages of the data channel travel in pieces, so that folding the first overlaps the wire.
 /// A device's memory is sent when its queue has come so far, and received in the queue's order; the
@@ -182,8 +182,8 @@ class mpi_on {
   /// The processes of the user's communicator, which is duplicated. Collective.
   explicit mpi_on(MPI_Comm users) : mpi_on(borrowed::yes, users, supported_device_path()) {}
   /// The same, whatever MPI says of itself.
-  mpi_on(MPI_Comm users, device_path path) requires on_device
-      : mpi_on(borrowed::yes, users, path) {}
+  mpi_on(MPI_Comm users, device_path path) requires on_device : mpi_on(borrowed::yes, users, path) {
+  }
   mpi_on(const mpi_on&) = delete;
   mpi_on& operator=(const mpi_on&) = delete;
   ~mpi_on() { depart(); }
@@ -369,7 +369,8 @@ class mpi_on {
 
   class all_reduce_operation : public detail::operation {
    public:
-    all_reduce_operation(mpi_on& self, tag where, std::span<float> data) : operation(self.ready_, 1) {
+    all_reduce_operation(mpi_on& self, tag where, std::span<float> data)
+        : operation(self.ready_, 1) {
       self.begin_all_reduce(in_, *this, where, data);
     }
 
@@ -690,8 +691,7 @@ class mpi_on {
     while (!which.failed && which.flying < window && which.posted < which.cut.count()) {
       post(which, which.posted++);
     }
-    const bool more =
-        which.waiting > 0 || (!which.failed && which.posted < which.cut.count());
+    const bool more = which.waiting > 0 || (!which.failed && which.posted < which.cut.count());
     if (more && !which.listed) {
       which.listed = true;
       unposted_.push(which);

@@ -35,9 +35,9 @@ namespace tutti::transport {
 class nccl_error : public communication_error {
  public:
   nccl_error(ncclResult_t code, source_place where)
-      : communication_error(sentence({ncclGetErrorString(code), " (NCCL error ",
-                                      static_cast<int>(code), " at ", where.file, ":", where.line,
-                                      ")", fix(code)})),
+      : communication_error(
+            sentence({ncclGetErrorString(code), " (NCCL error ", static_cast<int>(code), " at ",
+                      where.file, ":", where.line, ")", fix(code)})),
         code_(code) {}
 
   ncclResult_t code() const { return code_; }

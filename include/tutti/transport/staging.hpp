@@ -39,9 +39,8 @@ class staging {
   std::byte* take(std::size_t bytes) {
     const std::size_t size_class = class_of(bytes);
     auto& free = free_[size_class];
-    const auto found = std::find_if(free.rbegin(), free.rend(), [](const block& each) {
-      return Queue::passed(each.until);
-    });
+    const auto found = std::find_if(free.rbegin(), free.rend(),
+                                    [](const block& each) { return Queue::passed(each.until); });
     if (found == free.rend()) {
       std::byte* fresh = made(std::size_t{64} << size_class);
       free.reserve(own_.size() + shared_.size());
