@@ -54,9 +54,8 @@ device_arena device_model_of(host_stream& compute, int rank) {
   for (const auto& each : declarations()) {
     all.push_back({each.name, each.elements});
   }
-  device_arena memory(all, 1, [&compute](std::size_t elements) {
-    return compute.allocate<float>(elements);
-  });
+  device_arena memory(
+      all, 1, [&compute](std::size_t elements) { return compute.allocate<float>(elements); });
   fill_from_host(compute, memory.parameters(), [rank](std::span<float> values) {
     std::ranges::copy(model_of(rank).parameters(), values.begin());
   });
