@@ -195,6 +195,7 @@ class stream {
   /// Whether it is memory that streams of this device work on: a device's, pinned or managed. The
   /// host's plain memory is not, also where a device could see it.
   bool reaches(const void* memory) const {
+    const on_device here(device_);
     cudaPointerAttributes found{};
     check(cudaPointerGetAttributes(&found, memory));
     return found.type != cudaMemoryTypeUnregistered && found.devicePointer == memory;
@@ -209,6 +210,7 @@ class stream {
   /// Memory of the host's that this stream works on too.
   template <class T>
   pinned_buffer<T> allocate_pinned(std::size_t elements) {
+    const on_device here(device_);
     return pinned_buffer<T>(elements);
   }
 
