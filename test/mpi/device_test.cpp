@@ -152,6 +152,11 @@ TEST(MpiDevice, CanonicalFusedByPriority) {
                      schedule::by_priority>>(
       {.fusion = {.bytes = 3000}, .partition = {.bytes = 100'000}, .schedule = {.credit = 1}});
 }
+TEST(MpiDevice, CanonicalByAThread) {
+  engine_options<compose<all_reduce<collective::canonical>>> options;
+  options.run.progress = progress::by_thread;
+  is_bitwise<compose<all_reduce<collective::canonical>>>(options);
+}
 TEST(MpiDevice, ServersThatUpdate) {
   is_bitwise<compose<parameter_server<consistency::synchronous, updated_by::servers>>>(
       {.architecture = {.servers = 2}});
