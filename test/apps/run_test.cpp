@@ -27,7 +27,7 @@ TEST_F(Apps, ListStrategiesAndModels) {
   EXPECT_EQ(strategies.status, 0);
   EXPECT_EQ(lines(strategies.out), 14U);
   EXPECT_NE(strategies.out.find("\nMXNetDistAsync\n"), std::string::npos);
-  EXPECT_EQ(train("--list-models").out, "mlp\ncnn\n");
+  EXPECT_EQ(train("--list-models").out, "mlp\ncnn\nresnet20\nresnet50\n");
 }
 
 TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
