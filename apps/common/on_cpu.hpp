@@ -18,12 +18,14 @@ struct on_cpu {
 
   /// Throws flag_error if the job cannot run here.
   static void expect(const job& asked) {
+    if (asked.precision != "fp32") {
+      throw flag_error("--precision " + asked.precision +
+                       " cannot be on a CPU. Fix: leave it out, or --device cuda");
+    }
 #if !__has_include(<mpi.h>)
     if (uses_mpi(asked)) {
       throw flag_error("this build has no MPI. Fix: apt-get install libopenmpi-dev");
     }
-#else
-    static_cast<void>(asked);
 #endif
   }
 
