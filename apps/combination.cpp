@@ -11,7 +11,7 @@ using Strategy = TUTTI_STRATEGY;
 
 template <class World>
 void train(World& world, const common::job& job, const data::dataset& images) {
-  const auto declared = models::find(job.model);
+  const auto declared = common::network(job, images);
   models::model_in<World> model(declared, job.batch_size, job.seed);
   auto engine =
       tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
@@ -22,7 +22,7 @@ void train(World& world, const common::job& job, const data::dataset& images) {
   }
   const auto worker = static_cast<std::size_t>(engine.worker());
   const auto workers = static_cast<std::size_t>(engine.workers());
-  data::loader loader(images, {job.batch_size, worker, workers, job.seed});
+  data::loader loader(images, {job.batch_size, worker, workers, job.seed, common::repeats(job)});
   common::row row(engine, job);
   for (const auto& batch : loader.epoch(0)) {
     model.forward(batch, [&](tutti::tensor_id id) { engine.wait(id, model.queue()); });

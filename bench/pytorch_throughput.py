@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Images a second that PyTorch trains on one GPU, a JSON line for each network: ResNet-50 in bf16,
-ResNet-20, and tutti's two small networks in fp32 without TF32. Layout NHWC, momentum SGD, and a
-batch that is copied from pinned memory for every step; the host waits for the last step alone.
+ResNet-20, and tutti's two small networks in fp32 without TF32. Layout NHWC, momentum SGD, and one
+batch that stays on the device; the host waits for the last step alone.
 
     bench/pytorch_throughput.py [--beside FILE]
 
-FILE has the lines that `tutti-train --json` wrote for the same networks; their rate, from the median
-iteration, then stands beside PyTorch's with its share of it."""
+FILE has the lines that `tutti-train --data one-batch --json` wrote for the same networks; their
+rate, from the median iteration, then stands beside PyTorch's with its share of it."""
 
 import argparse
 import json
@@ -101,13 +101,12 @@ networks = [(resnet50, "bf16", 256, (3, 224, 224), 1000), (resnet20, "fp32", 128
 def images_per_second(network, precision, batch, image, classes):
     model = network().to("cuda", memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images = torch.randn(batch, *image).contiguous(memory_format=torch.channels_last).pin_memory()
-    labels = torch.randint(classes, (batch,)).pin_memory()
+    images = torch.randn(batch, *image).to("cuda", memory_format=torch.channels_last)
+    labels = torch.randint(classes, (batch,)).to("cuda")
 
     def step():
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            guesses = model(images.to("cuda", non_blocking=True))
-            loss = functional.cross_entropy(guesses, labels.to("cuda", non_blocking=True))
+            loss = functional.cross_entropy(model(images), labels)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

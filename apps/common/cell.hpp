@@ -85,7 +85,7 @@ int run_cell(int argc, char** argv, Train train) {
       asked.steps = asked.steps == 0 ? 20 : asked.steps;
       const int serving = servers<Strategy>(asked);
       Device::expect(asked);
-      const auto images = input(asked.data);
+      const auto images = input(asked);
       Device::run(asked, serving, [&](auto& world) { train(world, asked, images.train); });
     }
   });

@@ -1,24 +1,48 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 
+#include "common/job.hpp"
 #include "common/names.hpp"
 #include "data/dataset.hpp"
 #include "data/fashion_mnist.hpp"
 #include "data/synthetic.hpp"
+#include "models/model.hpp"
 
 namespace common {
 
-/// The data set that `--data` names.
-inline data::splits input(const std::string& source) {
-  const std::string name = source.substr(0, source.find(':'));
-  expect_one_of("data set", name == "fashion-mnist" ? name : source,
-                {"fashion-mnist", "fashion-mnist:DIRECTORY", "synthetic"});
-  if (name == "synthetic") {
-    return data::synthetic();
+/// The steps of an epoch that has one batch alone; 0 where each step has its own.
+inline std::size_t repeats(const job& asked) { return asked.data == "one-batch" ? 100 : 0; }
+
+/// The data set that `--data` names. What is made up has the model's own images, as many as fit in
+/// 256 MiB.
+inline data::splits input(const job& asked) {
+  const std::string name = asked.data.substr(0, asked.data.find(':'));
+  expect_one_of("data set", name == "fashion-mnist" ? name : asked.data,
+                {"fashion-mnist", "fashion-mnist:DIRECTORY", "synthetic", "one-batch"});
+  if (name == "fashion-mnist") {
+    return name == asked.data ? data::fashion_mnist()
+                              : data::fashion_mnist(asked.data.substr(name.size() + 1));
   }
-  return name == source ? data::fashion_mnist()
-                        : data::fashion_mnist(source.substr(name.size() + 1));
+  data::synthetic_options made{.image = models::find(asked.model).input};
+  if (repeats(asked) > 0) {
+    made.train = made.test = asked.batch_size;
+  }
+  const std::size_t most = (std::size_t{256} << 20) / made.image.size();
+  made.train = std::min(made.train, most);
+  made.test = std::min(made.test, most);
+  return data::synthetic(made);
+}
+
+/// The network that the flags name, for images such as these.
+inline models::declaration network(const job& asked, const data::dataset& images) {
+  auto declared = models::find(asked.model);
+  declared.input = images.image;
+  declared.precision =
+      asked.precision == "bf16" ? models::precision::bf16 : models::precision::fp32;
+  return declared;
 }
 
 }  // namespace common

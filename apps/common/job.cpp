@@ -55,8 +55,9 @@ class flags {
 
  private:
   void trained() {
-    text("model", into_->model, "what to train: mlp or cnn");
-    text("data", into_->data, "fashion-mnist[:DIRECTORY] or synthetic");
+    text("model", into_->model, "what to train: mlp, cnn, resnet20 or resnet50");
+    text("data", into_->data,
+         "fashion-mnist[:DIRECTORY], synthetic, or one-batch: that of every step, for throughput");
     count("batch-size", into_->batch_size, 1, 1 << 20, "images per worker and step");
     named("ranks", "workers in this process (=4); under mpirun and srun all ranks but the servers",
           po::value<int>()->notifier(
@@ -112,6 +113,8 @@ class flags {
     text("strategy", into_->strategy, "how to communicate");
     text("device", into_->device,
          "cpu, or cuda: threads share a GPU, processes under mpirun take a host's in turn");
+    text("precision", into_->precision,
+         "fp32, or bf16 where the device is cuda; parameters and gradients stay fp32");
     count("epochs", into_->epochs, 1, 1 << 20, "passes over the data");
     text("json", into_->json, "append a line an epoch, and one at the end, to this file");
     text("timeline", into_->timeline,
@@ -208,6 +211,13 @@ void take_policy_flags(const std::vector<std::string>& left, const po::options_d
   }
 }
 
+void one_of(const char* flag, const std::string& value, const std::vector<std::string>& all) {
+  if (std::ranges::find(all, value) == all.end()) {
+    throw flag_error(std::string("--") + flag + " " + value + " cannot be. Did you mean " +
+                     nearest(value, all) + "?");
+  }
+}
+
 void check(const job& read) {
   if (!(read.deadline > 0)) {
     refuse("deadline", read.deadline, "more than 0 seconds");
@@ -216,11 +226,8 @@ void check(const job& read) {
     refuse("memory-bandwidth", *read.memory_bandwidth,
            "more than 0 GB/s, or leave it out for the profile's device");
   }
-  const std::vector<std::string> transports{"automatic", "in_process", "mpi"};
-  if (std::ranges::find(transports, read.transport) == transports.end()) {
-    throw flag_error("--transport " + read.transport + " cannot be. Did you mean " +
-                     nearest(read.transport, transports) + "?");
-  }
+  one_of("transport", read.transport, {"automatic", "in_process", "mpi"});
+  one_of("precision", read.precision, {"fp32", "bf16"});
 }
 
 /// What the first of these variables says that is there; 0 without one.

@@ -25,6 +25,7 @@ struct job {
   int servers{1};              ///< where the strategy has any
   std::string transport{"automatic"};
   std::string device{"cpu"};
+  std::string precision{"fp32"};
   std::size_t epochs{3};
   std::size_t steps{};  ///< at most so many in all; 0: no limit
   std::optional<float> learning_rate{};

@@ -14,7 +14,13 @@ struct on_cpu {
   static constexpr std::string_view name = "cpu";
 
   /// Throws flag_error if the job cannot run here.
-  static void expect(const job& asked) { expect_processes(asked); }
+  static void expect(const job& asked) {
+    if (asked.precision != "fp32") {
+      throw flag_error("--precision " + asked.precision +
+                       " cannot be on a CPU. Fix: leave it out, or --device cuda");
+    }
+    expect_processes(asked);
+  }
 
   /// Calls `body(world)` on every rank; as threads, they are `servers` beside the job's workers.
   template <class Body>

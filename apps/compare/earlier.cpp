@@ -7,6 +7,7 @@
 
 #include "compare/processes.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/version.hpp"
 
 namespace compare {
@@ -14,25 +15,24 @@ namespace compare {
 namespace {
 
 /// What a file's name does not say: the user may have changed what is in it.
-std::string contents(const scenario& of) {
-  std::ostringstream words;
-  const auto add = [&words](const tutti::transport::link& card) {
-    words << card.bytes_per_second << "/" << card.latency << " ";
+std::uint64_t contents(const scenario& of) {
+  tutti::running_hash seen;
+  const auto figure = [&seen](double value) { seen.feed(std::bit_cast<std::uint64_t>(value)); };
+  const auto card = [&figure](const tutti::transport::link& each) {
+    figure(each.bytes_per_second);
+    figure(each.latency);
   };
-  add(of.where.card);
-  add(of.where.inside);
-  add(of.where.server_card.value_or(of.where.card));
-  words << of.where.per_host << " a host, batch " << of.model->batch << " profile ";
-  std::uint64_t profile = 0;
+  card(of.where.card);
+  card(of.where.inside);
+  card(of.where.server_card.value_or(of.where.card));
+  seen.feed(static_cast<std::uint64_t>(of.where.per_host));
+  seen.feed(static_cast<std::uint64_t>(of.model->batch));
   for (const auto& each : of.model->tensors) {
-    for (const std::uint64_t word :
-         {std::uint64_t{each.elements}, std::bit_cast<std::uint64_t>(each.forward_seconds),
-          std::bit_cast<std::uint64_t>(each.backward_seconds)}) {
-      profile = (profile ^ word) * 0x100000001b3;
-    }
+    seen.feed(std::uint64_t{each.elements});
+    figure(each.forward_seconds);
+    figure(each.backward_seconds);
   }
-  words << profile;
-  return words.str();
+  return seen.value();
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ std::string contents(const scenario& of) {
 std::string job_of(const scenario& of, const contender& who, const common::job& asked) {
   std::ostringstream words;
   words << TUTTI_VERSION << " " << who.name << " " << of.model->name << " " << of.where.name << " "
-        << contents(of) << " " << of.workers << "+" << who.servers(asked) << " on "
+        << "contents " << contents(of) << " " << of.workers << "+" << who.servers(asked) << " on "
         << asked.server_hosts << " " << of.world << " by "
         << (of.world == "emulated" ? emulated_by() : "simulated") << " " << asked.payloads
         << " iterations " << asked.iterations << " warmup " << asked.warmup << " repetitions "

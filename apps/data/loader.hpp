@@ -26,6 +26,7 @@ class loader {
     std::size_t worker{0};
     std::size_t workers{1};
     std::uint64_t seed{1};
+    std::size_t repeats{0};  ///< steps in an epoch that all have one batch; 0: each has its own
   };
 
   /// `from` must outlive the loader.
@@ -40,7 +41,7 @@ class loader {
                                std::to_string(options_.workers) +
                                " does not exist. Fix: count workers from 0.");
     }
-    if (options_.batch_size == 0 || steps() == 0) {
+    if (options_.batch_size == 0 || from.size() == 0 || steps() == 0) {
       throw tutti::usage_error("loader: " + std::to_string(from.size()) + " images do not make " +
                                std::to_string(options_.workers) + " batches of " +
                                std::to_string(options_.batch_size) +
@@ -49,7 +50,10 @@ class loader {
   }
 
   /// Steps in an epoch, equal on all workers.
-  std::size_t steps() const { return from_->size() / (options_.workers * options_.batch_size); }
+  std::size_t steps() const {
+    return options_.repeats > 0 ? options_.repeats
+                                : from_->size() / (options_.workers * options_.batch_size);
+  }
 
   class iterator {
    public:
@@ -57,11 +61,16 @@ class loader {
     using difference_type = std::ptrdiff_t;
 
     iterator(loader& owner, std::size_t step) : owner_(&owner), step_(step) { gather(); }
+    /// Not the batch of the step before.
+    bool is_new() const { return is_new_; }
     const batch& operator*() const { return batch_; }
     const batch* operator->() const { return &batch_; }
     iterator& operator++() {
       ++step_;
-      gather();
+      is_new_ = owner_->options_.repeats == 0;
+      if (is_new_) {
+        gather();
+      }
       return *this;
     }
     void operator++(int) { ++*this; }
@@ -77,6 +86,7 @@ class loader {
     loader* owner_;
     std::size_t step_;
     batch batch_{};
+    bool is_new_ = true;
   };
 
   struct epoch_range {
@@ -101,7 +111,7 @@ class loader {
   batch gather(std::size_t step) {
     const std::size_t first = (step * options_.workers + options_.worker) * options_.batch_size;
     for (std::size_t i = 0; i < options_.batch_size; ++i) {
-      const std::size_t which = order_[first + i];
+      const std::size_t which = order_[(first + i) % order_.size()];
       from_->standardise(which,
                          std::span(images_).subspan(i * from_->image.size(), from_->image.size()));
       labels_[i] = from_->labels[which];

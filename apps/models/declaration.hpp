@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -17,23 +20,69 @@ struct linear {
   std::size_t outputs{};
 };
 
-/// Square kernel of odd side, stride 1, with bias; padded so that height and width stay.
+enum class bias { one_a_filter, none };
+
+/// Square kernel of odd side, moved by `stride`; padded by half of it, so that stride 1 keeps
+/// height and width.
 struct convolution {
   std::string name{};
   std::size_t filters{};
   std::size_t kernel{};
+  std::size_t stride{1};
+  models::bias bias{models::bias::one_a_filter};
 };
+
+/// Zero mean and unit variance in each channel over the batch, height and width, then a scale and
+/// an offset of the channel's own; in inference by the statistics of the batches trained on. After:
+/// Ioffe and Szegedy, "Batch normalization", 2015; epsilon and momentum as PyTorch's defaults.
+struct batch_norm {
+  static constexpr double epsilon = 1e-5;
+  static constexpr double momentum = 0.1;  // of a batch's statistics in the running ones
+
+  std::string name{};
+};
+
+// Layers in place change what they read: none may follow a layer whose backward pass needs that, or
+// that others still read (a linear, convolution or batch_norm that reads it; a relu before a sum).
 
 /// max(x, 0), in place.
 struct relu {};
 
-/// The largest of each 2 x 2 square; an odd last row or column is left out.
-struct max_pool {};
+/// The largest of each square; what no whole square of the padded image covers is left out.
+struct max_pool {
+  std::size_t kernel{2};
+  std::size_t stride{2};
+  std::size_t padding{0};
+};
 
-using any_layer = std::variant<linear, convolution, relu, max_pool>;
+/// The mean over height and width of each channel.
+struct average_pool {};
 
-/// A network as a sequence of layers, and how it is trained unless the user says otherwise. The
-/// last layer's outputs are the logits of a softmax cross-entropy.
+/// Every `stride`-th pixel of every `stride`-th row, and zeros for channels that are not there: the
+/// shortcut without parameters (option A) of He et al., "Deep residual learning", 2016.
+struct subsample {
+  std::size_t channels{};
+  std::size_t stride{};
+};
+
+/// The layers behind go on from what layer `of` of the declaration yielded.
+struct branch {
+  std::size_t of{};
+};
+
+/// Adds what layer `with` of the declaration yielded, in place.
+struct sum {
+  std::size_t with{};
+};
+
+using any_layer = std::variant<linear, convolution, batch_norm, relu, max_pool, average_pool,
+                               subsample, branch, sum>;
+
+/// What layers compute in; parameters and their gradients are fp32 in any case.
+enum class precision { fp32, bf16 };
+
+/// A network as layers that each read what the one before yielded, and how it is trained unless the
+/// user says otherwise. The last layer's outputs are the logits of a softmax cross-entropy.
 struct declaration {
   std::string name{};
   shape input{};
@@ -41,6 +90,7 @@ struct declaration {
   float learning_rate{};
   float momentum{};
   std::size_t global_batch{};
+  models::precision precision{models::precision::fp32};
 };
 
 /// What `learning_rate` is in epoch `epoch` of `epochs`: it falls linearly, so that the last steps
@@ -49,38 +99,102 @@ constexpr float falling(float learning_rate, std::size_t epoch, std::size_t epoc
   return learning_rate * static_cast<float>(epochs - epoch) / static_cast<float>(epochs);
 }
 
-/// What a layer does to its input's shape, and the parameters that it needs for that.
+/// What a pass does with values that are there already.
+enum class gradients { overwrite, accumulate };
+
+/// What a layer does to its input's shape, and the parameters that it needs for that. They start
+/// normally distributed.
 struct layer_facts {
   std::string name{};
   shape in{};
   shape out{};
   std::size_t weights{};
   std::size_t biases{};
+  double mean{};
+  double deviation{};
+  std::size_t normalised{};  ///< channels that have running statistics
+
+  std::size_t parameters() const { return std::size_t{weights > 0} + std::size_t{biases > 0}; }
 };
 
-inline layer_facts facts(const linear& layer, shape in) {
-  return {layer.name, in, {layer.outputs, 1, 1}, layer.outputs * in.size(), layer.outputs};
-}
-inline layer_facts facts(const convolution& layer, shape in) {
-  return {layer.name,
-          in,
-          {layer.filters, in.height, in.width},
-          layer.filters * in.channels * layer.kernel * layer.kernel,
-          layer.filters};
-}
-inline layer_facts facts(const relu&, shape in) { return {"", in, in}; }
-inline layer_facts facts(const max_pool&, shape in) {
-  return {"", in, {in.channels, in.height / 2, in.width / 2}};
+/// Where a layer stands in its declaration: which activations it reads and writes (0 is the
+/// network's input, which needs no gradient; those in place write what they read), and whether its
+/// gradient by an input is that input's first in a backward pass or one of several.
+struct placed_facts : layer_facts {
+  std::size_t reads{};
+  std::size_t writes{};
+  std::size_t adds{};  // of sum
+  gradients of_read{gradients::overwrite};
+  gradients of_added{gradients::overwrite};
+};
+
+/// As He et al., "Delving deep into rectifiers", 2015.
+inline double before_a_rectifier(std::size_t inputs) {
+  return std::sqrt(2.0 / static_cast<double>(inputs));
 }
 
-inline std::vector<layer_facts> facts(const declaration& of) {
-  std::vector<layer_facts> all;
-  shape now = of.input;
-  for (const auto& each : of.layers) {
-    all.push_back(std::visit([&](const auto& layer) { return facts(layer, now); }, each));
-    now = all.back().out;
-  }
-  return all;
+constexpr std::size_t windows(std::size_t side, std::size_t kernel, std::size_t stride,
+                              std::size_t padding) {
+  return (side + 2 * padding - kernel) / stride + 1;
 }
+
+inline layer_facts facts(const linear& layer, shape in) {
+  return {.name = layer.name,
+          .in = in,
+          .out = {layer.outputs, 1, 1},
+          .weights = layer.outputs * in.size(),
+          .biases = layer.outputs,
+          .deviation = before_a_rectifier(in.size())};
+}
+inline layer_facts facts(const convolution& layer, shape in) {
+  const std::size_t inputs = in.channels * layer.kernel * layer.kernel;
+  const auto across = [&](std::size_t side) {
+    return windows(side, layer.kernel, layer.stride, layer.kernel / 2);
+  };
+  return {.name = layer.name,
+          .in = in,
+          .out = {layer.filters, across(in.height), across(in.width)},
+          .weights = layer.filters * inputs,
+          .biases = layer.bias == bias::none ? 0 : layer.filters,
+          .deviation = before_a_rectifier(inputs)};
+}
+inline layer_facts facts(const batch_norm& layer, shape in) {
+  return {.name = layer.name,
+          .in = in,
+          .out = in,
+          .weights = in.channels,
+          .biases = in.channels,
+          .mean = 1,
+          .normalised = in.channels};
+}
+inline layer_facts facts(const max_pool& layer, shape in) {
+  const auto across = [&](std::size_t side) {
+    return windows(side, layer.kernel, layer.stride, layer.padding);
+  };
+  return {.in = in, .out = {in.channels, across(in.height), across(in.width)}};
+}
+inline layer_facts facts(const average_pool&, shape in) {
+  return {.in = in, .out = {in.channels, 1, 1}};
+}
+inline layer_facts facts(const subsample& layer, shape in) {
+  return {.in = in,
+          .out = {layer.channels, windows(in.height, 1, layer.stride, 0),
+                  windows(in.width, 1, layer.stride, 0)}};
+}
+template <class InPlace>
+layer_facts facts(const InPlace&, shape in) {
+  return {.in = in, .out = in};
+}
+
+template <class Layer>
+inline constexpr bool in_place =
+    std::is_same_v<Layer, relu> || std::is_same_v<Layer, branch> || std::is_same_v<Layer, sum>;
+
+/// The facts of every layer. Throws tutti::usage_error for a layer that refers to one behind it or,
+/// a sum, to another shape.
+std::vector<placed_facts> facts(const declaration& of);
+
+/// For a backend without anything else. Throws tutti::usage_error that names it.
+void expect_fp32(const declaration& of, std::string_view backend);
 
 }  // namespace models

@@ -16,7 +16,7 @@ class eigen {
   static constexpr std::size_t alignment = 1;
 
   eigen(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors,
-        queue_type&);
+        std::span<float> statistics, queue_type&);
   eigen(eigen&&) noexcept;
   eigen& operator=(eigen&&) noexcept;
   eigen(const eigen&) = delete;
@@ -25,7 +25,8 @@ class eigen {
 
   std::span<float> input();
   std::span<const float> logits();
-  void forward(std::size_t layer);
+  void load() {}
+  void forward(std::size_t layer, pass mode);
   void compare(std::span<const std::uint8_t> labels);
   void backward(std::size_t layer);
 

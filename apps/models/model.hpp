@@ -11,6 +11,7 @@
 #include "models/declaration.hpp"
 #include "models/mlp.hpp"
 #include "models/network.hpp"
+#include "models/resnet.hpp"
 #include "tutti/base/error.hpp"
 
 namespace models {
@@ -27,7 +28,7 @@ template <class World>
 using model_in = network<typename on_queue<typename World::queue_type>::backend>;
 
 /// Every network that can be trained here.
-inline std::vector<declaration> all() { return {mlp(), cnn()}; }
+inline std::vector<declaration> all() { return {mlp(), cnn(), resnet20(), resnet50()}; }
 
 inline std::vector<std::string> names() {
   std::vector<std::string> made;

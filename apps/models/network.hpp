@@ -19,21 +19,20 @@
 #include "models/softmax_cross_entropy.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 
 namespace models {
 
-/// What backward does with the gradients that are there already.
-enum class gradients { overwrite, accumulate };
-
 /// A network that trains. Parameters and gradients lie in a flat arena of the backend's memory; the
 /// same seed gives the same parameters on every rank. A batch may be smaller than `batch_size` (the
 /// last one of an evaluation): it costs as much as a full one, and loss and gradient are means over
-/// its images.
+/// its images. Only one that normalises over the batch trains on full batches alone.
 ///
 /// Where the backend's queue is a device's, layers are enqueued: what a callback is told holds in
-/// the order of `queue()`. The host waits where the score is read, once a batch, and nowhere else.
+/// the order of `queue()`. The host waits where the score is read and where a batch is set while
+/// one before is still computed with, and nowhere else.
 template <backend Backend>
 class network {
  public:
@@ -43,9 +42,10 @@ class network {
       : layers_(facts(of)),
         arena_(declare(layers_), Backend::alignment,
                [this](std::size_t n) { return tutti::allocate_zeros<float>(queue_, n); }),
+        statistics_(tutti::allocate<float>(queue_, 2 * normalised(layers_))),
         ids_(number(layers_)),
         batch_size_(batch_size),
-        computer_(of, batch_size, arena_.tensors(), queue_) {
+        computer_(of, batch_size, arena_.tensors(), tutti::span_of(statistics_), queue_) {
     labels_.reserve(batch_size);
     initialise(seed);
   }
@@ -59,33 +59,46 @@ class network {
   /// In forward order; empty for a layer without parameters.
   std::span<const tutti::tensor_id> parameters_of(std::size_t layer) const { return ids_[layer]; }
 
+  /// What inference normalises by: the running mean of each channel of each batch_norm, layer by
+  /// layer, then their running variances. Each rank has its own, of the images that it has seen.
+  std::span<float> statistics() { return tutti::span_of(statistics_); }
+
   /// Step by step, for a caller that must wait between layers: a batch, then every layer forward
   /// from 0, then every layer backward to 0.
-  void set_batch(const data::batch& batch) {
+  void set_batch(const data::batch& batch, pass mode = pass::training) {
     const auto images = computer_.input();
     if (batch.labels.empty() || batch.labels.size() > batch_size_ ||
         batch.images.size() != batch.labels.size() * input().size() ||
         std::ranges::max(batch.labels) >= layers_.back().out.size()) {
-      throw tutti::usage_error(
-          "model: a batch of " + std::to_string(batch.labels.size()) + " labels and " +
-          std::to_string(batch.images.size()) + " pixels does not fit. Fix: at most " +
-          std::to_string(batch_size_) + " images of " + std::to_string(input().size()) +
-          " pixels, labels below " + std::to_string(layers_.back().out.size()) + ".");
+      throw tutti::usage_error(tutti::sentence(
+          {"model: a batch of ", batch.labels.size(), " labels and ", batch.images.size(),
+           " pixels does not fit. Fix: at most ", batch_size_, " images of ", input().size(),
+           " pixels, labels below ", layers_.back().out.size(), "."}));
     }
-    scored();  // the batch before may still be on its way to the device
+    if (mode == pass::training && batch.labels.size() < batch_size_ && statistics_.size() > 0) {
+      throw tutti::usage_error(tutti::sentence(
+          {"model: a batch of ", batch.labels.size(),
+           " images cannot be normalised over. Fix: train on batches of ", batch_size_}));
+    }
+    settle();  // the batch before may still be on its way to the device
     std::ranges::copy(batch.images, images.begin());
     std::ranges::fill(images.subspan(batch.images.size()), 0.0F);
     labels_.assign(batch.labels.begin(), batch.labels.end());
+    mode_ = mode;
+    enqueued_ = true;
+    computer_.load();
   }
 
   void forward_layer(std::size_t layer) {
-    computer_.forward(layer);
+    enqueued_ = true;
+    computer_.forward(layer, mode_);
     score_.reset();
   }
 
   /// The layer's parameters may be changed once this returns: it has read them for the last time.
   void backward_layer(std::size_t layer, gradients mode = gradients::overwrite) {
     if (layer + 1 == layers_.size()) {
+      enqueued_ = true;
       computer_.compare(labels_);
     }
     if (mode == gradients::accumulate) {
@@ -99,15 +112,22 @@ class network {
   template <std::invocable<tutti::tensor_id> Use>
   void forward(const data::batch& batch, Use&& use) {
     set_batch(batch);
+    forward(use);
+  }
+  void forward(const data::batch& batch, pass mode = pass::training) {
+    set_batch(batch, mode);
+    forward([](tutti::tensor_id) {});
+  }
+
+  /// The same on the batch that was set last, which lies where it is read.
+  template <std::invocable<tutti::tensor_id> Use>
+  void forward(Use&& use) {
     for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
       for (const auto id : parameters_of(layer)) {
         use(id);
       }
       forward_layer(layer);
     }
-  }
-  void forward(const data::batch& batch) {
-    forward(batch, [](tutti::tensor_id) {});
   }
 
   /// Calls `done(id)` as soon as gradient `id` is final, in strictly descending order, while the
@@ -128,7 +148,7 @@ class network {
   std::size_t correct() { return scored().correct; }
   const score& scored() {
     if (!score_) {
-      queue_.synchronize();
+      settle();
       score_ = softmax_cross_entropy(computer_.logits(), labels_, layers_.back().out.size());
     }
     return *score_;
@@ -138,34 +158,51 @@ class network {
   using memory = tutti::memory_of<float, queue_type>;
   using arena = tutti::arena_of<memory>;
 
-  static std::vector<typename arena::declaration> declare(const std::vector<layer_facts>& layers) {
+  static std::vector<typename arena::declaration> declare(const std::vector<placed_facts>& layers) {
     std::vector<typename arena::declaration> all;
     for (const auto& each : layers) {
       if (each.weights > 0) {
         all.push_back({each.name + ".weight", each.weights});
+      }
+      if (each.biases > 0) {
         all.push_back({each.name + ".bias", each.biases});
       }
     }
     return all;
   }
 
-  static std::vector<std::vector<tutti::tensor_id>> number(const std::vector<layer_facts>& layers) {
+  static std::size_t normalised(const std::vector<placed_facts>& layers) {
+    std::size_t channels = 0;
+    for (const auto& each : layers) {
+      channels += each.normalised;
+    }
+    return channels;
+  }
+
+  static std::vector<std::vector<tutti::tensor_id>> number(
+      const std::vector<placed_facts>& layers) {
     std::vector<std::vector<tutti::tensor_id>> all;
     std::uint32_t next = 0;
     for (const auto& each : layers) {
-      all.emplace_back();
-      if (each.weights > 0) {
-        all.back() = {tutti::tensor_id{next}, tutti::tensor_id{next + 1}};
-        next += 2;
+      auto& own = all.emplace_back();
+      while (own.size() < each.parameters()) {
+        own.push_back(tutti::tensor_id{next++});
       }
     }
     return all;
   }
 
-  /// Weights as He et al., "Delving deep into rectifiers", 2015, but the last layer's, which no
-  /// rectifier follows, a tenth of that: a confident wrong guess at the start costs many steps.
-  /// Biases stay zero. Box and Muller's transform by hand, because standard libraries differ in
-  /// theirs and replicas must not.
+  /// The host's memory, which the work enqueued so far may read, is the host's again.
+  void settle() {
+    if (enqueued_) {
+      queue_.synchronize();
+      enqueued_ = false;
+    }
+  }
+
+  /// Weights as each layer says, but the last one's, which no rectifier follows, at a tenth of
+  /// that: a confident wrong guess at the start costs many steps. Biases stay zero. Box and
+  /// Muller's transform by hand, because standard libraries differ in theirs and replicas must not.
   void initialise(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     const auto uniform = [&] { return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53; };
@@ -173,18 +210,22 @@ class network {
       if (layers_[layer].weights == 0) {
         continue;
       }
-      const std::size_t inputs = layers_[layer].weights / layers_[layer].biases;
       const double share = layer + 1 == layers_.size() ? 0.1 : 1.0;
-      const double deviation = share * std::sqrt(2.0 / static_cast<double>(inputs));
+      const double deviation = share * layers_[layer].deviation;
       const auto parameter = tensors()[tutti::index(ids_[layer].front())].parameter;
       tutti::fill_from_host(queue_, parameter, [&](std::span<float> weights) {
         for (float& weight : weights) {
           const double radius = std::sqrt(-2.0 * std::log(uniform()));
           weight =
-              static_cast<float>(deviation * radius * std::cos(2.0 * std::numbers::pi * uniform()));
+              static_cast<float>(layers_[layer].mean +
+                                 deviation * radius * std::cos(2.0 * std::numbers::pi * uniform()));
         }
       });
     }
+    tutti::fill_from_host(queue_, statistics(), [](std::span<float> running) {
+      std::ranges::fill(running.first(running.size() / 2), 0.0F);
+      std::ranges::fill(running.last(running.size() / 2), 1.0F);
+    });
   }
 
   void accumulate_layer(std::size_t layer) {
@@ -206,14 +247,17 @@ class network {
     }
   }
 
-  std::vector<layer_facts> layers_;
+  std::vector<placed_facts> layers_;
   queue_type queue_{};
   arena arena_;
+  memory statistics_;
   memory before_{};  // gradients that the next are added to
   std::vector<std::vector<tutti::tensor_id>> ids_;
   std::size_t batch_size_;
   Backend computer_;
   std::vector<std::uint8_t> labels_{};
+  pass mode_ = pass::training;
+  bool enqueued_ = false;
   std::optional<score> score_ = score{};
 };
 
@@ -228,7 +272,7 @@ score evaluate(network<Backend>& model, const data::dataset& images) {
     for (std::size_t i = 0; i < count; ++i) {
       images.standardise(first + i, part.subspan(i * images.image.size(), images.image.size()));
     }
-    model.forward({part, std::span(images.labels).subspan(first, count)});
+    model.forward({part, std::span(images.labels).subspan(first, count)}, pass::inference);
     total += model.scored();
   }
   return total;

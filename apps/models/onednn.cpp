@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "models/running_statistics.hpp"
 #include "models/softmax_cross_entropy.hpp"
 
 namespace models {
@@ -21,7 +22,9 @@ memory::dim dim(std::size_t n) { return static_cast<memory::dim>(n); }
 memory::desc describe(const memory::dims& dims, tag layout) {
   return {dims, memory::data_type::f32, layout};
 }
-tag plain(const memory::dims& dims) { return dims.size() == 4 ? tag::abcd : tag::ab; }
+tag plain(const memory::dims& dims) {
+  return dims.size() == 4 ? tag::abcd : dims.size() == 2 ? tag::ab : tag::a;
+}
 
 /// Holds the calling thread to one OpenMP thread: a rank is a thread, and N ranks shall not become
 /// N times N. oneDNN takes the number from the calling thread, when it creates a primitive and when
@@ -62,28 +65,53 @@ struct operation {
 };
 using operations = std::vector<operation>;
 
+/// Values and the loss's gradient by them, which is empty where nobody needs it.
+struct variable {
+  memory value{};
+  memory gradient{};
+};
+
+/// What a layer runs.
+struct work {
+  operations training{};
+  operations inference{};  // empty where it is as in training
+  operations backward{};
+  // Of batch_norm: what a training pass moves, and by what.
+  moments running{};
+  moments batch{};
+  std::size_t count{};
+};
+
+std::span<float> floats(const memory& of) {
+  return {static_cast<float*>(of.get_data_handle()), of.get_desc().get_size() / sizeof(float)};
+}
+
 }  // namespace
 
 struct onednn::program {
   dnnl::engine cpu{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{cpu};
   std::span<const tutti::tensor> unclaimed;  // tensors of layers that are not added yet
-  std::vector<operations> forward{};
-  std::vector<operations> backward{};
-  memory input{};
-  memory value{};     // what the layers so far yield
-  memory gradient{};  // of the loss by `value`; empty for the input, which needs none
+  std::span<float> statistics;
+  std::size_t normalised{};  // channels of the layers so far
+  std::vector<variable> activations{};
+  std::vector<work> layers{};
+  std::size_t last{};  // which activation the logits are
 
-  program(const declaration& of, std::size_t batch, std::span<const tutti::tensor> tensors)
-      : unclaimed(tensors) {
+  program(const declaration& of, std::size_t batch, std::span<const tutti::tensor> tensors,
+          std::span<float> running)
+      : unclaimed(tensors), statistics(running) {
+    expect_fp32(of, "oneDNN");
     const one_thread here;
     const memory::dims dims{dim(batch), dim(of.input.channels), dim(of.input.height),
                             dim(of.input.width)};
-    input = value = memory(describe(dims, tag::nchw), cpu);
-    for (const auto& each : of.layers) {
-      forward.emplace_back();
-      backward.emplace_back();
-      std::visit([&](const auto& layer) { add(layer); }, each);
+    activations.reserve(of.layers.size() + 1);  // layers refer to it while they are added
+    activations.push_back({.value = memory(describe(dims, tag::nchw), cpu)});
+    for (const auto& facts : models::facts(of)) {
+      const auto& each = of.layers[layers.size()];
+      layers.emplace_back();
+      std::visit([&](const auto& layer) { add(layer, facts); }, each);
+      last = facts.writes;
     }
   }
 
@@ -95,6 +123,18 @@ struct onednn::program {
     stream.wait();
   }
 
+  operations& training() { return layers.back().training; }
+  operations& backward() { return layers.back().backward; }
+
+  /// The next activation.
+  const variable& yield(const memory::desc& desc) {
+    return activations.emplace_back(variable{memory(desc, cpu), memory(desc, cpu)});
+  }
+  memory::dims batch_of(const shape& each) const {
+    return {activations.front().value.get_desc().dims()[0], dim(each.channels), dim(each.height),
+            dim(each.width)};
+  }
+
   memory reordered(operations& to, memory from, const memory::desc& layout) {
     if (from.get_desc() == layout) {
       return from;
@@ -104,194 +144,295 @@ struct onednn::program {
     return made;
   }
 
-  /// `target` itself, if the primitive that writes it likes its layout, else memory that it likes;
-  /// `settle` then brings the result over.
-  memory staged(const memory& target, const memory::desc& layout) {
-    return target.get_desc() == layout ? target : memory(layout, cpu);
+  void add_up(operations& to, const memory& from, const memory& target) {
+    const auto desc = target.get_desc();
+    const dnnl::binary::primitive_desc add({dnnl::algorithm::binary_add, desc, desc, desc}, cpu);
+    to.push_back({dnnl::binary(add),
+                  {{DNNL_ARG_SRC_0, target},
+                   {DNNL_ARG_SRC_1, reordered(to, from, desc)},
+                   {DNNL_ARG_DST, target}}});
   }
-  void settle(operations& to, const memory& from, const memory& target) {
-    if (from.get() != target.get()) {
+
+  /// `target` itself, if the primitive that writes it likes its layout and may overwrite it, else
+  /// memory of its own; `settle` then brings the result over.
+  memory staged(const memory& target, const memory::desc& layout,
+                gradients mode = gradients::overwrite) {
+    const bool as_it_is = target && mode == gradients::overwrite && target.get_desc() == layout;
+    return as_it_is ? target : memory(layout, cpu);
+  }
+  void settle(operations& to, const memory& from, const memory& target,
+              gradients mode = gradients::overwrite) {
+    if (mode == gradients::accumulate) {
+      add_up(to, from, target);
+    } else if (target && from.get() != target.get()) {
       to.push_back({dnnl::reorder(from, target), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, target}}});
     }
   }
 
-  struct parameters {
-    memory weights, weights_gradient, bias, bias_gradient;
-  };
-  parameters claim(const memory::dims& weights, memory::dim outputs) {
-    const auto over = [&](const memory::dims& dims, tag layout, std::span<float> data) {
-      return memory(describe(dims, layout), cpu, data.data());
-    };
-    const auto& first = unclaimed[0];
-    const auto& second = unclaimed[1];
-    unclaimed = unclaimed.subspan(2);
-    return {over(weights, plain(weights), first.parameter),
-            over(weights, plain(weights), first.gradient),
-            over({outputs}, tag::a, second.parameter), over({outputs}, tag::a, second.gradient)};
+  variable claim(const memory::dims& dims) {
+    const auto desc = describe(dims, plain(dims));
+    const auto& first = unclaimed.front();
+    unclaimed = unclaimed.subspan(1);
+    return {memory(desc, cpu, first.parameter.data()), memory(desc, cpu, first.gradient.data())};
   }
 
   // The data gradient comes before the parameters' gradients in every layer, but either would do:
   // a layer's parameters may change only after all of it has run.
 
-  void add(const linear& layer) {
+  void add(const linear& layer, const placed_facts& at) {
+    const variable& in = activations[at.reads];
     const auto out = dim(layer.outputs);
-    const memory::dims in_dims = value.get_desc().dims();
+    const memory::dims in_dims = in.value.get_desc().dims();
     memory::dims weights_dims = in_dims;
     weights_dims[0] = out;
-    const parameters p = claim(weights_dims, out);
+    const variable weights = claim(weights_dims);
+    const variable bias = claim({out});
     // Plain layouts throughout: what they cost the product is less than reordering large weights.
     const auto x_desc = describe(in_dims, plain(in_dims));
-    const auto w_desc = p.weights.get_desc();
-    const auto b_desc = p.bias.get_desc();
+    const auto w_desc = weights.value.get_desc();
+    const auto b_desc = bias.value.get_desc();
     const auto y_desc = describe({in_dims[0], out}, tag::ab);
 
     const dnnl::inner_product_forward::primitive_desc ahead(
         {prop_kind::forward_training, x_desc, w_desc, b_desc, y_desc}, cpu);
-    const memory x = reordered(forward.back(), value, x_desc);
-    const memory y(y_desc, cpu);
-    const memory y_gradient(y_desc, cpu);
-    forward.back().push_back({dnnl::inner_product_forward(ahead),
-                              {{DNNL_ARG_SRC, x},
-                               {DNNL_ARG_WEIGHTS, p.weights},
-                               {DNNL_ARG_BIAS, p.bias},
-                               {DNNL_ARG_DST, y}}});
-    if (gradient) {
+    const memory x = reordered(training(), in.value, x_desc);
+    const variable& made = yield(y_desc);
+    training().push_back({dnnl::inner_product_forward(ahead),
+                          {{DNNL_ARG_SRC, x},
+                           {DNNL_ARG_WEIGHTS, weights.value},
+                           {DNNL_ARG_BIAS, bias.value},
+                           {DNNL_ARG_DST, made.value}}});
+    if (in.gradient) {
       const dnnl::inner_product_backward_data::primitive_desc back({x_desc, w_desc, y_desc}, cpu,
                                                                    ahead);
-      const memory x_gradient = staged(gradient, x_desc);
-      backward.back().push_back({dnnl::inner_product_backward_data(back),
-                                 {{DNNL_ARG_DIFF_DST, y_gradient},
-                                  {DNNL_ARG_WEIGHTS, p.weights},
-                                  {DNNL_ARG_DIFF_SRC, x_gradient}}});
-      settle(backward.back(), x_gradient, gradient);
+      const memory x_gradient = staged(in.gradient, x_desc, at.of_read);
+      backward().push_back({dnnl::inner_product_backward_data(back),
+                            {{DNNL_ARG_DIFF_DST, made.gradient},
+                             {DNNL_ARG_WEIGHTS, weights.value},
+                             {DNNL_ARG_DIFF_SRC, x_gradient}}});
+      settle(backward(), x_gradient, in.gradient, at.of_read);
     }
     const dnnl::inner_product_backward_weights::primitive_desc back(
         {x_desc, w_desc, b_desc, y_desc}, cpu, ahead);
-    backward.back().push_back({dnnl::inner_product_backward_weights(back),
-                               {{DNNL_ARG_SRC, x},
-                                {DNNL_ARG_DIFF_DST, y_gradient},
-                                {DNNL_ARG_DIFF_WEIGHTS, p.weights_gradient},
-                                {DNNL_ARG_DIFF_BIAS, p.bias_gradient}}});
-    value = y;
-    gradient = y_gradient;
+    backward().push_back({dnnl::inner_product_backward_weights(back),
+                          {{DNNL_ARG_SRC, x},
+                           {DNNL_ARG_DIFF_DST, made.gradient},
+                           {DNNL_ARG_DIFF_WEIGHTS, weights.gradient},
+                           {DNNL_ARG_DIFF_BIAS, bias.gradient}}});
   }
 
-  void add(const convolution& layer) {
-    const auto out = dim(layer.filters);
+  void add(const convolution& layer, const placed_facts& at) {
+    const auto filters = dim(layer.filters);
     const auto side = dim(layer.kernel);
-    const memory::dims in_dims = value.get_desc().dims();
-    const memory::dims weights_dims{out, in_dims[1], side, side};
-    const memory::dims stride{1, 1};
-    const memory::dims pad{side / 2, side / 2};
-    const parameters p = claim(weights_dims, out);
-    const auto x_desc = describe(in_dims, tag::any);
-    const auto w_desc = describe(weights_dims, tag::any);
-    const auto b_desc = p.bias.get_desc();
-    const auto y_desc = describe({in_dims[0], out, in_dims[2], in_dims[3]}, tag::any);
+    const variable weights = claim({filters, dim(at.in.channels), side, side});
+    const variable bias = at.biases > 0 ? claim({filters}) : variable{};
+    convolve(at, weights, bias, dim(layer.stride), side / 2);
+  }
+
+  /// A convolution by ones that never change: so it stays in the layouts that convolutions like.
+  void add(const subsample& layer, const placed_facts& at) {
+    const memory::dims dims{dim(at.out.channels), dim(at.in.channels), 1, 1};
+    const memory keep(describe(dims, plain(dims)), cpu);
+    std::ranges::fill(floats(keep), 0.0F);
+    for (std::size_t c = 0; c < std::min(at.in.channels, at.out.channels); ++c) {
+      floats(keep)[c * at.in.channels + c] = 1.0F;
+    }
+    convolve(at, {.value = keep}, {}, dim(layer.stride), 0);
+  }
+
+  void convolve(const placed_facts& at, const variable& weights, const variable& bias,
+                memory::dim step, memory::dim padding) {
+    const variable& in = activations[at.reads];
+    const memory::dims stride{step, step};
+    const memory::dims pad{padding, padding};
+    const auto x_desc = describe(in.value.get_desc().dims(), tag::any);
+    const auto w_desc = describe(weights.value.get_desc().dims(), tag::any);
+    const auto b_desc = bias.value ? bias.value.get_desc() : memory::desc();
+    const auto y_desc = describe(batch_of(at.out), tag::any);
     const auto direct = dnnl::algorithm::convolution_direct;
 
     const dnnl::convolution_forward::primitive_desc ahead(
         {prop_kind::forward_training, direct, x_desc, w_desc, b_desc, y_desc, stride, pad, pad},
         cpu);
-    const memory y(ahead.dst_desc(), cpu);
-    const memory y_gradient(ahead.dst_desc(), cpu);
+    const variable& made = yield(ahead.dst_desc());
     {
-      auto& to = forward.back();
-      const memory x = reordered(to, value, ahead.src_desc());
-      const memory w = reordered(to, p.weights, ahead.weights_desc());
-      to.push_back(
-          {dnnl::convolution_forward(ahead),
-           {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_BIAS, p.bias}, {DNNL_ARG_DST, y}}});
+      auto& to = training();
+      const memory x = reordered(to, in.value, ahead.src_desc());
+      const memory w = reordered(to, weights.value, ahead.weights_desc());
+      to.push_back({dnnl::convolution_forward(ahead),
+                    {{DNNL_ARG_SRC, x},
+                     {DNNL_ARG_WEIGHTS, w},
+                     {DNNL_ARG_BIAS, bias.value},
+                     {DNNL_ARG_DST, made.value}}});
     }
-    auto& to = backward.back();
-    if (gradient) {
+    auto& to = backward();
+    if (in.gradient) {
       const dnnl::convolution_backward_data::primitive_desc back(
           {direct, x_desc, w_desc, y_desc, stride, pad, pad}, cpu, ahead);
-      const memory dy = reordered(to, y_gradient, back.diff_dst_desc());
-      const memory w = reordered(to, p.weights, back.weights_desc());
-      const memory dx = staged(gradient, back.diff_src_desc());
+      const memory dy = reordered(to, made.gradient, back.diff_dst_desc());
+      const memory w = reordered(to, weights.value, back.weights_desc());
+      const memory dx = staged(in.gradient, back.diff_src_desc(), at.of_read);
       to.push_back({dnnl::convolution_backward_data(back),
                     {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_SRC, dx}}});
-      settle(to, dx, gradient);
+      settle(to, dx, in.gradient, at.of_read);
+    }
+    if (!weights.gradient) {
+      return;
     }
     const dnnl::convolution_backward_weights::primitive_desc back(
         {direct, x_desc, w_desc, b_desc, y_desc, stride, pad, pad}, cpu, ahead);
-    const memory x = reordered(to, value, back.src_desc());
-    const memory dy = reordered(to, y_gradient, back.diff_dst_desc());
-    const memory dw = staged(p.weights_gradient, back.diff_weights_desc());
+    const memory x = reordered(to, in.value, back.src_desc());
+    const memory dy = reordered(to, made.gradient, back.diff_dst_desc());
+    const memory dw = staged(weights.gradient, back.diff_weights_desc());
     to.push_back({dnnl::convolution_backward_weights(back),
                   {{DNNL_ARG_SRC, x},
                    {DNNL_ARG_DIFF_DST, dy},
                    {DNNL_ARG_DIFF_WEIGHTS, dw},
-                   {DNNL_ARG_DIFF_BIAS, p.bias_gradient}}});
-    settle(to, dw, p.weights_gradient);
-    value = y;
-    gradient = y_gradient;
+                   {DNNL_ARG_DIFF_BIAS, bias.gradient}}});
+    settle(to, dw, weights.gradient);
   }
 
-  void add(const relu&) {
-    const auto desc = value.get_desc();
+  void add(const batch_norm&, const placed_facts& at) {
+    const variable& in = activations[at.reads];
+    const memory::dims channels{dim(at.in.channels)};
+    const variable scale = claim(channels);
+    const variable shift = claim(channels);
+    const auto over = [&](std::span<float> data) {
+      return memory(describe(channels, tag::a), cpu, data.data());
+    };
+    const memory mean(describe(channels, tag::a), cpu);
+    const memory variance(describe(channels, tag::a), cpu);
+    auto& to = layers.back();
+    to.running = running_part(statistics, normalised, at.normalised);
+    to.batch = {floats(mean), floats(variance)};
+    to.count = static_cast<std::size_t>(batch_of(at.in)[0]) * at.in.height * at.in.width;
+    normalised += at.normalised;
+
+    using dnnl::normalization_flags;
+    const auto affine = normalization_flags::use_scale | normalization_flags::use_shift;
+    const auto desc = in.value.get_desc();
+    constexpr auto epsilon = static_cast<float>(batch_norm::epsilon);
+    const dnnl::batch_normalization_forward::primitive_desc ahead(
+        {prop_kind::forward_training, desc, epsilon, affine}, cpu);
+    const variable& made = yield(desc);
+    to.training.push_back({dnnl::batch_normalization_forward(ahead),
+                           {{DNNL_ARG_SRC, in.value},
+                            {DNNL_ARG_MEAN, mean},
+                            {DNNL_ARG_VARIANCE, variance},
+                            {DNNL_ARG_SCALE, scale.value},
+                            {DNNL_ARG_SHIFT, shift.value},
+                            {DNNL_ARG_DST, made.value}}});
+    const dnnl::batch_normalization_forward::primitive_desc by_running(
+        {prop_kind::forward_inference, desc, epsilon,
+         affine | normalization_flags::use_global_stats},
+        cpu);
+    to.inference.push_back({dnnl::batch_normalization_forward(by_running),
+                            {{DNNL_ARG_SRC, in.value},
+                             {DNNL_ARG_MEAN, over(to.running.mean)},
+                             {DNNL_ARG_VARIANCE, over(to.running.variance)},
+                             {DNNL_ARG_SCALE, scale.value},
+                             {DNNL_ARG_SHIFT, shift.value},
+                             {DNNL_ARG_DST, made.value}}});
+    const dnnl::batch_normalization_backward::primitive_desc back(
+        {prop_kind::backward, desc, desc, epsilon, affine}, cpu, ahead);
+    const memory x_gradient = staged(in.gradient, desc, at.of_read);
+    to.backward.push_back({dnnl::batch_normalization_backward(back),
+                           {{DNNL_ARG_SRC, in.value},
+                            {DNNL_ARG_MEAN, mean},
+                            {DNNL_ARG_VARIANCE, variance},
+                            {DNNL_ARG_SCALE, scale.value},
+                            {DNNL_ARG_SHIFT, shift.value},
+                            {DNNL_ARG_DIFF_DST, made.gradient},
+                            {DNNL_ARG_DIFF_SCALE, scale.gradient},
+                            {DNNL_ARG_DIFF_SHIFT, shift.gradient},
+                            {DNNL_ARG_DIFF_SRC, x_gradient}}});
+    settle(to.backward, x_gradient, in.gradient, at.of_read);
+  }
+
+  void add(const relu&, const placed_facts& at) {
+    const variable& here = activations[at.writes];
+    const auto desc = here.value.get_desc();
     const dnnl::eltwise_forward::primitive_desc ahead(
         {prop_kind::forward_training, dnnl::algorithm::eltwise_relu, desc, 0.0F}, cpu);
-    forward.back().push_back(
-        {dnnl::eltwise_forward(ahead), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, value}}});
-    const dnnl::eltwise_backward::primitive_desc back(
-        {dnnl::algorithm::eltwise_relu_use_dst_for_bwd, desc, desc, 0.0F}, cpu, ahead);
-    backward.back().push_back(
-        {dnnl::eltwise_backward(back),
-         {{DNNL_ARG_DST, value}, {DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, gradient}}});
+    training().push_back(
+        {dnnl::eltwise_forward(ahead), {{DNNL_ARG_SRC, here.value}, {DNNL_ARG_DST, here.value}}});
+    if (here.gradient) {
+      const dnnl::eltwise_backward::primitive_desc back(
+          {dnnl::algorithm::eltwise_relu_use_dst_for_bwd, desc, desc, 0.0F}, cpu, ahead);
+      backward().push_back({dnnl::eltwise_backward(back),
+                            {{DNNL_ARG_DST, here.value},
+                             {DNNL_ARG_DIFF_DST, here.gradient},
+                             {DNNL_ARG_DIFF_SRC, here.gradient}}});
+    }
   }
 
-  void add(const max_pool&) {
-    const auto x_desc = value.get_desc();
-    const auto in_dims = x_desc.dims();
-    const auto y_desc =
-        describe({in_dims[0], in_dims[1], in_dims[2] / 2, in_dims[3] / 2}, tag::any);
-    const memory::dims two{2, 2};
-    const memory::dims none{0, 0};
+  void add(const max_pool& layer, const placed_facts& at) {
+    const auto both = [](std::size_t n) { return memory::dims{dim(n), dim(n)}; };
+    pool(at, dnnl::algorithm::pooling_max, both(layer.kernel), both(layer.stride),
+         both(layer.padding));
+  }
+  void add(const average_pool&, const placed_facts& at) {
+    const memory::dims all{dim(at.in.height), dim(at.in.width)};
+    pool(at, dnnl::algorithm::pooling_avg_exclude_padding, all, all, {0, 0});
+  }
+  void pool(const placed_facts& at, dnnl::algorithm how, const memory::dims& kernel,
+            const memory::dims& stride, const memory::dims& pad) {
+    const variable& in = activations[at.reads];
+    const auto x_desc = in.value.get_desc();
+    const auto y_desc = describe(batch_of(at.out), tag::any);
     const dnnl::pooling_forward::primitive_desc ahead(
-        {prop_kind::forward_training, dnnl::algorithm::pooling_max, x_desc, y_desc, two, two, none,
-         none},
-        cpu);
-    const memory y(ahead.dst_desc(), cpu);
-    const memory y_gradient(ahead.dst_desc(), cpu);
+        {prop_kind::forward_training, how, x_desc, y_desc, stride, kernel, pad, pad}, cpu);
+    const variable& made = yield(ahead.dst_desc());
     const memory winners(ahead.workspace_desc(), cpu);
-    forward.back().push_back(
+    training().push_back(
         {dnnl::pooling_forward(ahead),
-         {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, y}, {DNNL_ARG_WORKSPACE, winners}}});
-    const dnnl::pooling_backward::primitive_desc back(
-        {dnnl::algorithm::pooling_max, x_desc, ahead.dst_desc(), two, two, none, none}, cpu, ahead);
-    backward.back().push_back({dnnl::pooling_backward(back),
-                               {{DNNL_ARG_DIFF_DST, y_gradient},
-                                {DNNL_ARG_DIFF_SRC, gradient},
-                                {DNNL_ARG_WORKSPACE, winners}}});
-    value = y;
-    gradient = y_gradient;
+         {{DNNL_ARG_SRC, in.value}, {DNNL_ARG_DST, made.value}, {DNNL_ARG_WORKSPACE, winners}}});
+    if (in.gradient) {
+      const dnnl::pooling_backward::primitive_desc back(
+          {how, x_desc, ahead.dst_desc(), stride, kernel, pad, pad}, cpu, ahead);
+      const memory x_gradient = staged(in.gradient, x_desc, at.of_read);
+      backward().push_back({dnnl::pooling_backward(back),
+                            {{DNNL_ARG_DIFF_DST, made.gradient},
+                             {DNNL_ARG_DIFF_SRC, x_gradient},
+                             {DNNL_ARG_WORKSPACE, winners}}});
+      settle(backward(), x_gradient, in.gradient, at.of_read);
+    }
+  }
+
+  void add(const branch&, const placed_facts&) {}
+
+  void add(const sum&, const placed_facts& at) {
+    const variable& here = activations[at.writes];
+    const variable& other = activations[at.adds];
+    add_up(training(), other.value, here.value);
+    settle(backward(), here.gradient, other.gradient, at.of_added);
   }
 };
 
-namespace {
-
-std::span<float> floats(const memory& of) {
-  return {static_cast<float*>(of.get_data_handle()), of.get_desc().get_size() / sizeof(float)};
-}
-
-}  // namespace
-
 onednn::onednn(const declaration& of, std::size_t batch_size,
-               std::span<const tutti::tensor> tensors, queue_type&)
-    : program_(std::make_unique<program>(of, batch_size, tensors)) {}
+               std::span<const tutti::tensor> tensors, std::span<float> statistics, queue_type&)
+    : program_(std::make_unique<program>(of, batch_size, tensors, statistics)) {}
 onednn::onednn(onednn&&) noexcept = default;
 onednn& onednn::operator=(onednn&&) noexcept = default;
 onednn::~onednn() = default;
 
-std::span<float> onednn::input() { return floats(program_->input); }
-std::span<const float> onednn::logits() { return floats(program_->value); }
-void onednn::compare(std::span<const std::uint8_t> labels) {
-  const auto classes = static_cast<std::size_t>(program_->value.get_desc().dims().back());
-  softmax_cross_entropy_gradient(logits(), labels, classes, floats(program_->gradient));
+std::span<float> onednn::input() { return floats(program_->activations.front().value); }
+std::span<const float> onednn::logits() {
+  return floats(program_->activations[program_->last].value);
 }
-void onednn::forward(std::size_t layer) { program_->run(program_->forward[layer]); }
-void onednn::backward(std::size_t layer) { program_->run(program_->backward[layer]); }
+void onednn::compare(std::span<const std::uint8_t> labels) {
+  const variable& last = program_->activations[program_->last];
+  const auto classes = static_cast<std::size_t>(last.value.get_desc().dims().back());
+  softmax_cross_entropy_gradient(logits(), labels, classes, floats(last.gradient));
+}
+void onednn::forward(std::size_t layer, pass mode) {
+  const work& all = program_->layers[layer];
+  const bool as_in_training = mode == pass::training || all.inference.empty();
+  program_->run(as_in_training ? all.training : all.inference);
+  if (mode == pass::training) {
+    move_by(all.running, all.batch, all.count);
+  }
+}
+void onednn::backward(std::size_t layer) { program_->run(program_->layers[layer].backward); }
 
 }  // namespace models

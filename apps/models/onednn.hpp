@@ -16,7 +16,7 @@ class onednn {
   static constexpr std::size_t alignment = 1;
 
   onednn(const declaration& of, std::size_t batch_size, std::span<const tutti::tensor> tensors,
-         queue_type&);
+         std::span<float> statistics, queue_type&);
   onednn(onednn&&) noexcept;
   onednn& operator=(onednn&&) noexcept;
   onednn(const onednn&) = delete;
@@ -25,7 +25,8 @@ class onednn {
 
   std::span<float> input();
   std::span<const float> logits();
-  void forward(std::size_t layer);
+  void load() {}
+  void forward(std::size_t layer, pass mode);
   void compare(std::span<const std::uint8_t> labels);
   void backward(std::size_t layer);
 

@@ -95,9 +95,11 @@ void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
                               {"model", job_->model},
                               {"data", job_->data},
                               {"world", "real"},
-                              {"transport", common::uses_mpi(*job_) ? "mpi" : "in_process"},
+                              {"transport", job_->device == "cuda"    ? "in_process_cuda"
+                                            : common::uses_mpi(*job_) ? "mpi"
+                                                                      : "in_process"},
                               {"device", job_->device},
-                              {"precision", "fp32"},
+                              {"precision", job_->precision},
                               {"ranks", so_far.workers + so_far.servers},
                               {"servers", so_far.servers},
                               {"batch_size", job_->batch_size},

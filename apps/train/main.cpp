@@ -66,7 +66,7 @@ void run(int argc, char** argv) {
     strategy.servers(asked);  // refuses a policy's flags before anything is read
     const auto& device = find(strategy, asked);
     check_outputs(asked);
-    device.run(asked, common::input(asked.data));
+    device.run(asked, common::input(asked));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/cell.hpp"
+#include "common/input.hpp"
 #include "common/job.hpp"
 #include "common/pace.hpp"
 #include "data/dataset.hpp"
@@ -49,8 +50,8 @@ inline std::string of_rank(const std::string& file, int rank) {
 
 /// A checkpoint appears whole or not at all: a run killed while writing keeps the one before.
 /// Every worker must call it.
-template <class Engine>
-void write_checkpoint(Engine& engine, const std::string& file) {
+template <class Engine, class Model>
+void write_checkpoint(Engine& engine, Model& model, const std::string& file) {
   const std::string partial = file + ".partial";
   {
     std::ofstream out(partial, std::ios::binary);
@@ -58,19 +59,32 @@ void write_checkpoint(Engine& engine, const std::string& file) {
       throw tutti::usage_error("cannot write " + partial + ". Fix: a directory that exists");
     }
     tutti::save(engine, out);
+    const auto statistics = tutti::host_view(model.queue(), model.statistics());
+    out.write(reinterpret_cast<const char*>(statistics.data()),
+              static_cast<std::streamsize>(model.statistics().size_bytes()));
+    if (!out.flush()) {
+      throw tutti::usage_error("cannot write " + partial + ". Fix: free space or another file");
+    }
   }
   engine.average(0);  // no rank goes ahead while another may still fail to write
   std::filesystem::rename(partial, file);
 }
 
-template <class Engine>
-void read_checkpoint(Engine& engine, const std::string& file) {
+template <class Engine, class Model>
+void read_checkpoint(Engine& engine, Model& model, const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     throw tutti::usage_error("cannot read " + file + ". Fix: a checkpoint of this job's");
   }
   try {
     tutti::load(engine, in);
+    tutti::fill_from_host(model.queue(), model.statistics(), [&](std::span<float> statistics) {
+      in.read(reinterpret_cast<char*>(statistics.data()),
+              static_cast<std::streamsize>(statistics.size_bytes()));
+    });
+    if (!in) {
+      throw tutti::usage_error("the checkpoint is cut short. Fix: use an earlier one");
+    }
   } catch (const tutti::usage_error& wrong) {
     throw tutti::usage_error(file + ": " + wrong.what());
   }
@@ -107,14 +121,14 @@ class session {
         out_(&out),
         worker_(static_cast<std::size_t>(engine.worker())),
         workers_(static_cast<std::size_t>(engine.workers())),
-        loader_(images.train, {job.batch_size, worker_, workers_, job.seed}),
+        loader_(images.train, {job.batch_size, worker_, workers_, job.seed, common::repeats(job)}),
         test_(share(images.test, worker_, workers_)),
         test_size_(images.test.size()),
         learning_rate_(engine.values().learning_rate) {}
 
   void run() {
     if (!job_->resume.empty()) {
-      read_checkpoint(*engine_, of_rank(job_->resume, engine_->worker()));
+      read_checkpoint(*engine_, *model_, of_rank(job_->resume, engine_->worker()));
     }
     for (std::size_t epoch = done() / loader_.steps(); epoch < job_->epochs && !full(); ++epoch) {
       auto values = engine_->values();
@@ -124,7 +138,7 @@ class session {
       score(seen);
       out_->epoch(epoch, seen, engine_->report());
       if (!job_->checkpoint.empty()) {
-        write_checkpoint(*engine_, of_rank(job_->checkpoint, engine_->worker()));
+        write_checkpoint(*engine_, *model_, of_rank(job_->checkpoint, engine_->worker()));
       }
     }
     out_->finish(engine_->report());
@@ -150,7 +164,10 @@ class session {
     const std::size_t left = job_->steps == 0 ? loader_.steps() : job_->steps - done();
     const std::size_t end = std::min(loader_.steps(), step + left);
     for (data::loader::iterator batch(loader_, step); step < end; ++batch) {
-      model_->forward(*batch, [this](tutti::tensor_id id) { engine_->wait(id, model_->queue()); });
+      if (batch.is_new()) {
+        model_->set_batch(*batch);
+      }
+      model_->forward([this](tutti::tensor_id id) { engine_->wait(id, model_->queue()); });
       model_->backward([this](tutti::tensor_id id) { engine_->ready(id, model_->queue()); });
       seen.add_step(model_->loss(), model_->correct(), since_last());
       out_->progress(epoch, ++step, loader_.steps(), model_->loss());
@@ -186,7 +203,7 @@ class session {
 
 template <class Strategy, class World>
 void on_rank(World& world, const common::job& job, const data::splits& images, timelines& seen) {
-  const auto declared = models::find(job.model);
+  const auto declared = common::network(job, images.train);
   models::model_in<World> model(declared, job.batch_size, job.seed);
   // A timeline without room keeps nothing; a second instantiation would double the build.
   const std::size_t room = job.timeline.empty() ? 0 : std::size_t{1} << 20;

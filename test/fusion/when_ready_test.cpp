@@ -69,9 +69,12 @@ TEST(fusion_when_ready, groups_as_a_coordinator_that_ticks) {
     const int cycle = 10 * static_cast<int>(1 + random() % 60);
     for (std::size_t i = 0; i < elements.size(); ++i) {
       elements[i] = random() % 4 == 0 ? random() % 3 : random() % 400;
-      microseconds[i] = static_cast<int>(random() % 300);
-      microseconds[i] += (ready + microseconds[i]) % cycle == 0 ? 1 : 0;
+      microseconds[i] = static_cast<int>(random() % 300) * static_cast<int>(random() % 4 != 0);
       ready += microseconds[i];
+      if (ready > 0 && ready % cycle == 0) {
+        ++microseconds[i];
+        ++ready;
+      }
     }
     const std::size_t most = 1 + random() % 3000;
     const model job(elements, microseconds);

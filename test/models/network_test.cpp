@@ -14,12 +14,15 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "data/loader.hpp"
 #include "data/synthetic.hpp"
 #include "models/model.hpp"
 #include "models/reference.hpp"
+#include "models/replayed/replayed.hpp"
+#include "models/resnet.hpp"
 #include "models/samples.hpp"
 
 namespace {
@@ -29,6 +32,7 @@ using samples::batch_of;
 using samples::expect_the_oracles;
 using samples::give_biases;
 using samples::odd;
+using samples::residual;
 using tutti::tensor_id;
 
 template <class Backend>
@@ -37,6 +41,7 @@ TYPED_TEST_SUITE(network, models::backends<testing::Types>);
 
 TYPED_TEST(network, gradients_and_loss_are_the_oracles_in_double_precision) {
   for (const auto& [of, count, classes] : {std::tuple{odd(), std::size_t{3}, std::size_t{4}},
+                                           {residual(), 4, 4},
                                            {models::cnn(), 2, 10},
                                            {models::mlp(), 5, 10}}) {
     models::network<TypeParam> model(of, count, 3);
@@ -56,8 +61,33 @@ TYPED_TEST(network, a_short_batch_is_a_mean_over_its_own_images) {
   EXPECT_LE(model.correct(), 3U);
 }
 
+TYPED_TEST(network, inference_is_the_oracles_by_running_statistics) {
+  const auto of = residual();
+  models::network<TypeParam> model(of, 4, 3);
+  give_biases(model);
+  samples::expect_the_oracles_inference(model, of, 4);
+  expect_the_oracles(model, of, batch_of(of, 4, 5, 4));
+}
+
+TYPED_TEST(network, what_normalises_over_a_batch_trains_on_full_ones_alone) {
+  models::network<TypeParam> model(residual(), 4, 3);
+  try {
+    model.forward(batch_of(residual(), 3, 1, 4).batch());
+    FAIL();
+  } catch (const tutti::usage_error& problem) {
+    EXPECT_EQ(std::string(problem.what()),
+              "model: a batch of 3 images cannot be normalised over. Fix: train on batches of 4");
+  }
+}
+
+TYPED_TEST(network, computes_in_fp32_alone) {
+  auto of = odd();
+  of.precision = models::precision::bf16;
+  EXPECT_THROW(models::network<TypeParam>(of, 4, 3), tutti::usage_error);
+}
+
 TYPED_TEST(network, backward_overwrites_or_accumulates) {
-  const auto of = odd();
+  const auto of = residual();
   models::network<TypeParam> model(of, 4, 3);
   const batch_of first(of, 4, 1, 4);
   const batch_of second(of, 4, 2, 4);
@@ -75,54 +105,67 @@ TYPED_TEST(network, backward_overwrites_or_accumulates) {
   }
 }
 
+/// Which layer each parameter belongs to.
+template <class Model>
+std::vector<std::size_t> layers_of_parameters(const Model& model) {
+  std::vector<std::size_t> all;
+  for (std::size_t layer = 0; layer < model.layers(); ++layer) {
+    all.resize(all.size() + model.parameters_of(layer).size(), layer);
+  }
+  return all;
+}
+
 TYPED_TEST(network, callbacks_come_in_order_around_their_layer) {
-  const auto of = models::cnn();
-  models::network<TypeParam> model(of, 4, 3);
-  const batch_of some(of, 4, 1, 10);
-  std::vector<std::size_t> used;
-  model.forward(some.batch(), [&](tensor_id id) { used.push_back(tutti::index(id)); });
-  for (const auto& each : model.tensors()) {
-    std::ranges::fill(each.gradient, NAN);
-  }
-  std::vector<std::size_t> finished;
-  model.backward([&](tensor_id id) {
-    finished.push_back(tutti::index(id));
-    for (std::size_t i = 0; i < model.tensors().size(); ++i) {
-      const auto gradient = model.tensors()[i].gradient;
-      const bool is_final = std::none_of(gradient.begin(), gradient.end(),
-                                         [](float each) { return std::isnan(each); });
-      const bool same_layer = i / 2 == tutti::index(id) / 2;
-      EXPECT_EQ(is_final, i >= tutti::index(id) || same_layer) << i << " at " << tutti::index(id);
+  for (const auto& [of, classes] : {std::pair{models::cnn(), std::size_t{10}}, {residual(), 4}}) {
+    models::network<TypeParam> model(of, 4, 3);
+    const batch_of some(of, 4, 1, classes);
+    std::vector<std::size_t> used;
+    model.forward(some.batch(), [&](tensor_id id) { used.push_back(tutti::index(id)); });
+    for (const auto& each : model.tensors()) {
+      std::ranges::fill(each.gradient, NAN);
     }
-    // The engine may let the optimizer loose on a tensor as soon as it is ready.
-    std::ranges::fill(model.tensors()[tutti::index(id)].parameter, NAN);
-  });
-  for (const float each : all_gradients(model)) {
-    ASSERT_FALSE(std::isnan(each)) << "a parameter was read after its gradient was announced";
+    const auto layer = layers_of_parameters(model);
+    std::vector<std::size_t> finished;
+    model.backward([&](tensor_id id) {
+      const std::size_t now = tutti::index(id);
+      finished.push_back(now);
+      for (std::size_t i = 0; i < model.tensors().size(); ++i) {
+        const auto gradient = model.tensors()[i].gradient;
+        const bool is_final = std::none_of(gradient.begin(), gradient.end(),
+                                           [](float each) { return std::isnan(each); });
+        EXPECT_EQ(is_final, i >= now || layer[i] == layer[now]) << i << " at " << now;
+      }
+      // The engine may let the optimizer loose on a tensor as soon as it is ready.
+      std::ranges::fill(model.tensors()[now].parameter, NAN);
+    });
+    for (const float each : all_gradients(model)) {
+      ASSERT_FALSE(std::isnan(each)) << "a parameter was read after its gradient was announced";
+    }
+    std::vector<std::size_t> ascending(model.tensors().size());
+    std::iota(ascending.begin(), ascending.end(), std::size_t{0});
+    EXPECT_EQ(used, ascending);
+    std::reverse(ascending.begin(), ascending.end());
+    EXPECT_EQ(finished, ascending);
   }
-  std::vector<std::size_t> ascending(model.tensors().size());
-  std::iota(ascending.begin(), ascending.end(), std::size_t{0});
-  EXPECT_EQ(used, ascending);
-  std::reverse(ascending.begin(), ascending.end());
-  EXPECT_EQ(finished, ascending);
 }
 
 TYPED_TEST(network, forward_reads_a_parameter_only_after_its_callback) {
-  const auto of = odd();
-  models::network<TypeParam> model(of, 4, 3);
-  const batch_of some(of, 4, 1, 4);
-  model.forward(some.batch());
-  const float expected = model.loss();
-  const auto kept = samples::all_parameters(model);
-  for (const auto& each : model.tensors()) {
-    std::ranges::fill(each.parameter, NAN);
+  for (const auto& of : {odd(), residual()}) {
+    models::network<TypeParam> model(of, 4, 3);
+    const batch_of some(of, 4, 1, 4);
+    model.forward(some.batch());
+    const float expected = model.loss();
+    const auto kept = samples::all_parameters(model);
+    for (const auto& each : model.tensors()) {
+      std::ranges::fill(each.parameter, NAN);
+    }
+    model.forward(some.batch(), [&](tensor_id id) {
+      std::ranges::transform(kept[tutti::index(id)],
+                             model.tensors()[tutti::index(id)].parameter.begin(),
+                             [](double each) { return static_cast<float>(each); });
+    });
+    EXPECT_EQ(model.loss(), expected);
   }
-  model.forward(some.batch(), [&](tensor_id id) {
-    std::ranges::transform(kept[tutti::index(id)],
-                           model.tensors()[tutti::index(id)].parameter.begin(),
-                           [](double each) { return static_cast<float>(each); });
-  });
-  EXPECT_EQ(model.loss(), expected);
 }
 
 TYPED_TEST(network, layer_by_layer_is_the_same_step) {
@@ -249,24 +292,25 @@ TYPED_TEST(network, a_batch_that_does_not_fit_is_refused) {
 }
 
 TEST(reference, agrees_with_finite_differences) {
-  const auto of = odd();
-  models::model model(of, 2, 3);
-  give_biases(model);
-  const batch_of some(of, 2, 5, 4);
-  reference::network oracle(of, samples::all_parameters(model));
-  const auto gradients = oracle.gradients(some.batch());
-  for (std::size_t t = 0; t < gradients.size(); ++t) {
-    for (std::size_t i = 0; i < gradients[t].size(); ++i) {
-      constexpr double step = 1e-6;
-      double& parameter = oracle.parameters()[t][i];
-      const double kept = parameter;
-      parameter = kept + step;
-      const double above = oracle.loss(some.batch());
-      parameter = kept - step;
-      const double below = oracle.loss(some.batch());
-      parameter = kept;
-      ASSERT_NEAR((above - below) / (2 * step), gradients[t][i], 1e-7)
-          << model.tensors()[t].name << " element " << i;
+  for (const auto& [of, every] : {std::pair{odd(), std::size_t{1}}, {residual(), 23}}) {
+    models::model model(of, 2, 3);
+    give_biases(model);
+    const batch_of some(of, 2, 5, 4);
+    reference::network oracle(of, samples::all_parameters(model));
+    const auto gradients = oracle.gradients(some.batch());
+    for (std::size_t t = 0; t < gradients.size(); ++t) {
+      for (std::size_t i = t % every; i < gradients[t].size(); i += every) {
+        constexpr double step = 1e-6;
+        double& parameter = oracle.parameters()[t][i];
+        const double kept = parameter;
+        parameter = kept + step;
+        const double above = oracle.loss(some.batch());
+        parameter = kept - step;
+        const double below = oracle.loss(some.batch());
+        parameter = kept;
+        ASSERT_NEAR((above - below) / (2 * step), gradients[t][i], 1e-7)
+            << of.name << " " << model.tensors()[t].name << " element " << i;
+      }
     }
   }
 }
@@ -306,8 +350,79 @@ TEST(registry, finds_models_by_name_and_names_those_it_has) {
     models::find("resnet");
     FAIL();
   } catch (const tutti::usage_error& problem) {
-    EXPECT_EQ(std::string(problem.what()), "no model is named 'resnet'. Fix: one of mlp, cnn.");
+    EXPECT_EQ(std::string(problem.what()),
+              "no model is named 'resnet'. Fix: one of mlp, cnn, resnet20, resnet50.");
   }
+}
+
+std::string refusal(std::vector<models::any_layer> layers) {
+  try {
+    models::facts({.name = "mine", .input = {3, 8, 8}, .layers = std::move(layers)});
+  } catch (const tutti::usage_error& problem) {
+    return problem.what();
+  }
+  return "";
+}
+
+TEST(declaration, refers_to_layers_before_and_adds_the_same_shape) {
+  const models::linear four{"four", 4};
+  const models::linear five{"five", 5};
+  EXPECT_EQ(refusal({four, models::branch{0}, five}), "");
+  EXPECT_EQ(refusal({four, models::branch{1}}),
+            "model mine: layer 1 refers to layer 1. Fix: refer to one before it");
+  EXPECT_EQ(refusal({four, four, models::sum{7}}),
+            "model mine: layer 2 refers to layer 7. Fix: refer to one before it");
+  EXPECT_EQ(refusal({four, five, models::sum{0}}),
+            "model mine: layer 2 adds a layer of another shape, 0. Fix: refer to one of the same");
+}
+
+std::vector<std::pair<std::string, std::size_t>> declared_tensors(const models::declaration& of) {
+  std::vector<std::pair<std::string, std::size_t>> all;
+  for (const auto& each : models::facts(of)) {
+    if (each.weights > 0) {
+      all.emplace_back(each.name + ".weight", each.weights);
+    }
+    if (each.biases > 0) {
+      all.emplace_back(each.name + ".bias", each.biases);
+    }
+  }
+  return all;
+}
+
+std::size_t elements(const std::vector<std::pair<std::string, std::size_t>>& tensors) {
+  return std::accumulate(tensors.begin(), tensors.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& each) { return sum + each.second; });
+}
+
+TEST(resnet, is_the_published_one) {
+  const auto tensors = declared_tensors(models::resnet50());
+  std::vector<std::pair<std::string, std::size_t>> published;
+  for (const auto& each : models::replay("resnet50").tensors) {
+    published.emplace_back(each.name, each.elements);
+  }
+  EXPECT_EQ(tensors, published);
+  EXPECT_EQ(elements(tensors), 25'557'032U);
+  EXPECT_EQ(elements(declared_tensors(models::resnet20())), 269'722U);
+}
+
+TEST(resnet, learns) {
+  auto of = models::resnet20();
+  of.input = {3, 8, 8};
+  const auto sets = data::synthetic({.image = of.input, .train = 160, .test = 51});
+  models::model model(of, 16, 3);
+  data::loader images(sets.train, {.batch_size = 16});
+  for (std::size_t epoch = 0; epoch < 8; ++epoch) {
+    for (const auto& batch : images.epoch(epoch)) {
+      model.forward(batch);
+      model.backward([&](tensor_id id) {
+        const auto& each = model.tensors()[tutti::index(id)];
+        for (std::size_t i = 0; i < each.elements; ++i) {
+          each.parameter[i] -= 0.05F * each.gradient[i];
+        }
+      });
+    }
+  }
+  EXPECT_GT(models::evaluate(model, sets.test).accuracy(), 0.9);
 }
 
 }  // namespace

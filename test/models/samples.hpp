@@ -18,14 +18,55 @@
 /// What networks are tested with, wherever their memory is.
 namespace samples {
 
-/// Every kind of layer, odd sides, a convolution that needs its input's gradient, channel counts
-/// that fill no vector register.
+/// Every kind of layer that reads the one before, odd sides, a convolution that needs its input's
+/// gradient, channel counts that fill no vector register.
 inline models::declaration odd() {
   return {.name = "odd",
           .input = {2, 9, 7},
           .layers = {models::convolution{"conv1", 5, 5}, models::relu{}, models::max_pool{},
                      models::convolution{"conv2", 6, 3}, models::max_pool{}, models::relu{},
                      models::linear{"fc1", 11}, models::relu{}, models::linear{"fc2", 4}}};
+}
+
+/// Blocks around an identity, a subsampling and a projection, everything normalised; odd as well.
+inline models::declaration residual() {
+  using models::batch_norm;
+  using models::branch;
+  using models::convolution;
+  using models::relu;
+  using models::sum;
+  constexpr auto none = models::bias::none;
+  return {.name = "residual",
+          .input = {3, 19, 15},
+          .layers = {convolution{"conv1", 5, 5, 2, none},
+                     batch_norm{"bn1"},
+                     relu{},
+                     models::max_pool{3, 2, 1},  // 3
+                     convolution{"a.conv1", 6, 3, 1, none},
+                     batch_norm{"a.bn1"},
+                     relu{},
+                     convolution{"a.conv2", 5, 3, 1, none},
+                     batch_norm{"a.bn2"},
+                     sum{3},
+                     relu{},  // 10
+                     convolution{"b.conv", 7, 3, 2, none},
+                     batch_norm{"b.bn"},  // 12
+                     branch{10},
+                     models::subsample{7, 2},
+                     sum{12},
+                     relu{},  // 16
+                     convolution{"c.conv1", 6, 1, 1, none},
+                     batch_norm{"c.bn1"},
+                     relu{},
+                     convolution{"c.conv2", 9, 3, 2, none},
+                     batch_norm{"c.bn2"},  // 21
+                     branch{16},
+                     convolution{"c.down", 9, 1, 2, none},
+                     batch_norm{"c.bn3"},
+                     sum{21},
+                     relu{},
+                     models::average_pool{},
+                     models::linear{"fc", 4}}};
 }
 
 struct batch_of {
@@ -106,6 +147,39 @@ void expect_the_oracles(Model& model, const models::declaration& of, const batch
     expect_near(tutti::host_view(model.queue(), model.tensors()[i].gradient), expected[i],
                 of.name + " " + model.tensors()[i].name);
   }
+}
+
+/// After some training passes the running statistics are those of double precision, and inference,
+/// of a short batch as well, goes by them and leaves them.
+template <class Model>
+void expect_the_oracles_inference(Model& model, const models::declaration& of,
+                                  std::size_t classes) {
+  reference::network oracle(of, all_parameters(model));
+  for (const std::uint64_t seed : {1, 2}) {
+    const batch_of some(of, model.batch_size(), seed, classes);
+    model.forward(some.batch());
+    oracle.move_statistics(some.batch());
+  }
+  const auto statistics = [&] {
+    const auto running = tutti::host_view(model.queue(), model.statistics());
+    return std::vector<float>(running.begin(), running.end());
+  };
+  const auto moved = statistics();
+  const auto expected = std::span(oracle.statistics());
+  const auto half = moved.size() / 2;
+  const auto expect_part = [&](std::size_t first, const std::string& what) {
+    const auto part = expected.subspan(first, half);
+    expect_near(std::span(moved).subspan(first, half), {part.begin(), part.end()}, of.name + what);
+  };
+  expect_part(0, " running mean");
+  expect_part(half, " running variance");
+  for (const std::size_t count : {model.batch_size(), model.batch_size() - 1}) {
+    const batch_of other(of, count, 3, classes);
+    model.forward(other.batch(), models::pass::inference);
+    const double loss = oracle.loss(other.batch(), models::pass::inference);
+    EXPECT_NEAR(model.loss(), loss, 1e-5 * (1 + loss)) << count;
+  }
+  EXPECT_EQ(statistics(), moved);
 }
 
 }  // namespace samples

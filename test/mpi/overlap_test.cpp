@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/training.hpp"
+#include "tutti/base/median.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/schedule/at_end.hpp"
 #include "tutti/transport/mpi.hpp"
@@ -69,8 +70,7 @@ seconds median_delay() {
   }
   EXPECT_EQ(world.missed(), 0U);
   EXPECT_EQ(delays.size(), steps * (layers - 1));
-  std::ranges::nth_element(delays, delays.begin() + static_cast<std::ptrdiff_t>(delays.size() / 2));
-  return delays.empty() ? 1 : delays[delays.size() / 2];
+  return delays.empty() ? 1 : median(delays);
 }
 
 TEST(Overlap, TheFirstByteLeavesWhileLaterLayersCompute) {

@@ -8,7 +8,7 @@
 #include "models/replayed/torch_layers.hpp"
 
 // As torchvision defines and names them.
-namespace models {
+namespace models::counted {
 namespace {
 
 constexpr data::shape image{3, 224, 224};
@@ -155,4 +155,4 @@ std::vector<counted_tensor> mobilenet_v2() {
   return std::move(to).take();
 }
 
-}  // namespace models
+}  // namespace models::counted

@@ -8,7 +8,7 @@
 #include "models/replayed/networks.hpp"
 #include "models/replayed/torch_layers.hpp"
 
-namespace models {
+namespace models::counted {
 namespace {
 
 // Inception-v4, as Cadene's pretrained-models for PyTorch defines and names it.
@@ -175,4 +175,4 @@ std::vector<counted_tensor> inception_bn() {
   return std::move(to).take();
 }
 
-}  // namespace models
+}  // namespace models::counted

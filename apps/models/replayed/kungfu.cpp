@@ -12,7 +12,7 @@
 // KungFu's fake models are bare lists of sizes, from which its benchmarks send (KungFu's
 // tests/go/fakemodel). The networks they were taken from are built again here, so that every size
 // comes with its operations; names are of the list's places.
-namespace models {
+namespace models::counted {
 namespace {
 
 /// Names the tensors by their place in KungFu's list.
@@ -112,4 +112,4 @@ std::vector<counted_tensor> kungfu_bert() {
   return all;
 }
 
-}  // namespace models
+}  // namespace models::counted

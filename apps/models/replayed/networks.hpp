@@ -4,7 +4,7 @@
 
 #include "models/replayed/layers.hpp"
 
-namespace models {
+namespace models::counted {
 
 /// Networks for images of 224 x 224 pixels (Inception-v4: 299 x 299) in a thousand classes.
 std::vector<counted_tensor> resnet50();
@@ -24,4 +24,4 @@ std::vector<counted_tensor> kungfu_resnet50();
 std::vector<counted_tensor> kungfu_vgg16();
 std::vector<counted_tensor> kungfu_bert();
 
-}  // namespace models
+}  // namespace models::counted

@@ -45,18 +45,18 @@ constexpr auto p100 = "P100, as in TensorFlow's benchmarks of 2017";
 constexpr auto derived = "by floating-point operations, at the rate of resnet50's device";
 
 constexpr std::array<entry, 12> catalogue{
-    {{"resnet50", resnet50, 64, 252.9, survey},      // 253.1 images/s
-     {"resnet152", resnet152, 128, 883.1, v100},     //
-     {"vgg16", vgg16, 64, 416, p100},                // 154 images/s
-     {"densenet201", densenet201, 64, 360.9, v100},  //
-     {"inception_v4", inception_v4, 128, 610.8, v100},
-     {"inception_bn", inception_bn, 64, {}, derived},
-     {"mobilenet_v2", mobilenet_v2, 64, {}, derived},
-     {"bert_base", bert_base, 64, 300.8, survey},   // 212.8 sequences/s
-     {"bert_large", bert_large, 8, 163.3, survey},  // 49 sequences/s
-     {"kungfu_resnet50", kungfu_resnet50, 64, {}, derived},
-     {"kungfu_vgg16", kungfu_vgg16, 64, {}, derived},
-     {"kungfu_bert", kungfu_bert, 64, {}, derived}}};
+    {{"resnet50", counted::resnet50, 64, 252.9, survey},      // 253.1 images/s
+     {"resnet152", counted::resnet152, 128, 883.1, v100},     //
+     {"vgg16", counted::vgg16, 64, 416, p100},                // 154 images/s
+     {"densenet201", counted::densenet201, 64, 360.9, v100},  //
+     {"inception_v4", counted::inception_v4, 128, 610.8, v100},
+     {"inception_bn", counted::inception_bn, 64, {}, derived},
+     {"mobilenet_v2", counted::mobilenet_v2, 64, {}, derived},
+     {"bert_base", counted::bert_base, 64, 300.8, survey},   // 212.8 sequences/s
+     {"bert_large", counted::bert_large, 8, 163.3, survey},  // 49 sequences/s
+     {"kungfu_resnet50", counted::kungfu_resnet50, 64, {}, derived},
+     {"kungfu_vgg16", counted::kungfu_vgg16, 64, {}, derived},
+     {"kungfu_bert", counted::kungfu_bert, 64, {}, derived}}};
 
 double operations(const entry& of) {
   const auto tensors = of.tensors();

@@ -59,6 +59,8 @@ layer_list bert(const encoder& of) {
   return to;
 }
 
+namespace counted {
+
 std::vector<counted_tensor> bert_base() {
   return pre_training({.layers = 12, .hidden = 768, .vocabulary = padded_vocabulary});
 }
@@ -66,4 +68,5 @@ std::vector<counted_tensor> bert_large() {
   return pre_training({.layers = 24, .hidden = 1024, .vocabulary = padded_vocabulary});
 }
 
+}  // namespace counted
 }  // namespace models

@@ -112,9 +112,8 @@ class pool {
     const std::size_t place = made_.load(std::memory_order_relaxed);
     if (place / block_size >= blocks_.size()) {
       throw error(
-          "so many things of one pool are held at once that it has no room for another. Fix: let "
-          "go "
-          "of handles that nobody waits for any more.");
+          "so many marks of queues are held at once that there is no room for another. Fix: let go "
+          "of those that nobody waits for any more.");
     }
     auto& room = blocks_[place / block_size];
     if (room.load(std::memory_order_relaxed) == nullptr) {

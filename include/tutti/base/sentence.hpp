@@ -16,22 +16,23 @@ class word {
   template <class Text>
   requires std::convertible_to<const Text&, std::string_view> word(const Text& text)
       : text_(text) {}
-  word(std::integral auto number) { write(static_cast<long long>(number)); }
+  word(std::signed_integral auto number) { write(static_cast<long long>(number)); }
+  word(std::unsigned_integral auto number) { write(static_cast<unsigned long long>(number)); }
 
   std::string_view text() const {
-    return end_ == nullptr
-               ? text_
-               : std::string_view(digits_.data(), static_cast<std::size_t>(end_ - digits_.data()));
+    return length_ == 0 ? text_ : std::string_view(digits_.data(), length_);
   }
 
  private:
-  [[gnu::cold, gnu::noinline]] void write(long long number) {
-    end_ = std::to_chars(digits_.data(), digits_.data() + digits_.size(), number).ptr;
+  template <class Number>
+  [[gnu::cold, gnu::noinline]] void write(Number number) {
+    const auto written = std::to_chars(digits_.data(), digits_.data() + digits_.size(), number);
+    length_ = static_cast<std::size_t>(written.ptr - digits_.data());
   }
 
   std::string_view text_{};
   std::array<char, 20> digits_{};
-  char* end_ = nullptr;
+  std::size_t length_ = 0;  // of a number
 };
 
 /// What errors say: `sentence({"rank ", rank, " has left"})`. One function however many are said,

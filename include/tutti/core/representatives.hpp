@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tutti/base/bounds.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/transport/network.hpp"
 
@@ -28,7 +29,7 @@ template <class Architecture>
 requires requires { Architecture::alone(placement()); }
 constexpr representatives represent(placement many, int few) {
   representatives chosen{many};
-  const int hosts = std::max(2, (few + many.per_host - 1) / many.per_host);
+  const int hosts = std::max(2, bound::hosts(few, many.per_host));
   chosen.few.workers = std::min(many.workers, hosts * many.per_host);
   const exchange_cost all = Architecture::alone(many);
   const exchange_cost some = Architecture::alone(chosen.few);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -66,10 +67,12 @@ class when_ready {
   }
 
  private:
-  /// At the tick that finds the one ready, so is the other.
+  /// At the tick that finds the one ready, so is the other. The first comes after a cycle.
   bool in_one_cycle(seconds one, seconds other) const {
-    return options_.cycle > 0 &&
-           std::ceil(one / options_.cycle) == std::ceil(other / options_.cycle);
+    return options_.cycle > 0 && tick_after(one) == tick_after(other);
+  }
+  double tick_after(seconds ready) const {
+    return std::max(1.0, std::ceil(ready / options_.cycle));
   }
 
   options options_{};

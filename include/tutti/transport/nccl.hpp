@@ -106,7 +106,8 @@ class nccl_communicator {
     abort();
   }
 
-  /// The user's communicator; it stays the user's and must live longer.
+  /// The user's communicator; it stays the user's and must live longer. What throws
+  /// communication_error has aborted it: then it is nobody's to destroy.
   static nccl_communicator from_native_handle(ncclComm_t users, seconds deadline = 60) {
     nccl_communicator made(deadline);
     made.handle_ = users;

@@ -42,25 +42,67 @@ TEST(NetworkSteps, WaitOnlyWhereTheLossIsRead) {
   expect_more(before, 1);
 }
 
-TEST(NetworkSteps, ABatchIsOverwrittenOnlyWhenTheDeviceHasReadIt) {
+namespace {
+
+/// Takes a step with the second of two batches while the device is still late with the first's,
+/// which `first_step` enqueues.
+template <class Step>
+void expect_both_batches_gradients(const Step& first_step) {
   const auto of = samples::odd();
   models::network<models::cudnn> model(of, 3, 3);
-  const auto step = [&](std::uint64_t seed, models::gradients mode) {
-    model.forward(samples::batch_of(of, 3, seed, 4).batch());
+  const samples::batch_of first(of, 3, 1, 4);
+  const samples::batch_of second(of, 3, 2, 4);
+  const auto step = [&](const samples::batch_of& some, models::gradients mode) {
+    model.forward(some.batch());
     model.backward([](tensor_id) {}, mode);
   };
-  step(1, models::gradients::overwrite);
+  step(first, models::gradients::overwrite);
   auto expected = samples::all_gradients(model);
-  step(2, models::gradients::overwrite);
-  const auto second = samples::all_gradients(model);
+  step(second, models::gradients::overwrite);
+  const auto of_second = samples::all_gradients(model);
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    expected[i] += second[i];
+    expected[i] += of_second[i];
   }
-  stood_in_by(model.queue().native_handle()).run([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto be_late = [&] {
+    stood_in_by(model.queue().native_handle()).run([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    });
+  };
+  first_step(model, first, be_late);
+  step(second, models::gradients::accumulate);
+  EXPECT_EQ(samples::all_gradients(model), expected);
+}
+
+}  // namespace
+
+TEST(NetworkSteps, ABatchIsOverwrittenOnlyWhenTheDeviceHasReadIt) {
+  expect_both_batches_gradients([](auto& model, const auto& some, const auto& be_late) {
+    be_late();
+    model.forward(some.batch());
+    model.backward([](tensor_id) {});
   });
-  step(1, models::gradients::overwrite);
-  step(2, models::gradients::accumulate);
+}
+
+TEST(NetworkSteps, LabelsAreOverwrittenOnlyWhenTheDeviceHasReadThem) {
+  expect_both_batches_gradients([](auto& model, const auto& some, const auto& be_late) {
+    model.forward(some.batch());
+    model.loss();
+    be_late();
+    model.backward([](tensor_id) {});
+  });
+}
+
+TEST(NetworkSteps, ABatchThatIsThereAlreadyIsNotSentAgain) {
+  const auto of = samples::odd();
+  models::network<models::cudnn> model(of, 3, 3);
+  const samples::batch_of some(of, 3, 1, 4);
+  model.forward(some.batch());
+  model.backward([](tensor_id) {});
+  const auto expected = samples::all_gradients(model);
+  const auto before = dear_calls_so_far();
+  model.forward([](tensor_id) {});
+  model.backward([](tensor_id) {});
+  expect_more(before, 0);
   EXPECT_EQ(samples::all_gradients(model), expected);
 }
 

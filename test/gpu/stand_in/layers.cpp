@@ -1,0 +1,10 @@
+// The layers' kernels without nvcc: the same text over a launcher of host threads.
+#include "gpu/stand_in/launcher.hpp"
+#include "models/cuda/channels_last.cuh"
+
+namespace models {
+
+template struct channels_last<float>;
+template struct channels_last<brain>;
+
+}  // namespace models
