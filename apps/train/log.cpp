@@ -95,9 +95,9 @@ void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
                               {"model", job_->model},
                               {"data", job_->data},
                               {"world", "real"},
-                              {"transport", job_->device == "cuda"    ? "in_process_cuda"
-                                            : common::uses_mpi(*job_) ? "mpi"
-                                                                      : "in_process"},
+                              {"transport", common::uses_mpi(*job_)  ? "mpi"
+                                            : job_->device == "cuda" ? "in_process_cuda"
+                                                                     : "in_process"},
                               {"device", job_->device},
                               {"precision", job_->precision},
                               {"ranks", so_far.workers + so_far.servers},
