@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sum_in_lanes.hpp"
 #include "tutti/kernels/blocks.hpp"
@@ -18,8 +19,6 @@ namespace tutti::kernels {
 // A block of neighbouring elements, a multiple of 32 of them, has one magnitude, and each of its
 // elements a sign. The words of a block are laid out as those of a whole array are, so that the
 // words of all blocks are as many as sign_words(n).
-//
-// Devices have no twins of these yet: their queues say so, in `run`.
 
 namespace detail {
 
@@ -90,27 +89,126 @@ inline void add_block_signs(const float* magnitudes, const std::uint32_t* words,
 
 /// Writes block_count mean magnitudes and sign_words(input.size()) words. `block` is a multiple of
 /// 32.
-template <class Queue>
+template <host_queue Queue>
 void pack_block_signs(Queue& queue, std::span<const float> input, std::size_t block,
                       float* magnitudes, std::uint32_t* words) {
   queue.run([=] { widest([=] { detail::pack_block_signs(input, block, magnitudes, words); }); });
 }
+void pack_block_signs(cuda::stream& queue, std::span<const float> input, std::size_t block,
+                      float* magnitudes, std::uint32_t* words);
 
 /// into[i] += from[i]; the same of `into`, and what each sign stands for is taken off: a block
 /// stays in the first-level cache meanwhile, so that memory is read once and written once.
-template <class Queue>
+template <host_queue Queue>
 void add_and_pack_block_signs(Queue& queue, std::span<float> into, std::span<const float> from,
                               std::size_t block, float* magnitudes, std::uint32_t* words) {
   queue.run([=] {
     widest([=] { detail::add_and_pack_block_signs(into, from, block, magnitudes, words); });
   });
 }
+void add_and_pack_block_signs(cuda::stream& queue, std::span<float> into,
+                              std::span<const float> from, std::size_t block, float* magnitudes,
+                              std::uint32_t* words);
 
 /// sum[i] += ± its block's magnitude.
-template <class Queue>
+template <host_queue Queue>
 void add_block_signs(Queue& queue, const float* magnitudes, const std::uint32_t* words,
                      std::size_t block, std::span<float> sum) {
   queue.run([=] { widest([=] { detail::add_block_signs(magnitudes, words, block, sum); }); });
 }
+void add_block_signs(cuda::stream& queue, const float* magnitudes, const std::uint32_t* words,
+                     std::size_t block, std::span<float> sum);
+
+namespace element {
+
+// Lanes of a device share a block. Each reads every sixteenth element, for that is the order in
+// which hosts add them up, and then has a word or more of the signs. The block is read twice, the
+// second time from the first-level cache.
+
+struct magnitude_of_both {
+  const float* a;
+  const float* b;
+  TUTTI_HD float operator()(std::size_t i) const { return without_sign(a[i] + b[i]); }
+};
+
+/// The mean of `term(i)` for i in [0, n).
+template <class Lanes, class Term>
+TUTTI_HD float mean_of_block(const Lanes& lanes, std::size_t n, const Term& term) {
+  float mean = 0;
+  keep_mean{&mean, n}(lanes.add_up([&](std::size_t lane) {
+    double sum = 0;
+    for (std::size_t i = lane; i < n; i += block_lanes) {
+      sum += static_cast<double>(term(i));
+    }
+    return sum;
+  }));
+  return mean;
+}
+
+/// Calls `f(word)` for every word of n elements' signs.
+template <class Lanes, class F>
+TUTTI_HD void for_each_word(const Lanes& lanes, std::size_t n, const F& f) {
+  lanes.each([&](std::size_t lane) {
+    for (std::size_t word = lane; word < sign_words(n); word += block_lanes) {
+      f(word);
+    }
+  });
+}
+
+struct pack_block {
+  const float* input;
+  std::size_t n;
+  std::size_t block;
+  float* magnitudes;
+  std::uint32_t* words;
+
+  template <class Lanes>
+  TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
+    const block_of here(number, block, n);
+    const float* const from = input + here.begin;
+    magnitudes[number] = mean_of_block(lanes, here.n, magnitude{from});
+    for_each_word(lanes, here.n,
+                  pack_word{from, here.n, sign_words(here.n), words + here.begin / 32});
+  }
+};
+
+struct add_and_pack_block {
+  float* into;
+  const float* from;
+  std::size_t n;
+  std::size_t block;
+  float* magnitudes;
+  std::uint32_t* words;
+
+  template <class Lanes>
+  TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
+    const block_of here(number, block, n);
+    float* const sum = into + here.begin;
+    const float* const added = from + here.begin;
+    const float mean = mean_of_block(lanes, here.n, magnitude_of_both{sum, added});
+    magnitudes[number] = mean;
+    for_each_word(
+        lanes, here.n,
+        add_and_pack_word{sum, added, here.n, sign_words(here.n), &mean, words + here.begin / 32});
+  }
+};
+
+struct add_block {
+  const float* magnitudes;
+  const std::uint32_t* words;
+  float* sum;
+  std::size_t n;
+  std::size_t block;
+
+  template <class Lanes>
+  TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
+    const block_of here(number, block, n);
+    for_each_word(lanes, here.n,
+                  add_word{words + here.begin / 32, magnitudes + number, sum + here.begin, here.n,
+                           sign_words(here.n)});
+  }
+};
+
+}  // namespace element
 
 }  // namespace tutti::kernels

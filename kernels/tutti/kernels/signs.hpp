@@ -107,7 +107,7 @@ TUTTI_HD inline bool subtract_sign(float& value, float magnitude) {
 }
 
 /// into += from, less the sign of that, which is the answer.
-TUTTI_HD inline bool add_and_vote(float& into, float from) {
+inline bool add_and_vote(float& into, float from) {
   const float both = into + from;
   into = both - (both < 0 ? -1.0f : 1.0f);
   return both < 0;
@@ -283,9 +283,11 @@ struct add_and_pack_word {
   const float* from;
   std::size_t n;
   std::size_t words;
+  const float* magnitude;  // null: 1
   std::uint32_t* out;
 
   TUTTI_HD void operator()(std::size_t i) const {
+    const float positive = magnitude == nullptr ? 1 : *magnitude;
     std::uint32_t word = 0;
     for (unsigned row = 0; row < 32; row += rows_at_once) {
       rows_of_word held(into, n, words, i, row);
@@ -293,9 +295,10 @@ struct add_and_pack_word {
       for (unsigned r = 0; r < rows_at_once; ++r) {
         const std::size_t element = (row + r) * words + i;
         if (element < n) {
-          const bool negative = kernels::detail::add_and_vote(held.value[r], added.value[r]);
+          float both = held.value[r] + added.value[r];
+          const bool negative = kernels::detail::subtract_sign(both, positive);
           word |= std::uint32_t{negative} << (31 - row - r);
-          into[element] = held.value[r];
+          into[element] = both;
         }
       }
     }

@@ -6,6 +6,7 @@
 #include "gpu/stand_in/runtime.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/fixed_sum.hpp"
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
 
 /// A launcher without nvcc: loops where the device has threads, on the stand-in's streams.
@@ -51,6 +52,13 @@ void add_up(cuda::stream& queue, std::size_t n, const Term& term, const Finish& 
     }
     const auto of_segments = [partial](std::size_t i) { return partial[i]; };
     finish(folded(fixed_sum(order.segments()), of_segments, 0));
+  });
+}
+
+template <class F>
+void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
+  test::stood_in_by(queue.native_handle()).for_each(blocks, [f](std::size_t number) {
+    f(host_lanes{}, number);
   });
 }
 

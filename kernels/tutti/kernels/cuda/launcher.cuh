@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
 
 /// How work gets onto a device's threads: nvcc's part of the kernels, but for selection. The others
@@ -57,6 +59,57 @@ void for_each_piece(cuda::stream& queue, std::size_t pieces, const F& f) {
   const cuda::on_device here(queue.device());
   const auto blocks = static_cast<unsigned>(std::min(pieces, launch::most_blocks));
   share_pieces<<<blocks, launch::threads_a_block, 0, queue.native_handle()>>>(pieces, f);
+  cuda::check(cudaGetLastError());
+}
+
+/// Sixteen threads of the 32 that do everything at once.
+struct lanes_of_block {
+  std::size_t lane;
+  unsigned together;  // a bit for each of them
+
+  template <class F>
+  __device__ void each(const F& f) const {
+    f(lane);
+  }
+  template <class F>
+  __device__ std::uint32_t largest(const F& f) const {
+    std::uint32_t found = f(lane);
+    for (int apart = block_lanes / 2; apart > 0; apart /= 2) {
+      found = max(found, __shfl_xor_sync(together, found, apart));
+    }
+    return found;
+  }
+  template <class F>
+  __device__ double add_up(const F& f) const {
+    const double mine = f(lane);
+    double total = 0;
+    for (int from = 0; from < static_cast<int>(block_lanes); ++from) {
+      total += __shfl_sync(together, mine, from, block_lanes);
+    }
+    return total;
+  }
+};
+
+template <class F>
+__global__ void share_blocks(std::size_t blocks, F f) {
+  const lanes_of_block lanes{threadIdx.x % block_lanes, 0xffffu << (threadIdx.x & 16u)};
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x / block_lanes;
+  const std::size_t thread = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (std::size_t number = thread / block_lanes; number < blocks; number += stride) {
+    f(lanes, number);
+  }
+}
+
+/// Calls `f(lanes, number)` for every block of elements.
+template <class F>
+void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
+  if (blocks == 0) {
+    return;
+  }
+  namespace launch = cuda::detail;
+  const cuda::on_device here(queue.device());
+  share_blocks<<<launch::blocks_for(blocks * block_lanes), launch::threads_a_block, 0,
+                 queue.native_handle()>>>(blocks, f);
   cuda::check(cudaGetLastError());
 }
 
