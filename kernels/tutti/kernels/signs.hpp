@@ -129,7 +129,8 @@ void add_rows(const std::uint32_t* words, std::size_t columns, std::size_t first
 }
 
 inline void add_signs(const std::uint32_t* words, float magnitude, std::span<float> sum) {
-  constexpr std::size_t rows = 4;
+  constexpr auto together = std::make_index_sequence<4>();  // of a name, nvcc would misspell it
+  constexpr std::size_t rows = together.size();
   const std::size_t total = sign_words(sum.size());
   for (std::size_t begin = 0; begin < total; begin += tile) {
     const std::size_t count = std::min(tile, total - begin);
@@ -137,8 +138,7 @@ inline void add_signs(const std::uint32_t* words, float magnitude, std::span<flo
       const std::size_t first = row * total + begin;
       const std::size_t last = first + (rows - 1) * total;
       const std::size_t whole = last < sum.size() ? std::min(count, sum.size() - last) : 0;
-      add_rows(words + begin, whole, row, total, magnitude, sum.data() + first,
-               std::make_index_sequence<rows>());
+      add_rows(words + begin, whole, row, total, magnitude, sum.data() + first, together);
       for (std::size_t i = whole; i < count; ++i) {  // columns that reach into the padding
         for (std::size_t each = 0; each < rows; ++each) {
           const std::size_t element = first + each * total + i;
