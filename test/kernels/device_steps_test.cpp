@@ -342,26 +342,31 @@ TEST(mean_magnitude, of_a_sum_adds_once) {
 
 // ---- signs
 
+void one_pass_with_a_residual_is_the_hosts(std::size_t n) {
+  const auto from = normal_values(n, 16);
+  auto here = normal_values(n, 17);
+  for (std::size_t i = 0; i < n; i += 5) {
+    here[i] = -from[i];  // sums of zero count as positive
+  }
+  auto there = here;
+  const std::size_t words = kernels::sign_words(n);
+  std::vector<std::uint32_t> packed_here(words, 77);
+  std::vector<std::uint32_t> packed_there(words, 99);
+  inline_queue queue;
+  kernels::add_and_pack_signs(queue, here, from, packed_here.data());
+  for (std::size_t i = 0; i < words; ++i) {
+    element::add_and_pack_word{
+        there.data(), from.data(), n, words, nullptr, packed_there.data()}(i);
+  }
+  EXPECT_EQ(packed_here, packed_there) << n;
+  EXPECT_TRUE(same_bits(here, there)) << n;
+}
+
 TEST(device_signs, one_pass_with_a_residual_is_the_hosts) {
   for (const std::size_t n : sizes) {
-    const auto from = normal_values(n, 16);
-    auto here = normal_values(n, 17);
-    for (std::size_t i = 0; i < n; i += 5) {
-      here[i] = -from[i];  // sums of zero count as positive
-    }
-    auto there = here;
-    const std::size_t words = kernels::sign_words(n);
-    std::vector<std::uint32_t> packed_here(words, 77);
-    std::vector<std::uint32_t> packed_there(words, 99);
-    inline_queue queue;
-    kernels::add_and_pack_signs(queue, here, from, packed_here.data());
-    for (std::size_t i = 0; i < words; ++i) {
-      element::add_and_pack_word{
-          there.data(), from.data(), n, words, nullptr, packed_there.data()}(i);
-    }
-    EXPECT_EQ(packed_here, packed_there) << n;
-    EXPECT_TRUE(same_bits(here, there)) << n;
+    one_pass_with_a_residual_is_the_hosts(n);
   }
+  one_pass_with_a_residual_is_the_hosts(4'300'001);  // more than a host packs at once
 }
 
 TEST(device_signs, words_are_the_hosts) {

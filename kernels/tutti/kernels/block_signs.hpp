@@ -22,33 +22,14 @@ namespace tutti::kernels {
 
 namespace detail {
 
-// Words, and rows of them, that are looked at together: numbers that the compiler knows, and of
-// which a block rarely has a remainder.
-inline constexpr std::size_t columns = 16;
-inline constexpr std::size_t rows = 8;
-
-/// Packs one block, which lies in the first-level cache; `negative(i)` sees every element once.
-template <class Negative>
-void pack_block(std::size_t elements, std::uint32_t* words, const Negative& negative) {
-  const std::size_t total = elements / 32;
-  if (elements % (32 * columns) != 0) {
-    return pack<rows>(elements, words, negative, [](std::size_t) {});
-  }
-  std::fill_n(words, total, 0u);
-  for (std::size_t begin = 0; begin < total; begin += columns) {
-    for (std::size_t row = 0; row < 32; row += rows) {
-      pack_rows(row * total + begin, total, columns, words + begin, negative,
-                std::make_index_sequence<rows>());
-    }
-  }
-}
+inline constexpr std::size_t rows_together = 8;
 
 inline void pack_block_signs(std::span<const float> input, std::size_t block, float* magnitudes,
                              std::uint32_t* words) {
   for_each_block(input.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
     const auto each = input.subspan(begin, n);
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, element::magnitude{each.data()}));
-    pack_block(n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; });
+    pack_block<rows_together>(n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; });
   });
 }
 
@@ -59,21 +40,21 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
     const element::magnitude_of_sum term{each.data(), from.data() + begin};
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, term));
     const float positive = magnitudes[number];
-    pack_block(n, words + begin / 32,
-               [=](std::size_t i) { return subtract_sign(each[i], positive); });
+    pack_block<rows_together>(n, words + begin / 32,
+                              [=](std::size_t i) { return subtract_sign(each[i], positive); });
   });
 }
 
 /// Adds one block's signs.
 inline void add_block(const std::uint32_t* words, float magnitude, std::span<float> sum) {
   const std::size_t total = sum.size() / 32;
-  if (sum.size() % (32 * columns) != 0) {
+  if (sum.size() % (32 * columns_together) != 0) {
     return add_signs(words, magnitude, sum);
   }
-  for (std::size_t begin = 0; begin < total; begin += columns) {
-    for (std::size_t row = 0; row < 32; row += rows) {
-      add_rows(words + begin, columns, row, total, magnitude, sum.data() + row * total + begin,
-               std::make_index_sequence<rows>());
+  for (std::size_t begin = 0; begin < total; begin += columns_together) {
+    for (std::size_t row = 0; row < 32; row += rows_together) {
+      add_rows(words + begin, columns_together, row, total, magnitude,
+               sum.data() + row * total + begin, std::make_index_sequence<rows_together>());
     }
   }
 }
