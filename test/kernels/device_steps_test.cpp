@@ -653,15 +653,16 @@ TEST(device_selection, is_exact_at_every_size) {
   }
 }
 
-TEST(device_selection, is_exact_where_the_input_is_not_kind) {
-  const std::size_t n = 5003;
-  std::vector<std::pair<const char*, std::vector<float>>> inputs;
+using named_inputs = std::vector<std::pair<const char*, std::vector<float>>>;
+
+named_inputs unkind_inputs(std::size_t n) {
+  named_inputs inputs;
   inputs.emplace_back("all zero", std::vector<float>(n, 0.0f));
   inputs.emplace_back("all equal", std::vector<float>(n, -1.5f));
   std::vector<float> few(n, 0.0f);
   few[7] = -3;
   few[4000] = 2;
-  few[5002] = -0.0f;
+  few[n - 1] = -0.0f;
   inputs.emplace_back("mostly zeros", few);
   std::vector<float> ties(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -680,13 +681,29 @@ TEST(device_selection, is_exact_where_the_input_is_not_kind) {
   inputs.emplace_back("subnormal", tiny);
   std::vector<float> infinite = ties;
   infinite[99] = -std::numeric_limits<float>::infinity();
+  infinite[n - 1] = 7;
   inputs.emplace_back("an infinity", infinite);
-  for (const auto& [what, input] : inputs) {
+  return inputs;
+}
+
+TEST(device_selection, is_exact_where_the_input_is_not_kind) {
+  constexpr std::size_t n = 5003;
+  for (const auto& [what, input] : unkind_inputs(n)) {
     for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{50}, std::size_t{1668},
                                 std::size_t{1669}, n - 1, n}) {
       for (const std::size_t capacity : {k, k + 500, n - 1, n}) {
         selects(input, k, capacity, what);
       }
+    }
+  }
+}
+
+TEST(device_selection, is_exact_over_many_tiles_of_an_input_that_is_not_kind) {
+  constexpr std::size_t n = 3 * steps::groups * steps::tile - 1000;
+  for (const auto& [what, input] : unkind_inputs(n)) {
+    for (const std::size_t k : {std::size_t{2}, std::size_t{1669}, n / 3 + 1}) {
+      selects(input, k, k, what);
+      selects(input, k, n, what);
     }
   }
 }
