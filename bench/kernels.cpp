@@ -34,6 +34,7 @@
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/block_signs.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/norms.hpp"
@@ -255,8 +256,25 @@ void two_passes(arrays& on) {
   kernels::pack_signs_and_subtract(queue, std::span(on.residual), &one, on.words());
 }
 
+/// The same in one pass without a layout to keep, so that memory is read in its order: what is
+/// packed are the signs of 512 neighbours.
+void of_neighbours(arrays& on) {
+  const std::span<float> into(on.residual);
+  const std::span<const float> from(on.gradient);
+  std::uint32_t* const words = on.words();
+  kernels::widest([=] {
+    kernels::detail::for_each_block(
+        into.size(), 512, [=](std::size_t, std::size_t begin, std::size_t n) {
+          kernels::detail::pack_block<16>(n, words + begin / 32, [=](std::size_t i) {
+            return kernels::detail::add_and_vote(into[begin + i], from[begin + i]);
+          });
+        });
+  });
+}
+
 void add_error_feedback() {
-  add_feedback<tutti::compression::sign>("sign", {{"two_passes", two_passes}});
+  add_feedback<tutti::compression::sign>(
+      "sign", {{"two_passes", two_passes}, {"neighbours", of_neighbours}});
   add_feedback<tutti::compression::scaled_sign>("scaled_sign");
   add_feedback<tutti::compression::block_sign>("block_sign",
                                                {{"two_passes", two_passes_with_scale}});

@@ -20,6 +20,9 @@
 #include "program.hpp"
 #include "tutti/base/cuda/memory.hpp"
 #include "tutti/base/wire.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/error_feedback.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
@@ -110,6 +113,26 @@ void add_signs(const std::shared_ptr<arrays>& on) {
       {{"two_steps", in_two_steps}});
 }
 
+/// A compressor of blocks, with a residual beside what its decorator does with any compressor.
+template <class Compression>
+void add_blocks(const std::string& name, const std::shared_ptr<arrays>& on) {
+  using remembering = tutti::compression::error_feedback<Compression>;
+  const std::size_t bytes = Compression{}.wire_bytes(on->n);
+  const double payload = static_cast<double>(bytes) / static_cast<double>(on->n);
+  const auto memory = std::make_shared<buffer<std::byte>>(bytes);
+  const auto out = [=] { return tutti::wire{memory->data(), bytes}; };
+  tutti::site where;
+  where.memory = on->sum.data();
+  where.stride = on->n;
+  add("encode/" + name, on, 4 + payload,
+      [=] { Compression{}.encode(on->queue, on->input(), out()); });
+  add("accumulate/" + name, on, 8 + payload,
+      [=] { Compression{}.accumulate(on->queue, out(), on->sum.span()); });
+  add("error_feedback/" + name, on, 12 + payload,
+      [=] { remembering{}.encode(on->queue, on->input(), out(), where); },
+      {{"in_steps", [=] { remembering{}.encode_in_steps(on->queue, on->input(), out(), where); }}});
+}
+
 /// The largest one in a thousand, beside sorting all by CUB.
 void add_selection(const std::shared_ptr<arrays>& on) {
   const std::size_t k = on->n / 1000;
@@ -169,6 +192,8 @@ int main(int argc, char** argv) {
     add_casts<kernels::half>("fp16", on);
     add_casts<kernels::bfloat>("bf16", on);
     add_signs(on);
+    add_blocks<tutti::compression::block_sign>("block_sign", on);
+    add_blocks<tutti::compression::block_int8>("block_int8", on);
     add_selection(on);
     add_copies(on);
   }

@@ -7,6 +7,8 @@
 #include "gpu/device.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/kernels/cuda/arithmetic.cuh"
+#include "tutti/kernels/cuda/block_codes.cuh"
+#include "tutti/kernels/cuda/block_signs.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"

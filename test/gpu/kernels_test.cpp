@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <limits>
 #include <random>
 #include <string>
@@ -14,6 +15,9 @@
 #include "gpu/device.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/wire.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
@@ -39,10 +43,12 @@ std::vector<float> normal_values(std::size_t n, unsigned seed) {
   return made;
 }
 
+/// A device has one NaN, a host keeps the sign and the digits of those that it meets.
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+  return std::ranges::equal(a, b, [](T one, T other) {
+    return std::memcmp(&one, &other, sizeof one) == 0 || (one != one && other != other);
+  });
 }
 
 class Kernels : public needs_a_device {
@@ -218,6 +224,45 @@ TEST_F(Kernels, Signs) {
     EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
   }
 }
+
+/// What a compressor of blocks does on both queues, the payload and the residual of it.
+template <class Compression>
+void blocks_agree(std::initializer_list<std::size_t> blocks) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t block : blocks) {
+    const Compression compression({.block = block});
+    for (const std::size_t n : sizes) {
+      for (const std::size_t offset : offsets) {
+        const auto gradient = normal_values(n, 13);
+        auto residual = normal_values(n, 14);
+        if (n > 1000) {
+          residual[500] = std::numeric_limits<float>::infinity();
+        }
+        std::vector<std::byte> here(compression.wire_bytes(n), std::byte{7});
+        const on_gpu there(queue, std::vector<std::byte>(here.size(), std::byte{9}), 4 * offset);
+        const on_gpu there_gradient(queue, gradient, offset);
+        const on_gpu there_residual(queue, residual, offset);
+        const wire out{here.data(), here.size()};
+        const wire out_there{there.data(), here.size()};
+        compression.encode(host, gradient, out);
+        compression.encode(queue, there_gradient.input(), out_there);
+        EXPECT_EQ(there.read(), here) << n << " in blocks of " << block << " behind " << offset;
+        compression.accumulate(host, out, residual);
+        compression.accumulate(queue, out_there, there_residual.span());
+        EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " in blocks of " << block;
+        compression.encode_with_residual(host, gradient, residual, out, {});
+        compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
+                                         out_there, {});
+        EXPECT_EQ(there.read(), here) << n << " in blocks of " << block << " behind " << offset;
+        EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " in blocks of " << block;
+      }
+    }
+  }
+}
+
+TEST_F(Kernels, BlocksOfSigns) { blocks_agree<compression::block_sign>({32, 512, 4096}); }
+TEST_F(Kernels, BlocksOfCodes) { blocks_agree<compression::block_int8>({1, 7, 256, 4096}); }
 
 TEST_F(Kernels, Majorities) {
   cuda::stream queue;

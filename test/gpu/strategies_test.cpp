@@ -13,6 +13,9 @@
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/compression/bf16.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/error_feedback.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
@@ -49,6 +52,14 @@ TEST_F(Strategies, CanonicalInBFloat16) {
 }
 TEST_F(Strategies, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
 TEST_F(Strategies, SignSGD) { agrees<strategies::SignSGD>(); }
+TEST_F(Strategies, BlockSigns) {
+  agrees<compose<compression::error_feedback<compression::block_sign>>>(
+      {.compression = {.block = 64}});
+}
+TEST_F(Strategies, BlockCodes) {
+  agrees<compose<compression::error_feedback<compression::block_int8>>>(
+      {.compression = {.block = 64}});
+}
 TEST_F(Strategies, Signum) { agrees<strategies::Signum>(); }
 TEST_F(Strategies, BytePS) { agrees<strategies::BytePS>(); }
 TEST_F(Strategies, ServersThatUpdate) {

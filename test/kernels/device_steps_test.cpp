@@ -9,11 +9,14 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "support/selection_round.hpp"
 #include "tutti/base/fixed_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/block_codes.hpp"
+#include "tutti/kernels/block_signs.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
@@ -339,25 +342,31 @@ TEST(mean_magnitude, of_a_sum_adds_once) {
 
 // ---- signs
 
+void one_pass_with_a_residual_is_the_hosts(std::size_t n) {
+  const auto from = normal_values(n, 16);
+  auto here = normal_values(n, 17);
+  for (std::size_t i = 0; i < n; i += 5) {
+    here[i] = -from[i];  // sums of zero count as positive
+  }
+  auto there = here;
+  const std::size_t words = kernels::sign_words(n);
+  std::vector<std::uint32_t> packed_here(words, 77);
+  std::vector<std::uint32_t> packed_there(words, 99);
+  inline_queue queue;
+  kernels::add_and_pack_signs(queue, here, from, packed_here.data());
+  for (std::size_t i = 0; i < words; ++i) {
+    element::add_and_pack_word{
+        there.data(), from.data(), n, words, nullptr, packed_there.data()}(i);
+  }
+  EXPECT_EQ(packed_here, packed_there) << n;
+  EXPECT_TRUE(same_bits(here, there)) << n;
+}
+
 TEST(device_signs, one_pass_with_a_residual_is_the_hosts) {
   for (const std::size_t n : sizes) {
-    const auto from = normal_values(n, 16);
-    auto here = normal_values(n, 17);
-    for (std::size_t i = 0; i < n; i += 5) {
-      here[i] = -from[i];  // sums of zero count as positive
-    }
-    auto there = here;
-    const std::size_t words = kernels::sign_words(n);
-    std::vector<std::uint32_t> packed_here(words, 77);
-    std::vector<std::uint32_t> packed_there(words, 99);
-    inline_queue queue;
-    kernels::add_and_pack_signs(queue, here, from, packed_here.data());
-    for (std::size_t i = 0; i < words; ++i) {
-      element::add_and_pack_word{there.data(), from.data(), n, words, packed_there.data()}(i);
-    }
-    EXPECT_EQ(packed_here, packed_there) << n;
-    EXPECT_TRUE(same_bits(here, there)) << n;
+    one_pass_with_a_residual_is_the_hosts(n);
   }
+  one_pass_with_a_residual_is_the_hosts(4'300'001);  // more than a host packs at once
 }
 
 TEST(device_signs, words_are_the_hosts) {
@@ -444,63 +453,164 @@ TEST(device_signs, the_majority_wins_and_a_tie_is_positive) {
   votes_are_counted<32>(300);
 }
 
+// ---- blocks
+
+/// Calls `f` as a device does for every block; the last first.
+template <class F>
+void on_lanes(std::size_t n, std::size_t block, const F& f) {
+  for (std::size_t number = kernels::block_count(n, block); number-- > 0;) {
+    f(kernels::host_lanes{}, number);
+  }
+}
+
+/// With zeros of both signs, and in one block NaN and in another an infinity.
+std::vector<float> odd_values(std::size_t n, unsigned seed) {
+  auto made = normal_values(n, seed);
+  for (std::size_t i = 0; i < n; i += 7) {
+    made[i] = i % 2 == 0 ? -0.0f : 0.0f;
+  }
+  if (n > 4000) {
+    made[1000] = std::numeric_limits<float>::quiet_NaN();
+    made[3000] = -std::numeric_limits<float>::infinity();
+  }
+  return made;
+}
+
+TEST(device_blocks, codes_are_the_hosts) {
+  inline_queue queue;
+  for (const std::size_t n : sizes) {
+    for (const std::size_t block : {1UL, 7UL, 64UL, 256UL, 4096UL}) {
+      for (const std::size_t offset : {0UL, 1UL}) {  // four elements together, and one by one
+        const std::size_t count = kernels::block_count(n, block);
+        const auto from = odd_values(n + offset, 40);
+        std::vector<float> scales_here(count, 7);
+        std::vector<float> scales_there(count, 8);
+        std::vector<std::int8_t> codes_here(n + offset, 7);
+        std::vector<std::int8_t> codes_there(n + offset, 7);
+        const float* const input = from.data() + offset;
+        std::int8_t* const codes = codes_there.data() + offset;
+        kernels::quantise_blocks(queue, std::span(input, n), block, scales_here.data(),
+                                 codes_here.data() + offset);
+        on_lanes(n, block, element::quantise_block{input, n, block, scales_there.data(), codes});
+        EXPECT_TRUE(same_bits(scales_here, scales_there)) << n << " in blocks of " << block;
+        EXPECT_EQ(codes_here, codes_there) << n << " in blocks of " << block;
+
+        auto here = odd_values(n + offset, 41);
+        auto there = here;
+        kernels::add_and_quantise_blocks(queue, std::span(here).subspan(offset),
+                                         std::span(input, n), block, scales_here.data(),
+                                         codes_here.data() + offset);
+        on_lanes(n, block,
+                 element::add_and_quantise_block{there.data() + offset, input, n, block,
+                                                 scales_there.data(), codes});
+        EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
+        EXPECT_TRUE(same_bits(scales_here, scales_there)) << n << " in blocks of " << block;
+        EXPECT_EQ(codes_here, codes_there) << n << " in blocks of " << block;
+
+        kernels::add_dequantised(queue, scales_here.data(), codes_here.data() + offset, block,
+                                 std::span(here).subspan(offset));
+        on_lanes(n, block,
+                 element::add_dequantised_block{scales_there.data(), codes, there.data() + offset,
+                                                n, block});
+        EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
+      }
+    }
+  }
+}
+
+TEST(device_blocks, signs_are_the_hosts) {
+  inline_queue queue;
+  for (const std::size_t n : sizes) {
+    for (const std::size_t block : {32UL, 64UL, 512UL, 4096UL}) {
+      const std::size_t count = kernels::block_count(n, block);
+      const auto from = odd_values(n, 42);
+      std::vector<float> means_here(count, 7);
+      std::vector<float> means_there(count, 8);
+      std::vector<std::uint32_t> words_here(kernels::sign_words(n), 77);
+      std::vector<std::uint32_t> words_there(kernels::sign_words(n), 99);
+      kernels::pack_block_signs(queue, from, block, means_here.data(), words_here.data());
+      on_lanes(n, block,
+               element::pack_block{from.data(), n, block, means_there.data(), words_there.data()});
+      EXPECT_TRUE(same_bits(means_here, means_there)) << n << " in blocks of " << block;
+      EXPECT_EQ(words_here, words_there) << n << " in blocks of " << block;
+
+      auto here = odd_values(n, 43);
+      auto there = here;
+      kernels::add_and_pack_block_signs(queue, here, from, block, means_here.data(),
+                                        words_here.data());
+      on_lanes(n, block,
+               element::add_and_pack_block{there.data(), from.data(), n, block, means_there.data(),
+                                           words_there.data()});
+      EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
+      EXPECT_TRUE(same_bits(means_here, means_there)) << n << " in blocks of " << block;
+      EXPECT_EQ(words_here, words_there) << n << " in blocks of " << block;
+
+      kernels::add_block_signs(queue, means_here.data(), words_here.data(), block, here);
+      on_lanes(n, block,
+               element::add_block{means_there.data(), words_there.data(), there.data(), n, block});
+      EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
+    }
+  }
+}
+
 // ---- selection
 
 struct selected {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
-  std::vector<std::uint32_t> refused;
-  bool had_candidates = false;
+  unsigned long long refused = nothing_refused;
+  std::size_t reads = 0;
+
+  static constexpr unsigned long long nothing_refused = ~0ULL;
 };
 
-/// A device that selects, step by step; `capacity` is its room for candidates.
-class host_device {
+/// Floats that count how many of them are read.
+class counted {
  public:
-  host_device(const std::vector<float>& input, std::size_t k, std::size_t capacity)
-      : input_{input.data(), nullptr, input.size()}, k_(k), capacity_(capacity) {}
+  static inline std::size_t reads = 0;
 
-  selected run() {
-    selected out{std::vector<std::uint32_t>(k_, 99), std::vector<float>(k_, 99.0f), {}, false};
-    steps::search known{0, static_cast<std::uint32_t>(k_)};
-    std::vector<float> values(capacity_);
-    std::vector<std::uint32_t> indices(capacity_);
-    steps::source from = input_;
-    for (unsigned round = 0; round < steps::rounds; ++round) {
-      known = test::search_round(from, known, round);
-      if (round == 0 && input_.n > capacity_) {
-        const auto found =
-            collect(input_, steps::floor_of(known), {indices.data(), values.data(), capacity_},
-                    steps::refuse_nothing{});
-        from = steps::chosen(input_, {values.data(), indices.data(), capacity_}, found.above, k_);
-        out.had_candidates = from.indices != nullptr;
-      }
-    }
-    const auto taken = collect(from, known, {out.indices.data(), out.values.data(), k_},
-                               [&](std::uint32_t index) { out.refused.push_back(index); });
-    EXPECT_EQ(taken.above + known.left, k_);
-    return out;
+  explicit counted(const float* at) : at_(at) {}
+  float operator[](std::size_t i) const {
+    ++reads;
+    return at_[i];
   }
+  counted operator+(std::size_t n) const { return counted(at_ + n); }
 
  private:
-  template <class Refuse>
-  static steps::tally collect(const steps::source& from, steps::search limit,
-                              const steps::destination& out, const Refuse& refuse) {
-    std::vector<steps::tally> before(steps::tiles_of(from.n));
-    steps::tally sum;
-    for (std::size_t tile = 0; tile < before.size(); ++tile) {
-      before[tile] = sum;
-      sum = sum + steps::count_tile(steps::host_group{}, from, tile, limit);
-    }
-    for (std::size_t tile = before.size(); tile-- > 0;) {  // in any order
-      steps::write_tile(steps::host_group{}, from, tile, limit, before[tile], out, refuse);
-    }
-    return sum;
+  friend bool begins_a_pack(counted values) { return steps::begins_a_pack(values.at_); }
+  friend steps::pack pack_at(counted values) {
+    reads += 4;
+    return steps::pack_at(values.at_);
   }
 
-  steps::source input_;
-  std::size_t k_;
-  std::size_t capacity_;
+  const float* at_;
 };
+
+/// Selects as a device does, the last block first; `capacity` is its room for candidates, and
+/// memory is what it was before.
+selected on_blocks(const std::vector<float>& input, std::size_t k, std::size_t capacity) {
+  const std::size_t places = capacity + steps::table_places(input.size());
+  std::vector<float> values(places, std::numeric_limits<float>::quiet_NaN());
+  std::vector<std::uint32_t> indices(places, ~0u);
+  steps::selecting state;
+  std::memset(&state, 0xFF, sizeof state);
+  selected out{std::vector<std::uint32_t>(k, 99), std::vector<float>(k, 99.0f)};
+  counted::reads = 0;
+  const auto launch = [](std::size_t blocks, const auto& step) {
+    typename std::decay_t<decltype(step)>::memory shared;
+    for (std::size_t number = blocks; number-- > 0;) {
+      std::memset(&shared, 0xFF, sizeof shared);
+      step(
+          steps::host_block{static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(blocks)},
+          shared);
+    }
+  };
+  const steps::job<counted> of(counted(input.data()), input.size(), k, values.data(),
+                               indices.data(), places, &state);
+  steps::select(launch, of, {out.indices.data(), out.values.data(), k, &out.refused, 0});
+  out.reads = counted::reads;
+  return out;
+}
 
 /// By sorting: magnitude, then the lower index.
 selected by_sorting(const std::vector<float>& input, std::size_t k) {
@@ -524,10 +634,10 @@ selected by_sorting(const std::vector<float>& input, std::size_t k) {
 void selects(const std::vector<float>& input, std::size_t k, std::size_t capacity,
              const char* what) {
   const selected wanted = by_sorting(input, k);
-  const selected found = host_device(input, k, capacity).run();
+  const selected found = on_blocks(input, k, capacity);
   EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << input.size();
   EXPECT_TRUE(same_bits(found.values, wanted.values)) << what;
-  EXPECT_TRUE(found.refused.empty()) << what;
+  EXPECT_EQ(found.refused, selected::nothing_refused) << what;
 }
 
 TEST(device_selection, is_exact_at_every_size) {
@@ -543,15 +653,16 @@ TEST(device_selection, is_exact_at_every_size) {
   }
 }
 
-TEST(device_selection, is_exact_where_the_input_is_not_kind) {
-  const std::size_t n = 5003;
-  std::vector<std::pair<const char*, std::vector<float>>> inputs;
+using named_inputs = std::vector<std::pair<const char*, std::vector<float>>>;
+
+named_inputs unkind_inputs(std::size_t n) {
+  named_inputs inputs;
   inputs.emplace_back("all zero", std::vector<float>(n, 0.0f));
   inputs.emplace_back("all equal", std::vector<float>(n, -1.5f));
   std::vector<float> few(n, 0.0f);
   few[7] = -3;
   few[4000] = 2;
-  few[5002] = -0.0f;
+  few[n - 1] = -0.0f;
   inputs.emplace_back("mostly zeros", few);
   std::vector<float> ties(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -570,8 +681,14 @@ TEST(device_selection, is_exact_where_the_input_is_not_kind) {
   inputs.emplace_back("subnormal", tiny);
   std::vector<float> infinite = ties;
   infinite[99] = -std::numeric_limits<float>::infinity();
+  infinite[n - 1] = 7;
   inputs.emplace_back("an infinity", infinite);
-  for (const auto& [what, input] : inputs) {
+  return inputs;
+}
+
+TEST(device_selection, is_exact_where_the_input_is_not_kind) {
+  constexpr std::size_t n = 5003;
+  for (const auto& [what, input] : unkind_inputs(n)) {
     for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{50}, std::size_t{1668},
                                 std::size_t{1669}, n - 1, n}) {
       for (const std::size_t capacity : {k, k + 500, n - 1, n}) {
@@ -581,15 +698,63 @@ TEST(device_selection, is_exact_where_the_input_is_not_kind) {
   }
 }
 
-TEST(device_selection, goes_by_candidates_where_there_is_room_for_them) {
-  EXPECT_FALSE(steps::serve(19, 4000, 20));
-  EXPECT_TRUE(steps::serve(20, 4000, 20));
-  EXPECT_TRUE(steps::serve(4000, 4000, 20));
-  EXPECT_FALSE(steps::serve(4001, 4000, 20));
-  const auto input = normal_values(20001, 19);
-  EXPECT_TRUE(host_device(input, 20, 4000).run().had_candidates);
-  EXPECT_FALSE(host_device(input, 20, 20).run().had_candidates) << "more than 20 share a bin";
-  EXPECT_FALSE(host_device(std::vector<float>(9000, 1.0f), 20, 4000).run().had_candidates);
+TEST(device_selection, is_exact_over_many_tiles_of_an_input_that_is_not_kind) {
+  constexpr std::size_t n = 3 * steps::groups * steps::tile - 1000;
+  for (const auto& [what, input] : unkind_inputs(n)) {
+    for (const std::size_t k : {std::size_t{2}, std::size_t{1669}, n / 3 + 1}) {
+      selects(input, k, k, what);
+      selects(input, k, n, what);
+    }
+  }
+}
+
+/// Layers whose magnitudes differ, with few elements that are far larger than the rest.
+std::vector<float> layered_values(std::size_t n) {
+  auto made = normal_values(n, 21);
+  for (std::size_t i = 0; i < n; ++i) {
+    made[i] *= static_cast<float>(1 + i / 10'000 * 37 % 11) * (1 + made[i] * made[i]);
+  }
+  return made;
+}
+
+double reads_of_each(const std::vector<float>& input, std::size_t k, std::size_t capacity) {
+  return static_cast<double>(on_blocks(input, k, capacity).reads) /
+         static_cast<double>(input.size());
+}
+
+TEST(device_selection, reads_a_gradient_once) {
+  constexpr std::size_t n = 1'000'003;
+  for (const std::size_t one_in : {1000UL, 100UL}) {
+    const std::size_t k = n / one_in;
+    const std::size_t capacity = kernels::selection_candidates(n, k) - steps::table_places(n);
+    for (const auto& input : {normal_values(n, 19), layered_values(n)}) {
+      const double reads = reads_of_each(input, k, capacity);
+      EXPECT_GE(reads, 1.0) << "one in " << one_in;
+      EXPECT_LE(reads, 1.3) << "one in " << one_in;
+    }
+  }
+}
+
+TEST(device_selection, reads_an_input_that_is_not_kind_six_times_at_most) {
+  constexpr std::size_t n = 200'000;
+  const auto normal = normal_values(n, 22);
+  EXPECT_NEAR(reads_of_each(std::vector<float>(n, 1.0f), 200, 4000), 5, 0.1)
+      << "all reach the floor";
+  EXPECT_NEAR(reads_of_each(normal, 200, 100), 5, 0.1) << "room for few";
+  EXPECT_NEAR(reads_of_each(normal, n / 2, n), 5, 0.1) << "half of all";
+  std::vector<float> sparse(n, 0.0f);
+  sparse[77] = 1;
+  EXPECT_NEAR(reads_of_each(sparse, 200, 4000), 6, 0.1) << "mostly zeros";
+}
+
+TEST(device_selection, samples_as_the_host_does) {
+  EXPECT_EQ(steps::sample_for(4095, 1).size, 0u);
+  EXPECT_EQ(steps::sample_for(4096, 1025).size, 0u);
+  for (const std::size_t n : {4096UL, 5003UL, 1UL << 20, 25'600'000UL}) {
+    const steps::sample which = steps::sample_for(n, n / 1000);
+    EXPECT_GT(which.size, which.rank) << n;
+    EXPECT_LT(which.place(which.size - 1), n);
+  }
 }
 
 TEST(device_selection, hears_of_nan_where_it_is_selected) {
@@ -597,18 +762,28 @@ TEST(device_selection, hears_of_nan_where_it_is_selected) {
   input[1033] = std::numeric_limits<float>::quiet_NaN();
   input[3000] = -std::numeric_limits<float>::quiet_NaN();
   for (const std::size_t capacity : {std::size_t{500}, std::size_t{4099}}) {
-    auto refused = host_device(input, 5, capacity).run().refused;
-    std::ranges::sort(refused);
-    EXPECT_EQ(refused, (std::vector<std::uint32_t>{1033, 3000}));
+    const selected found = on_blocks(input, 5, capacity);
+    EXPECT_EQ(found.refused, 1033u);
+    EXPECT_EQ(found.indices, by_sorting(input, 5).indices);
   }
-  EXPECT_EQ(host_device(input, 1, 500).run().refused.size(), 1u);
+  EXPECT_EQ(on_blocks(input, 1, 500).refused, 1033u);
+}
+
+TEST(device_selection, of_nothing_but_nan_writes_no_more_than_there_is_room_for) {
+  const std::vector<float> input(20'001, -std::numeric_limits<float>::quiet_NaN());
+  for (const std::size_t k : {1UL, 20UL, 9000UL}) {
+    const selected found = on_blocks(input, k, k);
+    EXPECT_EQ(found.refused, 0u);
+    EXPECT_EQ(found.indices.front(), 0u);
+    EXPECT_EQ(found.indices.back(), k - 1);
+  }
 }
 
 TEST(device_selection, fits_into_what_top_k_provides) {
   for (const std::size_t n :
        {std::size_t{1}, std::size_t{1024}, std::size_t{1} << 20, std::size_t{1} << 30}) {
     for (const std::size_t k : {std::size_t{1}, n / 1000 + 1}) {
-      const std::size_t capacity = kernels::selection_candidates(n, k) - steps::tiles_of(n);
+      const std::size_t capacity = kernels::selection_candidates(n, k) - steps::table_places(n);
       EXPECT_GE(capacity, std::min(n, 4 * k));
     }
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sum_in_lanes.hpp"
 #include "tutti/kernels/blocks.hpp"
@@ -18,38 +19,17 @@ namespace tutti::kernels {
 // A block of neighbouring elements, a multiple of 32 of them, has one magnitude, and each of its
 // elements a sign. The words of a block are laid out as those of a whole array are, so that the
 // words of all blocks are as many as sign_words(n).
-//
-// Devices have no twins of these yet: their queues say so, in `run`.
 
 namespace detail {
 
-// Words, and rows of them, that are looked at together: numbers that the compiler knows, and of
-// which a block rarely has a remainder.
-inline constexpr std::size_t columns = 16;
-inline constexpr std::size_t rows = 8;
-
-/// Packs one block, which lies in the first-level cache; `negative(i)` sees every element once.
-template <class Negative>
-void pack_block(std::size_t elements, std::uint32_t* words, const Negative& negative) {
-  const std::size_t total = elements / 32;
-  if (elements % (32 * columns) != 0) {
-    return pack<rows>(elements, words, negative, [](std::size_t) {});
-  }
-  std::fill_n(words, total, 0u);
-  for (std::size_t begin = 0; begin < total; begin += columns) {
-    for (std::size_t row = 0; row < 32; row += rows) {
-      pack_rows(row * total + begin, total, columns, words + begin, negative,
-                std::make_index_sequence<rows>());
-    }
-  }
-}
+inline constexpr std::size_t rows_together = 8;
 
 inline void pack_block_signs(std::span<const float> input, std::size_t block, float* magnitudes,
                              std::uint32_t* words) {
   for_each_block(input.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
     const auto each = input.subspan(begin, n);
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, element::magnitude{each.data()}));
-    pack_block(n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; });
+    pack_block<rows_together>(n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; });
   });
 }
 
@@ -60,21 +40,21 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
     const element::magnitude_of_sum term{each.data(), from.data() + begin};
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, term));
     const float positive = magnitudes[number];
-    pack_block(n, words + begin / 32,
-               [=](std::size_t i) { return subtract_sign(each[i], positive); });
+    pack_block<rows_together>(n, words + begin / 32,
+                              [=](std::size_t i) { return subtract_sign(each[i], positive); });
   });
 }
 
 /// Adds one block's signs.
 inline void add_block(const std::uint32_t* words, float magnitude, std::span<float> sum) {
   const std::size_t total = sum.size() / 32;
-  if (sum.size() % (32 * columns) != 0) {
+  if (sum.size() % (32 * columns_together) != 0) {
     return add_signs(words, magnitude, sum);
   }
-  for (std::size_t begin = 0; begin < total; begin += columns) {
-    for (std::size_t row = 0; row < 32; row += rows) {
-      add_rows(words + begin, columns, row, total, magnitude, sum.data() + row * total + begin,
-               std::make_index_sequence<rows>());
+  for (std::size_t begin = 0; begin < total; begin += columns_together) {
+    for (std::size_t row = 0; row < 32; row += rows_together) {
+      add_rows(words + begin, columns_together, row, total, magnitude,
+               sum.data() + row * total + begin, std::make_index_sequence<rows_together>());
     }
   }
 }
@@ -90,27 +70,126 @@ inline void add_block_signs(const float* magnitudes, const std::uint32_t* words,
 
 /// Writes block_count mean magnitudes and sign_words(input.size()) words. `block` is a multiple of
 /// 32.
-template <class Queue>
+template <host_queue Queue>
 void pack_block_signs(Queue& queue, std::span<const float> input, std::size_t block,
                       float* magnitudes, std::uint32_t* words) {
   queue.run([=] { widest([=] { detail::pack_block_signs(input, block, magnitudes, words); }); });
 }
+void pack_block_signs(cuda::stream& queue, std::span<const float> input, std::size_t block,
+                      float* magnitudes, std::uint32_t* words);
 
 /// into[i] += from[i]; the same of `into`, and what each sign stands for is taken off: a block
 /// stays in the first-level cache meanwhile, so that memory is read once and written once.
-template <class Queue>
+template <host_queue Queue>
 void add_and_pack_block_signs(Queue& queue, std::span<float> into, std::span<const float> from,
                               std::size_t block, float* magnitudes, std::uint32_t* words) {
   queue.run([=] {
     widest([=] { detail::add_and_pack_block_signs(into, from, block, magnitudes, words); });
   });
 }
+void add_and_pack_block_signs(cuda::stream& queue, std::span<float> into,
+                              std::span<const float> from, std::size_t block, float* magnitudes,
+                              std::uint32_t* words);
 
 /// sum[i] += ± its block's magnitude.
-template <class Queue>
+template <host_queue Queue>
 void add_block_signs(Queue& queue, const float* magnitudes, const std::uint32_t* words,
                      std::size_t block, std::span<float> sum) {
   queue.run([=] { widest([=] { detail::add_block_signs(magnitudes, words, block, sum); }); });
 }
+void add_block_signs(cuda::stream& queue, const float* magnitudes, const std::uint32_t* words,
+                     std::size_t block, std::span<float> sum);
+
+namespace element {
+
+// Lanes of a device share a block. Each reads every sixteenth element, for that is the order in
+// which hosts add them up, and then has a word or more of the signs. The block is read twice, the
+// second time from the first-level cache.
+
+struct magnitude_of_both {
+  const float* a;
+  const float* b;
+  TUTTI_HD float operator()(std::size_t i) const { return without_sign(a[i] + b[i]); }
+};
+
+/// The mean of `term(i)` for i in [0, n).
+template <class Lanes, class Term>
+TUTTI_HD float mean_of_block(const Lanes& lanes, std::size_t n, const Term& term) {
+  float mean = 0;
+  keep_mean{&mean, n}(lanes.add_up([&](std::size_t lane) {
+    double sum = 0;
+    for (std::size_t i = lane; i < n; i += block_lanes) {
+      sum += static_cast<double>(term(i));
+    }
+    return sum;
+  }));
+  return mean;
+}
+
+/// Calls `f(word)` for every word of n elements' signs.
+template <class Lanes, class F>
+TUTTI_HD void for_each_word(const Lanes& lanes, std::size_t n, const F& f) {
+  lanes.each([&](std::size_t lane) {
+    for (std::size_t word = lane; word < sign_words(n); word += block_lanes) {
+      f(word);
+    }
+  });
+}
+
+struct pack_block {
+  const float* input;
+  std::size_t n;
+  std::size_t block;
+  float* magnitudes;
+  std::uint32_t* words;
+
+  template <class Lanes>
+  TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
+    const block_of here(number, block, n);
+    const float* const from = input + here.begin;
+    magnitudes[number] = mean_of_block(lanes, here.n, magnitude{from});
+    for_each_word(lanes, here.n,
+                  pack_word{from, here.n, sign_words(here.n), words + here.begin / 32});
+  }
+};
+
+struct add_and_pack_block {
+  float* into;
+  const float* from;
+  std::size_t n;
+  std::size_t block;
+  float* magnitudes;
+  std::uint32_t* words;
+
+  template <class Lanes>
+  TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
+    const block_of here(number, block, n);
+    float* const sum = into + here.begin;
+    const float* const added = from + here.begin;
+    const float mean = mean_of_block(lanes, here.n, magnitude_of_both{sum, added});
+    magnitudes[number] = mean;
+    for_each_word(
+        lanes, here.n,
+        add_and_pack_word{sum, added, here.n, sign_words(here.n), &mean, words + here.begin / 32});
+  }
+};
+
+struct add_block {
+  const float* magnitudes;
+  const std::uint32_t* words;
+  float* sum;
+  std::size_t n;
+  std::size_t block;
+
+  template <class Lanes>
+  TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
+    const block_of here(number, block, n);
+    for_each_word(lanes, here.n,
+                  add_word{words + here.begin / 32, magnitudes + number, sum + here.begin, here.n,
+                           sign_words(here.n)});
+  }
+};
+
+}  // namespace element
 
 }  // namespace tutti::kernels

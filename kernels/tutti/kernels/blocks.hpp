@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+
+#include "tutti/base/host_device.hpp"
 
 namespace tutti::kernels {
 
@@ -21,5 +24,43 @@ void for_each_block(std::size_t n, std::size_t block, const F& f) {
 }
 
 }  // namespace detail
+
+/// Threads of a device that share a block: as many as sum_in_lanes has partial sums, so that each
+/// adds one of them up, in the host's order.
+inline constexpr std::size_t block_lanes = 16;
+
+/// A host that stands for them, one after another.
+struct host_lanes {
+  /// Calls `f(lane)` for every lane.
+  template <class F>
+  void each(const F& f) const {
+    for (std::size_t lane = 0; lane < block_lanes; ++lane) {
+      f(lane);
+    }
+  }
+  /// The largest `f(lane)`.
+  template <class F>
+  std::uint32_t largest(const F& f) const {
+    std::uint32_t found = 0;
+    each([&](std::size_t lane) { found = std::max(found, f(lane)); });
+    return found;
+  }
+  /// f(0) + f(1) + …, added in that order.
+  template <class F>
+  double add_up(const F& f) const {
+    double total = 0;
+    each([&](std::size_t lane) { total += f(lane); });
+    return total;
+  }
+};
+
+/// One block of an array of n elements.
+struct block_of {
+  std::size_t begin;
+  std::size_t n;
+
+  TUTTI_HD block_of(std::size_t number, std::size_t block, std::size_t elements)
+      : begin(number * block), n(elements - begin < block ? elements - begin : block) {}
+};
 
 }  // namespace tutti::kernels

@@ -64,11 +64,7 @@ class copy_pieces {
     const std::size_t n = run.elements - begin < piece ? run.elements - begin : piece;
     const float* from = run.from + begin;
     const only_written<float> to{run.to + begin};
-    if (aligned_for<4>(from, to)) {
-      share_of<4>(thread, threads, n, copy{}, from, to);
-    } else {
-      share_of<1>(thread, threads, n, copy{}, from, to);
-    }
+    share_in_fours(thread, threads, n, copy{}, from, to);
   }
 
  private:

@@ -210,6 +210,26 @@ TUTTI_HD void share_of(std::size_t thread, std::size_t threads, std::size_t n, c
   }
 }
 
+/// Whether every array begins where a pack may lie.
+template <int Width, class... Arrays>
+TUTTI_HD bool aligned_for(Arrays... arrays) {
+  return ((reinterpret_cast<std::uintptr_t>(detail::address(arrays)) %
+               detail::held<Arrays, Width>::alignment ==
+           0) &&
+          ...);
+}
+
+/// The same, four neighbours at a time where all arrays allow it: sixteen bytes of floats.
+template <class F, class... Arrays>
+TUTTI_HD void share_in_fours(std::size_t thread, std::size_t threads, std::size_t n, const F& f,
+                             Arrays... arrays) {
+  if (aligned_for<4>(arrays...)) {
+    share_of<4>(thread, threads, n, f, arrays...);
+  } else {
+    share_of<1>(thread, threads, n, f, arrays...);
+  }
+}
+
 /// Elements that fill sixteen bytes of the narrowest array.
 template <class... Arrays>
 constexpr int pack_width() {
@@ -218,15 +238,6 @@ constexpr int pack_width() {
                                                              : narrowest),
    ...);
   return static_cast<int>(16 / narrowest);
-}
-
-/// Whether every array begins where a pack may lie.
-template <int Width, class... Arrays>
-TUTTI_HD bool aligned_for(Arrays... arrays) {
-  return ((reinterpret_cast<std::uintptr_t>(detail::address(arrays)) %
-               detail::held<Arrays, Width>::alignment ==
-           0) &&
-          ...);
 }
 
 }  // namespace tutti::kernels

@@ -68,23 +68,17 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
 /// A key that somewhat more than k elements should reach; 0, which all reach, where a sample would
 /// not pay.
 inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
-  constexpr std::size_t most = 8192;
-  if (input.size() < 4096 || k > input.size() / 4) {
+  const steps::sample which = steps::sample_for(input.size(), k);
+  if (which.size == 0) {
     return 0;
   }
-  const std::size_t sampled = std::min(input.size() / 64, most);
-  const std::size_t stride = input.size() / sampled;
-  std::array<float, most> room;  // they lie far apart: each is fetched once
-  const std::span<float> sample(room.data(), sampled);
-  for (std::size_t i = 0; i < sampled; ++i) {
-    sample[i] = input[i * stride + i % stride];
+  std::array<float, steps::sample::most> room;  // they lie far apart: each is fetched once
+  const std::span<float> sample(room.data(), which.size);
+  for (std::size_t i = 0; i < sample.size(); ++i) {
+    sample[i] = input[which.place(i)];
   }
-  const double expected =
-      static_cast<double>(sampled) * static_cast<double>(k) / static_cast<double>(input.size());
-  const double generous = expected + 3 * std::sqrt(expected) + 3;  // three standard deviations
-  const threshold floor =
-      kth_largest(sampled, static_cast<std::size_t>(generous), 0, largest_bits(sample),
-                  [=](std::size_t i) { return key_of(sample[i]); });
+  const threshold floor = kth_largest(sample.size(), which.rank, 0, largest_bits(sample),
+                                      [=](std::size_t i) { return key_of(sample[i]); });
   return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
 }
 
@@ -114,9 +108,10 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
 
 }  // namespace detail
 
-/// Candidates to provide room for when k of n are selected; a device's tiles count there too.
+/// Candidates to provide room for when k of n are selected; a device keeps its tiles' numbers
+/// there, too.
 constexpr std::size_t selection_candidates(std::size_t n, std::size_t k) {
-  return std::min(n, 4 * k + 32768) + detail::collect_block + steps::tiles_of(n);
+  return std::min(n, 4 * k + 32768) + detail::collect_block + steps::table_places(n);
 }
 
 /// Writes the out.indices.size() elements of largest magnitude, in order; at most input.size().
@@ -143,9 +138,10 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
 /// The same elements, in the same order. A kernel cannot throw: NaN is refused, in the same words,
 /// by the stream's next `synchronize` (engine.wait() and wait(id), save, load) and every later one;
 /// until then it travels, and makes the parameters that it reaches NaN too.
-/// Cost: three reads of the input; five of one that is no longer than its room for candidates; six
-/// where the candidates, all that share the first eleven bits of the least selected or are larger,
-/// are more than that or, zeros left out, fewer than k.
+/// Cost: one read of the input, and four of the candidates, who are two or three k. Five of an
+/// input of which more than a quarter is selected, or that is shorter than 4096. Where a sample
+/// misjudged, five if more reach its floor than there is room for (many equal magnitudes), and six
+/// if fewer than k do (mostly zeros).
 void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room);
 

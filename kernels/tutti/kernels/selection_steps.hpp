@@ -1,27 +1,38 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include "tutti/base/host_device.hpp"
 #include "tutti/kernels/elements.hpp"
 
-/// How a device selects the largest magnitudes, step by step. Threads work together in groups of 32
-/// that do everything at once; a `Group` calls a function for each of its lanes, so that a host can
-/// stand for one and the same text is tested without a device.
+/// How a device selects the largest magnitudes, in steps that blocks of threads take one after
+/// another. A `Block` calls a function for each of its threads, or groups of 32, and lets none of
+/// them go on before the others are done, so that a host can stand for one and the same text is
+/// tested without a device.
 ///
-/// 1. Count the keys' first eleven bits; the bin where the k-th largest lies gives a floor.
-/// 2. Of a long input, collect what reaches the floor, in order, if it serves.
-/// 3. Count the next eleven bits and the last nine of those: now the threshold is exact.
-/// 4. Write what is above it and the first of what is equal to it, in order.
+/// 1. A sample suggests a floor that a little more than k elements should reach.
+/// 2. One read of the input collects these candidates, each tile's together, and counts them by
+///    their first eleven bits. More than there is room for are counted all the same.
+/// 3. Where they are fewer than k, the others are counted too.
+/// 4. The candidates, or the input where they do not serve, are counted by their next eleven bits,
+///    and by the last nine: now the threshold is exact.
+/// 5. Each tile counts what it takes, and each writes behind those before it: what is above the
+///    threshold and the first of what is equal to it, in order.
 ///
-/// Collecting and writing are one thing: each tile counts what it takes, the counts are summed up,
-/// and each tile writes behind those before it.
+/// Whether a step has anything to do is known on the device alone, so all are always enqueued.
+/// `Values` is where floats are read from: a pointer, or what counts the reads.
 namespace tutti::kernels::steps {
 
-// ---- a group of 32 lanes
+// ---- threads
+
+inline constexpr std::uint32_t lanes = 32;
+inline constexpr std::uint32_t groups = 16;
+inline constexpr std::uint32_t threads = groups * lanes;
 
 TUTTI_HD inline std::uint32_t ones(std::uint32_t mask) {
 #if defined(__CUDA_ARCH__)
@@ -31,32 +42,63 @@ TUTTI_HD inline std::uint32_t ones(std::uint32_t mask) {
 #endif
 }
 
-inline constexpr std::uint32_t lanes = 32;
-
-/// Set bits of `mask` below `lane`: where its element goes among the group's.
-TUTTI_HD inline std::uint32_t before_lane(std::uint32_t mask, std::uint32_t lane) {
-  return ones(mask & ((1u << lane) - 1));
+/// Adds, and answers what was there before.
+TUTTI_HD inline std::uint32_t add_atomically(std::uint32_t* to, std::uint32_t count) {
+#if defined(__CUDA_ARCH__)
+  return atomicAdd(to, count);
+#else
+  const std::uint32_t before = *to;
+  *to += count;
+  return before;
+#endif
 }
 
-/// A host that stands for a group: one lane after another.
-struct host_group {
-  /// A key for each lane.
-  using keys = std::array<std::uint32_t, lanes>;
+TUTTI_HD inline void lower_atomically(unsigned long long* least, unsigned long long value) {
+#if defined(__CUDA_ARCH__)
+  atomicMin(least, value);
+#else
+  *least = std::min(*least, value);
+#endif
+}
+
+/// A host that stands for a block: one thread after another.
+struct host_block {
+  struct group {
+    /// What each lane keeps.
+    template <class T>
+    using of_lanes = std::array<T, lanes>;
+
+    /// A bit for each lane: what `f(lane)` answers.
+    template <class F>
+    std::uint32_t ballot(const F& f) const {
+      std::uint32_t mask = 0;
+      each([&](std::uint32_t lane) { mask |= (f(lane) ? 1u : 0u) << lane; });
+      return mask;
+    }
+    template <class F>
+    void each(const F& f) const {
+      for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+        f(lane);
+      }
+    }
+  };
+  /// What each thread keeps from one call to the next.
+  template <class T>
+  using of_threads = std::array<T, threads>;
+
+  std::uint32_t number;
+  std::uint32_t count;
 
   template <class F>
-  void load(keys& into, const F& f) const {
-    each([&](std::uint32_t lane) { into[lane] = f(lane); });
-  }
-  template <class F>
-  std::uint32_t ballot(const F& f) const {
-    std::uint32_t mask = 0;
-    each([&](std::uint32_t lane) { mask |= (f(lane) ? 1u : 0u) << lane; });
-    return mask;
-  }
-  template <class F>
   void each(const F& f) const {
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-      f(lane);
+    for (std::uint32_t thread = 0; thread < threads; ++thread) {
+      f(thread);
+    }
+  }
+  template <class F>
+  void each_group(const F& f) const {
+    for (std::uint32_t number_of_group = 0; number_of_group < groups; ++number_of_group) {
+      f(group{}, number_of_group);
     }
   }
 };
@@ -80,8 +122,8 @@ TUTTI_HD constexpr std::uint32_t known_in(unsigned round) {
 /// What is known of the k-th largest key: its first bits, and how many of those that begin with
 /// them are still to be taken. In the end the whole key, and how many of its equals.
 struct search {
-  std::uint32_t prefix{};
-  std::uint32_t left{};
+  std::uint32_t prefix;
+  std::uint32_t left;
 };
 
 /// Whether a key counts in this round; then `bin` is where.
@@ -90,152 +132,616 @@ TUTTI_HD inline bool counts(std::uint32_t key, search known, unsigned round, std
   return (key & known_in(round)) == known.prefix;
 }
 
-/// Keys in the bins that `lane` looks after.
-inline constexpr std::uint32_t bins_a_lane = bins / lanes;
-TUTTI_HD inline std::uint32_t counted_by(std::uint32_t lane, const std::uint32_t* count) {
-  std::uint32_t total = 0;
-  for (std::uint32_t i = 0; i < bins_a_lane; ++i) {
-    total += count[lane * bins_a_lane + i];
-  }
-  return total;
+template <class Block>
+TUTTI_HD void clear_bins(const Block& block, std::uint32_t* count) {
+  block.each([&](std::uint32_t thread) {
+    for (std::uint32_t i = thread; i < bins; i += threads) {
+      count[i] = 0;
+    }
+  });
 }
 
-/// The search after a round, from its counts and the lanes' sums of them: from the top down.
-TUTTI_HD inline search narrowed(search before, unsigned round, const std::uint32_t* count,
-                                const std::uint32_t* of_lanes) {
-  std::uint32_t left = before.left;
-  std::uint32_t lane = lanes - 1;
-  for (; of_lanes[lane] < left; --lane) {
-    left -= of_lanes[lane];
-  }
-  std::uint32_t bin = lane * bins_a_lane + bins_a_lane - 1;
-  for (; count[bin] < left; --bin) {
-    left -= count[bin];
-  }
-  return {before.prefix | bin << shift_in(round), left};
+/// Adds what a block has counted to what all have.
+template <class Block>
+TUTTI_HD void add_bins(const Block& block, const std::uint32_t* counted, std::uint32_t* count) {
+  block.each([&](std::uint32_t thread) {
+    for (std::uint32_t i = thread; i < bins; i += threads) {
+      if (counted[i] != 0) {
+        add_atomically(count + i, counted[i]);
+      }
+    }
+  });
 }
 
-/// What a first round makes of the floor that candidates reach: all above a key, and no equals. A
-/// floor of 0 leaves out zeros, and too few candidates show that they were needed.
-TUTTI_HD inline search floor_of(search first) {
-  return {first.prefix == 0 ? 0 : first.prefix - 1, 0};
+/// What a block needs to add up bins.
+struct bin_sums {
+  std::uint32_t from[2][threads];  // each thread's bins and all that are larger
+};
+
+/// `after` becomes the search after a round, from its counts; it is left alone should those be
+/// fewer than there are to take.
+template <class Block>
+TUTTI_HD void narrow(const Block& block, search before, unsigned round, const std::uint32_t* count,
+                     bin_sums& sums, search& after) {
+  constexpr std::uint32_t a_thread = bins / threads;
+  block.each([&](std::uint32_t thread) {
+    std::uint32_t total = 0;
+    for (std::uint32_t i = 0; i < a_thread; ++i) {
+      total += count[thread * a_thread + i];
+    }
+    sums.from[0][thread] = total;
+  });
+  unsigned last = 0;
+  for (std::uint32_t reach = 1; reach < threads; reach *= 2) {
+    block.each([&](std::uint32_t thread) {
+      const std::uint32_t* const sum = sums.from[last];
+      sums.from[1 - last][thread] =
+          sum[thread] + (thread + reach < threads ? sum[thread + reach] : 0);
+    });
+    last = 1 - last;
+  }
+  block.each([&](std::uint32_t thread) {
+    const std::uint32_t* const sum = sums.from[last];
+    const std::uint32_t above = thread + 1 < threads ? sum[thread + 1] : 0;
+    if (above < before.left && before.left <= sum[thread]) {
+      std::uint32_t left = before.left - above;
+      std::uint32_t bin = thread * a_thread + a_thread - 1;
+      for (; count[bin] < left; --bin) {
+        left -= count[bin];
+      }
+      after = {before.prefix | bin << shift_in(round), left};
+    }
+  });
 }
 
-// ---- collecting in order
+/// Which elements suggest a floor, spread evenly and not in step with anything.
+struct sample {
+  static constexpr std::size_t most = 8192;
 
-/// What is selected from; `indices` is null where an element's place is its index.
-struct source {
-  const float* values{};
-  const std::uint32_t* indices{};
-  std::size_t n{};
+  std::size_t size{};  ///< 0 where a sample would not pay
+  std::size_t stride{1};
+  std::uint32_t rank{};  ///< of the largest in it, which is the floor
 
-  TUTTI_HD std::uint32_t index(std::size_t i) const {
-    return indices == nullptr ? static_cast<std::uint32_t>(i) : indices[i];
+  TUTTI_HD std::size_t place(std::size_t i) const { return i * stride + i % stride; }
+};
+
+/// One whose floor somewhat more than k of n should reach.
+inline sample sample_for(std::size_t n, std::size_t k) {
+  if (n < 4096 || k > n / 4) {
+    return {};
+  }
+  const std::size_t size = std::min(n / 64, sample::most);
+  const double expected =
+      static_cast<double>(size) * static_cast<double>(k) / static_cast<double>(n);
+  const double generous = expected + 3 * std::sqrt(expected) + 3;  // three standard deviations
+  return {size, n / size, static_cast<std::uint32_t>(generous)};
+}
+
+// ---- rows
+
+using pack = kernels::detail::pack_of<float, 4>;
+
+TUTTI_HD inline bool begins_a_pack(const float* values) { return aligned_for<4>(values); }
+TUTTI_HD inline pack pack_at(const float* values) { return *reinterpret_cast<const pack*>(values); }
+
+inline constexpr std::uint32_t packs = 4;
+/// Elements that a group loads together, for memory is far away: packs of neighbouring lanes are
+/// neighbours.
+inline constexpr std::uint32_t row = packs * 4 * lanes;
+
+struct row_of_lane {
+  pack of[packs];
+};
+
+TUTTI_HD constexpr std::uint32_t place_in_row(std::uint32_t p, std::uint32_t lane) {
+  return (p * lanes + lane) * 4;
+}
+
+/// What a lane has of the row at `from`, of which n elements are there, and zeros for the others.
+template <class Values>
+TUTTI_HD void load(row_of_lane& into, Values from, std::size_t n, std::uint32_t lane) {
+  const bool together = begins_a_pack(from);
+  for (std::uint32_t p = 0; p < packs; ++p) {
+    const std::size_t place = place_in_row(p, lane);
+    if (together && place + 4 <= n) {
+      into.of[p] = pack_at(from + place);
+    } else {
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        into.of[p].value[i] = place + i < n ? from[place + i] : 0.0f;
+      }
+    }
+  }
+}
+
+/// Which elements of a group's packs are meant: a bit for each lane, of the first of the four, the
+/// second and so on.
+struct marks {
+  std::uint32_t of[4];
+
+  TUTTI_HD std::uint32_t total() const {
+    return ones(of[0]) + ones(of[1]) + ones(of[2]) + ones(of[3]);
+  }
+  TUTTI_HD bool has(std::uint32_t lane, std::uint32_t i) const { return (of[i] >> lane & 1) != 0; }
+  /// How many lie before a lane's i-th.
+  TUTTI_HD std::uint32_t before(std::uint32_t lane, std::uint32_t i) const {
+    std::uint32_t sum = 0;
+    for (std::uint32_t each = 0; each < 4; ++each) {
+      const std::uint32_t here = each < i ? 1 : 0;
+      sum += ones(of[each] & ((1u << lane) - 1)) + (of[each] >> lane & here);
+    }
+    return sum;
   }
 };
 
-/// Whether the k largest can be had from so many candidates: enough of them, and room for all.
-TUTTI_HD constexpr bool serve(std::uint32_t found, std::size_t room, std::size_t k) {
-  return found >= k && found <= room;
-}
-
-/// The candidates where they serve, or the whole input.
-TUTTI_HD inline source chosen(source input, source room, std::uint32_t found, std::size_t k) {
-  if (!serve(found, room.n, k)) {
-    return input;
+/// Marks what `f(lane, i)` says.
+template <class Group, class F>
+TUTTI_HD marks marked(const Group& group, const F& f) {
+  marks made;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    made.of[i] = group.ballot([&](std::uint32_t lane) { return f(lane, i); });
   }
-  room.n = found;
-  return room;
+  return made;
 }
 
-/// Elements that one group collects, row by row.
-inline constexpr std::size_t tile = 1024;
-TUTTI_HD constexpr std::size_t tiles_of(std::size_t n) { return (n + tile - 1) / tile; }
+// ---- tiles
 
-/// Elements above a threshold and equal to it: of a tile, or of all before it.
+/// Elements that a block looks at together, a row for each group.
+inline constexpr std::uint32_t tile = groups * row;
+TUTTI_HD constexpr std::size_t tiles_of(std::size_t n) { return (n + tile - 1) / tile; }
+/// Blocks with a tile for each group.
+TUTTI_HD constexpr std::size_t squads_of(std::size_t n) {
+  return (tiles_of(n) + groups - 1) / groups;
+}
+
+/// Elements above a threshold and equal to it.
 struct tally {
-  std::uint32_t above{};
-  std::uint32_t equal{};
+  std::uint32_t above;
+  std::uint32_t equal;
 
   friend TUTTI_HD tally operator+(tally a, tally b) {
     return {a.above + b.above, a.equal + b.equal};
   }
 };
 
-/// Rows whose keys are loaded before the first is looked at: memory is far away.
-inline constexpr std::size_t rows_at_once = 4;
+/// What is selected from, or a part of it.
+template <class Values>
+struct source {
+  Values values;
+  const std::uint32_t* indices;  // null: they count up from `first`
+  std::size_t first;
+  std::size_t n;
 
-/// Calls `row(first element, lanes above, lanes equal)` for each row of a tile.
-template <class Group, class Row>
-TUTTI_HD void for_each_row(const Group& group, const source& from, std::size_t number, search limit,
-                           const Row& row) {
-  const std::size_t begin = number * tile;
-  const std::size_t end = from.n - begin < tile ? from.n : begin + tile;
-  for (std::size_t first = begin; first < end; first += rows_at_once * lanes) {
-    typename Group::keys keys[rows_at_once];
-    for (std::size_t r = 0; r < rows_at_once; ++r) {
-      group.load(keys[r], [&](std::uint32_t lane) {
-        const std::size_t i = first + r * lanes + lane;
-        return i < end ? key_of(from.values[i]) : 0;
+  TUTTI_HD std::uint32_t index(std::size_t i) const {
+    return indices == nullptr ? static_cast<std::uint32_t>(first + i) : indices[i];
+  }
+};
+
+/// Calls `f(first element, marks above, marks equal, value)` for the packs of every row;
+/// `value(lane, i)` is a lane's i-th element of them.
+template <class Group, class Values, class F>
+TUTTI_HD void for_each_pack(const Group& group, const source<Values>& from, search limit,
+                            const F& f) {
+  typename Group::template of_lanes<row_of_lane> held;
+  for (std::size_t begin = 0; begin < from.n; begin += row) {
+    group.each(
+        [&](std::uint32_t lane) { load(held[lane], from.values + begin, from.n - begin, lane); });
+    for (std::uint32_t p = 0; p < packs; ++p) {
+      const auto value = [&](std::uint32_t lane, std::uint32_t i) {
+        return held[lane].of[p].value[i];
+      };
+      const marks above = marked(group, [&](std::uint32_t lane, std::uint32_t i) {
+        return key_of(value(lane, i)) > limit.prefix;
       });
-    }
-    for (std::size_t r = 0; r < rows_at_once; ++r) {
-      const std::size_t here = first + r * lanes;
-      const std::uint32_t above =
-          group.ballot([&](std::uint32_t lane) { return keys[r][lane] > limit.prefix; });
-      const std::uint32_t equal = group.ballot(
-          [&](std::uint32_t lane) { return here + lane < end && keys[r][lane] == limit.prefix; });
-      row(here, above, equal);
+      const marks equal = marked(group, [&](std::uint32_t lane, std::uint32_t i) {
+        return key_of(value(lane, i)) == limit.prefix && begin + place_in_row(p, lane) + i < from.n;
+      });
+      f(begin + place_in_row(p, 0), above, equal, value);
     }
   }
 }
 
-template <class Group>
-TUTTI_HD tally count_tile(const Group& group, const source& from, std::size_t number,
-                          search limit) {
-  tally total;
-  for_each_row(group, from, number, limit,
-               [&](std::size_t, std::uint32_t above, std::uint32_t equal) {
-                 total = total + tally{ones(above), ones(equal)};
-               });
-  return total;
-}
+// ---- the steps
 
-/// Where the selected go; what does not fit in `room` is left out.
+// `at_once` is how many blocks a device's processor should have room for, so that some load while
+// others wait: a bound on registers.
+
+/// What steps leave to the next.
+struct selecting {
+  std::uint32_t count[rounds][bins];
+  search known[rounds + 1];  // before each round, and at the end
+  std::uint32_t floor;
+  std::uint32_t found;  // candidates
+};
+
+/// Where the selected go, and the least element that was refused.
 struct destination {
-  std::uint32_t* indices{};
-  float* values{};
-  std::size_t room{};
+  std::uint32_t* indices;
+  float* values;
+  std::size_t room;
+  unsigned long long* refused;
+  std::uint64_t first_element;
 };
 
-/// Writes what a tile takes behind what those before it have; `refuse(index)` hears of NaN.
-template <class Group, class Refuse>
-TUTTI_HD void write_tile(const Group& group, const source& from, std::size_t number, search limit,
-                         tally before, const destination& out, const Refuse& refuse) {
-  for_each_row(group, from, number, limit,
-               [&](std::size_t first, std::uint32_t above, std::uint32_t equal) {
-                 group.each([&](std::uint32_t lane) {
-                   const std::uint32_t ties = before.equal + before_lane(equal, lane);
-                   const bool taken =
-                       (above >> lane & 1) != 0 || ((equal >> lane & 1) != 0 && ties < limit.left);
-                   const std::size_t place = std::size_t{before.above} + before_lane(above, lane) +
-                                             (ties < limit.left ? ties : limit.left);
-                   if (taken && place < out.room) {
-                     const float value = from.values[first + lane];
-                     out.indices[place] = from.index(first + lane);
-                     out.values[place] = value;
-                     if (key_of(value) > largest_number) {
-                       refuse(from.index(first + lane));
-                     }
-                   }
-                 });
-                 before = before + tally{ones(above), ones(equal)};
-               });
+/// Places of scratch that hold the tiles' numbers.
+constexpr std::size_t table_places(std::size_t n) { return 2 * tiles_of(n) + squads_of(n); }
+
+/// The k largest of n, and room for candidates: `places` values and as many indices.
+template <class Values>
+struct job {
+  Values input;
+  std::size_t n;
+  std::uint32_t k;
+  sample sampled;
+  selecting* state;
+  std::size_t capacity;
+  float* values;
+  std::uint32_t* indices;
+  // Of each tile: where its candidates begin and how many they are, and what is taken before it in
+  // its squad; of each squad, what is taken.
+  std::uint32_t* begins;
+  std::uint32_t* holds;
+  std::uint32_t* above;
+  std::uint32_t* equal;
+
+  job(Values its_input, std::size_t elements, std::size_t selected, float* its_values,
+      std::uint32_t* its_indices, std::size_t places, selecting* its_state)
+      : input(its_input),
+        n(elements),
+        k(static_cast<std::uint32_t>(selected)),
+        sampled(sample_for(elements, selected)),
+        state(its_state),
+        capacity(places - table_places(elements)),
+        values(its_values),
+        indices(its_indices),
+        begins(reinterpret_cast<std::uint32_t*>(values + capacity)),
+        holds(indices + capacity),
+        above(begins + tiles_of(elements)),
+        equal(holds + tiles_of(elements)) {}
+
+  /// Whether the k largest can be had from the candidates: enough of them, and room for all.
+  TUTTI_HD bool have_candidates() const { return state->found >= k && state->found <= capacity; }
+
+  TUTTI_HD source<Values> whole() const {
+    return have_candidates() ? source<Values>{Values(values), indices, 0, state->found}
+                             : source<Values>{input, nullptr, 0, n};
+  }
+  TUTTI_HD source<Values> part(std::size_t number) const {
+    if (have_candidates()) {
+      const std::uint32_t begin = begins[number];
+      return {Values(values + begin), indices + begin, 0, holds[number]};
+    }
+    const std::size_t first = number * tile;
+    return {input + first, nullptr, first, n - first < tile ? n - first : tile};
+  }
+
+  TUTTI_HD tally table(std::size_t i) const { return {above[i], equal[i]}; }
+  TUTTI_HD void put_in_table(std::size_t i, tally counted) const {
+    above[i] = counted.above;
+    equal[i] = counted.equal;
+  }
+};
+
+/// One block.
+template <class Values>
+struct suggest_floor {
+  job<Values> of;
+
+  static constexpr unsigned at_once = 1;
+
+  struct memory {
+    std::uint32_t key[sample::most];
+    std::uint32_t count[bins];
+    bin_sums sums;
+    search known;
+  };
+
+  template <class Block>
+  TUTTI_HD void operator()(const Block& block, memory& shared) const {
+    block.each([&](std::uint32_t thread) {
+      for (std::uint32_t i = thread; i < rounds * bins; i += threads) {
+        of.state->count[i / bins][i % bins] = 0;
+      }
+      for (std::size_t i = thread; i < of.sampled.size; i += threads) {
+        shared.key[i] = key_of(of.input[of.sampled.place(i)]);
+      }
+      if (thread == 0) {
+        of.state->known[0] = {0, of.k};
+        of.state->floor = ~0u;
+        of.state->found = 0;
+        shared.known = {0, of.sampled.rank};
+      }
+    });
+    for (unsigned round = 0; of.sampled.size != 0 && round < rounds; ++round) {
+      clear_bins(block, shared.count);
+      block.each([&](std::uint32_t thread) {
+        for (std::size_t i = thread; i < of.sampled.size; i += threads) {
+          std::uint32_t bin = 0;
+          if (counts(shared.key[i], shared.known, round, bin)) {
+            add_atomically(shared.count + bin, 1);
+          }
+        }
+      });
+      narrow(block, shared.known, round, shared.count, shared.sums, shared.known);
+    }
+    block.each([&](std::uint32_t thread) {
+      if (thread == 0 && of.sampled.size != 0) {  // of a sparse input the zeros are no candidates
+        of.state->floor = shared.known.prefix == 0 ? 1 : shared.known.prefix;
+      }
+    });
+  }
+};
+
+/// A block for each tile, or fewer.
+template <class Values>
+struct collect_candidates {
+  job<Values> of;
+
+  static constexpr unsigned at_once = 4;
+
+  struct memory {
+    std::uint32_t count[bins];
+    std::uint32_t hits[groups];
+    std::uint32_t begin;
+  };
+
+  template <class Block>
+  TUTTI_HD void operator()(const Block& block, memory& shared) const {
+    const std::uint32_t floor = of.state->floor;
+    clear_bins(block, shared.count);
+    for (std::size_t number = block.number; number < tiles_of(of.n); number += block.count) {
+      collect(block, shared, number, floor);
+    }
+    add_bins(block, shared.count, of.state->count[0]);
+  }
+
+ private:
+  template <class Block>
+  TUTTI_HD void collect(const Block& block, memory& shared, std::size_t number,
+                        std::uint32_t floor) const {
+    using group = typename Block::group;
+    typename Block::template of_threads<row_of_lane> held;
+    const auto reach = [&](const group& lanes_of, std::uint32_t g, std::uint32_t p) {
+      return marked(lanes_of, [&](std::uint32_t lane, std::uint32_t i) {
+        return key_of(held[g * lanes + lane].of[p].value[i]) >= floor;
+      });
+    };
+    block.each_group([&](const group& lanes_of, std::uint32_t g) {
+      const std::size_t first = number * tile + g * row;
+      lanes_of.each([&](std::uint32_t lane) {
+        load(held[g * lanes + lane], of.input + first, first < of.n ? of.n - first : 0, lane);
+      });
+      std::uint32_t hits = 0;
+      for (std::uint32_t p = 0; p < packs; ++p) {
+        hits += reach(lanes_of, g, p).total();
+      }
+      shared.hits[g] = hits;
+    });
+    block.each([&](std::uint32_t thread) {
+      if (thread == 0) {
+        std::uint32_t hits = 0;
+        for (const std::uint32_t each : shared.hits) {
+          hits += each;
+        }
+        shared.begin = add_atomically(&of.state->found, hits);
+        of.begins[number] = shared.begin;
+        of.holds[number] = hits;
+      }
+    });
+    block.each_group([&](const group& lanes_of, std::uint32_t g) {
+      std::size_t place = shared.begin;
+      for (std::uint32_t i = 0; i < g; ++i) {
+        place += shared.hits[i];
+      }
+      for (std::uint32_t p = 0; p < packs; ++p) {
+        const marks hit = reach(lanes_of, g, p);
+        const std::size_t first = number * tile + g * row;
+        lanes_of.each([&](std::uint32_t lane) {
+          for (std::uint32_t i = 0; i < 4; ++i) {
+            if (hit.has(lane, i)) {
+              const float value = held[g * lanes + lane].of[p].value[i];
+              const std::size_t at = place + hit.before(lane, i);
+              if (at < of.capacity) {
+                of.values[at] = value;
+                of.indices[at] = static_cast<std::uint32_t>(first + place_in_row(p, lane) + i);
+              }
+              add_atomically(shared.count + (key_of(value) >> shift_in(0)), 1);
+            }
+          }
+        });
+        place += hit.total();
+      }
+    });
+  }
+};
+
+/// The first round looks at what no candidate is, and only where they are too few.
+template <class Values>
+struct count_keys {
+  job<Values> of;
+  unsigned round;
+
+  static constexpr unsigned at_once = 4;
+
+  struct memory {
+    std::uint32_t count[bins];
+    bin_sums sums;
+    search known;
+  };
+
+  template <class Block>
+  TUTTI_HD void operator()(const Block& block, memory& shared) const {
+    const source<Values> from = of.whole();
+    const std::size_t rows = (from.n + row - 1) / row;
+    const bool nothing_to_do =
+        round == 0 ? of.state->found >= of.k : block.number != 0 && block.number * groups >= rows;
+    if (nothing_to_do) {
+      return;
+    }
+    clear_bins(block, shared.count);
+    if (round == 0) {
+      block.each([&](std::uint32_t) { shared.known = of.state->known[0]; });
+    } else {
+      narrow(block, of.state->known[round - 1], round - 1, of.state->count[round - 1], shared.sums,
+             shared.known);
+    }
+    const std::uint32_t below = round == 0 ? of.state->floor : ~0u;
+    block.each_group([&](const typename Block::group& lanes_of, std::uint32_t g) {
+      lanes_of.each([&](std::uint32_t lane) {
+        for (std::size_t number = std::size_t{block.number} * groups + g; number < rows;
+             number += std::size_t{block.count} * groups) {
+          const std::size_t here = number * row;
+          row_of_lane held;
+          load(held, from.values + here, from.n - here, lane);
+          for (std::uint32_t p = 0; p < packs; ++p) {
+            for (std::uint32_t i = 0; i < 4; ++i) {
+              const std::uint32_t key = key_of(held.of[p].value[i]);
+              std::uint32_t bin = 0;
+              if (here + place_in_row(p, lane) + i < from.n && key < below &&
+                  counts(key, shared.known, round, bin)) {
+                add_atomically(shared.count + bin, 1);
+              }
+            }
+          }
+        }
+      });
+    });
+    add_bins(block, shared.count, of.state->count[round]);
+    if (block.number == 0) {
+      of.state->known[round] = shared.known;
+    }
+  }
+};
+
+/// A block for each squad.
+template <class Values>
+struct count_selected {
+  job<Values> of;
+
+  static constexpr unsigned at_once = 3;
+
+  struct memory {
+    bin_sums sums;
+    search limit;
+    tally of_group[groups];
+  };
+
+  template <class Block>
+  TUTTI_HD void operator()(const Block& block, memory& shared) const {
+    using group = typename Block::group;
+    constexpr unsigned last = rounds - 1;
+    narrow(block, of.state->known[last], last, of.state->count[last], shared.sums, shared.limit);
+    const std::size_t tiles = tiles_of(of.n);
+    block.each_group([&](const group& lanes_of, std::uint32_t g) {
+      const std::size_t number = std::size_t{block.number} * groups + g;
+      tally total{0, 0};
+      if (number < tiles) {
+        for_each_pack(lanes_of, of.part(number), shared.limit,
+                      [&](std::size_t, const marks& above, const marks& equal, const auto&) {
+                        total = total + tally{above.total(), equal.total()};
+                      });
+      }
+      shared.of_group[g] = total;
+    });
+    block.each([&](std::uint32_t thread) {
+      if (thread < groups) {
+        const std::size_t number = std::size_t{block.number} * groups + thread;
+        tally before{0, 0};
+        for (std::uint32_t g = 0; g < thread; ++g) {
+          before = before + shared.of_group[g];
+        }
+        if (number < tiles) {
+          of.put_in_table(number, before);
+        }
+        if (thread == groups - 1) {
+          of.put_in_table(tiles + block.number, before + shared.of_group[thread]);
+        }
+      }
+    });
+    if (block.number == 0) {
+      of.state->known[rounds] = shared.limit;
+    }
+  }
+};
+
+/// A block for each squad.
+template <class Values>
+struct write_selected {
+  job<Values> of;
+  destination out;
+
+  static constexpr unsigned at_once = 2;
+
+  struct memory {
+    tally before[threads];
+  };
+
+  template <class Block>
+  TUTTI_HD void operator()(const Block& block, memory& shared) const {
+    const std::size_t tiles = tiles_of(of.n);
+    block.each([&](std::uint32_t thread) {
+      tally sum{0, 0};
+      for (std::uint32_t squad = thread; squad < block.number; squad += threads) {
+        sum = sum + of.table(tiles + squad);
+      }
+      shared.before[thread] = sum;
+    });
+    for (std::uint32_t half = threads / 2; half > 0; half /= 2) {
+      block.each([&](std::uint32_t thread) {
+        if (thread < half) {
+          shared.before[thread] = shared.before[thread] + shared.before[thread + half];
+        }
+      });
+    }
+    block.each_group([&](const typename Block::group& lanes_of, std::uint32_t g) {
+      const std::size_t number = std::size_t{block.number} * groups + g;
+      if (number < tiles) {
+        write(lanes_of, of.part(number), shared.before[0] + of.table(number));
+      }
+    });
+  }
+
+ private:
+  template <class Group>
+  TUTTI_HD void write(const Group& group, const source<Values>& from, tally before) const {
+    const search limit = of.state->known[rounds];
+    for_each_pack(
+        group, from, limit,
+        [&](std::size_t first, const marks& above, const marks& equal, const auto& value) {
+          group.each([&](std::uint32_t lane) {
+            for (std::uint32_t i = 0; i < 4; ++i) {
+              const std::uint32_t ties = before.equal + equal.before(lane, i);
+              const bool taken = above.has(lane, i) || (equal.has(lane, i) && ties < limit.left);
+              const std::size_t place = std::size_t{before.above} + above.before(lane, i) +
+                                        (ties < limit.left ? ties : limit.left);
+              if (taken && place < out.room) {
+                const std::uint32_t index = from.index(first + lane * 4 + i);
+                out.indices[place] = index;
+                out.values[place] = value(lane, i);
+                if (key_of(value(lane, i)) > largest_number) {
+                  lower_atomically(out.refused, out.first_element + index);
+                }
+              }
+            }
+          });
+          before = before + tally{above.total(), equal.total()};
+        });
+  }
+};
+
+/// Enqueues all steps, each by `launch(blocks, step)`.
+template <class Values, class Launch>
+void select(const Launch& launch, const job<Values>& of, const destination& out) {
+  constexpr std::size_t most_blocks = 2048;
+  const std::size_t wanted = std::min(tiles_of(of.n), most_blocks);
+  launch(1, suggest_floor<Values>{of});
+  if (of.sampled.size != 0) {
+    launch(wanted, collect_candidates<Values>{of});
+  }
+  for (unsigned round = 0; round < rounds; ++round) {
+    launch(wanted, count_keys<Values>{of, round});
+  }
+  launch(squads_of(of.n), count_selected<Values>{of});
+  launch(squads_of(of.n), write_selected<Values>{of, out});
 }
-
-/// Nothing is refused among candidates: it is among the selected if it is anywhere.
-struct refuse_nothing {
-  TUTTI_HD void operator()(std::uint32_t) const {}
-};
 
 }  // namespace tutti::kernels::steps

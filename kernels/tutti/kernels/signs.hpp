@@ -27,17 +27,6 @@ constexpr std::size_t sign_words(std::size_t n) { return round_up(n, 32) / 32; }
 
 namespace detail {
 
-inline constexpr std::size_t strip = 64;
-
-/// Asks the memory for a strip that begins there.
-inline void fetch_strip(const float* begin) {
-#if defined(__GNUC__)
-  for (std::size_t i = 0; i < strip; i += 16) {
-    __builtin_prefetch(begin + i);
-  }
-#endif
-}
-
 // Words that stay in the second-level cache while the rows pass by. Shorter runs of a row would end
 // before a processor's prefetchers have settled on them.
 inline constexpr std::size_t tile = 65536;
@@ -58,17 +47,16 @@ void pack_rows(std::size_t first, std::size_t row_length, std::size_t columns, s
   }
 }
 
-/// Packs tile by tile; `negative(element)` sees every element once, and before that
-/// `fetch(element)` the first of every `strip` neighbours, some also beyond the end.
+/// Packs tile by tile, from a column on; `negative(element)` sees every element once.
 ///
 /// So many rows at a time: more streams keep more of the memory busy, as long as they are no more
 /// than it can follow, and the words are read and written once for all of them.
-template <std::size_t RowsTogether, class Negative, class Fetch>
+template <std::size_t RowsTogether, class Negative>
 void pack(std::size_t elements, std::uint32_t* words, const Negative& negative,
-          const Fetch& fetch) {
+          std::size_t first_column = 0) {
   constexpr auto rows = std::make_index_sequence<RowsTogether>();
   const std::size_t total = sign_words(elements);
-  for (std::size_t begin = 0; begin < total; begin += tile) {
+  for (std::size_t begin = first_column; begin < total; begin += tile) {
     const std::size_t count = std::min(tile, total - begin);
     std::uint32_t* const packed = words + begin;
     std::fill_n(packed, count, 0u);
@@ -76,14 +64,7 @@ void pack(std::size_t elements, std::uint32_t* words, const Negative& negative,
       const std::size_t first = row * total + begin;
       const std::size_t last = first + (RowsTogether - 1) * total;
       const std::size_t whole = last < elements ? std::min(count, elements - last) : 0;
-      const std::size_t strips = whole / strip * strip;
-      for (std::size_t i = 0; i < strips; i += strip) {
-        for (std::size_t each = 0; each < RowsTogether; ++each) {
-          fetch(first + each * total + i + strip);
-        }
-        pack_rows(first + i, total, strip, packed + i, negative, rows);
-      }
-      pack_rows(first + strips, total, whole - strips, packed + strips, negative, rows);
+      pack_rows(first, total, whole, packed, negative, rows);
       for (std::size_t i = whole; i < count; ++i) {  // columns that reach into the padding
         for (std::size_t element = first + i; element <= last + i; element += total) {
           packed[i] = packed[i] << 1 | (element < elements && negative(element) ? 1u : 0u);
@@ -91,6 +72,80 @@ void pack(std::size_t elements, std::uint32_t* words, const Negative& negative,
       }
     }
   }
+}
+
+// Words that are looked at together: a number that the compiler knows, and of which a block rarely
+// has a remainder.
+inline constexpr std::size_t columns_together = 16;
+
+/// Packs one block, which lies in the first-level cache; `negative(i)` sees every element once.
+template <std::size_t RowsTogether, class Negative>
+void pack_block(std::size_t elements, std::uint32_t* words, const Negative& negative) {
+  const std::size_t total = elements / 32;
+  if (elements % (32 * columns_together) != 0) {
+    return pack<RowsTogether>(elements, words, negative);
+  }
+  std::fill_n(words, total, 0u);
+  for (std::size_t begin = 0; begin < total; begin += columns_together) {
+    for (std::size_t row = 0; row < 32; row += RowsTogether) {
+      pack_rows(row * total + begin, total, columns_together, words + begin, negative,
+                std::make_index_sequence<RowsTogether>());
+    }
+  }
+}
+
+/// Elements of a row whose signs fill words side by side, sixteen squares of 32 rows.
+inline constexpr std::size_t square = 32 * columns_together;
+
+template <unsigned Apart>
+void swap_bits(std::uint32_t* words) {
+  constexpr std::uint32_t mask = ~0u / ((1u << Apart) + 1);
+  for (std::size_t begin = 0; begin < square; begin += 2 * Apart * columns_together) {
+    std::uint32_t* const above = words + begin;
+    std::uint32_t* const below = above + Apart * columns_together;
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+    for (std::size_t i = 0; i < Apart * columns_together; ++i) {
+      const std::uint32_t swapped = (above[i] ^ (below[i] >> Apart)) & mask;
+      above[i] ^= swapped;
+      below[i] ^= swapped << Apart;
+    }
+  }
+}
+
+/// Turns squares of bits: bit b of row r becomes bit r of row b.
+inline void turn_squares(std::uint32_t* words) {
+  swap_bits<16>(words);
+  swap_bits<8>(words);
+  swap_bits<4>(words);
+  swap_bits<2>(words);
+  swap_bits<1>(words);
+}
+
+/// The same words, row by row: two arrays of which one is written are fastest in memory's order. A
+/// square's words first hold its rows, each packed as a block, and are turned once all are there.
+template <class Negative>
+void pack_row_by_row(std::size_t elements, std::uint32_t* words, const Negative& negative) {
+  constexpr std::size_t together = 256;  // squares whose words stay in the second-level cache
+  const std::size_t total = sign_words(elements);
+  const std::size_t squares = elements < 31 * total ? 0 : (elements - 31 * total) / square;
+  for (std::size_t begin = 0; begin < squares; begin += together) {
+    const std::size_t end = std::min(squares, begin + together);
+    for (std::size_t row = 0; row < 32; ++row) {
+      for (std::size_t number = begin; number < end; ++number) {
+        const std::size_t first = row * total + number * square;
+        pack_block<16>(square, words + number * square + row * columns_together,
+                       [=](std::size_t i) { return negative(first + i); });
+      }
+    }
+    for (std::size_t number = begin; number < end; ++number) {
+      turn_squares(words + number * square);
+    }
+  }
+  pack<4>(elements, words, negative, squares * square);
 }
 
 /// `magnitude` with the sign that `row` has in `word`.
@@ -107,7 +162,7 @@ TUTTI_HD inline bool subtract_sign(float& value, float magnitude) {
 }
 
 /// into += from, less the sign of that, which is the answer.
-TUTTI_HD inline bool add_and_vote(float& into, float from) {
+inline bool add_and_vote(float& into, float from) {
   const float both = into + from;
   into = both - (both < 0 ? -1.0f : 1.0f);
   return both < 0;
@@ -129,7 +184,8 @@ void add_rows(const std::uint32_t* words, std::size_t columns, std::size_t first
 }
 
 inline void add_signs(const std::uint32_t* words, float magnitude, std::span<float> sum) {
-  constexpr std::size_t rows = 4;
+  constexpr auto together = std::make_index_sequence<4>();  // of a name, nvcc would misspell it
+  constexpr std::size_t rows = together.size();
   const std::size_t total = sign_words(sum.size());
   for (std::size_t begin = 0; begin < total; begin += tile) {
     const std::size_t count = std::min(tile, total - begin);
@@ -137,8 +193,7 @@ inline void add_signs(const std::uint32_t* words, float magnitude, std::span<flo
       const std::size_t first = row * total + begin;
       const std::size_t last = first + (rows - 1) * total;
       const std::size_t whole = last < sum.size() ? std::min(count, sum.size() - last) : 0;
-      add_rows(words + begin, whole, row, total, magnitude, sum.data() + first,
-               std::make_index_sequence<rows>());
+      add_rows(words + begin, whole, row, total, magnitude, sum.data() + first, together);
       for (std::size_t i = whole; i < count; ++i) {  // columns that reach into the padding
         for (std::size_t each = 0; each < rows; ++each) {
           const std::size_t element = first + each * total + i;
@@ -160,7 +215,7 @@ void pack_signs(Queue& queue, std::span<const float> input, std::uint32_t* words
   queue.run([=] {
     widest([=] {
       const auto negative = [=](std::size_t i) { return input[i] < 0; };
-      detail::pack<8>(input.size(), words, negative, [](std::size_t) {});
+      detail::pack<8>(input.size(), words, negative);
     });
   });
 }
@@ -176,7 +231,7 @@ void pack_signs_and_subtract(Queue& queue, std::span<float> input, const float* 
       const auto negative = [=](std::size_t i) {
         return detail::subtract_sign(input[i], positive);
       };
-      detail::pack<8>(input.size(), words, negative, [](std::size_t) {});
+      detail::pack<8>(input.size(), words, negative);
     });
   });
 }
@@ -190,10 +245,7 @@ void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const flo
   queue.run([=] {
     widest([=] {
       const auto negative = [=](std::size_t i) { return detail::add_and_vote(into[i], from[i]); };
-      detail::pack<4>(into.size(), words, negative, [=](std::size_t i) {
-        detail::fetch_strip(into.data() + i);
-        detail::fetch_strip(from.data() + i);
-      });
+      detail::pack_row_by_row(into.size(), words, negative);
     });
   });
 }
@@ -283,9 +335,11 @@ struct add_and_pack_word {
   const float* from;
   std::size_t n;
   std::size_t words;
+  const float* magnitude;  // null: 1
   std::uint32_t* out;
 
   TUTTI_HD void operator()(std::size_t i) const {
+    const float positive = magnitude == nullptr ? 1 : *magnitude;
     std::uint32_t word = 0;
     for (unsigned row = 0; row < 32; row += rows_at_once) {
       rows_of_word held(into, n, words, i, row);
@@ -293,9 +347,10 @@ struct add_and_pack_word {
       for (unsigned r = 0; r < rows_at_once; ++r) {
         const std::size_t element = (row + r) * words + i;
         if (element < n) {
-          const bool negative = kernels::detail::add_and_vote(held.value[r], added.value[r]);
+          float both = held.value[r] + added.value[r];
+          const bool negative = kernels::detail::subtract_sign(both, positive);
           word |= std::uint32_t{negative} << (31 - row - r);
-          into[element] = held.value[r];
+          into[element] = both;
         }
       }
     }

@@ -2,11 +2,16 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
 
 #include "gpu/stand_in/runtime.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/fixed_sum.hpp"
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/selection_steps.hpp"
 
 /// A launcher without nvcc: loops where the device has threads, on the stand-in's streams.
 namespace tutti::kernels::device {
@@ -51,6 +56,27 @@ void add_up(cuda::stream& queue, std::size_t n, const Term& term, const Finish& 
     }
     const auto of_segments = [partial](std::size_t i) { return partial[i]; };
     finish(folded(fixed_sum(order.segments()), of_segments, 0));
+  });
+}
+
+template <class F>
+void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
+  test::stood_in_by(queue.native_handle()).for_each(blocks, [f](std::size_t number) {
+    f(host_lanes{}, number);
+  });
+}
+
+/// The last block first, on memory that nobody has cleared.
+template <class Step>
+void on_blocks(cuda::stream& queue, std::size_t blocks, const Step& step) {
+  test::stood_in_by(queue.native_handle()).run([=] {
+    for (std::size_t number = blocks; number-- > 0;) {
+      const auto shared = std::make_unique_for_overwrite<typename Step::memory>();
+      std::memset(static_cast<void*>(shared.get()), 0xFF, sizeof *shared);
+      step(
+          steps::host_block{static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(blocks)},
+          *shared);
+    }
   });
 }
 

@@ -29,8 +29,9 @@ namespace tutti::kernels {
 [[gnu::used]] inline void add_and_pack_signs(cuda::stream& queue, std::span<float> into,
                                              std::span<const float> from, std::uint32_t* words) {
   const std::size_t count = sign_words(into.size());
-  device::for_each(queue, count,
-                   element::add_and_pack_word{into.data(), from.data(), into.size(), count, words});
+  device::for_each(
+      queue, count,
+      element::add_and_pack_word{into.data(), from.data(), into.size(), count, nullptr, words});
 }
 
 [[gnu::used]] inline void add_signs(cuda::stream& queue, const std::uint32_t* words,

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/kernels/block_codes.hpp"
+#include "tutti/kernels/cuda/each.cuh"
+
+// The definitions of what block_codes.hpp declares for a cuda::stream.
+namespace tutti::kernels {
+
+[[gnu::used]] inline void quantise_blocks(cuda::stream& queue, std::span<const float> input,
+                                          std::size_t block, float* scales, std::int8_t* codes) {
+  const std::size_t n = input.size();
+  device::for_each_block(queue, block_count(n, block),
+                         element::quantise_block{input.data(), n, block, scales, codes});
+}
+
+[[gnu::used]] inline void add_and_quantise_blocks(cuda::stream& queue, std::span<float> into,
+                                                  std::span<const float> from, std::size_t block,
+                                                  float* scales, std::int8_t* codes) {
+  const std::size_t n = into.size();
+  device::for_each_block(
+      queue, block_count(n, block),
+      element::add_and_quantise_block{into.data(), from.data(), n, block, scales, codes});
+}
+
+[[gnu::used]] inline void add_dequantised(cuda::stream& queue, const float* scales,
+                                          const std::int8_t* codes, std::size_t block,
+                                          std::span<float> sum) {
+  const std::size_t n = sum.size();
+  device::for_each_block(queue, block_count(n, block),
+                         element::add_dequantised_block{scales, codes, sum.data(), n, block});
+}
+
+}  // namespace tutti::kernels
