@@ -27,6 +27,7 @@
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
 
@@ -159,6 +160,15 @@ void add_selection(const std::shared_ptr<arrays>& on) {
   add("select_largest/0.1%", on, 4, select, {{"sorting", sort}});
 }
 
+void add_norms(const std::shared_ptr<arrays>& on) {
+  const auto sum = std::make_shared<buffer<double>>(1);
+  add("sum_of_squares", on, 4,
+      [=] { kernels::sum_of_squares(on->queue, on->input(), sum->data()); });
+  add("largest_magnitude", on, 4, [=] {
+    kernels::largest_magnitude(on->queue, on->input(), reinterpret_cast<float*>(sum->data()));
+  });
+}
+
 /// All of a model's tensors, beside a copy for each.
 void add_copies(const std::shared_ptr<arrays>& on) {
   std::vector<kernels::copy_run> runs;
@@ -195,6 +205,7 @@ int main(int argc, char** argv) {
     add_blocks<tutti::compression::block_sign>("block_sign", on);
     add_blocks<tutti::compression::block_int8>("block_int8", on);
     add_selection(on);
+    add_norms(on);
     add_copies(on);
   }
   return bench::run(argc, argv);

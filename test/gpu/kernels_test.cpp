@@ -22,6 +22,7 @@
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
 
@@ -182,6 +183,30 @@ void casts_agree() {
       EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
     }
   }
+}
+
+TEST_F(Kernels, NormsAreTheirDefinitions) {
+  cuda::stream queue;
+  for (const std::size_t n : sizes) {
+    const auto values = normal_values(n, 4);
+    double squares = 0;
+    float largest = 0;
+    for (const float each : values) {
+      squares += static_cast<double>(each) * static_cast<double>(each);
+      largest = std::max(largest, std::abs(each));
+    }
+    const on_gpu there(queue, values);
+    const on_gpu<double> sum(queue, 1);
+    const on_gpu<float> most(queue, 1);
+    kernels::sum_of_squares(queue, there.input(), sum.data());
+    kernels::largest_magnitude(queue, there.input(), most.data());
+    EXPECT_NEAR(sum.read().front(), squares, 1e-13 * squares) << n;
+    EXPECT_EQ(most.read().front(), largest) << n;
+  }
+  const on_gpu odd(queue, std::vector<float>{3, std::nanf(""), -7});
+  const on_gpu<float> most(queue, 1);
+  kernels::largest_magnitude(queue, odd.input(), most.data());
+  EXPECT_TRUE(std::isnan(most.read().front()));
 }
 
 TEST_F(Kernels, Casts) {

@@ -66,7 +66,7 @@ class Statement:
         self.words: list[str] = []
         self.open: list[str] = []  # brackets, and the braces of initialisers
         self.awaits = False
-        self.braces: list[int] = []  # offsets
+        self.braces: list[tuple[int, list[str], bool]] = []  # offset, words before, empty
 
 
 def opens_block(words: list[str]) -> bool:
@@ -108,7 +108,8 @@ def faults_in(text: str, everything: str) -> list[tuple[int, str]]:
         if here.awaits:
             found.extend((offset, "braces in a statement that awaits: g++ 12 may destroy what they "
                           "make twice. Fix: name it first, or use parentheses")
-                         for offset in here.braces)
+                         for offset, words, empty in here.braces
+                         if not destroys_nothing(words, empty, everything))
         here.clear()
 
     for match in token.finditer(text):
@@ -128,8 +129,7 @@ def faults_in(text: str, everything: str) -> list[tuple[int, str]]:
                 continue
             here.open.append(word)
             empty = text[match.end():].lstrip().startswith("}")
-            if not destroys_nothing(here.words, empty, everything):
-                here.braces.append(match.start())
+            here.braces.append((match.start(), list(here.words), empty))
         elif word == "}":
             if here.open and here.open[-1] == "{":
                 here.open.pop()

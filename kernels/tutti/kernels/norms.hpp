@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <span>
 
+#include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sum_in_lanes.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
-// Devices have no twins of these yet: their queues say so, in `run`.
 namespace tutti::kernels {
 
 namespace detail {
@@ -28,8 +28,9 @@ inline std::uint32_t largest_bits(std::span<const float> input) {
 }  // namespace detail
 
 /// *result becomes the sum of the squares of `input`, added in double in a fixed order, so that
-/// every processor gives the same bits: a float's square is exact in double.
-template <class Queue>
+/// every processor gives the same bits, and every device (whose order is fixed_sum's): a float's
+/// square is exact in double.
+template <host_queue Queue>
 void sum_of_squares(Queue& queue, std::span<const float> input, double* result) {
   queue.run([=] {
     widest([=] {
@@ -40,11 +41,50 @@ void sum_of_squares(Queue& queue, std::span<const float> input, double* result) 
     });
   });
 }
+void sum_of_squares(cuda::stream& queue, std::span<const float> input, double* result);
 
 /// *result becomes the largest |input[i]|: NaN if one of them is, 0 if there are none.
-template <class Queue>
+template <host_queue Queue>
 void largest_magnitude(Queue& queue, std::span<const float> input, float* result) {
   queue.run([=] { widest([=] { *result = std::bit_cast<float>(detail::largest_bits(input)); }); });
 }
+void largest_magnitude(cuda::stream& queue, std::span<const float> input, float* result);
+
+namespace element {
+
+struct square {
+  const float* input;
+  TUTTI_HD double operator()(std::size_t i) const {
+    return static_cast<double>(input[i]) * static_cast<double>(input[i]);
+  }
+};
+
+struct keep_total {
+  double* result;
+  TUTTI_HD void operator()(double total) const { *result = total; }
+};
+
+/// One thread's part: `bits` rises to the largest key of every `threads`-th element.
+struct raise_to_largest {
+  const float* input;
+  std::size_t n;
+  std::size_t threads;
+  std::uint32_t* bits;
+
+  TUTTI_HD void operator()(std::size_t thread) const {
+    std::uint32_t largest = 0;
+    for (std::size_t i = thread; i < n; i += threads) {
+      const std::uint32_t key = key_of(input[i]);
+      largest = key > largest ? key : largest;
+    }
+#if defined(__CUDA_ARCH__)
+    atomicMax(bits, largest);
+#else
+    *bits = largest > *bits ? largest : *bits;
+#endif
+  }
+};
+
+}  // namespace element
 
 }  // namespace tutti::kernels
