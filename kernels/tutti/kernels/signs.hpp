@@ -129,21 +129,17 @@ inline void turn_squares(std::uint32_t* words) {
 /// square's words first hold its rows, each packed as a block, and are turned once all are there.
 template <class Negative>
 void pack_row_by_row(std::size_t elements, std::uint32_t* words, const Negative& negative) {
-  constexpr std::size_t together = 256;  // squares whose words stay in the second-level cache
   const std::size_t total = sign_words(elements);
   const std::size_t squares = elements < 31 * total ? 0 : (elements - 31 * total) / square;
-  for (std::size_t begin = 0; begin < squares; begin += together) {
-    const std::size_t end = std::min(squares, begin + together);
-    for (std::size_t row = 0; row < 32; ++row) {
-      for (std::size_t number = begin; number < end; ++number) {
-        const std::size_t first = row * total + number * square;
-        pack_block<16>(square, words + number * square + row * columns_together,
-                       [=](std::size_t i) { return negative(first + i); });
-      }
+  for (std::size_t row = 0; row < 32; ++row) {
+    for (std::size_t number = 0; number < squares; ++number) {
+      const std::size_t first = row * total + number * square;
+      pack_block<16>(square, words + number * square + row * columns_together,
+                     [=](std::size_t i) { return negative(first + i); });
     }
-    for (std::size_t number = begin; number < end; ++number) {
-      turn_squares(words + number * square);
-    }
+  }
+  for (std::size_t number = 0; number < squares; ++number) {
+    turn_squares(words + number * square);
   }
   pack<4>(elements, words, negative, squares * square);
 }
