@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/mpi_world.hpp"
 #include "support/transport_laws.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/transport/mpi.hpp"
@@ -22,27 +23,6 @@ using transport::link;
 using transport::network;
 using processes = tutti::transport::shaped<tutti::transport::mpi>;
 
-/// Calls `run(carrier)` on the first `ranks` processes of the job; false on the others, and
-/// everywhere if there are not so many.
-template <class Run>
-bool among(int ranks, Run run) {
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (ranks > size) {
-    return false;
-  }
-  MPI_Comm some = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &some);
-  if (rank < ranks) {
-    tutti::transport::mpi carrier(some);
-    run(carrier);
-  }
-  MPI_Comm_free(&some);
-  return rank < ranks;
-}
-
 /// A rank is a process, over a network of such cards.
 template <class Card>
 struct processes_world {
@@ -52,7 +32,8 @@ struct processes_world {
 
   template <class Body>
   static bool run(int ranks, Body body) {
-    return among(ranks, [&](tutti::transport::mpi& carrier) {
+    return among(ranks, [&](MPI_Comm some) {
+      tutti::transport::mpi carrier(some);
       tutti::transport::run_shaped(carrier, network(ranks, Card::kind), body);
     });
   }
@@ -89,7 +70,8 @@ std::span<std::byte> phantom(std::size_t length) {
 /// Runs `body` on that network, if there are so many processes, and expects it to take `time`.
 template <class Body>
 void takes(seconds time, const network& over, Body body) {
-  among(over.ranks(), [&](tutti::transport::mpi& carrier) {
+  among(over.ranks(), [&](MPI_Comm some) {
+    tutti::transport::mpi carrier(some);
     const emulated_run run = tutti::transport::run_shaped(carrier, over, body);
     EXPECT_NEAR(run.time, time, rounding) << over.ranks() << " ranks";
     EXPECT_GE(run.wall, run.time);

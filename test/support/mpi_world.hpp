@@ -11,6 +11,26 @@
 
 namespace tutti::test {
 
+/// Calls `run(communicator)` on the first `ranks` processes of the job; false on the others, and
+/// everywhere if there are not so many.
+template <class Run>
+bool among(int ranks, Run run) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (ranks > size) {
+    return false;
+  }
+  MPI_Comm some = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &some);
+  if (rank < ranks) {
+    run(some);
+  }
+  MPI_Comm_free(&some);
+  return rank < ranks;
+}
+
 /// Ranks are the first so many processes of the job, on a communicator of the user's.
 template <class Queue, transport::device_path... Path>
 struct mpi_world_on {
@@ -20,20 +40,7 @@ struct mpi_world_on {
 
   template <class Body>
   static bool run(int ranks, Body body) {
-    int rank = 0;
-    int size = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (ranks > size) {
-      return false;
-    }
-    MPI_Comm some = MPI_COMM_NULL;
-    MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &some);
-    if (rank < ranks) {
-      run_on(some, body);
-    }
-    MPI_Comm_free(&some);
-    return rank < ranks;
+    return among(ranks, [&](MPI_Comm some) { run_on(some, body); });
   }
 
   template <class Body>

@@ -54,6 +54,13 @@ void in_mode(gradients mode, const F& f) {
 
 // ---- layouts
 
+/// Where element `i` of pixels lies in planes.
+TUTTI_HD inline std::size_t in_planes(std::size_t i, std::size_t channels, std::size_t cells) {
+  const std::size_t pixel = i / channels;
+  const std::size_t sample = pixel / cells;
+  return (sample * channels + i % channels) * cells + pixel - sample * cells;
+}
+
 template <class T>
 struct gather_planes {
   const float* planes;
@@ -62,10 +69,7 @@ struct gather_planes {
   std::size_t cells;
 
   TUTTI_HD void operator()(std::size_t i) const {
-    const std::size_t pixel = i / channels;
-    const std::size_t sample = pixel / cells;
-    pixels[i] =
-        narrowed<T>(planes[(sample * channels + i % channels) * cells + pixel - sample * cells]);
+    pixels[i] = narrowed<T>(planes[in_planes(i, channels, cells)]);
   }
 };
 
@@ -77,10 +81,7 @@ struct scatter_planes {
   std::size_t cells;
 
   TUTTI_HD void operator()(std::size_t i) const {
-    const std::size_t pixel = i / channels;
-    const std::size_t sample = pixel / cells;
-    planes[(sample * channels + i % channels) * cells + pixel - sample * cells] =
-        widened(pixels[i]);
+    planes[in_planes(i, channels, cells)] = widened(pixels[i]);
   }
 };
 
