@@ -92,7 +92,11 @@ class one_pass {
       all[rank] = buffers_[rank] + begin;
     }
     tutti::kernels::widest([all, n = end - begin] {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
       for (std::size_t i = 0; i < n; ++i) {
         float sum = all[0][i];
         for (std::size_t rank = 1; rank < Ranks; ++rank) {

@@ -284,7 +284,7 @@ TEST(Engine, ReadyTwiceThrowsAndOneCanGoOn) {
     backward(memory, engine.worker(), 0);
     engine.ready(tensor_id(3));
     EXPECT_THROW(engine.ready(tensor_id(3)), usage_error);
-    for (const std::size_t id : {0, 1, 2, 4, 5}) {
+    for (const std::size_t id : {0U, 1U, 2U, 4U, 5U}) {
       engine.ready(tensor_id(id));
     }
     engine.wait();

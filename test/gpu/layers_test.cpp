@@ -162,7 +162,7 @@ TYPED_TEST(Layers, PlanesBecomePixelsAndPlanesAgain) {
 
 TYPED_TEST(Layers, RectifyAndAdd) {
   using layers = channels_last<TypeParam>;
-  for (const std::size_t n : {1, 7, 64, 1001}) {
+  for (const std::size_t n : {1U, 7U, 64U, 1001U}) {
     const values x = this->some(n);
     const values y = this->some(n);
     auto rectified = this->on_device(x);

@@ -155,7 +155,7 @@ template <class Model>
 void expect_the_oracles_inference(Model& model, const models::declaration& of,
                                   std::size_t classes) {
   reference::network oracle(of, all_parameters(model));
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {1U, 2U}) {
     const batch_of some(of, model.batch_size(), seed, classes);
     model.forward(some.batch());
     oracle.move_statistics(some.batch());

@@ -56,7 +56,8 @@ TEST(Replay, WithoutOverlapComputeAndTheRingAddUp) {
     const auto got =
         run<over_ring<fusion::all, schedule::at_end>>(network(ranks, card), model(8, 3e-3, 6e-3));
     const double p = ranks;
-    const double parts = static_cast<double>((elements + ranks - 1) / ranks * 4) / 1e9;
+    const auto n = static_cast<std::size_t>(ranks);
+    const double parts = static_cast<double>((elements + n - 1) / n * 4) / 1e9;
     ASSERT_EQ(got.iterations.size(), 4U);
     for (const seconds each : got.iterations) {
       EXPECT_NEAR(each, 9e-3 + 2 * (p - 1) * (parts + card.latency), 1e-7) << ranks;

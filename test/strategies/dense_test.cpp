@@ -48,7 +48,7 @@ void cut(sizes& into, std::size_t whole, std::size_t piece) {
 /// 28 to 32, 2 is 33, 1 is 34 to 36 and 0 is 37.
 sizes pieces(std::size_t of) {
   sizes all;
-  for (const std::size_t each : {2'500'000, 25'000'000, 5'000'000, 8, 2'500'000, 300'000}) {
+  for (const std::size_t each : {2'500'000U, 25'000'000U, 5'000'000U, 8U, 2'500'000U, 300'000U}) {
     cut(all, each, of);
   }
   return all;

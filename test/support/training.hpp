@@ -27,15 +27,17 @@ inline optimizer::sgd optimizer_of(sgd_values set = {}) {
 /// A model's memory with rank 0's parameters those of the oracle, everybody else's rubbish.
 inline arena model_of(int rank) {
   arena memory(declarations());
-  for (std::size_t i = 0; i < memory.parameters().size(); ++i) {
-    memory.parameters()[i] = rank == 0 ? initial(i) : 99.0f;
+  std::size_t element = 0;
+  for (float& each : memory.parameters()) {
+    each = rank == 0 ? initial(element++) : 99.0f;
   }
   return memory;
 }
 
 inline void backward(arena& memory, int worker, int step) {
-  for (std::size_t i = 0; i < memory.gradients().size(); ++i) {
-    memory.gradients()[i] = gradient(worker, step, i);
+  std::size_t element = 0;
+  for (float& each : memory.gradients()) {
+    each = gradient(worker, step, element++);
   }
 }
 

@@ -49,11 +49,8 @@ struct parcel {
   void encode(Queue& queue, std::size_t first, std::size_t count, std::span<std::byte> out) const {
     charge(queue, encoding_bytes<Compression>(count) + out.size());
     if (!phantom()) {
-      site where = worker;
-      where.memory += first;
-      where.first_element += first;
       tutti::encode(*compression, queue, data.subspan(first, count), wire{out.data(), out.size()},
-                    where);
+                    worker.from(first));
     }
   }
   /// Encodes the mean of `count` elements from `first` on, as their owner.
@@ -63,11 +60,8 @@ struct parcel {
     charge(queue,
            encoding_bytes<std::remove_cvref_t<decltype(relay(*compression))>>(count) + out.size());
     if (!phantom()) {
-      site where = owner;
-      where.memory += first;
-      where.first_element += first;
       tutti::encode(relay(*compression), queue, data.subspan(first, count),
-                    wire{out.data(), out.size()}, where);
+                    wire{out.data(), out.size()}, owner.from(first));
     }
   }
   template <class Queue>

@@ -31,6 +31,13 @@ struct site {
   std::uint64_t step{};
   std::uint64_t first_element{};
 
+  /// The site of the same chunk's elements from `first` on.
+  site from(std::size_t first) const {
+    site rest = *this;
+    rest.memory = memory == nullptr ? nullptr : memory + first;
+    rest.first_element += first;
+    return rest;
+  }
   std::span<float> lane(std::size_t i, std::size_t elements) const {
     return {memory + i * stride, elements};
   }
