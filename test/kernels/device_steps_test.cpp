@@ -613,29 +613,37 @@ selected on_blocks(const std::vector<float>& input, std::size_t k, std::size_t c
 }
 
 /// By sorting: magnitude, then the lower index.
-selected by_sorting(const std::vector<float>& input, std::size_t k) {
-  std::vector<std::uint32_t> order(input.size());
-  std::iota(order.begin(), order.end(), 0u);
-  const auto key = [&](std::uint32_t i) {
-    return std::isnan(input[i]) ? std::numeric_limits<double>::max() : std::fabs(double{input[i]});
-  };
-  std::ranges::stable_sort(order,
-                           [&](std::uint32_t a, std::uint32_t b) { return key(a) > key(b); });
-  order.resize(k);
-  std::ranges::sort(order);
-  selected out;
-  out.indices = order;
-  for (const std::uint32_t i : order) {
-    out.values.push_back(input[i]);
+class ranking {
+ public:
+  explicit ranking(const std::vector<float>& input) : input_(input), order_(input.size()) {
+    std::iota(order_.begin(), order_.end(), 0u);
+    const auto key = [&](std::uint32_t i) {
+      return std::isnan(input[i]) ? std::numeric_limits<double>::max()
+                                  : std::fabs(double{input[i]});
+    };
+    std::ranges::stable_sort(order_,
+                             [&](std::uint32_t a, std::uint32_t b) { return key(a) > key(b); });
   }
-  return out;
-}
+  const std::vector<float>& input() const { return input_; }
+  selected first(std::size_t k) const {
+    selected out;
+    out.indices.assign(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(k));
+    std::ranges::sort(out.indices);
+    for (const std::uint32_t i : out.indices) {
+      out.values.push_back(input_[i]);
+    }
+    return out;
+  }
 
-void selects(const std::vector<float>& input, std::size_t k, std::size_t capacity,
-             const char* what) {
-  const selected wanted = by_sorting(input, k);
-  const selected found = on_blocks(input, k, capacity);
-  EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << input.size();
+ private:
+  const std::vector<float>& input_;
+  std::vector<std::uint32_t> order_;
+};
+
+void selects(const ranking& of, std::size_t k, std::size_t capacity, const char* what) {
+  const selected wanted = of.first(k);
+  const selected found = on_blocks(of.input(), k, capacity);
+  EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << of.input().size();
   EXPECT_TRUE(same_bits(found.values, wanted.values)) << what;
   EXPECT_EQ(found.refused, selected::nothing_refused) << what;
 }
@@ -643,11 +651,12 @@ void selects(const std::vector<float>& input, std::size_t k, std::size_t capacit
 TEST(device_selection, is_exact_at_every_size) {
   for (const std::size_t n : sizes) {
     const auto input = normal_values(n, 18);
+    const ranking ranked(input);
     for (const std::size_t k : {std::size_t{1}, n / 100, n / 3, n}) {
       if (k >= 1 && k <= n) {
-        selects(input, k, n, "all fit");
-        selects(input, k, 2 * k + 64, "candidates");
-        selects(input, k, 1, "no room");
+        selects(ranked, k, n, "all fit");
+        selects(ranked, k, 2 * k + 64, "candidates");
+        selects(ranked, k, 1, "no room");
       }
     }
   }
@@ -689,10 +698,11 @@ named_inputs unkind_inputs(std::size_t n) {
 TEST(device_selection, is_exact_where_the_input_is_not_kind) {
   constexpr std::size_t n = 5003;
   for (const auto& [what, input] : unkind_inputs(n)) {
+    const ranking ranked(input);
     for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{50}, std::size_t{1668},
                                 std::size_t{1669}, n - 1, n}) {
       for (const std::size_t capacity : {k, k + 500, n - 1, n}) {
-        selects(input, k, capacity, what);
+        selects(ranked, k, capacity, what);
       }
     }
   }
@@ -701,9 +711,10 @@ TEST(device_selection, is_exact_where_the_input_is_not_kind) {
 TEST(device_selection, is_exact_over_many_tiles_of_an_input_that_is_not_kind) {
   constexpr std::size_t n = 3 * steps::groups * steps::tile - 1000;
   for (const auto& [what, input] : unkind_inputs(n)) {
+    const ranking ranked(input);
     for (const std::size_t k : {std::size_t{2}, std::size_t{1669}, n / 3 + 1}) {
-      selects(input, k, k, what);
-      selects(input, k, n, what);
+      selects(ranked, k, k, what);
+      selects(ranked, k, n, what);
     }
   }
 }
@@ -764,7 +775,7 @@ TEST(device_selection, hears_of_nan_where_it_is_selected) {
   for (const std::size_t capacity : {std::size_t{500}, std::size_t{4099}}) {
     const selected found = on_blocks(input, 5, capacity);
     EXPECT_EQ(found.refused, 1033u);
-    EXPECT_EQ(found.indices, by_sorting(input, 5).indices);
+    EXPECT_EQ(found.indices, ranking(input).first(5).indices);
   }
   EXPECT_EQ(on_blocks(input, 1, 500).refused, 1033u);
 }

@@ -12,7 +12,7 @@ namespace tutti::test {
 
 /// Sizes 0, 1, odd, and larger than any buffer on the way.
 inline const std::vector<std::size_t>& tensor_sizes() {
-  static const std::vector<std::size_t> sizes{37, 1, 70001, 0, 513, 8};
+  static const std::vector<std::size_t> sizes{37, 1, 30011, 0, 513, 8};
   return sizes;
 }
 

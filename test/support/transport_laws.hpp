@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <memory>
 #include <numeric>
@@ -32,6 +33,11 @@ inline std::vector<std::byte> pattern(std::size_t bytes, std::size_t seed) {
   }
   const auto all = std::as_bytes(std::span(words)).first(bytes);
   return {all.begin(), all.end()};
+}
+
+/// At once, for sanitizers look at every load as well.
+inline bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 inline tag data_tag(std::size_t chunk, std::uint32_t lane = 0) {
@@ -87,7 +93,7 @@ class TransportLaw : public ::testing::Test {
 
   /// Around every boundary: nothing, odd, one cache line, eager limits, long.
   static std::vector<std::size_t> sizes() {
-    return {0, 1, 3, 64, 4096, 4100, 65536, 262143, World::longest};
+    return {0, 1, 3, 64, 4096, 4100, 65536, World::longest};
   }
 
   static task send_one(transport& world, int to, tag where, std::span<const std::byte> out) {
@@ -120,7 +126,7 @@ TYPED_TEST_P(TransportLaw, EveryPairExchangesEverySize) {
         typename suite::block in(world.queue(), size);
         out.write(pattern(size, static_cast<std::size_t>(r)));
         co_await world.exchange(to, out.span(), from, in.span(), data_tag(size % 7));
-        EXPECT_EQ(in.read(), pattern(size, static_cast<std::size_t>(from)));
+        EXPECT_TRUE(same(in.read(), pattern(size, static_cast<std::size_t>(from))));
       }
     }
   });
@@ -141,7 +147,7 @@ TYPED_TEST_P(TransportLaw, SendAndReceiveStartTogetherAndAreAwaitedApart) {
       auto received = world.receive(from, data_tag(1, 3), in.span());
       co_await received;
       co_await sent;
-      EXPECT_EQ(in.read(), pattern(size, static_cast<std::size_t>(from)));
+      EXPECT_TRUE(same(in.read(), pattern(size, static_cast<std::size_t>(from))));
     }
   });
 }
@@ -162,14 +168,14 @@ TYPED_TEST_P(TransportLaw, FoldsCombineWithWhatIsThere) {
       into.write(mine);
       co_await world.exchange_fold(to, out.span(), from, into.span(), data_tag(2), add_bytes{});
       auto expected = sum(mine, theirs);
-      EXPECT_EQ(into.read(), expected);
+      EXPECT_TRUE(same(into.read(), expected));
       auto sent = world.send(to, data_tag(2), out.span());
       co_await world.receive_fold(from, data_tag(2), into.span(), add_mirrored{});
       co_await sent;
       auto mirrored = theirs;
       std::ranges::reverse(mirrored);
       expected = sum(expected, mirrored);
-      EXPECT_EQ(into.read(), expected);
+      EXPECT_TRUE(same(into.read(), expected));
     }
   });
 }
@@ -188,7 +194,8 @@ TYPED_TEST_P(TransportLaw, LoansShowThePeersBytes) {
         auto lent = co_await world.receive_loan(from, data_tag(3), size);
         EXPECT_EQ(lent.peer(), from);
         EXPECT_EQ(lent.where(), data_tag(3));
-        EXPECT_EQ(read(world.queue(), lent.bytes()), pattern(size, static_cast<std::size_t>(from)));
+        EXPECT_TRUE(
+            same(read(world.queue(), lent.bytes()), pattern(size, static_cast<std::size_t>(from))));
       }
       co_await sent;
     }
@@ -220,7 +227,7 @@ TYPED_TEST_P(TransportLaw, MessagesOfOnePeerAndTagKeepTheirOrder) {
       co_await each;
     }
     for (std::size_t i = 0; i < rounds; ++i) {
-      EXPECT_EQ(in[i]->read(), pattern(sizes[i % sizes.size()], i));
+      EXPECT_TRUE(same(in[i]->read(), pattern(sizes[i % sizes.size()], i)));
     }
   });
 }
@@ -292,7 +299,7 @@ TYPED_TEST_P(TransportLaw, ReceiveAnyTakesFromEverybodyOnItsChannelOnly) {
         EXPECT_EQ(lent.where().lane, seen[peer] % 8);
         auto expected = pattern(rounds, peer);
         expected.resize(seen[peer]);
-        EXPECT_EQ(read(world.queue(), lent.bytes()), expected);
+        EXPECT_TRUE(same(read(world.queue(), lent.bytes()), expected));
         ++seen[peer];
       }
       typename suite::block in(world.queue(), 1);
@@ -301,7 +308,7 @@ TYPED_TEST_P(TransportLaw, ReceiveAnyTakesFromEverybodyOnItsChannelOnly) {
         EXPECT_EQ(lent.where().channel, channel::control);
         EXPECT_EQ(lent.bytes().size(), 1U);
         co_await world.receive(static_cast<int>(peer), data_tag(0), in.span());
-        EXPECT_EQ(in.read(), pattern(1, 77));
+        EXPECT_TRUE(same(in.read(), pattern(1, 77)));
       }
     }
     for (task& each : tasks) {
@@ -347,12 +354,13 @@ TYPED_TEST_P(TransportLaw, AnEndpointFillsInItsTag) {
     out.write(pattern(8, static_cast<std::size_t>(self.rank())));
     auto sent = side.send(to, out.span());
     co_await self.exchange(to, out.span(), from, in.span());
-    EXPECT_EQ(in.read(), pattern(8, static_cast<std::size_t>(from)));
+    EXPECT_TRUE(same(in.read(), pattern(8, static_cast<std::size_t>(from))));
     {
       auto lent = co_await side.receive_loan(from, 8);
       EXPECT_EQ(lent.where(), data_tag(6, 2));
       const auto moved = std::move(lent);
-      EXPECT_EQ(read(self.queue(), moved.bytes()), pattern(8, static_cast<std::size_t>(from)));
+      EXPECT_TRUE(
+          same(read(self.queue(), moved.bytes()), pattern(8, static_cast<std::size_t>(from))));
     }
     co_await sent;
   });

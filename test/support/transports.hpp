@@ -46,7 +46,7 @@ void drive(Transport& world, task rank) {
 struct in_process_world {
   using transport = tutti::transport::in_process;
   static constexpr bool phantoms = true;
-  static constexpr std::size_t longest = (1 << 20) + 12;
+  static constexpr std::size_t longest = (1 << 18) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -59,7 +59,7 @@ struct in_process_world {
 struct simulated_world {
   using transport = tutti::transport::simulated;
   static constexpr bool phantoms = true;
-  static constexpr std::size_t longest = (1 << 20) + 12;
+  static constexpr std::size_t longest = (1 << 18) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -72,7 +72,7 @@ struct simulated_world {
 struct host_stream_world {
   using transport = tutti::transport::basic_in_process<host_stream, tutti::transport::by_mailbox>;
   static constexpr bool phantoms = true;
-  static constexpr std::size_t longest = (1 << 20) + 12;
+  static constexpr std::size_t longest = (1 << 18) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -85,7 +85,7 @@ struct host_stream_world {
 struct recording_world {
   using transport = tutti::transport::recording<tutti::transport::in_process>;
   static constexpr bool phantoms = true;
-  static constexpr std::size_t longest = (1 << 20) + 12;
+  static constexpr std::size_t longest = (1 << 18) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -101,7 +101,7 @@ struct recording_world {
 struct shaped_world {
   using transport = tutti::transport::shaped<tutti::transport::in_process>;
   static constexpr bool phantoms = true;
-  static constexpr std::size_t longest = (1 << 20) + 12;
+  static constexpr std::size_t longest = (1 << 18) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -115,7 +115,7 @@ struct shaped_world {
 struct any_world {
   using transport = tutti::transport::any_transport;
   static constexpr bool phantoms = true;
-  static constexpr std::size_t longest = (1 << 20) + 12;
+  static constexpr std::size_t longest = (1 << 18) + 12;
 
   template <class Body>
   static bool run(int ranks, Body body) {

@@ -47,7 +47,7 @@ TEST(StreamOrdered, EveryPairExchangesEverySize) {
         block in(world.queue(), size);
         out.write(pattern(size, static_cast<std::size_t>(r)));
         co_await world.exchange(to, out.span(), from, in.span(), data_tag(size % 7));
-        EXPECT_EQ(in.read(), pattern(size, static_cast<std::size_t>(from)));
+        EXPECT_TRUE(same(in.read(), pattern(size, static_cast<std::size_t>(from))));
       }
     }
   });
@@ -83,10 +83,10 @@ TEST(StreamOrdered, WhatBeginsTogetherMovesTogether) {
       co_await first;
       co_await second;
       co_await third;
-      EXPECT_EQ(in.read(), theirs);
+      EXPECT_TRUE(same(in.read(), theirs));
       auto mirrored = theirs;
       std::ranges::reverse(mirrored);
-      EXPECT_EQ(sum.read(), tutti::test::sum(mine, mirrored));
+      EXPECT_TRUE(same(sum.read(), tutti::test::sum(mine, mirrored)));
     }
   });
 }
@@ -105,7 +105,7 @@ TEST(StreamOrdered, MessagesOfAPairMeetInTheOrderEnqueuedWhateverTheirTags) {
       co_await sent;
     }
     for (std::size_t round = 0; round < 50; ++round) {
-      EXPECT_EQ(in[round]->read(), pattern(100, round));
+      EXPECT_TRUE(same(in[round]->read(), pattern(100, round)));
     }
   });
 }
@@ -173,7 +173,7 @@ TEST(StreamOrdered, BytesAreCountedWhereTheyLeave) {
                                  in.span(), data_tag(5), add_bytes{});
     EXPECT_EQ(world.counted().bytes_sent, 1000U);
     EXPECT_EQ(world.counted().messages_sent, 1U);
-    EXPECT_EQ(in.read(), sum(pattern(1000, 2), pattern(1000, 1)));
+    EXPECT_TRUE(same(in.read(), sum(pattern(1000, 2), pattern(1000, 1))));
   });
 }
 
@@ -187,7 +187,7 @@ TEST(StreamOrdered, WhatNobodyAwaitsGoesAtTheNextPoll) {
     auto sent = world.send((world.rank() + 1) % p, data_tag(1), out.span());
     auto received = world.receive((world.rank() - 1 + p) % p, data_tag(1), in.span());
     co_await world.sleep(0.0005);
-    EXPECT_EQ(in.read(), pattern(9, 4));
+    EXPECT_TRUE(same(in.read(), pattern(9, 4)));
     co_await sent;
     co_await received;
   });
