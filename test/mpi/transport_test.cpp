@@ -1,4 +1,5 @@
 #include <cstddef>
+#include <exception>
 #include <gtest/gtest.h>
 #include <span>
 #include <string>
@@ -6,6 +7,7 @@
 
 #include "support/mpi_world.hpp"
 #include "support/transport_laws.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -57,6 +59,29 @@ TEST(Mpi, AnAllReduceThatSomeNeverJoinDoesNotHoldTheOthers) {
     };
     co_await TransportLaw<mpi_world>::words_of(part(world, values), words);
     EXPECT_TRUE(words == "rank 0 went home" || (world.rank() == 0 && words.empty())) << words;
+  });
+}
+
+TEST(Mpi, ARankThatFailsIsNamedToThoseWhoSendToIt) {
+  among(2, [](MPI_Comm some) {
+    tutti::transport::mpi world(some);
+    std::vector<std::byte> bytes(1 << 20);
+    std::string words;
+    const auto sends = [](tutti::transport::mpi& on, std::span<std::byte> out) -> task {
+      auto never = on.receive(1 - on.rank(), data_tag(1), out.first(10));
+      if (on.rank() == 1) {
+        co_await on.send(0, data_tag(0), out);  // nobody receives this chunk
+      }
+      co_await never;
+    };
+    int polls = 0;
+    drive(world, TransportLaw<mpi_world>::words_of(sends(world, bytes), words), [&] {
+      if (world.rank() == 0 && ++polls == 100) {
+        world.fail(std::make_exception_ptr(communication_error("out of room")));
+      }
+    });
+    EXPECT_EQ(words, world.rank() == 0 ? "out of room" : "rank 0 failed: out of room");
+    EXPECT_EQ(world.in_flight(), 0U);
   });
 }
 

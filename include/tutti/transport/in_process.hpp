@@ -401,7 +401,7 @@ class basic_in_process {
   /// This rank will not poll again: letters to it are refused from now on.
   void leave() {
     if (flights_.failed()) {
-      abort(what(flights_.failure()));
+      abort(verdict_of(rank_, flights_.failure()));
     } else {
       fail(std::make_exception_ptr(communication_error(sentence({"rank ", rank_, " has left"}))));
     }
@@ -566,7 +566,7 @@ class basic_in_process {
   }
 
   void refuse(letter& foreign) {
-    abort(what(flights_.failure()));
+    abort(verdict_of(rank_, flights_.failure()));
     foreign.refused = true;
     give_back(foreign);
   }

@@ -940,7 +940,7 @@ class mpi_on {
           auto& fresh = unwanted_.emplace_back();
           fresh.bytes.resize(static_cast<std::size_t>(bytes));
           MPI_Imrecv(fresh.bytes.data(), bytes, MPI_BYTE, &message, &fresh.request);
-          abort(what(flights_.failure()));
+          abort(verdict_of(rank_, flights_.failure()));
         }
       }
     }
