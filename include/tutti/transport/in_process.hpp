@@ -47,6 +47,11 @@ struct letter {
   bool home{};
   bool refused{};
   operation* owner{};
+
+  [[gnu::cold]] std::string unread() const {
+    return sentence(
+        {"rank ", to, " has left before it received chunk ", where.chunk, " of rank ", from});
+  }
 };
 
 /// A receive that waits for its letter.
@@ -403,6 +408,7 @@ class basic_in_process {
     if (flights_.failed()) {
       abort(verdict_of(rank_, flights_.failure()));
     } else {
+      leaves_ = true;
       fail(std::make_exception_ptr(communication_error(sentence({"rank ", rank_, " has left"}))));
     }
     if constexpr (!virtual_time) {
@@ -566,7 +572,7 @@ class basic_in_process {
   }
 
   void refuse(letter& foreign) {
-    abort(verdict_of(rank_, flights_.failure()));
+    abort(leaves_ ? foreign.unread() : verdict_of(rank_, flights_.failure()));
     foreign.refused = true;
     give_back(foreign);
   }
@@ -706,6 +712,7 @@ class basic_in_process {
   detail::sleepers sleepers_;
   letter* lent_ = nullptr;  // to this rank, and not given back
   bool loans_revoked_ = false;
+  bool leaves_ = false;  // and nothing had failed
   alignas(64) std::atomic<letter*> mailbox_{nullptr};
 };
 
@@ -723,8 +730,7 @@ class by_mailbox {
   template <class Fabric, class Letter>
   void carry(Fabric& shared, Letter& out) {
     if (!shared.end(out.to).push_mail(out)) {
-      shared.abort(sentence({"rank ", out.to, " has left before it received chunk ",
-                             out.where.chunk, " of rank ", out.from}));
+      shared.abort(out.unread());
       out.refused = true;
       shared.end(out.from).came_home(out);
     }
