@@ -17,13 +17,6 @@
 namespace tutti::test {
 namespace {
 
-template <class Strategy>
-engine_options<Strategy> impatient() {
-  engine_options<Strategy> options;
-  options.run.deadline = 0.5;
-  return options;
-}
-
 TEST(Failure, ARankThatDeclaresOtherTensorsIsNamedEverywhere) {
   const auto said = errors(4, [](transport::in_process& world) {
     std::vector<arena::declaration> declared{{"first", 8}, {"second", 16}};
@@ -112,8 +105,7 @@ TEST(Failure, AnOptimizerThatThrowsEndsEveryRank) {
   using strategy = compose<architecture::all_reduce<>>;
   const auto said = errors(3, [](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    auto engine = make_engine<strategy>(world, memory.tensors(), breaks_down{world.rank()},
-                                        impatient<strategy>());
+    auto engine = make_engine<strategy>(world, memory.tensors(), breaks_down{world.rank()});
     for (std::size_t i = memory.tensors().size(); i-- > 0;) {
       engine.ready(tensor_id(i));
     }
@@ -129,8 +121,9 @@ template <class Strategy>
 void names_who_never_submitted() {
   const auto said = errors(4, [](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    auto engine =
-        make_engine<Strategy>(world, memory.tensors(), optimizer_of(), impatient<Strategy>());
+    engine_options<Strategy> options;
+    options.run.deadline = 1;
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
     for (std::size_t i = memory.tensors().size(); i-- > 0;) {
       if (world.rank() != 2 || i != 4) {
         engine.ready(tensor_id(i));

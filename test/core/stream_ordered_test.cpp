@@ -215,7 +215,7 @@ TEST(StreamOrderedStrategy, WhoNeverSubmittedIsNamed) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
     engine_options<strategy> options;
-    options.run.deadline = 0.5;
+    options.run.deadline = 1;
     auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer(), options);
     for (std::size_t id = std::size(device_sizes); id-- > 0;) {
       model.backward(id, world.rank(), 0);
