@@ -63,24 +63,29 @@ TEST(Meeting, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
   run_ranks(2, [](in_process& world) {
     const auto meets = [](in_process& on) -> task {
       if (on.rank() == 1) {
-        co_await on.sleep(0.02);
+        int heard = 0;
+        co_await on.receive(0, chunk_1, std::as_writable_bytes(std::span(&heard, 1)));
+        EXPECT_EQ(heard, 5);
       }
       const auto view = co_await on.meet(chunk_0, bytes_of(on.rank()));
       EXPECT_EQ(view.shown<int>(1), 1);
     };
-    const auto counts = [](in_process& on, int& naps) -> task {
+    const auto works = [](in_process& on) -> task {
+      int naps = 0;
       for (; naps < 5; ++naps) {
-        co_await on.sleep(0.001);
+        co_await on.sleep(0.0002);
+      }
+      if (on.rank() == 0) {
+        co_await on.send(1, chunk_1, bytes_of(naps));  // without which rank 1 does not come
       }
     };
     const auto both = [&](in_process& on) -> task {
-      int naps = 0;
-      task other = counts(on, naps);
-      other.start(on.ready_coroutines());
       task meeting = meets(on);
+      task work = works(on);
+      meeting.start(on.ready_coroutines());
+      work.start(on.ready_coroutines());
       co_await meeting;
-      EXPECT_EQ(naps, 5);
-      co_await other;
+      co_await work;
     };
     drive(world, both(world));
   });
