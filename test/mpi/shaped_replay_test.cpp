@@ -45,7 +45,7 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
   run_simulated(over, each, [&](simulated& world) { return simulation(world); });
   const seconds expected = simulation.result().quantile(0.5);
   // A run that says of itself that this host was too busy for it is none.
-  for (int again = 1, left = 10; again != 0 && left > 0; --left) {
+  for (int again = 1, left = 25; again != 0 && left > 0; --left) {
     replay<Strategy> emulation(model(), set, what, length);
     const auto run =
         run_shaped(*carrier, over, each, [&](processes& world) { return emulation(world); });
