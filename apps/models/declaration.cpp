@@ -1,7 +1,11 @@
 #include "models/declaration.hpp"
 
+#include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/sentence.hpp"
@@ -30,6 +34,57 @@ void order_gradients(std::vector<placed_facts>& all) {
     if (layer->reads != layer->writes) {
       layer->of_read = std::exchange(next[layer->reads], gradients::accumulate);
     }
+  }
+}
+
+template <class Layer>
+constexpr bool needs_its_input =
+    std::is_same_v<Layer, linear> || std::is_same_v<Layer, convolution> ||
+    std::is_same_v<Layer, batch_norm>;
+
+/// Layers in place change what they read: nobody may refer to what was there before, or need it in
+/// the backward pass.
+void expect_nothing_lost(const declaration& of, const std::vector<placed_facts>& all) {
+  struct activation {
+    std::size_t yielded_by{};
+    std::optional<std::size_t> needed_by{};
+  };
+  std::vector<activation> activations(all.size() + 1);
+  std::vector<std::size_t> yielded;  // by which layer, for each that may be referred to
+  const auto refer = [&](std::size_t which) {
+    const std::size_t last = activations[all[which].writes].yielded_by;
+    if (last != yielded[which]) {
+      throw tutti::usage_error(tutti::sentence(
+          {"model ", of.name, ": layer ", yielded.size(), " refers to layer ", which,
+           ", whose output layer ", last, " has changed in place. Fix: refer to layer ", last}));
+    }
+  };
+  const auto place = [&]<class Layer>(const Layer& layer) {
+    const std::size_t number = yielded.size();
+    auto& reads = activations[all[number].reads];
+    auto& writes = activations[all[number].writes];
+    if constexpr (std::is_same_v<Layer, branch>) {
+      refer(layer.of);
+      yielded.push_back(yielded[layer.of]);
+      return;
+    } else if constexpr (std::is_same_v<Layer, sum>) {
+      refer(layer.with);
+    }
+    if (in_place<Layer> && writes.needed_by) {
+      throw tutti::usage_error(tutti::sentence(
+          {"model ", of.name, ": layer ", number, " changes in place what layer ",
+           *writes.needed_by, " needs in its backward pass. Fix: go on from another layer"}));
+    }
+    if constexpr (needs_its_input<Layer>) {
+      reads.needed_by = number;
+    } else if constexpr (std::is_same_v<Layer, relu>) {
+      writes.needed_by = number;
+    }
+    writes.yielded_by = number;
+    yielded.push_back(number);
+  };
+  for (const auto& each : of.layers) {
+    std::visit(place, each);
   }
 }
 
@@ -64,6 +119,7 @@ std::vector<placed_facts> facts(const declaration& of) {
     reads = made.writes;
     now = made.out;
   }
+  expect_nothing_lost(of, all);
   order_gradients(all);
   return all;
 }

@@ -42,8 +42,9 @@ struct batch_norm {
   std::string name{};
 };
 
-// Layers in place change what they read: none may follow a layer whose backward pass needs that, or
-// that others still read (a linear, convolution or batch_norm that reads it; a relu before a sum).
+// Layers in place change what they read: none may follow a layer whose backward pass needs that (a
+// linear, convolution or batch_norm that reads it, a relu that wrote it), and nobody may refer to
+// what was there before.
 
 /// max(x, 0), in place.
 struct relu {};
@@ -190,8 +191,9 @@ template <class Layer>
 inline constexpr bool in_place =
     std::is_same_v<Layer, relu> || std::is_same_v<Layer, branch> || std::is_same_v<Layer, sum>;
 
-/// The facts of every layer. Throws tutti::usage_error for a layer that refers to one behind it or,
-/// a sum, to another shape.
+/// The facts of every layer. Throws tutti::usage_error for a layer that refers to one behind it, to
+/// one that another has changed in place or, a sum, to another shape; and for one in place that
+/// changes what another needs.
 std::vector<placed_facts> facts(const declaration& of);
 
 /// For a backend without anything else. Throws tutti::usage_error that names it.

@@ -376,6 +376,26 @@ TEST(declaration, refers_to_layers_before_and_adds_the_same_shape) {
             "model mine: layer 2 adds a layer of another shape, 0. Fix: refer to one of the same");
 }
 
+TEST(declaration, loses_nothing_to_layers_in_place) {
+  const models::linear same{"same", 4};
+  const models::relu relu;
+  const auto lost = [](std::size_t layer, std::size_t needs) {
+    return tutti::sentence({"model mine: layer ", layer, " changes in place what layer ", needs,
+                            " needs in its backward pass. Fix: go on from another layer"});
+  };
+  EXPECT_EQ(refusal({same, relu, same, models::sum{1}}), "");
+  EXPECT_EQ(refusal({same, same, models::branch{0}, relu}), lost(3, 1));
+  EXPECT_EQ(refusal({same, relu, same, models::branch{1}, models::sum{2}}), lost(4, 2));
+  EXPECT_EQ(refusal({same, same, relu, models::sum{0}}), lost(3, 2));
+  EXPECT_EQ(refusal({same, relu, models::branch{0}, same}),
+            "model mine: layer 2 refers to layer 0, whose output layer 1 has changed in place. "
+            "Fix: refer to layer 1");
+  EXPECT_EQ(refusal({same, relu, models::branch{1}, same, models::sum{2}}), "");
+  EXPECT_EQ(refusal({same, models::branch{0}, relu, same, models::sum{1}}),
+            "model mine: layer 4 refers to layer 1, whose output layer 2 has changed in place. "
+            "Fix: refer to layer 2");
+}
+
 std::vector<std::pair<std::string, std::size_t>> declared_tensors(const models::declaration& of) {
   std::vector<std::pair<std::string, std::size_t>> all;
   for (const auto& each : models::facts(of)) {
