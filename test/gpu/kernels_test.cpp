@@ -29,7 +29,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr std::size_t sizes[] = {0, 1, 3, 31, 33, 255, 257, 1025, 4097, 65537, 200'003};
+constexpr std::size_t sizes[] = {0, 1, 3, 31, 33, 255, 257, 1025, 4097, 65537, 131'061, 200'003};
 /// Elements before the arrays: 1 keeps sixteen bytes from being moved together.
 constexpr std::size_t offsets[] = {0, 1, 4};
 
@@ -90,16 +90,14 @@ TEST_F(Kernels, Arithmetic) {
 TEST_F(Kernels, SumsOfMany) {
   cuda::stream queue;
   inline_queue host;
-  constexpr std::size_t n = 1025;
-  for (const std::size_t count :
-       {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{300}}) {
+  const auto agree = [&](std::size_t n, std::size_t count, std::size_t offset) {
     std::vector<std::vector<float>> inputs;
     std::vector<on_gpu<float>> there;
     std::vector<const float*> list;
     std::vector<const float*> list_there;
     for (std::size_t i = 0; i < count; ++i) {
       inputs.push_back(normal_values(n, static_cast<unsigned>(i)));
-      there.emplace_back(queue, inputs.back());
+      there.emplace_back(queue, inputs.back(), offset);
     }
     for (std::size_t i = 0; i < count; ++i) {
       list.push_back(inputs[i].data());
@@ -109,7 +107,12 @@ TEST_F(Kernels, SumsOfMany) {
     const on_gpu<float> out_there(queue, n);
     kernels::sum(host, std::span(out), list);
     kernels::sum(queue, out_there.span(), list_there);
-    EXPECT_TRUE(same_bits(out_there.read(), out)) << count << " inputs";
+    EXPECT_TRUE(same_bits(out_there.read(), out)) << count << " inputs behind " << offset;
+  };
+  for (const std::size_t count : {0UL, 1UL, 5UL, 300UL}) {
+    agree(1025, count, 0);
+    agree(1028, count, 0);
+    agree(1028, count, 1);
   }
 }
 
@@ -219,7 +222,7 @@ TEST_F(Kernels, Signs) {
   inline_queue host;
   const std::vector<float> scale = {0.3f};
   const on_gpu there_scale(queue, scale);
-  for (const std::size_t n : sizes) {
+  const auto agree = [&](std::size_t n, std::size_t offset) {
     auto input = normal_values(n, 7);
     if (n > 100) {
       input[100] = -std::numeric_limits<float>::quiet_NaN();
@@ -227,26 +230,31 @@ TEST_F(Kernels, Signs) {
     const std::size_t words = kernels::sign_words(n);
     std::vector<std::uint32_t> here(words);
     const on_gpu<std::uint32_t> there(queue, words);
-    const on_gpu there_input(queue, input);
+    const on_gpu there_input(queue, input, offset);
     kernels::pack_signs(host, input, here.data());
     kernels::pack_signs(queue, there_input.input(), there.data());
-    EXPECT_EQ(there.read(), here) << n;
+    EXPECT_EQ(there.read(), here) << n << " behind " << offset;
     for (const bool scaled : {false, true}) {
       kernels::add_signs(host, here.data(), scaled ? scale.data() : nullptr, input);
       kernels::add_signs(queue, there.data(), scaled ? there_scale.data() : nullptr,
                          there_input.span());
-      EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
+      EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
     }
     kernels::pack_signs_and_subtract(host, input, scale.data(), here.data());
     kernels::pack_signs_and_subtract(queue, there_input.span(), there_scale.data(), there.data());
-    EXPECT_EQ(there.read(), here) << n;
-    EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
+    EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+    EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
     const auto more = normal_values(n, 8);
-    const on_gpu there_more(queue, more);
+    const on_gpu there_more(queue, more, offset);
     kernels::add_and_pack_signs(host, input, more, here.data());
     kernels::add_and_pack_signs(queue, there_input.span(), there_more.input(), there.data());
-    EXPECT_EQ(there.read(), here) << n;
-    EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
+    EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+    EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
+  };
+  for (const std::size_t n : sizes) {
+    for (const std::size_t offset : offsets) {
+      agree(n, offset);
+    }
   }
 }
 
@@ -292,9 +300,8 @@ TEST_F(Kernels, BlocksOfCodes) { blocks_agree<compression::block_int8>({1, 7, 25
 TEST_F(Kernels, Majorities) {
   cuda::stream queue;
   inline_queue host;
-  constexpr std::size_t words = 1027;
   constexpr std::size_t stride = 1040;
-  for (const std::size_t voters : {1UL, 2UL, 3UL, 4UL, 15UL, 16UL, 255UL, 256UL}) {
+  const auto agree = [&](std::size_t words, std::size_t voters) {
     std::mt19937 random(static_cast<unsigned>(voters));
     std::vector<std::uint32_t> ballots(voters * stride);
     std::ranges::generate(ballots, std::ref(random));
@@ -305,6 +312,10 @@ TEST_F(Kernels, Majorities) {
     kernels::majority(host, std::span(ballots).first(words), row(ballots.data()));
     kernels::majority(queue, there.span().first(words), row(there.data()));
     EXPECT_EQ(there.read(), ballots) << voters << " voters, into the first ballot";
+  };
+  for (const std::size_t voters : {1UL, 2UL, 3UL, 4UL, 15UL, 16UL, 255UL, 256UL}) {
+    agree(1027, voters);
+    agree(1028, voters);
   }
 }
 

@@ -198,8 +198,16 @@ TEST(elements, casts_are_the_hosts) {
   }
 }
 
+/// As a device's threads do, the last first.
+template <int Width, class F>
+void on_packs(std::size_t n, const F& f) {
+  for (std::size_t i = n / Width; i-- > 0;) {
+    kernels::in_packs<Width, F>{f}(i);
+  }
+}
+
 TEST(elements, a_list_of_inputs_is_added_in_order_in_parts) {
-  const std::size_t n = 37;
+  const std::size_t n = 36;
   std::vector<std::vector<float>> inputs;
   std::vector<const float*> list;
   for (unsigned each = 0; each < 5; ++each) {
@@ -217,13 +225,15 @@ TEST(elements, a_list_of_inputs_is_added_in_order_in_parts) {
   const std::span<const float* const> all(list);
   const element::sum_of_some first(out.data(), all.first(2), 0);
   const element::sum_of_some rest(out.data(), all.subspan(2), 2);
-  for (std::size_t i = 0; i < n; ++i) {
-    first(i);
-    rest(i);
-  }
+  on_packs<1>(n, first);
+  on_packs<1>(n, rest);
+  EXPECT_TRUE(same_bits(out, expected));
+  std::ranges::fill(out, 7.0f);
+  on_packs<4>(n, first);
+  on_packs<4>(n, rest);
   EXPECT_TRUE(same_bits(out, expected));
   const element::sum_of_some nothing(out.data(), {}, 0);
-  nothing(3);
+  on_packs<1>(4, nothing);
   EXPECT_EQ(out[3], 0);
 }
 
@@ -342,6 +352,16 @@ TEST(mean_magnitude, of_a_sum_adds_once) {
 
 // ---- signs
 
+/// A thread takes a word, and four where there are fours.
+template <class F>
+void at_every_width(std::size_t n, const F& check) {
+  check(std::integral_constant<int, 1>());
+  if (kernels::sign_words(n) % 4 == 0) {
+    check(std::integral_constant<int, 4>());
+  }
+}
+
+template <int Width>
 void one_pass_with_a_residual_is_the_hosts(std::size_t n) {
   const auto from = normal_values(n, 16);
   auto here = normal_values(n, 17);
@@ -354,86 +374,90 @@ void one_pass_with_a_residual_is_the_hosts(std::size_t n) {
   std::vector<std::uint32_t> packed_there(words, 99);
   inline_queue queue;
   kernels::add_and_pack_signs(queue, here, from, packed_here.data());
-  for (std::size_t i = 0; i < words; ++i) {
-    element::add_and_pack_word{
-        there.data(), from.data(), n, words, nullptr, packed_there.data()}(i);
-  }
+  on_packs<Width>(words, element::add_and_pack_words{there.data(), from.data(), n, nullptr,
+                                                     packed_there.data()});
   EXPECT_EQ(packed_here, packed_there) << n;
   EXPECT_TRUE(same_bits(here, there)) << n;
 }
 
 TEST(device_signs, one_pass_with_a_residual_is_the_hosts) {
   for (const std::size_t n : sizes) {
-    one_pass_with_a_residual_is_the_hosts(n);
+    at_every_width(n, [n](auto width) { one_pass_with_a_residual_is_the_hosts<width>(n); });
   }
-  one_pass_with_a_residual_is_the_hosts(4'300'001);  // more than a host packs at once
+  one_pass_with_a_residual_is_the_hosts<1>(4'300'001);  // more than a host packs at once
+}
+
+template <int Width>
+void words_are_the_hosts(std::size_t n) {
+  auto input = normal_values(n, 15);
+  for (std::size_t i = 0; i < n; i += 7) {
+    input[i] = i % 2 == 0 ? -0.0f : std::numeric_limits<float>::quiet_NaN();
+  }
+  const std::size_t words = kernels::sign_words(n);
+  std::vector<std::uint32_t> here(words, 77);
+  std::vector<std::uint32_t> there(words, 99);
+  std::vector<std::uint32_t> subtracted(words, 99);
+  inline_queue queue;
+  kernels::pack_signs(queue, input, here.data());
+  auto left = input;
+  auto left_there = input;
+  const float magnitude = 0.3f;
+  kernels::pack_signs_and_subtract(queue, left, &magnitude, here.data());
+  on_packs<Width>(words, element::pack_words{input.data(), n, there.data()});
+  on_packs<Width>(
+      words, element::pack_words_and_subtract{left_there.data(), n, &magnitude, subtracted.data()});
+  EXPECT_EQ(here, there) << n;
+  EXPECT_EQ(here, subtracted) << n;
+  EXPECT_TRUE(same_bits(left, left_there)) << n;
+  for (std::size_t i = 0; i < n; ++i) {  // the layout, said again
+    const std::uint32_t bit = there[i % words] >> (31 - i / words) & 1;
+    EXPECT_EQ(bit, input[i] < 0 ? 1u : 0u) << i << " of " << n;
+  }
 }
 
 TEST(device_signs, words_are_the_hosts) {
   for (const std::size_t n : sizes) {
-    auto input = normal_values(n, 15);
-    for (std::size_t i = 0; i < n; i += 7) {
-      input[i] = i % 2 == 0 ? -0.0f : std::numeric_limits<float>::quiet_NaN();
+    at_every_width(n, [n](auto width) { words_are_the_hosts<width>(n); });
+  }
+}
+
+template <int Width>
+void are_added_as_the_hosts_are(std::size_t n) {
+  const auto input = normal_values(n, 16);
+  const std::size_t words = kernels::sign_words(n);
+  std::vector<std::uint32_t> packed(words);
+  inline_queue queue;
+  kernels::pack_signs(queue, input, packed.data());
+  const float magnitude = 0.3f;
+  for (const float* each : {&magnitude, static_cast<const float*>(nullptr)}) {
+    auto sum = normal_values(n, 17);
+    auto expected = sum;
+    for (std::size_t i = 0; i < n; ++i) {
+      expected[i] += (input[i] < 0 ? -1.0f : 1.0f) * (each == nullptr ? 1.0f : 0.3f);
     }
-    const std::size_t words = kernels::sign_words(n);
-    std::vector<std::uint32_t> here(words, 77);
-    std::vector<std::uint32_t> there(words, 99);
-    std::vector<std::uint32_t> subtracted(words, 99);
-    inline_queue queue;
-    kernels::pack_signs(queue, input, here.data());
-    auto left = input;
-    auto left_there = input;
-    const float magnitude = 0.3f;
-    kernels::pack_signs_and_subtract(queue, left, &magnitude, here.data());
-    for (std::size_t i = 0; i < words; ++i) {
-      element::pack_word{input.data(), n, words, there.data()}(i);
-      element::pack_word_and_subtract{left_there.data(), n, words, &magnitude,
-                                      subtracted.data()}(i);
-    }
-    EXPECT_EQ(here, there) << n;
-    EXPECT_EQ(here, subtracted) << n;
-    EXPECT_TRUE(same_bits(left, left_there)) << n;
-    for (std::size_t i = 0; i < n; ++i) {  // the layout, said again
-      const std::uint32_t bit = there[i % words] >> (31 - i / words) & 1;
-      EXPECT_EQ(bit, input[i] < 0 ? 1u : 0u) << i << " of " << n;
-    }
+    on_packs<Width>(words, element::add_words{packed.data(), each, sum.data(), n});
+    EXPECT_TRUE(same_bits(sum, expected)) << n;
   }
 }
 
 TEST(device_signs, are_added_as_the_hosts_are) {
   for (const std::size_t n : sizes) {
-    const auto input = normal_values(n, 16);
-    const std::size_t words = kernels::sign_words(n);
-    std::vector<std::uint32_t> packed(words);
-    inline_queue queue;
-    kernels::pack_signs(queue, input, packed.data());
-    const float magnitude = 0.3f;
-    for (const float* each : {&magnitude, static_cast<const float*>(nullptr)}) {
-      auto sum = normal_values(n, 17);
-      auto expected = sum;
-      for (std::size_t i = 0; i < n; ++i) {
-        expected[i] += (input[i] < 0 ? -1.0f : 1.0f) * (each == nullptr ? 1.0f : 0.3f);
-      }
-      for (std::size_t i = 0; i < words; ++i) {
-        element::add_word{packed.data(), each, sum.data(), n, words}(i);
-      }
-      EXPECT_TRUE(same_bits(sum, expected)) << n;
-    }
+    at_every_width(n, [n](auto width) { are_added_as_the_hosts_are<width>(n); });
   }
 }
 
-template <unsigned Planes>
+template <unsigned Planes, int Width>
 void votes_are_counted(std::uint32_t voters) {
-  constexpr std::size_t words = 9;
-  constexpr std::size_t stride = 64;
+  constexpr std::size_t words = 9 * Width;
+  constexpr std::size_t stride = 192;
   std::mt19937 random(voters);
   std::vector<std::uint32_t> ballots(voters * stride / 4);
   std::ranges::generate(ballots, std::ref(random));
   std::vector<std::uint32_t> out(words, 99);
-  const element::count_word<Planes> count{reinterpret_cast<const std::byte*>(ballots.data()),
-                                          stride, voters, out.data()};
+  const element::count_words<Planes> count{reinterpret_cast<const std::byte*>(ballots.data()),
+                                           stride, voters, out.data()};
+  on_packs<Width>(words, count);
   for (std::size_t i = 0; i < words; ++i) {
-    count(i);
     for (unsigned bit = 0; bit < 32; ++bit) {
       std::uint32_t votes = 0;
       for (std::size_t voter = 0; voter < voters; ++voter) {
@@ -446,11 +470,14 @@ void votes_are_counted(std::uint32_t voters) {
 
 TEST(device_signs, the_majority_wins_and_a_tie_is_positive) {
   for (const std::uint32_t voters : {1u, 2u, 3u, 4u, 7u, 8u, 15u}) {
-    votes_are_counted<4>(voters);
-    votes_are_counted<32>(voters);
+    votes_are_counted<4, 1>(voters);
+    votes_are_counted<4, 4>(voters);
+    votes_are_counted<32, 1>(voters);
   }
-  votes_are_counted<8>(255);
-  votes_are_counted<32>(300);
+  votes_are_counted<8, 1>(255);
+  votes_are_counted<8, 4>(255);
+  votes_are_counted<32, 1>(300);
+  votes_are_counted<32, 4>(300);
 }
 
 // ---- blocks

@@ -126,12 +126,12 @@ TUTTI_HD float mean_of_block(const Lanes& lanes, std::size_t n, const Term& term
   return mean;
 }
 
-/// Calls `f(word)` for every word of n elements' signs.
+/// Calls `f.pack<1>(word)` for every word of n elements' signs.
 template <class Lanes, class F>
 TUTTI_HD void for_each_word(const Lanes& lanes, std::size_t n, const F& f) {
   lanes.each([&](std::size_t lane) {
     for (std::size_t word = lane; word < sign_words(n); word += block_lanes) {
-      f(word);
+      f.template pack<1>(word);
     }
   });
 }
@@ -148,8 +148,7 @@ struct pack_block {
     const block_of here(number, block, n);
     const float* const from = input + here.begin;
     magnitudes[number] = mean_of_block(lanes, here.n, magnitude{from});
-    for_each_word(lanes, here.n,
-                  pack_word{from, here.n, sign_words(here.n), words + here.begin / 32});
+    for_each_word(lanes, here.n, pack_words{from, here.n, words + here.begin / 32});
   }
 };
 
@@ -168,9 +167,8 @@ struct add_and_pack_block {
     const float* const added = from + here.begin;
     const float mean = mean_of_block(lanes, here.n, magnitude_of_both{sum, added});
     magnitudes[number] = mean;
-    for_each_word(
-        lanes, here.n,
-        add_and_pack_word{sum, added, here.n, sign_words(here.n), &mean, words + here.begin / 32});
+    for_each_word(lanes, here.n,
+                  add_and_pack_words{sum, added, here.n, &mean, words + here.begin / 32});
   }
 };
 
@@ -184,9 +182,9 @@ struct add_block {
   template <class Lanes>
   TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
     const block_of here(number, block, n);
-    for_each_word(lanes, here.n,
-                  add_word{words + here.begin / 32, magnitudes + number, sum + here.begin, here.n,
-                           sign_words(here.n)});
+    for_each_word(
+        lanes, here.n,
+        add_words{words + here.begin / 32, magnitudes + number, sum + here.begin, here.n});
   }
 };
 

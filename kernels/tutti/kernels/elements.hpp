@@ -18,6 +18,16 @@ TUTTI_HD inline std::uint32_t key_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
 }
 
+namespace detail {
+
+/// Neighbouring elements that are loaded and stored together.
+template <class T, int Width>
+struct alignas(sizeof(T) * Width < 16 ? sizeof(T) * Width : 16) pack_of {
+  T value[Width];
+};
+
+}  // namespace detail
+
 namespace element {
 
 /// a * b, rounded. A compiler for devices would round a product and a sum once, unless told so in
@@ -84,12 +94,21 @@ class sum_of_some {
       : out_(out), count_(inputs.size()), goes_on_(added_before != 0) {
     std::ranges::copy(inputs, inputs_);
   }
-  TUTTI_HD void operator()(std::size_t i) const {
-    float sum = goes_on_ ? out_[i] : 0;
-    for (std::size_t each = 0; each < count_; ++each) {
-      sum = each == 0 && !goes_on_ ? inputs_[0][i] : sum + inputs_[each][i];
+  template <int Width>
+  TUTTI_HD void pack(std::size_t i) const {
+    using values = detail::pack_of<float, Width>;
+    values sum{};
+    if (goes_on_) {
+      sum = reinterpret_cast<const values*>(out_)[i];
     }
-    out_[i] = sum;
+    for (std::size_t each = 0; each < count_; ++each) {
+      const values more = reinterpret_cast<const values*>(inputs_[each])[i];
+      for (int lane = 0; lane < Width; ++lane) {
+        sum.value[lane] =
+            each == 0 && !goes_on_ ? more.value[lane] : sum.value[lane] + more.value[lane];
+      }
+    }
+    reinterpret_cast<values*>(out_)[i] = sum;
   }
 
  private:
@@ -134,12 +153,6 @@ struct only_written {
 };
 
 namespace detail {
-
-/// Neighbouring elements that are loaded and stored together.
-template <class T, int Width>
-struct alignas(sizeof(T) * Width < 16 ? sizeof(T) * Width : 16) pack_of {
-  T value[Width];
-};
 
 /// Some neighbours of an array in registers, and how they get there and back.
 template <class Array, int Width>
@@ -229,6 +242,13 @@ TUTTI_HD void share_in_fours(std::size_t thread, std::size_t threads, std::size_
     share_of<1>(thread, threads, n, f, arrays...);
   }
 }
+
+/// One pack of what `f` does.
+template <int Width, class F>
+struct in_packs {
+  F f;
+  TUTTI_HD void operator()(std::size_t i) const { f.template pack<Width>(i); }
+};
 
 /// Elements that fill sixteen bytes of the narrowest array.
 template <class... Arrays>

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/base/wire.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
 namespace tutti::kernels {
@@ -262,147 +264,194 @@ void add_signs(cuda::stream& queue, const std::uint32_t* words, const float* mag
 
 namespace element {
 
-// A device's thread has a word: its elements lie in 32 rows, and in each the threads of a group
-// read neighbours. Some rows are loaded before the first is written: memory is far away, and what
-// is written might be what is read next, for all that a compiler knows.
+// A device's thread has a word or `Width` words side by side: their elements lie in 32 rows, and in
+// each the threads of a group read neighbours. Some rows are loaded before the first is written:
+// memory is far away, and what is written might be what is read next, for all that a compiler
+// knows.
+
+template <int Width>
+using words_of = kernels::detail::pack_of<std::uint32_t, Width>;
+
+/// The elements whose signs are words [Width * i, Width * (i + 1)).
+template <int Width>
+struct columns {
+  std::size_t n;
+  std::size_t words;
+  std::size_t first;
+
+  TUTTI_HD columns(std::size_t elements, std::size_t i)
+      : n(elements), words(sign_words(elements)), first(Width * i) {}
+  TUTTI_HD std::size_t element(unsigned row) const { return row * words + first; }
+  /// No padding is among them.
+  TUTTI_HD bool whole() const { return element(31) + Width <= n; }
+};
+
 inline constexpr unsigned rows_at_once = 8;
 
-/// Rows [row, row + 8) of word `i`; 0 where the padding begins.
-struct rows_of_word {
-  float value[rows_at_once];
+/// Rows from `begin` on.
+template <class T, int Width>
+struct some_rows {
+  using row = kernels::detail::pack_of<std::remove_const_t<T>, Width>;
 
-  TUTTI_HD rows_of_word(const float* input, std::size_t n, std::size_t words, std::size_t i,
-                        unsigned row)
-      : value{} {
+  T* array;
+  row held[rows_at_once];
+
+  TUTTI_HD some_rows(const columns<Width>& mine, T* its_array, unsigned begin) : array(its_array) {
     for (unsigned r = 0; r < rows_at_once; ++r) {
-      const std::size_t element = (row + r) * words + i;
-      if (element < n) {
-        value[r] = input[element];
+      held[r] = *reinterpret_cast<const row*>(array + mine.element(begin + r));
+    }
+  }
+  TUTTI_HD void store(const columns<Width>& mine, unsigned begin) const {
+    if constexpr (!std::is_const_v<T>) {
+      for (unsigned r = 0; r < rows_at_once; ++r) {
+        *reinterpret_cast<row*>(array + mine.element(begin + r)) = held[r];
       }
     }
   }
 };
 
-/// Packs word `i` of the signs of n elements.
-struct pack_word {
+template <int Width, class Negative, class... Rows>
+TUTTI_HD void pack_some_rows(const columns<Width>& mine, unsigned begin, words_of<Width>& words,
+                             const Negative& negative, Rows... rows) {
+  for (unsigned r = 0; r < rows_at_once; ++r) {
+    for (int i = 0; i < Width; ++i) {
+      words.value[i] = words.value[i] << 1 | (negative(rows.held[r].value[i]...) ? 1u : 0u);
+    }
+  }
+  (rows.store(mine, begin), ...);
+}
+
+/// Packs `negative(elements of the arrays...)`, which may change what may be written, into words.
+template <int Width, class Negative, class... T>
+TUTTI_HD void pack_columns(const columns<Width>& mine, std::uint32_t* out, const Negative& negative,
+                           T*... arrays) {
+  words_of<Width> words{};
+  if (mine.whole()) {
+    for (unsigned row = 0; row < 32; row += rows_at_once) {
+      pack_some_rows(mine, row, words, negative, some_rows<T, Width>(mine, arrays, row)...);
+    }
+  } else {
+    for (std::size_t i = 0; i < Width; ++i) {
+      unsigned row = 0;
+      for (std::size_t each = mine.first + i; each < mine.n; each += mine.words) {
+        words.value[i] |= (negative(arrays[each]...) ? 1u : 0u) << (31 - row++);
+      }
+    }
+  }
+  *reinterpret_cast<words_of<Width>*>(out + mine.first) = words;
+}
+
+struct pack_words {
   const float* input;
   std::size_t n;
-  std::size_t words;
   std::uint32_t* out;
 
-  TUTTI_HD void operator()(std::size_t i) const {
-    std::uint32_t word = 0;
-    for (unsigned row = 0; row < 32; ++row) {
-      const std::size_t element = row * words + i;
-      const bool negative = element < n && input[element] < 0;
-      word |= std::uint32_t{negative} << (31 - row);
-    }
-    out[i] = word;
+  template <int Width>
+  TUTTI_HD void pack(std::size_t i) const {
+    pack_columns(
+        columns<Width>(n, i), out, [](float value) { return value < 0; }, input);
   }
 };
 
-struct pack_word_and_subtract {
+struct pack_words_and_subtract {
   float* input;
   std::size_t n;
-  std::size_t words;
   const float* magnitude;
   std::uint32_t* out;
 
-  TUTTI_HD void operator()(std::size_t i) const {
+  template <int Width>
+  TUTTI_HD void pack(std::size_t i) const {
     const float positive = *magnitude;
-    std::uint32_t word = 0;
-    for (unsigned row = 0; row < 32; row += rows_at_once) {
-      rows_of_word held(input, n, words, i, row);
-      for (unsigned r = 0; r < rows_at_once; ++r) {
-        const std::size_t element = (row + r) * words + i;
-        if (element < n) {
-          const bool negative = kernels::detail::subtract_sign(held.value[r], positive);
-          word |= std::uint32_t{negative} << (31 - row - r);
-          input[element] = held.value[r];
-        }
-      }
-    }
-    out[i] = word;
+    const auto negative = [=](float& value) {
+      return kernels::detail::subtract_sign(value, positive);
+    };
+    pack_columns(columns<Width>(n, i), out, negative, input);
   }
 };
 
-struct add_and_pack_word {
+struct add_and_pack_words {
   float* into;
   const float* from;
   std::size_t n;
-  std::size_t words;
   const float* magnitude;  // null: 1
   std::uint32_t* out;
 
-  TUTTI_HD void operator()(std::size_t i) const {
+  template <int Width>
+  TUTTI_HD void pack(std::size_t i) const {
     const float positive = magnitude == nullptr ? 1 : *magnitude;
-    std::uint32_t word = 0;
-    for (unsigned row = 0; row < 32; row += rows_at_once) {
-      rows_of_word held(into, n, words, i, row);
-      const rows_of_word added(from, n, words, i, row);
-      for (unsigned r = 0; r < rows_at_once; ++r) {
-        const std::size_t element = (row + r) * words + i;
-        if (element < n) {
-          float both = held.value[r] + added.value[r];
-          const bool negative = kernels::detail::subtract_sign(both, positive);
-          word |= std::uint32_t{negative} << (31 - row - r);
-          into[element] = both;
-        }
-      }
-    }
-    out[i] = word;
+    const auto negative = [=](float& sum, float added) {
+      sum += added;
+      return kernels::detail::subtract_sign(sum, positive);
+    };
+    pack_columns(columns<Width>(n, i), out, negative, into, from);
   }
 };
 
-struct add_word {
+struct add_words {
   const std::uint32_t* in;
   const float* magnitude;  // null: 1
   float* sum;
   std::size_t n;
-  std::size_t words;
 
-  TUTTI_HD void operator()(std::size_t i) const {
+  template <int Width>
+  TUTTI_HD void pack(std::size_t i) const {
+    const columns<Width> mine(n, i);
     const float positive = magnitude == nullptr ? 1 : *magnitude;
-    const std::uint32_t word = in[i];
-    for (unsigned row = 0; row < 32; row += rows_at_once) {
-      const rows_of_word held(sum, n, words, i, row);
-      for (unsigned r = 0; r < rows_at_once; ++r) {
-        const std::size_t element = (row + r) * words + i;
-        if (element < n) {
-          sum[element] = held.value[r] + kernels::detail::signed_like(word, row + r, positive);
+    const auto words = *reinterpret_cast<const words_of<Width>*>(in + mine.first);
+    if (!mine.whole()) {
+      for (std::size_t each = 0; each < Width; ++each) {
+        unsigned row = 0;
+        for (std::size_t element = mine.first + each; element < n; element += mine.words) {
+          sum[element] += kernels::detail::signed_like(words.value[each], row++, positive);
         }
       }
+      return;
+    }
+    for (unsigned row = 0; row < 32; row += rows_at_once) {
+      some_rows<float, Width> some(mine, sum, row);
+      for (unsigned r = 0; r < rows_at_once; ++r) {
+        for (int each = 0; each < Width; ++each) {
+          some.held[r].value[each] +=
+              kernels::detail::signed_like(words.value[each], row + r, positive);
+        }
+      }
+      some.store(mine, row);
     }
   }
 };
 
-/// Counts the votes of word `i` in as many bits as `Planes` says: fewer than 2^Planes voters.
+/// Counts the votes of words in as many bits as `Planes` says: fewer than 2^Planes voters.
 template <unsigned Planes>
-struct count_word {
+struct count_words {
   const std::byte* first;
   std::size_t stride;
   std::uint32_t voters;
   std::uint32_t* out;
 
-  TUTTI_HD void operator()(std::size_t i) const {
-    std::uint32_t votes[Planes] = {};
+  template <int Width>
+  TUTTI_HD void pack(std::size_t i) const {
+    words_of<Width> votes[Planes] = {};
     for (std::size_t voter = 0; voter < voters; ++voter) {
-      std::uint32_t carry = reinterpret_cast<const std::uint32_t*>(first + voter * stride)[i];
-      for (unsigned p = 0; p < Planes; ++p) {
-        const std::uint32_t before = votes[p];
-        votes[p] = before ^ carry;
-        carry &= before;
+      auto carry = reinterpret_cast<const words_of<Width>*>(first + voter * stride)[i];
+      for (words_of<Width>& plane : votes) {
+        for (int each = 0; each < Width; ++each) {
+          const std::uint32_t before = plane.value[each];
+          plane.value[each] = before ^ carry.value[each];
+          carry.value[each] &= before;
+        }
       }
     }
     const std::uint32_t half_of_them = voters / 2;
-    std::uint32_t above = 0;
-    std::uint32_t equal = ~0u;
-    for (unsigned p = Planes; p-- > 0;) {
-      const std::uint32_t half = (half_of_them >> p & 1) != 0 ? ~0u : 0u;
-      above |= equal & votes[p] & ~half;
-      equal &= ~(votes[p] ^ half);
+    words_of<Width> above{};
+    for (int each = 0; each < Width; ++each) {
+      std::uint32_t equal = ~0u;
+      for (unsigned p = Planes; p-- > 0;) {
+        const std::uint32_t half = (half_of_them >> p & 1) != 0 ? ~0u : 0u;
+        above.value[each] |= equal & votes[p].value[each] & ~half;
+        equal &= ~(votes[p].value[each] ^ half);
+      }
     }
-    out[i] = above;
+    reinterpret_cast<words_of<Width>*>(out)[i] = above;
   }
 };
 

@@ -35,13 +35,27 @@ namespace tutti::kernels {
   device::each(queue, data.size(), element::negate{}, data.data());
 }
 
+namespace device {
+
+template <int Width>
+void sum_packs(cuda::stream& queue, std::span<float> out, std::span<const float* const> inputs) {
+  using element::sum_of_some;
+  for (std::size_t first = 0; first == 0 || first < inputs.size(); first += sum_of_some::most) {
+    const std::size_t count = std::min(inputs.size() - first, sum_of_some::most);
+    for_each(queue, out.size() / Width,
+             in_packs<Width, sum_of_some>{{out.data(), inputs.subspan(first, count), first}});
+  }
+}
+
+}  // namespace device
+
 [[gnu::used]] inline void sum(cuda::stream& queue, std::span<float> out,
                               std::span<const float* const> inputs) {
-  for (std::size_t first = 0; first == 0 || first < inputs.size();
-       first += element::sum_of_some::most) {
-    const std::size_t count = std::min(inputs.size() - first, element::sum_of_some::most);
-    device::for_each(queue, out.size(),
-                     element::sum_of_some(out.data(), inputs.subspan(first, count), first));
+  const auto aligned = [](const float* each) { return aligned_for<4>(each); };
+  if (out.size() % 4 == 0 && aligned(out.data()) && std::ranges::all_of(inputs, aligned)) {
+    device::sum_packs<4>(queue, out, inputs);
+  } else {
+    device::sum_packs<1>(queue, out, inputs);
   }
 }
 

@@ -25,4 +25,15 @@ void each(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
   }
 }
 
+/// Calls `f.pack<Width>(i)` for every pack of neighbours in [0, n), as wide as those allow whose
+/// elements it loads together.
+template <class F, class... Arrays>
+void each_pack(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
+  if (n % 4 == 0 && aligned_for<4>(arrays...)) {
+    for_each(queue, n / 4, in_packs<4, F>{f});
+  } else {
+    for_each(queue, n, in_packs<1, F>{f});
+  }
+}
+
 }  // namespace tutti::kernels::device

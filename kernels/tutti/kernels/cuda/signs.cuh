@@ -8,46 +8,48 @@
 #include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/signs.hpp"
 
-// The definitions of what signs.hpp declares for a cuda::stream: a thread for each word, the same
-// words as the host's.
+// The definitions of what signs.hpp declares for a cuda::stream: the same words as the host's.
 namespace tutti::kernels {
 
 [[gnu::used]] inline void pack_signs(cuda::stream& queue, std::span<const float> input,
                                      std::uint32_t* words) {
-  const std::size_t count = sign_words(input.size());
-  device::for_each(queue, count, element::pack_word{input.data(), input.size(), count, words});
+  const std::size_t n = input.size();
+  device::each_pack(queue, sign_words(n), element::pack_words{input.data(), n, words}, input.data(),
+                    words);
 }
 
 [[gnu::used]] inline void pack_signs_and_subtract(cuda::stream& queue, std::span<float> input,
                                                   const float* magnitude, std::uint32_t* words) {
-  const std::size_t count = sign_words(input.size());
-  device::for_each(
-      queue, count,
-      element::pack_word_and_subtract{input.data(), input.size(), count, magnitude, words});
+  const std::size_t n = input.size();
+  device::each_pack(queue, sign_words(n),
+                    element::pack_words_and_subtract{input.data(), n, magnitude, words},
+                    input.data(), words);
 }
 
 [[gnu::used]] inline void add_and_pack_signs(cuda::stream& queue, std::span<float> into,
                                              std::span<const float> from, std::uint32_t* words) {
-  const std::size_t count = sign_words(into.size());
-  device::for_each(
-      queue, count,
-      element::add_and_pack_word{into.data(), from.data(), into.size(), count, nullptr, words});
+  const std::size_t n = into.size();
+  device::each_pack(queue, sign_words(n),
+                    element::add_and_pack_words{into.data(), from.data(), n, nullptr, words},
+                    into.data(), from.data(), words);
 }
 
 [[gnu::used]] inline void add_signs(cuda::stream& queue, const std::uint32_t* words,
                                     const float* magnitude, std::span<float> sum) {
-  const std::size_t count = sign_words(sum.size());
-  device::for_each(queue, count,
-                   element::add_word{words, magnitude, sum.data(), sum.size(), count});
+  const std::size_t n = sum.size();
+  device::each_pack(queue, sign_words(n), element::add_words{words, magnitude, sum.data(), n},
+                    words, sum.data());
 }
 
 namespace device {
 
 template <unsigned Planes>
 void count_votes(cuda::stream& queue, std::span<std::uint32_t> out, payload_row ballots) {
-  for_each(queue, out.size(),
-           element::count_word<Planes>{ballots.first, ballots.stride,
-                                       static_cast<std::uint32_t>(ballots.count), out.data()});
+  const auto* first = reinterpret_cast<const std::uint32_t*>(ballots.first);
+  each_pack(queue, out.size(),
+            element::count_words<Planes>{ballots.first, ballots.stride,
+                                         static_cast<std::uint32_t>(ballots.count), out.data()},
+            first, first + ballots.stride / sizeof *first, out.data());
 }
 
 }  // namespace device
