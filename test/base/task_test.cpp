@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tutti/base/fifo.hpp"
+#include "tutti/base/ring.hpp"
 
 namespace tutti::test {
 namespace {
@@ -180,6 +181,24 @@ TEST(RunQueue, GrowsInOrder) {
   EXPECT_EQ(queue.drain(), 1000U);
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  }
+}
+
+TEST(Ring, KeepsTheOrderRoundAndRoundAndAsItGrows) {
+  ring<std::string> queue(3);
+  std::size_t in = 0;
+  std::size_t out = 0;
+  for (const std::size_t held : {1U, 3U, 4U, 5U, 0U, 17U, 2U}) {
+    while (in - out < held) {
+      queue.push(std::to_string(in++));
+    }
+    while (in - out > held) {
+      EXPECT_EQ(queue.front(), std::to_string(out));
+      EXPECT_EQ(queue.pop(), std::to_string(out++));
+    }
+    EXPECT_EQ(queue.empty(), held == 0);
+    queue.push(std::to_string(in++));
+    EXPECT_EQ(queue.pop(), std::to_string(out++));
   }
 }
 

@@ -124,6 +124,50 @@ TEST(StreamOrderedStrategy, AThreadMakesProgress) {
   agrees(pieces);
 }
 
+namespace {
+
+/// Which chunks have started, in order.
+struct starts {
+  using role = tutti::role::monitor;
+  static constexpr bool observes = true;
+
+  std::vector<std::uint32_t> chunks{};
+
+  void record(event what, std::uint32_t which, seconds) {
+    if (what == event::started) {
+      chunks.push_back(which);
+    }
+  }
+};
+
+}  // namespace
+
+/// Enqueueing is not sending: what is ready later, and needed first, overtakes what waits for
+/// credit.
+TEST(StreamOrderedStrategy, CreditIsHeldUntilTheStreamHasComeSoFar) {
+  using strategy = compose<architecture::all_reduce<collective::ring>, schedule::by_priority>;
+  engine_options<strategy> options;
+  options.schedule.credit = 1;  // one chunk at a time
+  options.run.progress = progress::by_caller;
+  std::atomic<bool> all_ready{false};
+  run_streamed(2, [&](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine =
+        make_engine<strategy>(world, model.tensors(), device_optimizer(), options, starts{});
+    while (world.rank() == 1 && !all_ready) {
+      std::this_thread::yield();
+    }
+    for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+      model.backward(id, world.rank(), 0);
+      engine.ready(tensor_id(id), compute);
+    }
+    all_ready = true;
+    engine.wait();
+    EXPECT_EQ(engine.observed().chunks, (std::vector<std::uint32_t>{0, 4, 3, 2, 1}));
+  });
+}
+
 /// Hosts wait for no peer, so rank 0 may have decided steps that a slow rank has yet to begin.
 TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
   using strategy = sums<collective::ring>;

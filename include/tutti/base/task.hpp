@@ -9,7 +9,8 @@
 #include <new>
 #include <thread>
 #include <utility>
-#include <vector>
+
+#include "tutti/base/ring.hpp"
 
 namespace tutti {
 
@@ -19,18 +20,13 @@ namespace tutti {
 /// flat however many awaits complete at once.
 class run_queue {
  public:
-  run_queue() : ring_(64) {}
+  run_queue() = default;
   run_queue(const run_queue&) = delete;
   run_queue& operator=(const run_queue&) = delete;
 
-  void push(std::coroutine_handle<> ready) {
-    if (tail_ - head_ == ring_.size()) {
-      grow();
-    }
-    ring_[tail_++ & (ring_.size() - 1)] = ready;
-  }
+  void push(std::coroutine_handle<> ready) { ready_.push(ready); }
 
-  bool empty() const { return head_ == tail_; }
+  bool empty() const { return ready_.empty(); }
 
   /// True inside `drain`, on the thread that drains: a coroutine runs and must not drain again.
   bool draining() const {
@@ -42,24 +38,14 @@ class run_queue {
     drainer_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     std::size_t resumed = 0;
     for (; !empty(); ++resumed) {
-      ring_[head_++ & (ring_.size() - 1)].resume();
+      ready_.pop().resume();
     }
     drainer_.store(std::thread::id(), std::memory_order_relaxed);
     return resumed;
   }
 
  private:
-  void grow() {
-    std::vector<std::coroutine_handle<>> wider(2 * ring_.size());
-    for (std::size_t i = head_; i != tail_; ++i) {
-      wider[i & (wider.size() - 1)] = ring_[i & (ring_.size() - 1)];
-    }
-    ring_ = std::move(wider);
-  }
-
-  std::vector<std::coroutine_handle<>> ring_;  // a power of two
-  std::size_t head_ = 0;
-  std::size_t tail_ = 0;
+  ring<std::coroutine_handle<>> ready_{64};
   std::atomic<std::thread::id> drainer_{};  // others may ask meanwhile
 };
 

@@ -170,7 +170,8 @@ class engine {
     synchronize();
   }
 
-  /// What `stream` does from now on sees tensor `id` current; the host waits for peers alone.
+  /// What `stream` does from now on sees tensor `id` current; the host waits for peers alone, and
+  /// where there is a window of credit for what has to leave before.
   template <class Stream>
   requires device_queue<Stream>
   void wait(tensor_id id, Stream& stream) {

@@ -16,6 +16,8 @@
 #include "tutti/base/fifo.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/ring.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/engine_options.hpp"
@@ -67,6 +69,9 @@ class flow {
   using mark = typename queue_type::mark;
   using observer_type = observer<typename Types::monitor, transport>;
   static constexpr bool tells_first = is_stream_ordered<transport>;
+  /// Where a stream moves chunks, they have been enqueued before they leave.
+  static constexpr bool leaves_later = schedule::limits_in_flight && !Types::virtual_time &&
+                                       !std::is_same_v<queue_type, inline_queue>;
 
  public:
   flow(transport& world, const plan& made, const model_memory<queue_type>& model,
@@ -88,6 +93,7 @@ class flow {
         filled_(made.buckets.size()),
         chunks_(made.chunks.size()),
         told_(made.chunks.size() + 1),
+        leaving_(leaves_later ? made.chunks.size() + 1 : 1),
         worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
         owner_memory_(world.queue(),
                       Types::has_servers ? 0 : facts::memory_per_element<typename Types::relay>,
@@ -129,7 +135,7 @@ class flow {
     for (std::size_t i = 0; i < decided.size(); i += sizeof(std::uint32_t)) {
       std::uint32_t number = 0;
       std::memcpy(&number, decided.data() + i, sizeof number);
-      note_decision(number);
+      told_.push(number);
     }
     start_what_was_told();
   }
@@ -144,11 +150,9 @@ class flow {
     if (any || (out_of_room_ && leader_->has_room())) {
       start_what_may_go();
     }
-    return any;
+    return let_go() || any;
   }
-  bool has_decided() const {
-    return tells_first && leader_ && told_head_ != told_tail_ && may_carry_out();
-  }
+  bool has_decided() const { return tells_first && leader_ && !told_.empty() && may_carry_out(); }
 
   // ---- what there is to see
 
@@ -204,9 +208,8 @@ class flow {
         return at;
       }
     }
-    if (follows_ && told_head_ != told_tail_) {  // the others have it already
-      const std::uint32_t next = told_[told_head_];
-      return std::pair{next, chunks_[next].steps};
+    if (follows_ && !told_.empty()) {  // the others have it already
+      return std::pair{told_.front(), chunks_[told_.front()].steps};
     }
     const auto found = std::ranges::find_if(chunks_, [](const chunk_record& each) {
       return each.state == chunk_state::started || each.state == chunk_state::ready;
@@ -316,7 +319,7 @@ class flow {
         leader_->decide(*next);
       }
       if (tells_first && leader_) {
-        note_decision(*next);
+        told_.push(*next);
       } else {
         start(*next);
       }
@@ -332,28 +335,14 @@ class flow {
 
   bool may_carry_out() const { return !leader_ || carried_out_ < leader_->told(); }
 
-  void note_decision(std::uint32_t number) {
-    told_[told_tail_] = number;
-    told_tail_ = (told_tail_ + 1) % told_.size();
-    if (told_tail_ == told_head_) {  // further ahead than ever before
-      std::rotate(told_.begin(), told_.begin() + static_cast<std::ptrdiff_t>(told_head_),
-                  told_.end());
-      told_head_ = 0;
-      told_tail_ = told_.size();
-      told_.resize(2 * told_.size());
-    }
-  }
-
   void start_what_was_told() {
     if (std::exchange(deciding_, true)) {
       return;
     }
-    while (told_head_ != told_tail_ && chunks_[told_[told_head_]].state == chunk_state::ready &&
+    while (!told_.empty() && chunks_[told_.front()].state == chunk_state::ready &&
            may_carry_out()) {
-      const std::uint32_t number = told_[told_head_];
-      told_head_ = (told_head_ + 1) % told_.size();
       ++carried_out_;
-      start(number);
+      start(told_.pop());
     }
     deciding_ = false;
   }
@@ -377,7 +366,7 @@ class flow {
     try {
       for_each_tensor(piece, [&](std::size_t position) { queue.wait(tensors_[position].written); });
       model_->pack(queue, number);
-      const auto released = [this, number] { release(number); };
+      const auto released = [this, number] { release(number, moved_so_far()); };
       parcel<compression, decltype(released)> contents{
           model_->data(piece),
           &compression_,
@@ -403,11 +392,42 @@ class flow {
     }
   }
 
-  /// The chunk's bytes have left: its credit is free.
-  void release(std::uint32_t number) {
+  struct departure {
+    mark after{};
+    std::uint32_t number{};
+  };
+
+  mark moved_so_far() {
+    if constexpr (is_stream_ordered<transport> || leaves_later) {
+      return world_->queue().record();
+    } else {
+      return {};
+    }
+  }
+
+  /// The chunk's bytes have left, or will have after that mark: then its credit is free.
+  void release(std::uint32_t number, const mark& after) {
     if (std::exchange(chunks_[number].released, true)) {
       return;
     }
+    if constexpr (leaves_later) {
+      leaving_.push({after, number});
+    } else {
+      free_credit(number);
+    }
+  }
+  /// Frees what the stream has come past.
+  bool let_go() {
+    bool any = false;
+    if constexpr (leaves_later) {
+      while (!leaving_.empty() && queue_type::passed(leaving_.front().after)) {
+        free_credit(leaving_.pop().number);
+        any = true;
+      }
+    }
+    return any;
+  }
+  void free_credit(std::uint32_t number) {
     observer_->record(event::released, number);
     if (!follows_) {
       schedule_.released(number);
@@ -416,13 +436,11 @@ class flow {
   }
 
   void finish(std::uint32_t number) {
-    release(number);
     auto& record = chunks_[number];
+    record.moved = moved_so_far();
+    release(number, record.moved);
     record.state = chunk_state::finished;
     observer_->record(event::finished, number);
-    if constexpr (is_stream_ordered<transport>) {
-      record.moved = world_->queue().record();
-    }
     for_each_tensor(plan_->chunks[number], [&](std::size_t position) {
       auto& mine = tensors_[position];
       if (--mine.pieces_left == 0) {
@@ -482,9 +500,8 @@ class flow {
   std::vector<tensor_state<mark>> tensors_;
   std::vector<std::size_t> filled_;
   std::vector<chunk_record> chunks_;
-  std::vector<std::uint32_t> told_;
-  std::size_t told_head_ = 0;
-  std::size_t told_tail_ = 0;
+  ring<std::uint32_t> told_;
+  ring<departure> leaving_;
   state_memory<queue_type> worker_memory_;
   state_memory<queue_type> owner_memory_;
   state_memory<queue_type> momenta_;
