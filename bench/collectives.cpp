@@ -39,11 +39,13 @@ using tutti::median;
 constexpr double batch_seconds = 2e-3;
 constexpr std::size_t most_calls = 4096;
 
-/// Calls that make a batch: long enough to time, short enough that what is compared alternates
-/// while the machine stays as it is.
-std::size_t calls_for(double seconds_a_call) {
-  return std::clamp(static_cast<std::size_t>(batch_seconds / seconds_a_call), std::size_t{1},
-                    most_calls);
+/// Calls that make a batch, unless an earlier repetition has chosen them: long enough to time,
+/// short enough that what is compared alternates while the machine stays as it is.
+void choose(std::size_t& calls, double seconds_a_call) {
+  if (calls == 0) {
+    calls = std::clamp(static_cast<std::size_t>(batch_seconds / seconds_a_call), std::size_t{1},
+                       most_calls);
+  }
 }
 
 void report(benchmark::State& state, std::size_t bytes, int ranks, double seconds_a_call) {
@@ -130,9 +132,10 @@ class threads {
   std::vector<char> done_ = std::vector<char>(values_.size());
 };
 
-/// A collective between threads; with a limit and a peer, batch by batch in turn.
+/// A collective between threads; with a limit and a peer, batch by batch of `calls` in turn.
 template <class Collective>
-void between_threads(benchmark::State& state, job& processes, int ranks, std::size_t bytes) {
+void between_threads(benchmark::State& state, std::size_t& calls, job& processes, int ranks,
+                     std::size_t bytes) {
   tutti::benchmark::core_to_core_note cores(state);
   threads<Collective> ours(ranks, bytes);
   team team(ranks);
@@ -147,7 +150,7 @@ void between_threads(benchmark::State& state, job& processes, int ranks, std::si
   constexpr bool beside_the_limit = std::is_same_v<Collective, tutti::collective::addressable>;
   const bool beside_mpi = beside_the_limit && processes.size() == ranks;
 
-  const std::size_t calls = calls_for(team.time(each, 1));
+  choose(calls, team.time(each, 1));
   const auto count = static_cast<double>(calls);
   std::vector<double> took;
   std::vector<double> bound_took;
@@ -181,9 +184,10 @@ void between_threads(benchmark::State& state, job& processes, int ranks, std::si
   }
 }
 
-void between_processes(benchmark::State& state, job& processes, over_mpi what, std::size_t bytes) {
+void between_processes(benchmark::State& state, std::size_t& calls, job& processes, over_mpi what,
+                       std::size_t bytes) {
   tutti::benchmark::core_to_core_note cores(state);
-  const std::size_t calls = calls_for(processes.time(what, bytes, 1));
+  choose(calls, processes.time(what, bytes, 1));
   const auto count = static_cast<double>(calls);
   std::vector<double> took;
   std::vector<double> peer_took;
@@ -204,11 +208,15 @@ void between_processes(benchmark::State& state, job& processes, over_mpi what, s
   }
 }
 
+/// `measured(state, calls)` with the calls of a batch, the same in every repetition.
 template <class Case>
 void add(const std::string& what, int ranks, std::size_t bytes, Case measured) {
   const std::string name =
       what + "/ranks:" + std::to_string(ranks) + "/bytes:" + std::to_string(bytes);
-  benchmark::RegisterBenchmark(name.c_str(), measured)
+  const auto run = [measured, calls = std::size_t{0}](benchmark::State& state) mutable {
+    measured(state, calls);
+  };
+  benchmark::RegisterBenchmark(name.c_str(), run)
       ->UseManualTime()
       ->MinTime(0.1)
       ->Unit(benchmark::kMicrosecond);
@@ -216,15 +224,17 @@ void add(const std::string& what, int ranks, std::size_t bytes, Case measured) {
 
 template <class Collective>
 void add_threads(job& processes, const std::string& name, int ranks, std::size_t bytes) {
-  add("in_process/" + name, ranks, bytes, [&processes, ranks, bytes](benchmark::State& state) {
-    between_threads<Collective>(state, processes, ranks, bytes);
-  });
+  add("in_process/" + name, ranks, bytes,
+      [&processes, ranks, bytes](benchmark::State& state, std::size_t& calls) {
+        between_threads<Collective>(state, calls, processes, ranks, bytes);
+      });
 }
 
 void add_processes(job& processes, const std::string& name, over_mpi what, std::size_t bytes) {
-  add("mpi/" + name, processes.size(), bytes, [&processes, what, bytes](benchmark::State& state) {
-    between_processes(state, processes, what, bytes);
-  });
+  add("mpi/" + name, processes.size(), bytes,
+      [&processes, what, bytes](benchmark::State& state, std::size_t& calls) {
+        between_processes(state, calls, processes, what, bytes);
+      });
 }
 
 void add_all(job& processes) {
