@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "models/cuda/channels_last.hpp"
+#include "tutti/base/host_device.hpp"
+#include "tutti/kernels/cast.hpp"
+
+// One element of an activation: how it is read and written, where it lies, and layers that look at
+// nothing else.
+namespace models::nhwc {
+
+TUTTI_HD inline float widened(float value) { return value; }
+TUTTI_HD inline float widened(brain bits) { return tutti::kernels::bfloat::to_float(bits); }
+
+template <class T>
+TUTTI_HD T narrowed(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else {
+    return tutti::kernels::bfloat::to_bits(value);
+  }
+}
+
+template <gradients Mode, class T>
+TUTTI_HD void put(T& to, float value) {
+  if constexpr (Mode == gradients::overwrite) {
+    to = narrowed<T>(value);
+  } else {
+    to = narrowed<T>(widened(to) + value);
+  }
+}
+
+template <gradients Mode>
+using constant = std::integral_constant<gradients, Mode>;
+
+template <class F>
+void in_mode(gradients mode, const F& f) {
+  if (mode == gradients::overwrite) {
+    f(constant<gradients::overwrite>{});
+  } else {
+    f(constant<gradients::accumulate>{});
+  }
+}
+
+// ---- layouts
+
+/// Where element `i` of pixels lies in planes.
+TUTTI_HD inline std::size_t in_planes(std::size_t i, std::size_t channels, std::size_t cells) {
+  const std::size_t pixel = i / channels;
+  const std::size_t sample = pixel / cells;
+  return (sample * channels + i % channels) * cells + pixel - sample * cells;
+}
+
+template <class T>
+struct gather_planes {
+  const float* planes;
+  T* pixels;
+  std::size_t channels;
+  std::size_t cells;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    pixels[i] = narrowed<T>(planes[in_planes(i, channels, cells)]);
+  }
+};
+
+template <class T>
+struct scatter_planes {
+  const T* pixels;
+  float* planes;
+  std::size_t channels;
+  std::size_t cells;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    planes[in_planes(i, channels, cells)] = widened(pixels[i]);
+  }
+};
+
+// ---- one element at a time
+
+template <class T>
+struct add_to {
+  TUTTI_HD void operator()(T& into, T from) const {
+    put<gradients::accumulate>(into, widened(from));
+  }
+};
+
+template <class T>
+struct rectified {
+  TUTTI_HD void operator()(T& x) const {
+    if (widened(x) < 0) {  // a NaN stays
+      x = 0;
+    }
+  }
+};
+
+template <class T>
+struct rectified_gradient {
+  TUTTI_HD void operator()(T y, T& gradient) const {
+    if (!(widened(y) > 0)) {
+      gradient = 0;
+    }
+  }
+};
+
+}  // namespace models::nhwc
