@@ -40,6 +40,7 @@
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/votes.hpp"
 
 namespace bench {
 
@@ -153,7 +154,7 @@ void add_arithmetic() {
   add("add_scaled", 12, adding,
       [](arrays& on) { kernels::add_scaled(queue, std::span(on.sum), on.gradient, 0.5F); });
   add("blend", 12, adding,
-      [](arrays& on) { kernels::blend(queue, std::span(on.sum), on.gradient, 0.9F); });
+      [](arrays& on) { kernels::blend(queue, std::span(on.sum), on.gradient, 0.9F, 0.1F); });
   add("negate", 8, adding, [](arrays& on) { kernels::negate(queue, std::span(on.sum)); });
   add("sum_of_three", 16, adding, [](arrays& on) {
     const std::array<const float*, 3> inputs{on.gradient.data(), on.layered.data(),

@@ -35,7 +35,7 @@ endfunction()
 
 # What needs a library that may be absent belongs to a target of its own. It links that library by
 # name whether it is here or not: who uses the target, needs it.
-set(of_mpi "/transport/mpi[^/]*[.]hpp$")
+set(of_mpi "/transport/mpi([^/]*|/.*)[.]hpp$")
 set(of_benchmark "/tutti/benchmark[.]hpp$")
 set(of_nccl "/transport/nccl[.]hpp$")
 set(of_cuda "/cuda/|/transport/in_process_cuda[.]hpp$|[.]cuh$")

@@ -69,7 +69,7 @@ class flags {
     real("weight-decay", into_->weight_decay, "share of a parameter added to its gradient (=0)");
     count("seed", into_->seed, 0, most, "of parameters and shuffling");
     real("deadline", into_->deadline,
-         "seconds without progress before a rank says who holds it up (=60)");
+         "seconds without progress before a rank asks who holds it up (=60)");
   }
 
   void compared() {
@@ -78,7 +78,8 @@ class flags {
     text("ranks", into_->rank_counts, "workers");
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
     text("server-hosts", into_->server_hosts,
-         "own: one for each server; workers: the workers' hosts have them, one after the other");
+         "workers: the workers' hosts have them, one after the other; own: one more machine for "
+         "each");
     text("link", into_->links,
          "cards as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
     text("network", into_->networks,
@@ -119,8 +120,9 @@ class flags {
     text("json", into_->json, "append a line an epoch, and one at the end, to this file");
     text("timeline", into_->timeline,
          "write a trace for Perfetto to this file; under mpirun to FILE.rank");
-    text("checkpoint", into_->checkpoint, "save to FILE.rank after every epoch");
-    text("resume", into_->resume, "go on from FILE.rank");
+    text("checkpoint", into_->checkpoint,
+         "save to FILE.rank after every epoch; the one before stays as FILE.rank.previous");
+    text("resume", into_->resume, "go on from the newest step that every rank's FILE.rank has");
     lists();
   }
 
@@ -173,7 +175,6 @@ class flags {
     return value;
   }
 
-  static constexpr int most_ranks = 1024;
   static constexpr std::int64_t most = std::int64_t{1} << 53;
 
   job* into_;

@@ -12,6 +12,9 @@
 
 namespace common {
 
+/// That a job may start, of workers and of servers.
+inline constexpr int most_ranks = 1024;
+
 /// Who reads the command line: a flag of the other's is a mistake, not silence.
 enum class app { cell, train, compare, survey };
 
@@ -44,9 +47,9 @@ struct job {
   std::string links{};
   std::string networks{};
   std::string world{"simulated"};
-  std::string server_hosts{"own"};
+  std::string server_hosts{"workers"};
   std::string payloads{"counted"};
-  int iterations{10};
+  int iterations{12};  ///< whole periods of local SGD
   int warmup{3};
   int repetitions{1};
   double jitter{};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -17,6 +18,19 @@
 #include "tutti/core/engine_options.hpp"
 
 namespace common {
+
+/// Whether `number` can become a T, as far as a double counts.
+template <class T>
+bool fits(double number) {
+  constexpr double exact = 1e15;
+  if constexpr (std::is_integral_v<T>) {
+    constexpr auto least = static_cast<double>(std::numeric_limits<T>::min());
+    constexpr auto greatest = static_cast<double>(std::numeric_limits<T>::max());
+    return number >= std::max(least, -exact) && number <= std::min(greatest, exact);
+  } else {
+    return std::abs(number) < exact;
+  }
+}
 
 /// Number with an optional KiB, MiB or GiB, or a name of an enumeration's.
 template <class T>
@@ -42,8 +56,7 @@ void parse_value(const std::string& flag, const std::string& text, T& value) {
                                           : 0;
     number *= unit;
     const bool whole = !std::is_integral_v<T> || number == std::floor(number);
-    const bool sign = !std::is_unsigned_v<T> || number >= 0;
-    if (status != std::errc{} || unit == 0 || !whole || !sign || !(std::abs(number) < 1e15)) {
+    if (status != std::errc{} || unit == 0 || !whole || !fits<T>(number)) {
       throw flag_error("--" + flag + " " + text + " is not a number that fits. Fix: " +
                        (std::is_integral_v<T> ? "as 64 or 32MiB" : "as 0.001"));
     }
@@ -109,6 +122,7 @@ void apply_policy_flags(const job& asked, tutti::engine_options<Strategy>& optio
   apply_to<typename strategy::fusion>("fusion", options.fusion, asked);
   apply_to<typename strategy::partition>("partition", options.partition, asked);
   apply_to<typename strategy::schedule>("schedule", options.schedule, asked);
+  apply_to<typename strategy::coordination>("coordination", options.coordination, asked);
   apply_to<typename strategy::compression>("compression", options.compression, asked);
   apply_to<typename strategy::architecture>("architecture", options.architecture, asked);
 }
@@ -123,6 +137,12 @@ tutti::engine_options<Strategy> options(const job& asked) {
     set.architecture.servers = asked.servers;
   }
   apply_policy_flags(asked, set);
+  if constexpr (requires { set.architecture.servers; }) {
+    if (set.architecture.servers > most_ranks) {
+      throw flag_error("--architecture.servers " + std::to_string(set.architecture.servers) +
+                       " cannot be. Fix: from 1 to " + std::to_string(most_ranks));
+    }
+  }
   return set;
 }
 

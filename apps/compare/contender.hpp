@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,11 +32,12 @@ namespace compare {
 enum class kind {
   exact,  ///< every worker applies the mean
   lossy,  ///< of what is left of it after compression
-  stale,  ///< some updates come late, or never
+  stale,  ///< some updates come late
+  apart,  ///< every worker trains a model of its own: an upper bound, and no way to train one
 };
 
 inline const char* name_of(kind which) {
-  constexpr const char* names[] = {"exact", "lossy", "stale"};
+  constexpr const char* names[] = {"exact", "lossy", "stale", "apart"};
   return names[static_cast<int>(which)];
 }
 
@@ -59,12 +61,20 @@ struct row {
   int stand_ins{};           ///< workers that were simulated: all, or some for the rest
   double payload_stretch{};  ///< bytes that each of theirs stands for
   tutti::replayed simulated{};
+  double mean{};  ///< of its iterations
   std::optional<tutti::replayed> emulated{};
   tutti::transport::emulated_run clock{};  ///< of the emulation
   std::string transport{"simulated"};
 
+  /// Hosts that the job takes: the workers', and the servers' own where they have some.
+  int machines() const {
+    const bool more = of.serving == tutti::server_hosts::own;
+    return tutti::bound::hosts(of.workers, of.where.per_host) + (more ? servers : 0);
+  }
   const tutti::replayed& shown() const { return emulated ? *emulated : simulated; }
-  double iteration() const { return shown().quantile(0.5); }
+  /// Of an emulation the median, for a host is late now and then; otherwise the mean, for some
+  /// strategies send in some steps alone.
+  double iteration() const { return emulated ? emulated->quantile(0.5) : mean; }
   /// Time that the iteration is longer than its compute.
   double exposed() const { return std::max(0.0, iteration() - simulated.compute()); }
   bool unusable() const { return emulated && clock.unusable(iteration()); }
@@ -95,8 +105,10 @@ template <class Strategy>
 constexpr kind kind_of() {
   using strategy = tutti::strategy_of<Strategy>;
   using architecture = typename strategy::architecture;
-  if (tutti::facts::stale<architecture> ||
-      std::is_same_v<architecture, tutti::architecture::independent>) {
+  if (std::is_same_v<architecture, tutti::architecture::independent>) {
+    return kind::apart;
+  }
+  if (tutti::facts::stale<architecture>) {
     return kind::stale;
   }
   return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
@@ -174,6 +186,8 @@ row run(const scenario& of, const common::job& asked) {
       join(*result.emulated, emulation.result());
     }
   }
+  const auto& all = result.simulated.iterations;
+  result.mean = std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
   return result;
 }
 

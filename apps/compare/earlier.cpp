@@ -3,7 +3,9 @@
 #include <bit>
 #include <cstdint>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "compare/processes.hpp"
 #include "tutti/base/error.hpp"
@@ -52,6 +54,99 @@ std::string job_of(const scenario& of, const contender& who, const common::job& 
   return words.str();
 }
 
+namespace {
+
+/// A row as a file has it. Throws tutti::usage_error, naming the file, the line and the field, for
+/// one that is missing, of another type or out of range.
+class line_reader {
+ public:
+  line_reader(const std::string& where, const nlohmann::json& line)
+      : where_(&where), line_(&line) {}
+
+  std::string text(const char* key) const { return at(key, &json::is_string).get<std::string>(); }
+  bool truth(const char* key) const { return at(key, &json::is_boolean).get<bool>(); }
+  std::uint64_t hash(const char* key) const {
+    return at(key, &json::is_number_unsigned).get<std::uint64_t>();
+  }
+  int count(const char* key) const { return static_cast<int>(real(key, 1e9)); }
+  double real(const char* key, double most = 1e18) const {
+    const auto value = at(key, &json::is_number).get<double>();
+    if (!(value >= 0 && value <= most)) {
+      refuse(key);
+    }
+    return value;
+  }
+  /// Nothing where the row has null.
+  std::optional<double> maybe(const char* key) const {
+    return at(key, &json::is_primitive).is_null() ? std::nullopt : std::optional(real(key));
+  }
+  double of_iterations(const char* quantile) const {
+    return line_reader(*where_, at("iteration_ms", &json::is_object)).real(quantile) / 1e3;
+  }
+  kind what() const {
+    const std::string name = text("kind");
+    for (const kind each : {kind::exact, kind::lossy, kind::stale, kind::apart}) {
+      if (name == name_of(each)) {
+        return each;
+      }
+    }
+    refuse("kind");
+  }
+
+ private:
+  using json = nlohmann::json;
+
+  [[noreturn]] void refuse(const char* key) const {
+    throw tutti::usage_error(*where_ + " is no row of this tutti-compare: '" + key +
+                             "' is missing or cannot be. Fix: delete it");
+  }
+  const json& at(const char* key, bool (json::*is)() const noexcept) const {
+    const auto found = line_->find(key);
+    if (found == line_->end() || !((*found).*is)()) {
+      refuse(key);
+    }
+    return *found;
+  }
+
+  const std::string* where_;
+  const json* line_;
+};
+
+/// All of a row but what its scenario says.
+row read_row(const std::string& where, const nlohmann::json& json) {
+  const line_reader line(where, json);
+  row known;
+  known.job = line.text("job");
+  known.strategy = line.text("strategy");
+  known.what = line.what();
+  known.transport = line.text("transport");
+  known.servers = line.count("servers");
+  known.stand_ins = line.count("simulated_workers");
+  known.payload_stretch = 1;
+  tutti::replayed shown;  // three iterations with the quantiles of all
+  for (const char* each : {"p5", "median", "p95"}) {
+    shown.iterations.push_back(line.of_iterations(each));
+  }
+  known.mean = line.of_iterations("mean");
+  shown.bytes_sent = 3 * static_cast<std::uint64_t>(line.real("bytes_sent_per_rank"));
+  shown.planned.hash = line.hash("plan_hash");
+  shown.busiest_card = line.real("busiest_card_bytes");
+  shown.crosses_iterations = line.truth("crosses_iterations");
+  known.simulated = shown;
+  const double predicted = line.real("predicted_ms") / 1e3;
+  if (line.maybe("measured_ms")) {
+    known.emulated = shown;
+    known.simulated.iterations = {predicted};
+    known.clock.time = 1;
+    known.clock.wall = line.real("wall_over_logical");
+    known.clock.mean_lateness = line.real("mean_lateness_us") / 1e6;
+    known.clock.worst_lateness = line.real("worst_lateness_us") / 1e6;
+  }
+  return known;
+}
+
+}  // namespace
+
 earlier::earlier(const std::string& file) {
   if (file.empty()) {
     return;
@@ -62,13 +157,14 @@ earlier::earlier(const std::string& file) {
   }
   int number = 0;
   for (std::string line; std::getline(in, line);) {
-    ++number;
+    const std::string where = file + " line " + std::to_string(++number);
     const auto parsed = nlohmann::json::parse(line, nullptr, false);
-    if (!parsed.is_object() || !parsed.contains("job")) {
-      throw tutti::usage_error(file + " line " + std::to_string(number) +
-                               " is no row of tutti-compare. Fix: delete it");
+    if (!parsed.is_object()) {
+      throw tutti::usage_error(where + " is no row of tutti-compare. Fix: delete it");
     }
-    rows_[parsed["job"]] = parsed;
+    row known = read_row(where, parsed);
+    const std::string job = known.job;
+    rows_.insert_or_assign(job, std::move(known));
   }
 }
 
@@ -77,37 +173,14 @@ std::optional<row> earlier::find(const std::string& job, const scenario& of) con
   if (found == rows_.end()) {
     return std::nullopt;
   }
-  const nlohmann::json& line = found->second;
-  row known;
-  known.strategy = line["strategy"];
-  known.what = line["kind"] == name_of(kind::exact)   ? kind::exact
-               : line["kind"] == name_of(kind::lossy) ? kind::lossy
-                                                      : kind::stale;
+  row known = found->second;
   known.of = of;
-  known.job = job;
-  known.transport = line["transport"];
-  known.servers = line["servers"];
-  known.stand_ins = line["simulated_workers"];
-  known.payload_stretch = 1;
-  tutti::replayed shown;  // three iterations with the quantiles of all
-  for (const char* each : {"p5", "median", "p95"}) {
-    shown.iterations.push_back(line["iteration_ms"][each].get<double>() / 1e3);
-  }
-  shown.bytes_sent = 3 * static_cast<std::uint64_t>(line["bytes_sent_per_rank"].get<double>());
-  shown.planned.hash = line["plan_hash"];
-  shown.busiest_card = line["busiest_card_bytes"];
-  shown.crosses_iterations = line["crosses_iterations"];
-  shown.forward = of.model->forward();
-  shown.backward = of.model->backward();
-  shown.first_gradient = of.model->tensors.back().backward_seconds;
-  known.simulated = shown;
-  if (!line["measured_ms"].is_null()) {
-    known.emulated = shown;
-    known.simulated.iterations = {line["predicted_ms"].get<double>() / 1e3};
-    known.clock.time = 1;
-    known.clock.wall = line["wall_over_logical"];
-    known.clock.mean_lateness = line["mean_lateness_us"].get<double>() / 1e6;
-    known.clock.worst_lateness = line["worst_lateness_us"].get<double>() / 1e6;
+  for (tutti::replayed* each : {&known.simulated, known.emulated ? &*known.emulated : nullptr}) {
+    if (each != nullptr) {
+      each->forward = of.model->forward();
+      each->backward = of.model->backward();
+      each->first_gradient = of.model->tensors.back().backward_seconds;
+    }
   }
   return known;
 }

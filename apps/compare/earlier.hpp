@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -22,7 +21,7 @@ class earlier {
   std::optional<row> find(const std::string& job, const scenario& of) const;
 
  private:
-  std::map<std::string, nlohmann::json> rows_{};
+  std::map<std::string, row> rows_{};  ///< by job, without what its scenario says
 };
 
 }  // namespace compare

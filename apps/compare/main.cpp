@@ -178,6 +178,13 @@ void run(const common::job& asked) {
   common::expect_one_of("place for servers", asked.server_hosts, {"own", "workers"});
   const auto serving =
       asked.server_hosts == "own" ? tutti::server_hosts::own : tutti::server_hosts::workers;
+  for (const auto& each : where) {
+    if (each.server_card && serving == tutti::server_hosts::workers) {
+      throw common::flag_error(each.name +
+                               " gives servers cards of their own, and they have none on the "
+                               "workers' hosts. Fix: --server-hosts own");
+    }
+  }
   const earlier before(asked.resume);
   std::vector<row> rows;
   std::vector<models::replayed> networks;

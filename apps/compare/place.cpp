@@ -72,6 +72,7 @@ tutti::transport::network place::with(const tutti::representatives& who) const {
 }
 
 place parse_link(const std::string& text) {
+  constexpr int most_a_host = 1'000'000;  // as many as a job has at most
   place parsed{text};
   std::string_view left = text;
   if (const auto times_at = left.find('x'); times_at != std::string_view::npos) {
@@ -86,10 +87,11 @@ place parse_link(const std::string& text) {
   const bool slash = left.starts_with('/');
   left.remove_prefix(slash ? 1 : 0);
   parsed.card.latency = take(left, times);
-  if (parsed.per_host < 1 || !(parsed.card.bytes_per_second > 0) || !slash ||
-      !(parsed.card.latency >= 0) || !left.empty()) {
+  if (parsed.per_host < 1 || parsed.per_host > most_a_host || !(parsed.card.bytes_per_second > 0) ||
+      !slash || !(parsed.card.latency >= 0) || !left.empty()) {
     throw common::flag_error("--link " + text +
-                             " is no link. Fix: as 10Gbit/50us or 4x10Gbit/50us");
+                             " is no link. Fix: as 10Gbit/50us or 4x10Gbit/50us, a million ranks a "
+                             "host at most");
   }
   return parsed;
 }

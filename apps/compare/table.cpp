@@ -15,10 +15,12 @@ namespace compare {
 
 namespace {
 
+/// What trains something else than its neighbours is compared with none of them.
 bool best_of_its_kind(const row& which, const std::vector<row>& rows) {
-  return std::ranges::none_of(rows, [&](const row& other) {
+  const auto beats = [&which](const row& other) {
     return other.what == which.what && other.iteration() < which.iteration();
-  });
+  };
+  return which.what != kind::apart && std::ranges::none_of(rows, beats);
 }
 
 void must_be_written(const std::ofstream& out, const std::string& file) {
@@ -41,10 +43,12 @@ nlohmann::ordered_json figures(const row& of) {
                               {"ranks", of.of.workers + of.servers},
                               {"servers", of.servers},
                               {"server_hosts", nullptr},
+                              {"machines", of.machines()},
                               {"simulated_workers", of.stand_ins},
                               {"batch_size", of.of.model->batch},
                               {"iteration_ms",
-                               {{"median", milliseconds(shown.quantile(0.5))},
+                               {{"mean", milliseconds(of.mean)},
+                                {"median", milliseconds(shown.quantile(0.5))},
                                 {"p5", milliseconds(shown.quantile(0.05))},
                                 {"p95", milliseconds(shown.quantile(0.95))}}},
                               {"samples_per_second", static_cast<double>(of.of.model->batch) *
@@ -86,13 +90,14 @@ void print(const std::vector<row>& rows) {
               shared.where.name.c_str(), shared.world.c_str(),
               1e3 * rows.front().simulated.compute(), shared.model->device.c_str());
   std::printf(
-      "  %-15s kind   samples/s  iteration ms  exposed ms  MB sent    wire ms   bound ms  of "
-      "bound%s\n",
+      "  %-15s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
+      "   bound ms  of bound%s\n",
       "strategy",
       shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical" : "");
   for (const row& each : rows) {
-    std::printf("%c %-15s %s  %10.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f",
+    std::printf("%c %-15s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f",
                 best_of_its_kind(each, rows) ? '*' : ' ', each.strategy.c_str(), name_of(each.what),
+                each.machines(),
                 static_cast<double>(shared.model->batch) * shared.workers / each.iteration(),
                 1e3 * each.iteration(), 1e3 * each.exposed(), each.bytes_sent() / 1e6,
                 1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration() / each.bound());
@@ -154,6 +159,7 @@ void write_csv(const std::string& file, const std::vector<row>& rows) {
                                "link",
                                "ranks",
                                "servers",
+                               "machines",
                                "batch_size",
                                "samples_per_second",
                                "exposed_ms",

@@ -30,6 +30,8 @@ struct in_turn {
       busy_ = chunk.has_value();
       return chunk;
     }
+    bool admits(std::uint32_t) const { return !busy_; }
+    void take(std::uint32_t) { busy_ = true; }
 
    private:
     tutti::schedule::in_order::state waiting_;

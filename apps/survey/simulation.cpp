@@ -7,6 +7,7 @@
 
 #include "models/replayed/computations.hpp"
 #include "survey/in_turn.hpp"
+#include "tutti/coordination/local.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
@@ -27,10 +28,6 @@ tutti::seconds run(int workers, link card) {
   if constexpr (std::is_same_v<typename strategy::fusion, tutti::fusion::merge_gradients>) {
     set.fusion.rule = tutti::fusion::rule::greedy;  // the published one, which the survey runs
   }
-  if constexpr (std::is_same_v<typename strategy::schedule, in_turn>) {
-    // Every rank goes by the plan, so nobody has to lead, and no decision has to travel.
-    set.run.decisions = tutti::decisions::by_every_rank;
-  }
   // Without jitter, one iteration is like the next.
   const tutti::replay_options length{.iterations = 1, .warmup = 0};
   tutti::replay<Strategy> job(models::computations(model()), set, tutti::payloads::counted, length);
@@ -43,7 +40,9 @@ tutti::seconds run(int workers, link card) {
 
 template <class Strategy>
 tutti::seconds run(traffic on_link, int workers, link card) {
-  using serial = tutti::compose<typename tutti::strategy_of<Strategy>::fusion, in_turn>;
+  // Every rank goes by the plan, so nobody has to lead, and no decision has to travel.
+  using serial = tutti::compose<typename tutti::strategy_of<Strategy>::fusion, in_turn,
+                                tutti::coordination::local>;
   return on_link == traffic::all_at_once ? run<Strategy>(workers, card)
                                          : run<serial>(workers, card);
 }

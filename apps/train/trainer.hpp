@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -48,8 +49,11 @@ inline std::string of_rank(const std::string& file, int rank) {
   return file + "." + std::to_string(rank);
 }
 
-/// A checkpoint appears whole or not at all: a run killed while writing keeps the one before.
-/// Every worker must call it.
+inline std::string previous(const std::string& file) { return file + ".previous"; }
+
+/// A checkpoint appears whole or not at all, and the one before stays until every rank has this
+/// one: whenever a job is killed, there is a step of which every rank has a checkpoint, from the
+/// first on. Every worker must call it.
 template <class Engine, class Model>
 void write_checkpoint(Engine& engine, Model& model, const std::string& file) {
   const std::string partial = file + ".partial";
@@ -67,11 +71,17 @@ void write_checkpoint(Engine& engine, Model& model, const std::string& file) {
     }
   }
   engine.average(0);  // no rank goes ahead while another may still fail to write
+  // Of any two ranks one may have come past this, and the other not yet; but none past the next
+  // one.
+  if (std::filesystem::exists(file)) {
+    std::filesystem::rename(file, previous(file));
+  }
   std::filesystem::rename(partial, file);
 }
 
+/// Loads one file. Every worker must call it.
 template <class Engine, class Model>
-void read_checkpoint(Engine& engine, Model& model, const std::string& file) {
+void load_checkpoint(Engine& engine, Model& model, const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     throw tutti::usage_error("cannot read " + file + ". Fix: a checkpoint of this job's");
@@ -88,11 +98,34 @@ void read_checkpoint(Engine& engine, Model& model, const std::string& file) {
   } catch (const tutti::usage_error& wrong) {
     throw tutti::usage_error(file + ": " + wrong.what());
   }
-  // A job that is killed while its ranks save leaves some a step ahead of the others.
-  const auto own = static_cast<double>(engine.steps());
-  if (const double mean = engine.average(own); mean != own) {
+}
+
+/// Goes on from the newest step of which every rank has a checkpoint: a job that is killed while
+/// its ranks save leaves some a step ahead of the others, whose previous one is then the set's, and
+/// takes its place. Every worker must call it.
+template <class Engine, class Model>
+void read_checkpoint(Engine& engine, Model& model, const std::string& file) {
+  std::error_code ignored;
+  bool whole = std::filesystem::exists(file, ignored);
+  const bool has_previous = std::filesystem::exists(previous(file), ignored);
+  const auto load = [&] {
+    load_checkpoint(engine, model, whole || !has_previous ? file : previous(file));
+    return static_cast<double>(engine.steps());
+  };
+  double own = load();
+  double mean = engine.average(own);
+  if (engine.average(mean != own ? 1 : 0) > 0) {
+    whole = whole && own <= mean;
+    own = load();
+    mean = engine.average(own);
+  }
+  const bool differs = mean != own;
+  if (engine.average(differs ? 1 : 0) > 0) {
     throw tutti::usage_error(file + " is of step " + std::to_string(engine.steps()) +
                              ", but not every rank's is. Fix: use an earlier one");
+  }
+  if (!whole && has_previous) {
+    std::filesystem::rename(previous(file), file, ignored);  // where nobody may write, it stays
   }
 }
 

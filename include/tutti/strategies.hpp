@@ -6,11 +6,17 @@
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ddp.hpp"
+#include "tutti/strategies/dear.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/kungfu.hpp"
 #include "tutti/strategies/local.hpp"
+#include "tutti/strategies/local_sgd.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
 #include "tutti/strategies/mxnet.hpp"
+#include "tutti/strategies/power_sgd.hpp"
+#include "tutti/strategies/qsgd.hpp"
+#include "tutti/strategies/relaxed.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
@@ -18,7 +24,8 @@
 namespace tutti::strategies {
 
 /// Every named strategy, for registries and for tests that try them all.
-using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, TopK, SignSGD,
-                       Signum, EFSignSGD, MXNetDistSync, MXNetDistAsync>;
+using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, DeAR, TopK,
+                       SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync,
+                       PairAveraging, SMA, LocalSGD, Relaxed>;
 
 }  // namespace tutti::strategies

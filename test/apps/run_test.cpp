@@ -11,13 +11,16 @@
 #include <set>
 #include <string>
 #include <sys/wait.h>
+#include <tuple>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 // Sanitized builds have no apps.
 #ifdef TUTTI_APPS_DIRECTORY
 
 #include "apps/running.hpp"
+#include "tutti/strategies.hpp"
 
 namespace tutti::test {
 namespace {
@@ -25,7 +28,7 @@ namespace {
 TEST_F(Apps, ListStrategiesAndModels) {
   const auto strategies = train("--list-strategies");
   EXPECT_EQ(strategies.status, 0);
-  EXPECT_EQ(lines(strategies.out), 14U);
+  EXPECT_EQ(lines(strategies.out), std::tuple_size_v<tutti::strategies::all>);
   EXPECT_NE(strategies.out.find("\nMXNetDistAsync\n"), std::string::npos);
   EXPECT_EQ(train("--list-models").out, "mlp\ncnn\nresnet20\nresnet50\n");
 }
@@ -68,6 +71,12 @@ TEST_F(Apps, ImpossibleNumbersAreRefused) {
   train_refuses("--fusion.bytes", "--fusion.bytes needs a value");
   train_refuses("--strategy TopK --compression.density 3", "compression::top_k: density must be");
   train_refuses("--strategy BytePS --architecture.servers 0", "0 servers among ");
+  for (const char* number : {"1e12", "-1e12", "2147483648", "1.5", "nan"}) {
+    train_refuses(std::string("--strategy BytePS --architecture.servers ") + number,
+                  std::string("--architecture.servers ") + number + " is not a number that fits");
+  }
+  train_refuses("--strategy BytePS --architecture.servers 1025",
+                "--architecture.servers 1025 cannot be. Fix: from 1 to 1024");
 }
 
 TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
@@ -107,6 +116,53 @@ TEST_F(Apps, ChecksThatAllRanksResumeAtOneStep) {
   const auto got = train("--strategy BSP --ranks 2 --steps 5 --resume saved");
   EXPECT_EQ(got.status, 2);
   EXPECT_NE(got.err.find("not every rank's is"), std::string::npos) << got.err;
+}
+
+/// Ranks save in three moves: write FILE.partial, FILE becomes FILE.previous, FILE.partial FILE.
+/// The first is over on all of them before one makes the second.
+TEST_F(Apps, AJobThatIsKilledWhileItsRanksSaveGoesOn) {
+  const std::string flags = "--strategy TopK --ranks 2 --checkpoint saved ";
+  ASSERT_EQ(train(flags + "--steps 5").status, 0);
+  const auto at_five = std::array{read(here_ / "saved.0"), read(here_ / "saved.1")};
+  const auto resumed = flags + "--resume saved --steps ";
+  ASSERT_EQ(train(resumed + "7").status, 0);
+  const auto newest = std::array{read(here_ / "saved.0"), read(here_ / "saved.1")};
+  ASSERT_EQ(train(resumed + "9").status, 0);
+  const auto whole = std::array{read(here_ / "saved.0"), read(here_ / "saved.1")};
+  const auto rank_after = [&](std::size_t rank, int moves) {
+    const auto file = here_ / ("saved." + std::to_string(rank));
+    const auto previous = file.string() + ".previous";
+    const auto put = [](const std::filesystem::path& where, const std::string& bytes) {
+      std::ofstream(where, std::ios::binary) << bytes;
+    };
+    for (const auto& each : {file.string(), previous, file.string() + ".partial"}) {
+      std::filesystem::remove(each);
+    }
+    if (moves < 2) {
+      put(file.string() + ".partial", newest[rank]);
+    }
+    put(moves == 0 ? file.string() : previous, at_five[rank]);
+    if (moves == 2) {
+      put(file, newest[rank]);
+    }
+  };
+  for (const auto& [first, second] :
+       {std::pair{0, 1}, std::pair{0, 2}, std::pair{1, 1}, std::pair{1, 2}, std::pair{2, 2}}) {
+    SCOPED_TRACE(std::to_string(first) + " and " + std::to_string(second) + " moves");
+    rank_after(0, first);
+    rank_after(1, second);
+    const auto got = train(resumed + "9");
+    ASSERT_EQ(got.status, 0) << got.err;
+    EXPECT_TRUE(read(here_ / "saved.0") == whole[0]);
+    EXPECT_TRUE(read(here_ / "saved.1") == whole[1]);
+    // What it resumed is the set that the next kill leaves, however far the ranks had come.
+    const bool all_moved = first == 2 && second == 2;
+    for (const std::size_t rank : {0U, 1U}) {
+      EXPECT_TRUE(read(here_ / ("saved." + std::to_string(rank) + ".previous")) ==
+                  (all_moved ? newest : at_five)[rank])
+          << "rank " << rank;
+    }
+  }
 }
 
 TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -35,12 +36,22 @@ TEST(Bounds, SharedServersAreTheBestSplit) {
   EXPECT_DOUBLE_EQ(bound::shared_servers(1, 4, 9), 1);
 }
 
+TEST(Bounds, HostsAreCountedHoweverManyRanksHaveRoom) {
+  constexpr int most = std::numeric_limits<int>::max();
+  EXPECT_EQ(bound::hosts(0, 4), 0);
+  EXPECT_EQ(bound::hosts(8, 4), 2);
+  EXPECT_EQ(bound::hosts(9, 4), 3);
+  EXPECT_EQ(bound::hosts(4, most), 1);
+  EXPECT_EQ(bound::hosts(most, most), 1);
+  EXPECT_EQ(bound::hosts(most, 1), most);
+  EXPECT_EQ(bound::ranks_on(0, 4, most), 4);
+}
+
 TEST(Bounds, MeetWhereTheyAreTheSameThing) {
   for (const int n : {2, 3, 5, 64}) {
     EXPECT_DOUBLE_EQ(bound::shared_servers(7, n, 0), bound::all_reduce(7, n));
     EXPECT_DOUBLE_EQ(bound::shared_servers(7, n, n), bound::servers(7, n, n, 1));
     EXPECT_DOUBLE_EQ(bound::compressed_all_reduce(7, n, 1), bound::all_reduce(7, n));
-    EXPECT_DOUBLE_EQ(bound::hierarchical_all_reduce(7, n, 4).card, bound::all_reduce(7, n));
   }
   EXPECT_DOUBLE_EQ(bound::servers(7, 4, 1, 1, 4), bound::servers(7, 4, 4, 1));
   EXPECT_DOUBLE_EQ(bound::all_reduce(7, 1), 0);

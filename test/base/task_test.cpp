@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "tutti/base/all_of.hpp"
 #include "tutti/base/fifo.hpp"
 #include "tutti/base/ring.hpp"
 
@@ -224,6 +228,138 @@ TEST(Fifo, TakesFromAnywhereAndKeepsTheOrder) {
   }
   EXPECT_EQ(order, "0134");
   EXPECT_TRUE(queue.empty());
+}
+
+namespace {
+
+/// Ends after the frames of its thread do, as what has static storage does in the main thread.
+struct ends_late {
+  std::vector<void*>* before;  // frames of 100 bytes that were given back meanwhile
+  bool* again;
+
+  ~ends_late() {
+    std::vector<void*> others;  // what the heap has got back it may give to anybody
+    for (std::size_t i = 0; i < before->size(); ++i) {
+      others.push_back(::operator new(128));
+    }
+    std::vector<void*> taken;
+    for (std::size_t i = 0; i < before->size(); ++i) {
+      taken.push_back(detail::frames.take(100));
+      *again = *again || std::ranges::find(others, taken.back()) != others.end();
+    }
+    for (void* each : taken) {
+      detail::frames.give(each, 100);
+    }
+    for (void* each : others) {
+      ::operator delete(each);
+    }
+  }
+};
+
+}  // namespace
+
+TEST(Task, FramesMayBeTakenAfterTheThreadsOwnVariables) {
+  static_assert(std::is_trivially_destructible_v<detail::frame_pool>);
+  std::vector<void*> before;
+  bool again = false;
+  std::thread([&] {
+    static thread_local ends_late late{&before, &again};  // made first, so it ends last
+    static_cast<void>(late);
+    for (int i = 0; i < 4; ++i) {
+      before.push_back(detail::frames.take(100));
+    }
+    for (void* each : before) {
+      detail::frames.give(each, 100);
+    }
+  }).join();
+  EXPECT_FALSE(again) << "a frame was the heap's already";
+}
+
+namespace {
+
+/// Suspends, then says which it was; negative ones fail.
+class numbered {
+ public:
+  numbered(run_queue& queue, int number, std::vector<int>& log)
+      : queue_(&queue), number_(number), log_(&log) {}
+  numbered(const numbered&) = delete;
+  numbered& operator=(const numbered&) = delete;
+  ~numbered() { log_->push_back(100 + number_); }
+
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> waiter) const { queue_->push(waiter); }
+  int await_resume() const {
+    log_->push_back(number_);
+    if (number_ < 0) {
+      throw std::runtime_error(std::to_string(number_));
+    }
+    return number_;
+  }
+
+ private:
+  run_queue* queue_;
+  int number_;
+  std::vector<int>* log_;
+};
+
+task await_all(run_queue& queue, std::vector<int> numbers, std::vector<int>& log, task meanwhile) {
+  operations all(numbers.size(), [&](std::size_t index) {
+    if (numbers[index] == 99) {
+      throw std::runtime_error("cannot begin");
+    }
+    return numbered(queue, numbers[index], log);
+  });
+  if (numbers.size() > 1 && numbers[0] == 0) {
+    auto& first = all.next();
+    log.push_back(1000 + co_await first);
+  }
+  co_await all_of(all, std::move(meanwhile));
+}
+
+std::string words_of(std::vector<int> numbers, std::vector<int>& log, task meanwhile = {}) {
+  run_queue queue;
+  task root = await_all(queue, std::move(numbers), log, std::move(meanwhile));
+  root.start(queue);
+  queue.drain();
+  EXPECT_TRUE(root.done());
+  try {
+    root.result();
+  } catch (const std::exception& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+task fails() {
+  throw std::runtime_error("meanwhile");
+  co_return;
+}
+
+using numbers = std::vector<int>;
+
+}  // namespace
+
+TEST(AllOf, AwaitsWhatNobodyHasAwaited) {
+  numbers log;
+  EXPECT_EQ(words_of({}, log), "");
+  EXPECT_EQ(log, numbers());
+  EXPECT_EQ(words_of({0, 1, 2}, log), "");
+  EXPECT_EQ(log, (numbers{0, 1000, 1, 2, 100, 101, 102}));
+}
+
+TEST(AllOf, EndsWhenAllHaveAndSaysWhatFailedFirst) {
+  numbers log;
+  EXPECT_EQ(words_of({1, -2, 3, -4}, log), "-2");
+  EXPECT_EQ(log, (numbers{1, -2, 3, -4, 101, 98, 103, 96}));
+  log.clear();
+  EXPECT_EQ(words_of({1, -2}, log, fails()), "meanwhile");
+  EXPECT_EQ(log, (numbers{1, -2, 101, 98}));
+}
+
+TEST(AllOf, AwaitsThoseThatBeganBeforeOneThatCouldNot) {
+  numbers log;
+  EXPECT_EQ(words_of({1, 2, 99, 3}, log), "cannot begin");
+  EXPECT_EQ(log, (numbers{1, 2, 101, 102}));
 }
 
 }  // namespace tutti::test

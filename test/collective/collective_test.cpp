@@ -1,4 +1,7 @@
-// Every collective, at every size and number of ranks, against sums written down.
+// Folds that are more than one addition; what every collective keeps is in
+// collective_laws_test.cpp.
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -8,32 +11,21 @@
 
 #include "support/transports.hpp"
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/base/bounds.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
+#include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/ring.hpp"
-#include "tutti/collective/star.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
+#include "tutti/role/archetypes.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/in_process.hpp"
-#include "tutti/transport/simulated.hpp"
+#include "tutti/transport/recording.hpp"
 
 namespace tutti::test {
 namespace {
-
-struct add_floats {
-  template <class Queue>
-  void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
-    queue.run([=] {
-      auto* sum = reinterpret_cast<float*>(into);
-      const auto* other = reinterpret_cast<const float*>(from);
-      for (std::size_t i = 0; i < bytes / sizeof(float); ++i) {
-        sum[i] += other[i];
-      }
-    });
-  }
-};
 
 float value(int rank, std::size_t i) {
   const auto mixed =
@@ -49,14 +41,14 @@ std::vector<float> data_of(int rank, std::size_t n) {
   return all;
 }
 
-template <class Fold = add_floats>
-reduction<Fold> over(std::vector<float>& data, std::vector<std::byte>& scratch, Fold fold = {}) {
+template <class Fold>
+reduction<Fold> over(std::vector<float>& data, std::vector<std::byte>& scratch, Fold fold) {
   return {reinterpret_cast<std::byte*>(data.data()), data.size(), sizeof(float), fold, scratch};
 }
 
 /// The sum on each of `ranks` threads.
-template <class Collective, class Fold = add_floats>
-std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n, Fold fold = {}) {
+template <class Collective, class Fold>
+std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n, Fold fold) {
   std::vector<std::vector<float>> result(static_cast<std::size_t>(ranks));
   transport::run_ranks(ranks, [&](transport::in_process& world) {
     auto data = data_of(world.rank(), n);
@@ -67,26 +59,6 @@ std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n, Fold
       drive(world, Collective{}.all_reduce(self, over(data, scratch, fold)));
     }
     result[static_cast<std::size_t>(world.rank())] = data;
-  });
-  return result;
-}
-
-template <class Collective>
-task sum_in_simulation(transport::simulated& world, std::vector<float>& data) {
-  std::vector<std::byte> scratch(
-      Collective{}.scratch_bytes(data.size(), sizeof(float), world.size()));
-  const endpoint<transport::simulated> self(world, tag{channel::data, 1, 0});
-  co_await Collective{}.all_reduce(self, over(data, scratch));
-}
-
-template <class Collective>
-std::vector<std::vector<float>> summed_in_simulation(int ranks, std::size_t n) {
-  std::vector<std::vector<float>> result;
-  for (int rank = 0; rank < ranks; ++rank) {
-    result.push_back(data_of(rank, n));
-  }
-  transport::run_simulated(ranks, transport::link{1e9, 1e-6}, [&](transport::simulated& world) {
-    return sum_in_simulation<Collective>(world, result[static_cast<std::size_t>(world.rank())]);
   });
   return result;
 }
@@ -116,40 +88,6 @@ void expect_sum(const std::vector<std::vector<float>>& result, int ranks, std::s
 
 constexpr std::size_t sizes[] = {0, 1, 7, 14, 15, 1001, 300'000};
 
-template <class Collective>
-void adds_on_threads() {
-  for (int ranks = 1; ranks <= 5; ++ranks) {
-    for (const std::size_t n : sizes) {
-      expect_sum<Collective>(summed_on_threads<Collective>(ranks, n), ranks, n);
-    }
-  }
-}
-template <class Collective>
-void adds_in_simulation() {
-  for (int ranks = 1; ranks <= 5; ++ranks) {
-    for (const std::size_t n : sizes) {
-      expect_sum<Collective>(summed_in_simulation<Collective>(ranks, n), ranks, n);
-    }
-  }
-}
-
-TEST(Collective, Ring) {
-  adds_on_threads<collective::ring>();
-  adds_in_simulation<collective::ring>();
-}
-TEST(Collective, HalvingDoubling) {
-  adds_on_threads<collective::halving_doubling>();
-  adds_in_simulation<collective::halving_doubling>();
-}
-TEST(Collective, Star) {
-  adds_on_threads<collective::star>();
-  adds_in_simulation<collective::star>();
-}
-TEST(Collective, Canonical) {
-  adds_on_threads<collective::canonical>();
-  adds_in_simulation<collective::canonical>();
-}
-TEST(Collective, Addressable) { adds_on_threads<collective::addressable>(); }
 TEST(Collective, AddressableWithAFoldThatLeavesTheSumEverywhere) {
   const compression::none uncompressed;
   const architecture::payload_fold<compression::none> fold{&uncompressed};
@@ -160,39 +98,6 @@ TEST(Collective, AddressableWithAFoldThatLeavesTheSumEverywhere) {
     }
   }
 }
-
-/// Reduce-scatter leaves the sum of part r on rank r; all-gather spreads what is there.
-template <class Collective>
-void halves_by_themselves() {
-  constexpr std::size_t n = 1003;
-  for (int ranks = 1; ranks <= 5; ++ranks) {
-    transport::run_ranks(ranks, [&](transport::in_process& world) {
-      auto data = data_of(world.rank(), n);
-      std::vector<std::byte> scratch(Collective{}.scratch_bytes(n, sizeof(float), ranks));
-      const endpoint<transport::in_process> self(world, tag{channel::data, 2, 0});
-      drive(world, Collective{}.reduce_scatter(self, over(data, scratch)));
-      const auto rank = static_cast<std::size_t>(world.rank());
-      const auto parts = static_cast<std::size_t>(ranks);
-      for (std::size_t i = part_begin(n, parts, rank); i < part_begin(n, parts, rank + 1); ++i) {
-        double sum = 0;
-        for (int peer = 0; peer < ranks; ++peer) {
-          sum += static_cast<double>(value(peer, i));
-        }
-        ASSERT_NEAR(static_cast<double>(data[i]), sum, 1e-6);
-      }
-      std::vector<float> marked(n, -1.0f);
-      for (std::size_t i = part_begin(n, parts, rank); i < part_begin(n, parts, rank + 1); ++i) {
-        marked[i] = static_cast<float>(i);
-      }
-      drive(world, Collective{}.all_gather(self, over(marked, scratch)));
-      for (std::size_t i = 0; i < n; ++i) {
-        ASSERT_EQ(marked[i], static_cast<float>(i));
-      }
-    });
-  }
-}
-TEST(Collective, RingHalves) { halves_by_themselves<collective::ring>(); }
-TEST(Collective, CanonicalHalves) { halves_by_themselves<collective::canonical>(); }
 
 /// Payloads of two bytes fold as well as floats: small integers are exact in half precision.
 template <class Collective>
@@ -232,6 +137,52 @@ TEST(Collective, FoldsHalfPrecision) {
   folds_halves<collective::halving_doubling>();
   folds_halves<collective::canonical>();
   folds_halves<collective::addressable>();
+}
+
+/// Bytes that the ranks of each host send to other hosts in one all-reduce of `n` phantom floats.
+template <class Collective>
+std::vector<std::size_t> sent_across(const std::vector<int>& hosts, std::size_t n) {
+  std::vector<std::atomic<std::size_t>> sent(hosts.size());
+  transport::run_ranks(
+      static_cast<int>(hosts.size()),
+      [&](transport::in_process& inner) {
+        transport::recording<transport::in_process> world(inner, 10'000);
+        const endpoint self(world, tag{channel::data, 1, 0});
+        drive(world, Collective{}.all_reduce(
+                         self, reduction<archetype::fold>{nullptr, n, sizeof(float), {}, {}}));
+        EXPECT_EQ(world.missed(), 0U);
+        for (const auto& each : world.log()) {
+          if (each.what == transport::recorded::kind::send &&
+              inner.host_of(each.peer) != inner.host_of(inner.rank())) {
+            sent[static_cast<std::size_t>(inner.host_of(inner.rank()))] += each.bytes;
+          }
+        }
+      },
+      hosts);
+  const auto last = static_cast<std::size_t>(std::ranges::max(hosts));
+  return {sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(last + 1)};
+}
+
+/// However many ranks share a host, and whether or not there are as many on each, its NIC sends
+/// what it would with one rank.
+TEST(Hierarchical, SendsOnceForEachHost) {
+  constexpr std::size_t n = 2 * 3 * 3 * 100;  // the shares' parts are whole
+  const std::size_t bytes = n * sizeof(float);
+  using tree = collective::hierarchical<>;
+  for (const std::vector<int>& two :
+       {std::vector<int>{0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1, 0, 1}, {0, 0, 0, 1}, {0, 1, 1, 0, 1}}) {
+    EXPECT_EQ(sent_across<tree>(two, n), (std::vector<std::size_t>{bytes, bytes}));
+  }
+  for (int hosts = 1; hosts <= 3; ++hosts) {
+    std::vector<int> even(static_cast<std::size_t>(2 * hosts));
+    std::ranges::generate(even, [&, rank = 0]() mutable { return rank++ % hosts; });
+    const auto bound = bound::hierarchical_all_reduce(static_cast<double>(bytes), hosts, 2);
+    EXPECT_EQ(static_cast<double>(sent_across<tree>(even, n)[0]), bound.card);
+  }
+  for (const std::vector<int>& three : {std::vector<int>{0, 1, 2}, {0, 0, 1, 1, 2, 2, 1}}) {
+    EXPECT_EQ(sent_across<tree>(three, n), std::vector<std::size_t>(3, 2 * bytes * 2 / 3));
+  }
+  EXPECT_EQ(sent_across<tree>({0, 0, 0}, n), std::vector<std::size_t>{0});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// expect: tutti: coroutines beside each other begin their messages in two groups, but this transport's messages move a group at a time. Fix: begin all of them in one coroutine before it awaits the first, as collective::exchange_with_all does.
+// expect: tutti: coroutines beside each other begin their messages in two groups, but this transport's messages move a group at a time. Fix: begin all of them in one coroutine before it awaits the first, and await them by all_of.
 #include <span>
 #include <string>
 
@@ -30,7 +30,9 @@ tutti::task swap_all(tutti::endpoint<network> self, std::span<const std::byte> m
   const auto bytes = [mine](int) { return mine.size(); };
   co_await tutti::collective::exchange_with_all(self, to, bytes, take);
 #else
-  co_await tutti::collective::beside(self, tutti::collective::fan_out(self, to), tutti::task());
-  take(0, mine);
+  tutti::task beside = tutti::collective::send_to_all(self, mine);
+  self.start(beside);
+  co_await beside;
+  take(0, to(0));
 #endif
 }

@@ -1,4 +1,4 @@
-// expect: tutti: this architecture updates the parameters where they are owned, but it was given no optimizer. Fix: pass one to make_engine, or use updated_by::workers.
+// expect: tutti: this architecture updates the parameters itself, on their owner or before it sends them, but it was given no optimizer. Fix: pass one to make_engine.
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/tutti.hpp"
 

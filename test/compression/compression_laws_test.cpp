@@ -15,7 +15,7 @@ template <class C>
 class compression_law : public testing::Test {};
 TYPED_TEST_SUITE(compression_law, testing_lists::compressions);
 
-TYPED_TEST(compression_law, writes_exactly_its_wire_bytes) {
+TYPED_TEST(compression_law, writes_exactly_as_many_bytes_as_it_says) {
   for (const std::size_t n : awkward_sizes) {
     const auto gradient = gradient_of(n, 1);
     placed<TypeParam> once(n);
@@ -23,7 +23,11 @@ TYPED_TEST(compression_law, writes_exactly_its_wire_bytes) {
     const auto payload = once.encode(gradient, std::byte{0x00});
     EXPECT_EQ(payload, again.encode(gradient, std::byte{0xff})) << "a byte was left out, n=" << n;
     EXPECT_FALSE(once.overran || again.overran) << n;
-    EXPECT_EQ(payload.size(), once.policy.wire_bytes(n));
+    EXPECT_LE(payload.size(), capacity(once.policy, n));
+    EXPECT_LE(expected(once.policy, n), capacity(once.policy, n));
+    if constexpr (!facts::variable_length<TypeParam>) {
+      EXPECT_EQ(payload.size(), once.policy.wire_bytes(n));
+    }
   }
 }
 
@@ -60,20 +64,41 @@ TYPED_TEST(compression_law, accumulates_onto_what_is_there) {
   }
 }
 
-TYPED_TEST(compression_law, encodes_the_same_on_a_queue_that_runs_later) {
+/// The queue has what every queue has and no more, so that what compiles here does on each of them.
+TYPED_TEST(compression_law, does_the_same_on_a_queue_that_runs_later) {
   for (const std::size_t n : awkward_sizes) {
     placed<TypeParam> now(n);
     placed<TypeParam> later(n);
     deferred_queue queue;
+    std::vector<std::byte> payload;
     for (unsigned step = 0; step < 3; ++step) {
       const auto gradient = gradient_of(n, step);
-      ASSERT_EQ(now.encode(gradient), later.encode_on(queue, gradient)) << n;
+      payload = now.encode(gradient);
+      ASSERT_EQ(payload, later.encode_on(queue, gradient)) << n;
+    }
+    std::vector<float> sum(n, 0.25f);
+    later.policy.accumulate(queue, const_wire(payload.data(), payload.size()), sum);
+    EXPECT_EQ(sum, std::vector<float>(n, 0.25f)) << "it did not wait for its queue";
+    queue.drain();
+    EXPECT_EQ(sum, now.decode(payload, 0.25f));
+    if constexpr (facts::summable<TypeParam>) {
+      auto expected = payload;
+      auto folded = payload;
+      inline_queue at_once;
+      now.policy.fold(at_once, wire{expected.data(), expected.size()},
+                      const_wire(payload.data(), payload.size()));
+      later.policy.fold(queue, wire{folded.data(), folded.size()},
+                        const_wire(payload.data(), payload.size()));
+      queue.drain();
+      EXPECT_EQ(folded, expected);
     }
   }
 }
 
 TYPED_TEST(compression_law, gives_back_what_it_took_if_lossless) {
-  if constexpr (facts::lossless<TypeParam>) {
+  if constexpr (!facts::lossless<TypeParam>) {
+    GTEST_SKIP() << "it is lossy";
+  } else {
     for (const std::size_t n : awkward_sizes) {
       placed<TypeParam> site(n);
       const auto gradient = gradient_of(n, 4);
@@ -83,7 +108,9 @@ TYPED_TEST(compression_law, gives_back_what_it_took_if_lossless) {
 }
 
 TYPED_TEST(compression_law, folds_to_the_sum_if_summable) {
-  if constexpr (facts::summable<TypeParam>) {
+  if constexpr (!facts::summable<TypeParam>) {
+    GTEST_SKIP() << "its payloads do not add";
+  } else {
     constexpr double coarsest = 1.0 / 256;  // bfloat16's unit roundoff
     for (const std::size_t n : awkward_sizes) {
       const auto x = gradient_of(n, 5);
@@ -105,7 +132,9 @@ TYPED_TEST(compression_law, folds_to_the_sum_if_summable) {
 }
 
 TYPED_TEST(compression_law, folds_run_by_run_as_it_folds_the_whole) {
-  if constexpr (facts::summable<TypeParam>) {
+  if constexpr (!facts::summable<TypeParam>) {
+    GTEST_SKIP() << "its payloads do not add";
+  } else {
     constexpr std::size_t n = 1000;
     placed<TypeParam> site(n);
     const auto from = site.encode(gradient_of(n, 7));
@@ -151,6 +180,9 @@ TYPED_TEST(error_feedback_law, conserves_what_it_was_given) {
 
 TYPED_TEST(error_feedback_law, says_with_a_fused_encoder_what_it_means_in_steps) {
   using policy = compression::error_feedback<TypeParam>;
+  if (!compression::encodes_with_residual<TypeParam>) {
+    GTEST_SKIP() << "it has no fused form";
+  }
   for (const std::size_t n : awkward_sizes) {
     placed<policy> fused(n);
     placed<policy> plain(n);

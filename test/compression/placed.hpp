@@ -58,14 +58,16 @@ class placed {
 
   std::span<float> lane(std::size_t i) { return where().lane(i, elements_); }
 
-  /// One step on `queue`; the payload begins as `fill` and has guards on both sides.
+  /// One step on `queue`; the room for the payload begins as `fill` and has guards on both sides.
+  /// What is handed back is as long as the payload.
   template <class Queue>
   std::vector<std::byte> encode_on(Queue& queue, std::span<const float> gradient,
                                    std::byte fill = std::byte{0x5a}) {
     constexpr std::size_t guard = 64;
-    const std::size_t bytes = policy.wire_bytes(elements_);
+    const std::size_t bytes = capacity(policy, elements_);
     std::vector<std::byte> room(bytes + 2 * guard, fill);
-    tutti::encode(policy, queue, gradient, wire{room.data() + guard, bytes}, where());
+    std::size_t length = 0;
+    tutti::encode(policy, queue, gradient, wire{room.data() + guard, bytes}, where(), &length);
     if constexpr (requires { queue.drain(); }) {
       queue.drain();
     }
@@ -74,10 +76,11 @@ class placed {
       const auto from = room.begin() + static_cast<std::ptrdiff_t>(begin);
       return std::all_of(from, from + guard, [&](std::byte each) { return each == fill; });
     };
-    if (!intact(0) || !intact(guard + bytes) || !gaps_intact()) {
+    if (!intact(0) || !intact(guard + bytes) || !gaps_intact() || length > bytes) {
       overran = true;
     }
-    return {room.begin() + guard, room.end() - guard};
+    const auto begin = room.begin() + guard;
+    return {begin, begin + static_cast<std::ptrdiff_t>(length)};
   }
 
   std::vector<std::byte> encode(std::span<const float> gradient, std::byte fill = std::byte{0x5a}) {

@@ -123,6 +123,29 @@ TEST(signum, packs_the_sign_of_its_momentum) {
   }
 }
 
+/// beta and 1 - beta are rounded to floats each on its own, as torch's `mul_(beta).add_(g, alpha=1
+/// - beta)` has it; 1 - float(beta) is another float for most betas.
+TEST(signum, remembers_bit_for_bit_what_both_factors_say) {
+  constexpr std::size_t n = 1003;
+  for (const double beta : {0.9, 0.99, 0.3, 0.5, 0.0}) {
+    const auto keep = static_cast<float>(beta);
+    const auto take = static_cast<float>(1 - beta);
+    placed<compression::signum> site(n, {.beta = beta});
+    std::vector<float> momentum(n);
+    for (unsigned step = 0; step < 20; ++step) {
+      const auto gradient = gradient_of(n, step);
+      const auto payload = site.encode(gradient);
+      for (std::size_t i = 0; i < n; ++i) {
+        const float kept = keep * momentum[i];
+        const float taken = take * gradient[i];
+        momentum[i] = kept + taken;
+      }
+      ASSERT_TRUE(std::ranges::equal(site.lane(0), momentum)) << "beta " << beta;
+      ASSERT_EQ(words_of(payload), published_layout(doubles(momentum))) << "beta " << beta;
+    }
+  }
+}
+
 TEST(signum, has_no_momentum_on_the_way_back) {
   const compression::signum policy({.beta = 0.9});
   static_assert(std::is_same_v<decltype(tutti::relay(policy)), compression::sign>);

@@ -12,7 +12,10 @@
 #include "tutti/base/host_stream.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/select.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/checkpoint.hpp"
@@ -113,6 +116,11 @@ TEST(DeviceSeam, ResidualsStayOnTheStream) {
   agrees<compose<compression::error_feedback<compression::top_k>>>(
       {.compression = {.density = 0.1}});
   agrees<compose<compression::error_feedback<compression::scaled_sign>, fusion::up_to>>();
+}
+TEST(DeviceSeam, FactorsStayOnTheStream) {
+  agrees<compose<compression::select<matrices, compression::power_sgd, compression::none>,
+                 architecture::all_reduce<collective::canonical>>>(
+      {.compression = {.chosen = {.rank = 3}}});
 }
 TEST(DeviceSeam, Votes) { agrees<compose<compression::sign, architecture::majority_vote>>(); }
 TEST(DeviceSeam, Servers) {

@@ -1,9 +1,15 @@
 // Who owns a rank's loop, and until when.
 #include "tutti/core/driver.hpp"
 
+#include <atomic>
+#include <cstddef>
+#include <exception>
 #include <gtest/gtest.h>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
+#include "tutti/base/error.hpp"
 #include "tutti/transport/in_process.hpp"
 
 namespace tutti::test {
@@ -24,6 +30,10 @@ struct counting_owner {
   bool carry_out() { return false; }
   bool has_decided() const { return false; }
   bool failed() const { return false; }
+  std::size_t words() const { return 0; }
+  void broken(std::exception_ptr why) { said = what(why); }
+
+  std::string said{};
 };
 
 template <class Check>
@@ -43,13 +53,57 @@ TEST(Driver, WhoThrowsLeavesTheLoopToOthers) {
   });
 }
 
-TEST(Driver, AnOwnerThatThrowsIsAskedAgain) {
+TEST(Driver, AnOwnerThatThrowsIsToldAndAskedAgain) {
   with_a_driver([](auto& its, counting_owner& owner) {
     owner.refused = 0;
-    EXPECT_THROW(its.nudge(), std::runtime_error);
+    its.nudge();
+    EXPECT_EQ(owner.said, "refused");
     its.nudge();
     EXPECT_GT(owner.turns, 1);
   });
+}
+
+/// A rank of many, with so many of them on its host.
+class somewhere : public transport::in_process {
+ public:
+  somewhere(fabric& shared, int ranks, int here)
+      : basic_in_process(shared, 0, ranks), ranks_(ranks), here_(here) {}
+  int size() const { return ranks_; }
+  int host_of(int rank) const { return rank < here_ ? 0 : rank; }
+
+ private:
+  int ranks_;
+  int here_;
+};
+
+/// Says which thread has the loop.
+struct watching_owner : counting_owner {
+  std::atomic<std::thread::id> its{};
+
+  bool open_posts() {
+    its = std::this_thread::get_id();
+    return false;
+  }
+};
+
+TEST(Driver, CountsTheRanksOfItsOwnHost) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const auto by_thread = [&](int ranks, int here) {
+    transport::in_process::fabric shared(1);
+    somewhere world(shared, ranks, here);
+    watching_owner owner;
+    driver<somewhere, watching_owner> its(world, owner);
+    its.start_thread(progress::automatic);
+    its.nudge();
+    while (owner.its == std::thread::id()) {
+      std::this_thread::yield();
+    }
+    return owner.its != std::this_thread::get_id();
+  };
+  EXPECT_EQ(by_thread(8 * cores, 1), cores >= 2);
+  EXPECT_EQ(by_thread(8 * cores, cores / 2), cores >= 2);
+  EXPECT_FALSE(by_thread(8 * cores, cores / 2 + 1));
+  EXPECT_FALSE(by_thread(8 * cores, 8 * cores));
 }
 
 }  // namespace

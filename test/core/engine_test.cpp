@@ -190,6 +190,100 @@ TEST(Engine, AnAbsentGradientCountsAsZero) {
   });
 }
 
+/// Absent in one pass of an accumulation, whichever: the others' gradients stay.
+TEST(Engine, AbsentInOnePassKeepsTheOthersGradients) {
+  const engine_options<canonical> twice{.run = {.accumulation = 2}};
+  on_workers<canonical>(2, optimizer::none{}, twice, [](arena& memory, auto& engine) {
+    std::ranges::fill(memory.gradients(), 7.0f);  // of what the model trained before
+    const auto add = [&](std::size_t id) {
+      for (float& each : memory.tensors()[id].gradient) {
+        each += 1;
+      }
+    };
+    for (std::size_t id = tensor_sizes().size(); id-- > 1;) {  // of tensor 0 nothing yet
+      std::ranges::fill(memory.tensors()[id].gradient, 0.0f);
+      add(id);
+      engine.ready(tensor_id(id));
+    }
+    engine.absent(tensor_id(0));
+    for (std::size_t id = tensor_sizes().size(); id-- > 0;) {
+      if (id == 1) {
+        engine.absent(tensor_id(id));
+      } else {
+        add(id);
+        engine.ready(tensor_id(id));
+      }
+    }
+    engine.wait();
+    for (std::size_t id = 0; id < tensor_sizes().size(); ++id) {
+      for (const float each : memory.tensors()[id].gradient) {
+        ASSERT_EQ(each, id < 2 ? 0.5f : 1.0f) << id;
+      }
+    }
+  });
+}
+
+TEST(Engine, AbsentWhileItIsOnItsWayIsRefusedAndTouchesNothing) {
+  using whole = compose<all_reduce<collective::canonical>, fusion::all>;
+  on_workers<whole>(2, optimizer_of(), {}, [](arena& memory, auto& engine) {
+    backward(memory, engine.worker(), 0);
+    engine.ready(tensor_id(2));
+    EXPECT_THROW(engine.absent(tensor_id(2)), usage_error);
+    for (const std::size_t id : {0U, 1U, 3U, 4U, 5U}) {
+      engine.ready(tensor_id(id));
+    }
+    engine.wait();
+    EXPECT_EQ(parameters_of(memory), trained(2, 1));
+  });
+}
+
+/// Between steps a rank may read what it has done, whoever moves it. ThreadSanitizer sees an
+/// unordered write, everybody else a number that is behind.
+TEST(Engine, StepsAreCountedWhenTheLastTensorHasArrived) {
+  engine_options<canonical> options;
+  options.run.progress = progress::by_thread;
+  on_workers<canonical>(1, optimizer::none{}, options, [](arena&, auto& engine) {
+    for (std::uint64_t step = 1; step <= 2000; ++step) {
+      ready_all(engine);
+      engine.wait();
+      ASSERT_EQ(engine.steps(), step);
+    }
+  });
+}
+
+template <class Engine, class Block>
+task blocks_when_it_arrives(Engine& engine, Block block) {
+  co_await engine.arrival(tensor_id(0));
+  block(engine);
+}
+/// It would wait for the thread that runs it. Rank 1 comes when rank 0's coroutine waits.
+template <class Block>
+void blocks_inside(Block block) {
+  std::atomic<bool> waits{false};
+  const engine_options<canonical> options{.run = {.progress = progress::by_caller}};
+  on_workers<canonical>(2, optimizer::none{}, options, [&](arena&, auto& engine) {
+    if (engine.worker() == 1) {
+      while (!waits) {
+        std::this_thread::yield();
+      }
+      engine.ready(tensor_id(0));
+      engine.wait();
+      return;
+    }
+    engine.ready(tensor_id(1));
+    engine.ready(tensor_id(0));
+    task inside = blocks_when_it_arrives(engine, block);
+    inside.start(engine.world().ready_coroutines());
+    waits = true;
+    engine.wait(tensor_id(0));
+  });
+}
+TEST(EngineDeathTest, NothingBlocksInsideACoroutine) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(blocks_inside([](auto& engine) { engine.wait(); }), "inside a coroutine");
+  EXPECT_DEATH(blocks_inside([](auto& engine) { engine.average(1); }), "inside a coroutine");
+}
+
 TEST(Engine, AverageIsTheWorkersMean) {
   const auto check = [](arena&, auto& engine) {
     for (int again = 0; again < 3; ++again) {

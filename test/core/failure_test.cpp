@@ -1,4 +1,7 @@
-// Whatever goes wrong, every rank ends, and with the same sentence.
+// Whatever goes wrong, every rank ends, and with the same sentence; and what only takes its time is
+// left alone.
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -6,13 +9,17 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "support/errors.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/schedule/by_priority.hpp"
+#include "tutti/transport/recording.hpp"
 
 namespace tutti::test {
 namespace {
@@ -49,11 +56,10 @@ TEST(Failure, OneTensorMoreIsNamedEverywhere) {
   }
 }
 
-TEST(Failure, OtherOptionsAreNamedToo) {
+TEST(Failure, ServersWithoutAWorkerAreRefused) {
   const auto said = errors(2, [](transport::in_process& world) {
     arena memory = model_of(0);
     using strategy = compose<architecture::parameter_server<>>;
-    static_cast<void>(world);
     engine_options<strategy> options;
     options.architecture.servers = 2;
     make_engine<strategy>(world, memory.tensors(), optimizer::sgd{}, options);
@@ -86,9 +92,11 @@ TEST(Failure, ARankThatThrowsEndsTheOthers) {
 /// Runs out of what it needs, on rank 1.
 struct breaks_down {
   using role = tutti::role::optimizer;
-  static constexpr std::size_t memory_per_element = 0;
+  static constexpr bool elementwise = true;
 
   int rank{};
+
+  static std::size_t memory_per_element() { return 0; }
 
   template <class Self, class Visitor>
   static void describe(Self&, Visitor&&) {}
@@ -115,6 +123,74 @@ TEST(Failure, AnOptimizerThatThrowsEndsEveryRank) {
   EXPECT_EQ(said[1], "out of room");
   EXPECT_EQ(said[0], "rank 1 failed: out of room");
   EXPECT_EQ(said[2], said[0]);
+}
+
+/// Adds slowly enough for a rank that throws meanwhile to be gone, and looks whether it is.
+struct slow_addition {
+  using role = tutti::role::compression;
+  static constexpr bool summable = true;
+  static constexpr bool identity = true;
+
+  static inline std::atomic<int> models{0};
+  static inline std::atomic<bool> added_to_what_is_gone{false};
+
+  static std::size_t wire_bytes(std::size_t elements) { return elements * sizeof(float); }
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
+    queue.copy(out.data, gradient.data(), out.size);
+  }
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add(queue, sum, in.as<float>());
+  }
+  template <class Queue>
+  void fold(Queue& queue, wire into, const_wire from) const {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (models == 2) {
+      kernels::add(queue, into.as<float>(), from.as<float>());
+    } else {
+      added_to_what_is_gone = true;
+    }
+  }
+};
+
+// Ranks that share memory add straight into each other's gradients.
+TEST(Failure, ARankThatThrowsKeepsItsGradientsWhileOthersAddToThem) {
+  struct alive {
+    alive() { ++slow_addition::models; }
+    alive(const alive&) = delete;
+    alive& operator=(const alive&) = delete;
+    ~alive() { --slow_addition::models; }
+  };
+  std::atomic<bool> rank_0_is_ready{false};
+  std::atomic<bool> rank_1_throws{false};
+  const auto said = errors(2, [&](transport::in_process& world) {
+    const alive mine;
+    arena memory(std::vector<arena::declaration>{{"a", 1000}});
+    engine_options<compose<slow_addition>> options;
+    options.run.progress = progress::by_caller;
+    auto engine =
+        make_engine<compose<slow_addition>>(world, memory.tensors(), optimizer::none{}, options);
+    const auto wait_for = [](const std::atomic<bool>& it) {
+      while (!it) {
+        std::this_thread::yield();
+      }
+    };
+    if (world.rank() == 1) {
+      wait_for(rank_0_is_ready);
+      engine.ready(tensor_id(0));
+      rank_1_throws = true;
+      throw std::runtime_error("out of data");
+    }
+    engine.ready(tensor_id(0));
+    rank_0_is_ready = true;
+    wait_for(rank_1_throws);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    engine.wait();
+  });
+  EXPECT_EQ(said[1], "out of data");
+  EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
+  EXPECT_FALSE(slow_addition::added_to_what_is_gone);
 }
 
 template <class Strategy>
@@ -190,6 +266,406 @@ TEST(Failure, LeavingWithGradientsOnTheirWayIsSaid) {
   EXPECT_NE(said[0].find("rank 1 left while its gradients were still on their way"),
             std::string::npos)
       << said[0];
+}
+
+// ---- who only takes its time
+
+void sleep_for(seconds duration) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(duration));
+}
+
+template <class Strategy>
+engine_options<Strategy> impatient(seconds deadline, progress who) {
+  engine_options<Strategy> options;
+  options.run.deadline = deadline;
+  options.run.progress = who;
+  return options;
+}
+
+constexpr progress both[] = {progress::by_caller, progress::by_thread};
+
+/// Something arrives every third of a deadline, for three deadlines; nobody is late.
+TEST(Waiting, GoesOnWhileSomethingMoves) {
+  for (const progress who : both) {
+    const auto said = errors(2, [who](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of(),
+                                           impatient<compose<>>(0.3, who));
+      for (int step = 0; step < 2; ++step) {
+        for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+          if (world.rank() == 1) {
+            sleep_for(0.1);
+          }
+          engine.wait(tensor_id(i));
+          engine.ready(tensor_id(i));
+        }
+        engine.wait();
+      }
+    });
+    EXPECT_EQ(said, std::vector<std::string>(2));
+  }
+}
+
+/// Rank 1 adds up sixteen passes: the others wait four deadlines for gradients of which nothing
+/// arrives before the last pass. It hands in, so it computes.
+TEST(Waiting, GoesOnWhileWhoOwesHandsIn) {
+  using strategy = compose<architecture::all_reduce<>>;
+  for (const progress who : both) {
+    const auto said = errors(3, [who](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto options = impatient<strategy>(0.25, who);
+      options.run.accumulation = 16;
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+      for (int pass = 0; pass < 16; ++pass) {
+        if (world.rank() == 1) {
+          sleep_for(0.0625);
+        }
+        for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+          engine.ready(tensor_id(i));
+        }
+      }
+      engine.wait();
+    });
+    EXPECT_EQ(said, std::vector<std::string>(3));
+  }
+}
+
+/// Who owes and stands still is named by all, whether it answers (a thread of its own makes it) or
+/// not, though it does come back.
+TEST(Waiting, NamesWhoOwesAndStandsStill) {
+  using strategy = compose<architecture::all_reduce<>>;
+  for (const progress who : both) {
+    std::atomic<int> ended{0};
+    const auto said = errors(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                          impatient<strategy>(0.2, who));
+      while (world.rank() == 1 && ended < 2) {
+        sleep_for(0.001);
+      }
+      try {
+        for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+          engine.ready(tensor_id(i));
+        }
+        engine.wait();
+      } catch (...) {
+        ++ended;
+        throw;
+      }
+    });
+    for (const auto& each : said) {
+      EXPECT_EQ(each, who == progress::by_caller ? "rank 1 does not answer"
+                                                 : "rank 1 never submitted tensor5");
+    }
+  }
+}
+
+/// An average is promised, too.
+TEST(Waiting, NamesWhoNeverAverages) {
+  std::atomic<bool> ended{false};
+  const auto said = errors(2, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of(),
+                                         impatient<compose<>>(0.2, progress::by_thread));
+    while (world.rank() == 1 && !ended) {
+      sleep_for(0.001);
+    }
+    try {
+      engine.average(1);
+    } catch (...) {
+      ended = true;
+      throw;
+    }
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each, "rank 1 never called average()");
+  }
+}
+
+/// A server has promised nothing and is promised nothing: it outlives five deadlines of work, and
+/// as many of silence.
+template <class Strategy>
+void a_server_never_expires(progress who) {
+  const auto said = errors(3, [who](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(),
+                                        impatient<Strategy>(0.1, who));
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    const seconds begin = world.now();
+    for (const seconds until : {0.5, 0.0}) {
+      do {
+        for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+          engine.ready(tensor_id(i));
+        }
+        engine.wait();
+      } while (engine.average(world.now() - begin) < until);
+      sleep_for(until);
+    }
+  });
+  EXPECT_EQ(said, std::vector<std::string>(3));
+}
+TEST(Waiting, AServerNeverExpires) {
+  for (const progress who : both) {
+    a_server_never_expires<compose<architecture::parameter_server<>>>(who);
+    a_server_never_expires<
+        compose<architecture::parameter_server<consistency::asynchronous, updated_by::servers>>>(
+        who);
+  }
+}
+
+/// A rank that closes waits for as long as others go on: here a server, while its worker pauses.
+TEST(Waiting, WhoClosesNeverExpires) {
+  using strategy = compose<architecture::parameter_server<>>;
+  for (const progress who : both) {
+    const auto said = errors(2, [who](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                          impatient<strategy>(0.1, who));
+      for (int step = 0; step < 2 && !engine.serves(); ++step) {
+        for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+          engine.ready(tensor_id(i));
+        }
+        engine.wait();
+        sleep_for(0.4);
+      }
+    });
+    EXPECT_EQ(said, std::vector<std::string>(2));
+  }
+}
+
+// ---- whose words are heard
+
+/// A loop that catches hands its exception to the engine, in the middle of a step: every rank ends
+/// with its words.
+template <class Strategy>
+void its_own_words(progress who) {
+  const auto said = errors(3, [who](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(),
+                                        impatient<Strategy>(20, who));
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    try {
+      for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+        if (world.rank() == 1 && i == 2) {
+          throw std::runtime_error("out of data");
+        }
+        engine.ready(tensor_id(i));
+      }
+      engine.wait();
+      engine.average(0);
+    } catch (...) {
+      engine.fail(std::current_exception());
+      throw;
+    }
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of data", "out of data",
+                                            "rank 1 failed: out of data"}));
+}
+TEST(Failure, TheWordsGivenToAnEngineReachEveryRank) {
+  for (const progress who : both) {
+    its_own_words<compose<>>(who);
+    its_own_words<compose<architecture::all_reduce<>>>(who);
+    its_own_words<compose<schedule::by_priority>>(who);
+    its_own_words<compose<architecture::parameter_server<>>>(who);
+  }
+}
+
+/// A peer that computes gives back what it has of a rank that throws when it comes, and that is
+/// within the deadline, however long a settled failure would take.
+TEST(Failure, ARankThatThrowsWaitsForPeersThatCompute) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of(),
+                                         impatient<compose<>>(60, progress::by_caller));
+    if (world.rank() == 0) {
+      sleep_for(settle_time + 0.3);
+    }
+    for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+      engine.ready(tensor_id(i));
+    }
+    if (world.rank() == 1) {
+      engine.fail(std::make_exception_ptr(std::runtime_error("out of data")));
+    }
+    engine.wait();
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of data", "out of data"}));
+}
+
+/// Nothing of rank 1's is on its way, but the others wait for what it will not hand in. The world
+/// that catches gives its words; where it knows none, the engine has said what it knows.
+template <class World, class Wrap>
+std::vector<std::string> throws_between_steps(Wrap wrap) {
+  std::atomic<int> ended{0};
+  return errors(3, [&](transport::in_process& ours) {
+    World world = wrap(ours);
+    arena memory = model_of(ours.rank());
+    const auto train = [&] {
+      auto engine = make_engine<compose<architecture::all_reduce<>>>(
+          world, memory.tensors(), optimizer_of(),
+          impatient<compose<architecture::all_reduce<>>>(30, progress::by_caller));
+      for (int step = 0; step < 2; ++step) {
+        if (step == 1 && ours.rank() == 1) {
+          throw std::runtime_error("out of data");
+        }
+        for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+          engine.ready(tensor_id(i));
+        }
+        engine.wait();
+      }
+    };
+    try {
+      train();
+    } catch (...) {
+      ++ended;
+      while (!std::is_reference_v<World> && ours.rank() == 1 && ended < 3) {
+        sleep_for(0.001);  // the engine is gone, and its world stays
+      }
+      throw;
+    }
+  });
+}
+TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
+  const auto plain = throws_between_steps<transport::in_process&>(
+      [](transport::in_process & world) -> auto& { return world; });
+  EXPECT_EQ(plain, (std::vector<std::string>{"rank 1 failed: out of data", "out of data",
+                                             "rank 1 failed: out of data"}));
+  using recorded = transport::recording<transport::in_process>;
+  const auto wrapped = throws_between_steps<recorded>(
+      [](transport::in_process& world) { return recorded(world, 1000); });
+  EXPECT_EQ(wrapped, (std::vector<std::string>{"rank 1 left by an exception", "out of data",
+                                               "rank 1 left by an exception"}));
+}
+
+/// The others have thrown already, only because of it.
+TEST(Failure, RunRanksThrowsWhatBeganIt) {
+  std::atomic<int> ended{0};
+  const auto run = [&] {
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      if (world.rank() == 1) {
+        world.abort("rank 1 is about to fail");
+        while (ended < 2) {
+          std::this_thread::yield();
+        }
+        sleep_for(0.01);
+        throw std::runtime_error("out of data");
+      }
+      struct tell {
+        std::atomic<int>& ended;
+        ~tell() { ++ended; }
+      } at_the_end{ended};
+      arena memory = model_of(world.rank());
+      make_engine<compose<>>(world, memory.tensors());
+    });
+  };
+  try {
+    run();
+    FAIL() << "nothing was thrown";
+  } catch (const std::exception& failed) {
+    EXPECT_STREQ(failed.what(), "out of data");
+  }
+}
+
+/// Has no room for what it must remember, on rank 1.
+struct finds_no_room : breaks_down {
+  std::size_t memory_per_element() const {
+    if (rank == 1) {
+      throw std::runtime_error("out of room");
+    }
+    return 0;
+  }
+};
+
+TEST(Failure, ARankThatCannotStartIsHeardAtOnce) {
+  std::atomic<int> ended{0};
+  const auto said = errors(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    try {
+      make_engine<compose<>>(world, memory.tensors(), finds_no_room{{world.rank()}},
+                             impatient<compose<>>(2, progress::by_caller));
+    } catch (...) {
+      ++ended;
+      while (world.rank() == 1 && ended < 3) {
+        sleep_for(0.001);  // whoever runs this rank has not heard yet
+      }
+      throw;
+    }
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of room", "out of room",
+                                            "rank 1 failed: out of room"}));
+}
+
+/// A device that refuses every call from some moment on, as CUDA does after an illegal address.
+struct breakable : host_loops<breakable> {
+  struct mark {
+    const breakable* of{};
+  };
+
+  void look() const {
+    if (broken) {
+      throw std::runtime_error("an illegal memory access was encountered");
+    }
+  }
+  mark record() {
+    look();
+    return {this};
+  }
+  void wait(mark) { look(); }
+  static bool passed(mark when) {
+    if (when.of != nullptr) {
+      when.of->look();
+    }
+    return true;
+  }
+  void synchronize() { look(); }
+  template <class Work>
+  void run(Work work) {
+    look();
+    work();
+  }
+
+  std::atomic<bool> broken{false};
+};
+
+/// Rank 1's device breaks when it has handed in so many tensors: in the trainer's hands, or, after
+/// the last, under whoever drives. A window of credit makes the loop look at marks, too.
+void a_device_breaks(progress who, std::size_t handed_in) {
+  using breakable_ranks = transport::basic_in_process<breakable, transport::by_mailbox>;
+  using strategy = compose<architecture::all_reduce<>, schedule::by_priority>;
+  std::atomic<bool> breaks{false};
+  const auto said = errors<threads<breakable_ranks>>(2, [&](breakable_ranks& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                        impatient<strategy>(20, who));
+    const std::size_t tensors = memory.tensors().size();
+    for (std::size_t done = 0; done < tensors; ++done) {
+      if (done == handed_in && world.rank() == 1) {
+        breaks = world.queue().broken = true;
+      }
+      while (done == tensors - 1 && world.rank() == 0 && !breaks) {
+        std::this_thread::yield();
+      }
+      engine.ready(tensor_id(tensors - 1 - done));
+    }
+    if (handed_in == tensors && world.rank() == 1) {
+      breaks = world.queue().broken = true;
+    }
+    engine.wait();
+    engine.average(0);
+  });
+  EXPECT_EQ(said[1], "an illegal memory access was encountered");
+  EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
+}
+TEST(Failure, ADeviceThatBreaksEndsEveryRank) {
+  for (const progress who : both) {
+    a_device_breaks(who, tensor_sizes().size() / 2);
+    a_device_breaks(who, tensor_sizes().size());
+  }
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/plan_maker.hpp"
@@ -34,7 +36,7 @@ constexpr std::size_t lengths[] = {7, 0, 1, 100, 33};
 
 template <class Fusion, class Partition>
 plan planned(const std::vector<tensor>& tensors, const Fusion& fusion, const Partition& partition) {
-  return make_plan(tensors, fusion, partition, {}, 2, 0);
+  return make_plan(tensors, fusion, partition, {}, [](plan&) {});
 }
 
 /// Each chunk's elements are the tensors' own, one after the other in backward order.
@@ -75,8 +77,8 @@ TEST(ModelMemory, ScatteredTensorsArePackedInBackwardOrderByOneOperationAChunk) 
     gradients.push_back(std::move(made));
   }
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    tensors.emplace_back(std::to_string(i), std::span<float>(),
-                         std::span(gradients[i]).first(lengths[i]));
+    const auto memory = std::span(gradients[i]).first(lengths[i]);
+    tensors.emplace_back(std::to_string(i), memory, memory);
   }
   const plan made = planned(tensors, fusion::all(), partition::into({.bytes = 36}));
   ASSERT_GT(made.chunks.size(), 3u);
@@ -94,6 +96,49 @@ TEST(ModelMemory, ScatteredTensorsArePackedInBackwardOrderByOneOperationAChunk) 
   }
   EXPECT_EQ(packed, expected);
   EXPECT_EQ(queue.operations, made.chunks.size());
+}
+
+/// What planning `tensors` says.
+std::string refusal(const std::vector<tensor>& tensors) {
+  try {
+    make_plan(tensors, fusion::none{}, partition::none{}, {}, [](plan&) {});
+  } catch (const usage_error& refused) {
+    return refused.what();
+  }
+  return {};
+}
+
+TEST(Tensor, OneWhoseMembersWereAssignedIsRefused) {
+  std::vector<float> memory(8);
+  tensor assigned;
+  assigned.name = "w";
+  assigned.parameter = memory;
+  assigned.gradient = memory;
+  EXPECT_EQ(refusal({assigned}),
+            "w has 0 elements, its parameter 8 and its gradient 8. Fix: make it as tensor(name, "
+            "parameter, gradient), with two spans of one length");
+  assigned.elements = 8;
+  EXPECT_EQ(refusal({assigned}), "");
+}
+
+TEST(Tensor, SpansOfTwoLengthsAreRefused) {
+  std::vector<float> memory(8);
+  const std::span<float> all(memory);
+  EXPECT_EQ(refusal({tensor("a", all, all), tensor("w", all.first(3), all)}),
+            "w has 8 elements, its parameter 3 and its gradient 8. Fix: make it as tensor(name, "
+            "parameter, gradient), with two spans of one length");
+  EXPECT_EQ(refusal({tensor("w", {}, all)}),
+            "w has 8 elements, its parameter 0 and its gradient 8. Fix: make it as tensor(name, "
+            "parameter, gradient), with two spans of one length");
+}
+
+TEST(Tensor, APhantomAmongOthersIsRefused) {
+  std::vector<float> memory(8);
+  const std::span<float> all(memory);
+  EXPECT_EQ(refusal({tensor("w", all, all), tensor::phantom("b", 4)}),
+            "w has memory and b has none. Fix: give every tensor memory, or, to simulate, none");
+  EXPECT_EQ(refusal({tensor::phantom("w", 8), tensor::phantom("b", 4)}), "");
+  EXPECT_EQ(refusal({tensor("w", all, all), tensor("nothing", {}, {})}), "");
 }
 
 }  // namespace

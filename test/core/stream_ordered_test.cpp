@@ -24,7 +24,11 @@
 #include "tutti/collective/ring.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/compression/bf16.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/select.hpp"
 #include "tutti/compression/sign.hpp"
+#include "tutti/coordination/local.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/strategies/bsp.hpp"
@@ -109,6 +113,11 @@ TEST(StreamOrderedStrategy, ByteScheduler) {
 }
 TEST(StreamOrderedStrategy, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
 TEST(StreamOrderedStrategy, EFSignSGD) { agrees<strategies::EFSignSGD>(); }
+TEST(StreamOrderedStrategy, FactorsInTwoSums) {
+  agrees<compose<compression::select<matrices, compression::power_sgd, compression::none>,
+                 architecture::all_reduce<collective::canonical>>>(
+      {.compression = {.chosen = {.rank = 3}}});
+}
 TEST(StreamOrderedStrategy, SignSGD) { agrees<strategies::SignSGD>(); }
 TEST(StreamOrderedStrategy, Votes) {
   agrees<compose<compression::sign, architecture::majority_vote>>();
@@ -232,12 +241,11 @@ TEST(StreamOrderedStrategy, RankZeroLeadsWhereOrdersMightDiffer) {
 /// Without a leader two ranks start chunks in two orders, and messages meet that do not belong
 /// together: the library says so, and the ranks end before any deadline.
 TEST(StreamOrderedStrategy, WithoutALeaderTheWrongMessagesMeet) {
-  using strategy = sums<collective::ring>;
+  using strategy = compose<architecture::all_reduce<collective::ring>, coordination::local>;
   const auto said = errors<streams>(2, [](streamed& world) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
     engine_options<strategy> options;
-    options.run.decisions = decisions::by_every_rank;
     auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer(), options);
     const std::size_t last = std::size(device_sizes) - 1;
     for (std::size_t i = 0; i <= last; ++i) {

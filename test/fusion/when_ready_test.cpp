@@ -1,117 +1,132 @@
-// Fusion by readiness: against a coordinator that ticks.
+// Fusion by readiness: against a queue from whose front it takes, and puts back.
 #include "tutti/fusion/when_ready.hpp"
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <gtest/gtest.h>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "tutti/base/error.hpp"
-#include "tutti/strategies/horovod.hpp"
 
 namespace tutti {
 namespace {
 
-using ends = std::vector<std::size_t>;
+/// Chunks of so many elements, each of a kind.
+plan chunks_of(const std::vector<std::size_t>& elements, const std::vector<std::uint32_t>& kinds) {
+  plan made;
+  made.first_element.push_back(0);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    chunk piece{static_cast<std::uint32_t>(i), made.first_element.back(), elements[i]};
+    piece.kind = kinds[i];
+    made.chunks.push_back(piece);
+    made.first_element.push_back(made.first_element.back() + elements[i]);
+  }
+  return made;
+}
 
-/// Tensors in backward order, each with its own backward time.
-struct model {
-  std::vector<tensor_facts> backward{};
-  profile known{};
+using launches = std::vector<std::vector<std::uint32_t>>;
 
-  model(const std::vector<std::size_t>& elements, const std::vector<int>& microseconds) {
-    const std::size_t n = elements.size();
-    known.backward.resize(n);
+launches of_state(fusion::when_ready::state& gathering, const std::vector<std::uint32_t>& ready) {
+  for (const std::uint32_t each : ready) {
+    gathering.stage(each);
+  }
+  launches all;
+  for (auto next = gathering.next(); !next.empty(); next = gathering.next()) {
+    all.emplace_back(next.begin(), next.end());
+  }
+  return all;
+}
+
+/// Horovod's order of fusing, on a queue of which it takes from the front and puts back.
+launches fused(const plan& made, std::deque<std::uint32_t> queue, std::size_t most) {
+  launches all;
+  const auto bytes = [&](std::uint32_t c) { return 4 * made.chunks[c].elements; };
+  while (!queue.empty()) {
+    const std::uint32_t first = queue.front();
+    queue.pop_front();
+    std::set<std::uint32_t> together{first};
+    std::deque<std::uint32_t> put_back;
+    std::size_t held = bytes(first);
+    std::size_t skipped = 0;
+    for (bool more = most != 0; more && !queue.empty();) {
+      const std::uint32_t next = queue.front();
+      if (made.chunks[next].kind == made.chunks[first].kind && held + bytes(next) <= most) {
+        held += bytes(next);
+        together.insert(next);
+        queue.pop_front();
+      } else if (skipped += bytes(next); held + skipped <= most) {
+        put_back.push_back(next);
+        queue.pop_front();
+      } else {
+        more = false;
+      }
+    }
+    queue.insert(queue.begin(), put_back.begin(), put_back.end());
+    all.emplace_back(together.begin(), together.end());
+  }
+  return all;
+}
+
+TEST(fusion_when_ready, launches_as_a_queue_that_is_put_back) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 3000; ++round) {
+    const std::size_t n = random() % 12;
+    std::vector<std::size_t> elements(n);
+    std::vector<std::uint32_t> kinds(n);
     for (std::size_t i = 0; i < n; ++i) {
-      const std::size_t forward = n - 1 - i;
-      backward.push_back({tensor_id{static_cast<std::uint32_t>(forward)}, elements[i]});
-      known.backward[forward] = 1e-6 * microseconds[i];
+      elements[i] = random() % 5 == 0 ? 0 : random() % 20;
+      kinds[i] = static_cast<std::uint32_t>(random() % 3);
     }
-  }
-};
-
-/// A thread that wakes every `cycle` microseconds, empties the queue of what is ready by then and
-/// fills buffers with it. No tensor becomes ready at a tick.
-ends coordinator(const std::vector<std::size_t>& elements, const std::vector<int>& microseconds,
-                 int cycle, std::size_t most_bytes) {
-  ends groups;
-  std::size_t next = 0;
-  long ready = elements.empty() ? 0 : microseconds[0];
-  for (long tick = cycle; next < elements.size(); tick += cycle) {
-    std::size_t buffer = 0;
-    bool open = false;
-    while (next < elements.size() && ready < tick) {
-      if (open && buffer + 4 * elements[next] > most_bytes) {
-        groups.push_back(next);
-        buffer = 0;
+    const plan made = chunks_of(elements, kinds);
+    const fusion::when_ready::options set{.bytes = random() % 8 == 0 ? 0 : random() % 160};
+    const std::size_t largest = fusion::when_ready(set).most_bytes(made);
+    fusion::when_ready::state gathering(made, set);
+    for (int tick = 0; tick < 3; ++tick) {
+      std::vector<std::uint32_t> ready;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        if (random() % 3 != 0) {
+          ready.push_back(i);
+        }
       }
-      buffer += 4 * elements[next];
-      open = true;
-      if (++next < elements.size()) {
-        ready += microseconds[next];
+      std::shuffle(ready.begin(), ready.end(), random);
+      const launches seen = of_state(gathering, ready);
+      ASSERT_EQ(seen, fused(made, {ready.begin(), ready.end()}, set.bytes)) << "round " << round;
+      for (const auto& each : seen) {
+        std::size_t bytes = 0;
+        for (const std::uint32_t c : each) {
+          bytes += 4 * made.chunks[c].elements;
+        }
+        ASSERT_LE(bytes, largest);
       }
     }
-    if (open) {
-      groups.push_back(next);
-    }
-  }
-  return groups;
-}
-
-TEST(fusion_when_ready, groups_as_a_coordinator_that_ticks) {
-  std::mt19937 random(4);
-  for (int round = 0; round < 10'000; ++round) {
-    std::vector<std::size_t> elements(random() % 20);
-    std::vector<int> microseconds(elements.size());
-    long ready = 0;
-    const int cycle = 10 * static_cast<int>(1 + random() % 60);
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      elements[i] = random() % 4 == 0 ? random() % 3 : random() % 400;
-      microseconds[i] = static_cast<int>(random() % 300) * static_cast<int>(random() % 4 != 0);
-      ready += microseconds[i];
-      if (ready > 0 && ready % cycle == 0) {
-        ++microseconds[i];
-        ++ready;
-      }
-    }
-    const std::size_t most = 1 + random() % 3000;
-    const model job(elements, microseconds);
-    const fusion::when_ready policy({.bytes = most, .cycle = 1e-6 * cycle});
-    ASSERT_EQ(policy.group_ends(job.backward, job.known),
-              coordinator(elements, microseconds, cycle, most))
-        << "round " << round;
   }
 }
 
-TEST(fusion_when_ready, names_both_sets_of_defaults) {
-  // After 0.9, 1.8, 4.9 and 5.1 ms; 40 MB each.
-  const model job({10'000'000, 10'000'000, 10'000'000, 10'000'000}, {900, 900, 3100, 200});
-  const auto groups = [&](const auto& set) {
-    return fusion::when_ready(set.fusion).group_ends(job.backward, job.known);
+TEST(fusion_when_ready, looks_past_other_kinds_as_far_as_the_limit) {
+  //                        A  b  A  A  b
+  const plan made = chunks_of({2, 3, 1, 2, 1}, {0, 1, 0, 0, 1});
+  const auto at = [&](std::size_t elements) {
+    fusion::when_ready::state gathering(made, {.bytes = 4 * elements});
+    return of_state(gathering, {0, 1, 2, 3, 4});
   };
-  EXPECT_EQ(groups(strategies::Horovod::defaults()), (ends{1, 2, 3, 4}));
-  EXPECT_EQ(groups(strategies::Horovod::defaults_before_0_21()), (ends{1, 2, 3, 4}));
-  const model quick({10'000'000, 10'000'000, 5'000'000, 10'000'000}, {300, 300, 300, 300});
-  const auto quick_groups = [&](const auto& set) {
-    return fusion::when_ready(set.fusion).group_ends(quick.backward, quick.known);
-  };
-  EXPECT_EQ(quick_groups(strategies::Horovod::defaults()), (ends{3, 4}));
-  EXPECT_EQ(quick_groups(strategies::Horovod::defaults_before_0_21()), (ends{1, 3, 4}));
+  EXPECT_EQ(at(4), (launches{{0}, {1}, {2, 3}, {4}}));  // 2 and 3 passed over are above 4
+  EXPECT_EQ(at(5), (launches{{0, 2, 3}, {1, 4}}));      // 2 and 3 are not above 5
+  EXPECT_EQ(at(8), (launches{{0, 2, 3}, {1, 4}}));
+  EXPECT_EQ(at(0), (launches{{0}, {1}, {2}, {3}, {4}}));
+  EXPECT_EQ(fusion::when_ready({.bytes = 4}).most_bytes(made), 12U) << "one above it goes alone";
+  EXPECT_EQ(fusion::when_ready({.bytes = 20}).most_bytes(made), 20U);
+  EXPECT_EQ(fusion::when_ready().most_bytes(made), 36U) << "all there is";
 }
 
-TEST(fusion_when_ready, leaves_all_alone_at_zero) {
-  const model job({0, 0, 3, 0}, {1, 0, 0, 1});
-  for (const fusion::when_ready::options& zero :
-       {fusion::when_ready::options{.bytes = 0}, fusion::when_ready::options{.cycle = 0}}) {
-    EXPECT_EQ(fusion::when_ready(zero).group_ends(job.backward, job.known), (ends{1, 2, 3, 4}));
-  }
-}
-
-TEST(fusion_when_ready, guesses_times_from_elements_where_nothing_is_measured) {
-  const model job({100'000, 50'000, 100'000}, {0, 0, 0});  // 0.5, 0.75 and 1.25 ms at 5 ns
-  EXPECT_EQ(fusion::when_ready().group_ends(job.backward, {}), (ends{2, 3}));
+TEST(fusion_when_ready, plans_every_tensor_alone) {
+  const std::vector<tensor_facts> backward(3);
+  EXPECT_EQ(fusion::when_ready().group_ends(backward, {}), (std::vector<std::size_t>{1, 2, 3}));
+  EXPECT_TRUE(fusion::when_ready().group_ends({}, {}).empty());
 }
 
 TEST(fusion_when_ready, refuses_a_negative_cycle) {

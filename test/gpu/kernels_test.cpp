@@ -25,6 +25,7 @@
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/votes.hpp"
 
 namespace tutti::test {
 namespace {
@@ -80,8 +81,12 @@ TEST_F(Kernels, Arithmetic) {
   same_on_both([](auto& queue, auto into, auto) { kernels::scale(queue, into, 0.3f); });
   same_on_both(
       [](auto& queue, auto into, auto from) { kernels::add_scaled(queue, into, from, 0.3f); });
-  same_on_both([](auto& queue, auto into, auto from) { kernels::blend(queue, into, from, 0.9f); });
+  same_on_both(
+      [](auto& queue, auto into, auto from) { kernels::blend(queue, into, from, 0.9f, 0.1f); });
   same_on_both([](auto& queue, auto into, auto) { kernels::negate(queue, into); });
+  same_on_both([](auto& queue, auto into, auto) {
+    kernels::swap(queue, into.first(into.size() / 2), into.last(into.size() / 2));
+  });
   same_on_both([](auto& queue, auto into, auto from) {
     kernels::descend(queue, into, from, {0.1f, 0.0f, 0.01f});
   });

@@ -1,5 +1,5 @@
 // Processes that meet by MPI and train over NCCL, each on a device of its own or all on one: what
-// they come to is what threads of a CPU come to. Without a device it says so and ends well.
+// they come to is what threads of a CPU come to. Without a device it says so and has skipped.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -20,7 +20,7 @@ int main() {
   const int devices = tutti::cuda::devices();
   if (devices == 0) {
     std::printf("rank %d: no CUDA device, nothing run\n", processes.rank());
-    return 0;
+    return 77;  // CTest reports it as skipped
   }
   if (devices < processes.size()) {  // NCCL takes processes of other hosts' names for other hosts'
     ::setenv("NCCL_HOSTID", std::to_string(processes.rank()).c_str(), 1);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/values.hpp"
 #include "tutti/base/fixed_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/block_codes.hpp"
@@ -21,31 +22,13 @@
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/elements.hpp"
-#include "tutti/kernels/selection.hpp"
-#include "tutti/kernels/selection_steps.hpp"
 #include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/votes.hpp"
 
 namespace tutti {
 namespace {
 
-namespace steps = kernels::steps;
 namespace element = kernels::element;
-
-constexpr std::size_t sizes[] = {0, 1, 3, 4, 5, 31, 32, 33, 255, 256, 257, 1023, 1025, 4097, 20001};
-
-std::vector<float> normal_values(std::size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> made(n);
-  std::ranges::generate(made, [&] { return normal(random); });
-  return made;
-}
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
 
 /// A device of `threads` threads.
 template <int Width, class F, class... Arrays>
@@ -127,7 +110,7 @@ TEST(elements, products_and_sums_round_apart) {
   element::add_scaled{almost}(onto, almost);
   EXPECT_EQ(onto, static_cast<float>(double{square} - 1));
   float blended = almost;
-  element::blend{almost}(blended, 0.0f);
+  element::blend{almost, 1}(blended, 0.0f);
   EXPECT_EQ(blended, square);
   for (const std::size_t n : sizes) {
     in_every_way([n](auto device) {
@@ -578,267 +561,6 @@ TEST(device_blocks, signs_are_the_hosts) {
       EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
     }
   }
-}
-
-// ---- selection
-
-struct selected {
-  std::vector<std::uint32_t> indices;
-  std::vector<float> values;
-  unsigned long long refused = nothing_refused;
-  std::size_t reads = 0;
-
-  static constexpr unsigned long long nothing_refused = ~0ULL;
-};
-
-/// Floats that count how many of them are read.
-class counted {
- public:
-  static inline std::size_t reads = 0;
-
-  explicit counted(const float* at) : at_(at) {}
-  float operator[](std::size_t i) const {
-    ++reads;
-    return at_[i];
-  }
-  counted operator+(std::size_t n) const { return counted(at_ + n); }
-
- private:
-  friend bool begins_a_pack(counted values) { return steps::begins_a_pack(values.at_); }
-  friend steps::pack pack_at(counted values) {
-    reads += 4;
-    return steps::pack_at(values.at_);
-  }
-
-  const float* at_;
-};
-
-/// Selects as a device does, the last block first; `capacity` is its room for candidates, and
-/// memory is what it was before.
-selected on_blocks(const std::vector<float>& input, std::size_t k, std::size_t capacity) {
-  const std::size_t places = capacity + steps::table_places(input.size());
-  std::vector<float> values(places, std::numeric_limits<float>::quiet_NaN());
-  std::vector<std::uint32_t> indices(places, ~0u);
-  steps::selecting state;
-  std::memset(&state, 0xFF, sizeof state);
-  selected out{std::vector<std::uint32_t>(k, 99), std::vector<float>(k, 99.0f)};
-  counted::reads = 0;
-  const auto launch = [](std::size_t blocks, const auto& step) {
-    typename std::decay_t<decltype(step)>::memory shared;
-    for (std::size_t number = blocks; number-- > 0;) {
-      std::memset(&shared, 0xFF, sizeof shared);
-      step(
-          steps::host_block{static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(blocks)},
-          shared);
-    }
-  };
-  const steps::job<counted> of(counted(input.data()), input.size(), k, values.data(),
-                               indices.data(), places, &state);
-  steps::select(launch, of, {out.indices.data(), out.values.data(), k, &out.refused, 0});
-  out.reads = counted::reads;
-  return out;
-}
-
-/// By sorting: magnitude, then the lower index.
-class ranking {
- public:
-  explicit ranking(const std::vector<float>& input) : input_(input), order_(input.size()) {
-    std::iota(order_.begin(), order_.end(), 0u);
-    const auto key = [&](std::uint32_t i) {
-      return std::isnan(input[i]) ? std::numeric_limits<double>::max()
-                                  : std::fabs(double{input[i]});
-    };
-    std::ranges::stable_sort(order_,
-                             [&](std::uint32_t a, std::uint32_t b) { return key(a) > key(b); });
-  }
-  const std::vector<float>& input() const { return input_; }
-  selected first(std::size_t k) const {
-    selected out;
-    out.indices.assign(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(k));
-    std::ranges::sort(out.indices);
-    for (const std::uint32_t i : out.indices) {
-      out.values.push_back(input_[i]);
-    }
-    return out;
-  }
-
- private:
-  const std::vector<float>& input_;
-  std::vector<std::uint32_t> order_;
-};
-
-void selects(const ranking& of, std::size_t k, std::size_t capacity, const char* what) {
-  const selected wanted = of.first(k);
-  const selected found = on_blocks(of.input(), k, capacity);
-  EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << of.input().size();
-  EXPECT_TRUE(same_bits(found.values, wanted.values)) << what;
-  EXPECT_EQ(found.refused, selected::nothing_refused) << what;
-}
-
-TEST(device_selection, is_exact_at_every_size) {
-  for (const std::size_t n : sizes) {
-    const auto input = normal_values(n, 18);
-    const ranking ranked(input);
-    for (const std::size_t k : {std::size_t{1}, n / 100, n / 3, n}) {
-      if (k >= 1 && k <= n) {
-        selects(ranked, k, n, "all fit");
-        selects(ranked, k, 2 * k + 64, "candidates");
-        selects(ranked, k, 1, "no room");
-      }
-    }
-  }
-}
-
-using named_inputs = std::vector<std::pair<const char*, std::vector<float>>>;
-
-named_inputs unkind_inputs(std::size_t n) {
-  named_inputs inputs;
-  inputs.emplace_back("all zero", std::vector<float>(n, 0.0f));
-  inputs.emplace_back("all equal", std::vector<float>(n, -1.5f));
-  std::vector<float> few(n, 0.0f);
-  few[7] = -3;
-  few[4000] = 2;
-  few[n - 1] = -0.0f;
-  inputs.emplace_back("mostly zeros", few);
-  std::vector<float> ties(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    ties[i] = i % 3 == 0 ? 2.0f : i % 3 == 1 ? -2.0f : 1.0f;
-  }
-  inputs.emplace_back("ties of both signs", ties);
-  std::vector<float> close(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    close[i] = std::bit_cast<float>(0x3f80'0000u + static_cast<std::uint32_t>(i * 7919 % n));
-  }
-  inputs.emplace_back("one bin, all different", close);
-  std::vector<float> tiny(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    tiny[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i * 31 % n));
-  }
-  inputs.emplace_back("subnormal", tiny);
-  std::vector<float> infinite = ties;
-  infinite[99] = -std::numeric_limits<float>::infinity();
-  infinite[n - 1] = 7;
-  inputs.emplace_back("an infinity", infinite);
-  return inputs;
-}
-
-TEST(device_selection, is_exact_where_the_input_is_not_kind) {
-  constexpr std::size_t n = 5003;
-  for (const auto& [what, input] : unkind_inputs(n)) {
-    const ranking ranked(input);
-    for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{50}, std::size_t{1668},
-                                std::size_t{1669}, n - 1, n}) {
-      for (const std::size_t capacity : {k, k + 500, n - 1, n}) {
-        selects(ranked, k, capacity, what);
-      }
-    }
-  }
-}
-
-TEST(device_selection, is_exact_over_many_tiles_of_an_input_that_is_not_kind) {
-  constexpr std::size_t n = 3 * steps::groups * steps::tile - 1000;
-  for (const auto& [what, input] : unkind_inputs(n)) {
-    const ranking ranked(input);
-    for (const std::size_t k : {std::size_t{2}, std::size_t{1669}, n / 3 + 1}) {
-      selects(ranked, k, k, what);
-      selects(ranked, k, n, what);
-    }
-  }
-}
-
-/// Layers whose magnitudes differ, with few elements that are far larger than the rest.
-std::vector<float> layered_values(std::size_t n) {
-  auto made = normal_values(n, 21);
-  for (std::size_t i = 0; i < n; ++i) {
-    made[i] *= static_cast<float>(1 + i / 10'000 * 37 % 11) * (1 + made[i] * made[i]);
-  }
-  return made;
-}
-
-double reads_of_each(const std::vector<float>& input, std::size_t k, std::size_t capacity) {
-  return static_cast<double>(on_blocks(input, k, capacity).reads) /
-         static_cast<double>(input.size());
-}
-
-TEST(device_selection, reads_a_gradient_once) {
-  constexpr std::size_t n = 1'000'003;
-  for (const std::size_t one_in : {1000UL, 100UL}) {
-    const std::size_t k = n / one_in;
-    const std::size_t capacity = kernels::selection_candidates(n, k) - steps::table_places(n);
-    for (const auto& input : {normal_values(n, 19), layered_values(n)}) {
-      const double reads = reads_of_each(input, k, capacity);
-      EXPECT_GE(reads, 1.0) << "one in " << one_in;
-      EXPECT_LE(reads, 1.3) << "one in " << one_in;
-    }
-  }
-}
-
-TEST(device_selection, reads_an_input_that_is_not_kind_six_times_at_most) {
-  constexpr std::size_t n = 200'000;
-  const auto normal = normal_values(n, 22);
-  EXPECT_NEAR(reads_of_each(std::vector<float>(n, 1.0f), 200, 4000), 5, 0.1)
-      << "all reach the floor";
-  EXPECT_NEAR(reads_of_each(normal, 200, 100), 5, 0.1) << "room for few";
-  EXPECT_NEAR(reads_of_each(normal, n / 2, n), 5, 0.1) << "half of all";
-  std::vector<float> sparse(n, 0.0f);
-  sparse[77] = 1;
-  EXPECT_NEAR(reads_of_each(sparse, 200, 4000), 6, 0.1) << "mostly zeros";
-}
-
-TEST(device_selection, samples_as_the_host_does) {
-  EXPECT_EQ(steps::sample_for(4095, 1).size, 0u);
-  EXPECT_EQ(steps::sample_for(4096, 1025).size, 0u);
-  for (const std::size_t n : {4096UL, 5003UL, 1UL << 20, 25'600'000UL}) {
-    const steps::sample which = steps::sample_for(n, n / 1000);
-    EXPECT_GT(which.size, which.rank) << n;
-    EXPECT_LT(which.place(which.size - 1), n);
-  }
-}
-
-TEST(device_selection, hears_of_nan_where_it_is_selected) {
-  auto input = normal_values(4099, 20);
-  input[1033] = std::numeric_limits<float>::quiet_NaN();
-  input[3000] = -std::numeric_limits<float>::quiet_NaN();
-  for (const std::size_t capacity : {std::size_t{500}, std::size_t{4099}}) {
-    const selected found = on_blocks(input, 5, capacity);
-    EXPECT_EQ(found.refused, 1033u);
-    EXPECT_EQ(found.indices, ranking(input).first(5).indices);
-  }
-  EXPECT_EQ(on_blocks(input, 1, 500).refused, 1033u);
-}
-
-TEST(device_selection, of_nothing_but_nan_writes_no_more_than_there_is_room_for) {
-  const std::vector<float> input(20'001, -std::numeric_limits<float>::quiet_NaN());
-  for (const std::size_t k : {1UL, 20UL, 9000UL}) {
-    const selected found = on_blocks(input, k, k);
-    EXPECT_EQ(found.refused, 0u);
-    EXPECT_EQ(found.indices.front(), 0u);
-    EXPECT_EQ(found.indices.back(), k - 1);
-  }
-}
-
-TEST(device_selection, fits_into_what_top_k_provides) {
-  for (const std::size_t n :
-       {std::size_t{1}, std::size_t{1024}, std::size_t{1} << 20, std::size_t{1} << 30}) {
-    for (const std::size_t k : {std::size_t{1}, n / 1000 + 1}) {
-      const std::size_t capacity = kernels::selection_candidates(n, k) - steps::table_places(n);
-      EXPECT_GE(capacity, std::min(n, 4 * k));
-    }
-  }
-}
-
-TEST(device_selection, clears_and_adds_at_indices) {
-  std::vector<float> data = {1, 2, 3, 4, 5};
-  const std::vector<std::uint32_t> at = {0, 3};
-  const std::vector<float> values = {10, 20};
-  for (std::size_t i = 0; i < at.size(); ++i) {
-    element::scatter_add{at.data(), values.data(), data.data()}(i);
-  }
-  EXPECT_EQ(data, (std::vector<float>{11, 2, 3, 24, 5}));
-  for (std::size_t i = 0; i < at.size(); ++i) {
-    element::clear_at{data.data(), at.data()}(i);
-  }
-  EXPECT_EQ(data, (std::vector<float>{0, 2, 3, 0, 5}));
 }
 
 }  // namespace

@@ -83,17 +83,29 @@ TEST(add_scaled, rounds_the_product_and_the_sum) {
   }
 }
 
-TEST(blend, keeps_a_share_and_takes_the_rest) {
+TEST(blend, keeps_a_share_and_takes_another) {
   for (const std::size_t n : sizes) {
     auto into = values(n, 6);
     const auto from = values(n, 7);
     auto expected = into;
     for (std::size_t i = 0; i < n; ++i) {
-      expected[i] = rounded(0.9f * into[i]) + rounded((1 - 0.9f) * from[i]);
+      expected[i] = rounded(0.9f * into[i]) + rounded(0.3f * from[i]);
     }
     inline_queue queue;
-    kernels::blend(queue, std::span(into), from, 0.9f);
+    kernels::blend(queue, std::span(into), from, 0.9f, 0.3f);
     EXPECT_TRUE(same_bits(into, expected)) << n;
+  }
+}
+
+TEST(swap, exchanges_every_element) {
+  for (const std::size_t n : sizes) {
+    auto one = values(n, 8);
+    auto other = values(n, 9);
+    const auto before = std::pair(one, other);
+    inline_queue queue;
+    kernels::swap(queue, std::span(one), std::span(other));
+    EXPECT_TRUE(same_bits(one, before.second)) << n;
+    EXPECT_TRUE(same_bits(other, before.first)) << n;
   }
 }
 

@@ -20,7 +20,7 @@ places = {
     "bench/": (7, "bench"),
     "test/": (7, "test"),
 }
-for role in ("fusion", "partition", "schedule", "compression", "architecture", "monitor",
+for role in ("fusion", "partition", "schedule", "coordination", "compression", "architecture", "monitor",
              "transport", "collective", "optimizer"):
     places[f"include/tutti/{role}/"] = (3, role)
 
@@ -30,7 +30,7 @@ doors = {("architecture", "collective"), ("bench", "apps"), ("test", "apps"), ("
 
 # Foreign headers, and where each may enter. What is not listed is the standard library's or POSIX's.
 foreign = [
-    (r"mpi(-ext)?\.h", ["include/tutti/transport/mpi.hpp"]),
+    (r"mpi(-ext)?\.h", ["include/tutti/transport/mpi/library.hpp"]),
     (r"nccl\.h", ["include/tutti/transport/nccl.hpp"]),
     (r"cub/.*|thrust/.*", ["kernels/tutti/kernels/cuda/", "bench/kernels_cuda.cu"]),
     (r"cuda(_.*)?\.h|cuda/.*", ["include/tutti/base/cuda/", "kernels/tutti/kernels/cuda/"]),

@@ -254,6 +254,12 @@ TEST_F(replayed_csv, lines_that_are_no_tensor_are_refused) {
   expect_line_refused("a,-5,2,3", "elements is '-5'" + whole);
   expect_line_refused("a,1e6,2,3", "elements is '1e6'" + whole);
   expect_line_refused("a,,2,3", "elements is ''" + whole);
+  const std::string many =
+      "there are more than 1099511627776 elements in all. Fix: a model of at most so many.";
+  expect_line_refused("a,4611686018427387904,2,3", many);
+  expect_line_refused("a,18446744073709551615,2,3", many);
+  EXPECT_EQ(read(header + "a,1099511627776,2,3\n").elements(), std::size_t{1} << 40);
+  expect_refused(header + "a,1099511627775,2,3\nb,1,2,3\nc,1,2,3\n", ":4: " + many);
   expect_line_refused("# batch 0", "batch is '0'" + whole);
   const std::string time = ". Fix: microseconds, a finite number of 0 or more.";
   expect_line_refused("a,1,fast,3", "forward_us is 'fast'" + time);

@@ -8,11 +8,15 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include "support/mpi_world.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/native.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/coordination/negotiated.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
@@ -79,6 +83,17 @@ TEST(MpiOracle, CanonicalFusedByPriority) {
                      schedule::by_priority>>(
       {.fusion = {.bytes = 3000}, .partition = {.bytes = 100'000}, .schedule = {.credit = 1}});
 }
+TEST(MpiOracle, GatheredAsNegotiated) {
+  using strategy = compose<all_reduce<collective::canonical>, fusion::when_ready,
+                           coordination::negotiated, partition::into, schedule::by_priority>;
+  is_bitwise<strategy>({.fusion = {.bytes = 100'000, .cycle = 1e-4},
+                        .partition = {.bytes = 50'000},
+                        .coordination = {.by = coordination::identity::name, .cache = 3}});
+}
+TEST(MpiOracle, GatheredAsLearned) {
+  is_bitwise<compose<all_reduce<collective::canonical>, fusion::when_ready, coordination::learned>>(
+      {.fusion = {.bytes = 3000, .cycle = 0}});
+}
 TEST(MpiOracle, ServersThatAdd) {
   is_bitwise<compose<parameter_server<>, partition::into, schedule::by_priority>>(
       {.partition = {.bytes = 50'000}, .schedule = {.credit = 1}});
@@ -97,12 +112,5 @@ TEST(MpiOracle, NativeLed) { is_within_a_rounding<compose<all_reduce<collective:
 }  // namespace tutti::test
 
 int main(int argc, char** argv) {
-  tutti::transport::mpi processes;
-  tutti::test::world = &processes;
-  testing::InitGoogleTest(&argc, argv);
-  if (processes.rank() != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-  }
-  return RUN_ALL_TESTS();
+  return tutti::test::run_tests_over(tutti::test::world, argc, argv);
 }

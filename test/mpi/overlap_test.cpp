@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/mpi_world.hpp"
 #include "support/training.hpp"
 #include "tutti/base/median.hpp"
 #include "tutti/role/transport.hpp"
@@ -92,12 +93,5 @@ TEST(Overlap, AtTheEndThereIsNone) {
 }  // namespace tutti::test
 
 int main(int argc, char** argv) {
-  tutti::transport::mpi world;
-  tutti::test::processes = &world;
-  testing::InitGoogleTest(&argc, argv);
-  if (world.rank() != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-  }
-  return RUN_ALL_TESTS();
+  return tutti::test::run_tests_over(tutti::test::processes, argc, argv);
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "support/mpi_world.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
@@ -81,12 +82,5 @@ TEST(ShapedReplay, TwoRanksBehindEachCard) {
 }  // namespace tutti::test
 
 int main(int argc, char** argv) {
-  tutti::transport::mpi world;
-  tutti::test::carrier = &world;
-  testing::InitGoogleTest(&argc, argv);
-  if (world.rank() != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-  }
-  return RUN_ALL_TESTS();
+  return tutti::test::run_tests_over(tutti::test::carrier, argc, argv);
 }

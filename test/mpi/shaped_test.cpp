@@ -159,7 +159,7 @@ TEST(Shaped, ASleepGoesOnWhereItIsDue) {
   });
 }
 
-TEST(Shaped, ALetterToOneselfIsThereAtOnce) {
+TEST(Shaped, AMessageToOneselfIsThereAtOnce) {
   takes(0, network(1, card), [](processes& world) -> task {
     auto sent = world.send(0, data_tag(0), phantom(bytes));
     co_await world.receive(0, data_tag(0), phantom(bytes));
@@ -224,19 +224,4 @@ TEST(Shaped, RefusesANetworkForOthers) {
 }  // namespace
 }  // namespace tutti::test
 
-int main(int argc, char** argv) {
-  int level = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-  ::testing::InitGoogleTest(&argc, argv);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-  }
-  int failed = RUN_ALL_TESTS();
-  int any_failed = 0;
-  MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  MPI_Finalize();
-  return any_failed;
-}
+int main(int argc, char** argv) { return tutti::test::run_tests_of_processes(argc, argv); }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <gtest/gtest.h>
@@ -5,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "support/failing_queue.hpp"
 #include "support/mpi_world.hpp"
 #include "support/transport_laws.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/host_stream.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -32,6 +35,27 @@ struct any_mpi_world {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Mpi, TransportLaw, mpi_world);
 INSTANTIATE_TYPED_TEST_SUITE_P(AnyMpi, TransportLaw, any_mpi_world);
+
+TEST(Mpi, RanksOfOneHostShareItsName) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    among(ranks, [&](MPI_Comm some) {
+      constexpr int longest = MPI_MAX_PROCESSOR_NAME;
+      std::vector<char> names(static_cast<std::size_t>(ranks * longest));
+      std::vector<char> mine(longest);
+      int length = 0;
+      MPI_Get_processor_name(mine.data(), &length);
+      MPI_Allgather(mine.data(), longest, MPI_CHAR, names.data(), longest, MPI_CHAR, some);
+      const tutti::transport::mpi world(some);
+      int here = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const bool same_name = std::equal(mine.begin(), mine.end(), names.begin() + rank * longest);
+        EXPECT_EQ(world.host_of(rank) == world.host_of(world.rank()), same_name);
+        here += same_name ? 1 : 0;
+      }
+      EXPECT_EQ(ranks_here(world), here);
+    });
+  }
+}
 
 TEST(Mpi, ReducesByItself) {
   mpi_world::run(2, [](tutti::transport::mpi& world) -> task {
@@ -83,6 +107,99 @@ TEST(Mpi, ARankThatFailsIsNamedToThoseWhoSendToIt) {
     EXPECT_EQ(words, world.rank() == 0 ? "out of room" : "rank 0 failed: out of room");
     EXPECT_EQ(world.in_flight(), 0U);
   });
+}
+
+/// Ends both ranks of `body(world)`, in which rank 1's queue fails, with its words.
+template <class Queue, class Body>
+void expect_both_to_hear_of_the_queue(Body body) {
+  among(2, [&](MPI_Comm some) {
+    tutti::transport::mpi_on<Queue> world(some);
+    std::string words;
+    const auto keep_words = [&](task part) -> task {
+      try {
+        co_await part;
+      } catch (const std::exception& failure) {
+        words = failure.what();
+      }
+    };
+    drive(world, keep_words(body(world)));
+    EXPECT_EQ(words,
+              world.rank() == 1 ? "the device is lost" : "rank 1 failed: the device is lost");
+    EXPECT_EQ(world.in_flight(), 0U);
+  });
+}
+
+TEST(Mpi, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
+  using on_the_host = tutti::transport::mpi_on<failing_queue>;
+  // As what came is folded, a piece at a time or whole.
+  const auto folds = [](auto fold) {
+    expect_both_to_hear_of_the_queue<failing_queue>([=](on_the_host& on) -> task {
+      std::vector<std::byte> bytes(5 << 20);
+      if (on.rank() == 1) {
+        on.queue().fail();
+        co_await on.receive_fold(0, data_tag(0), bytes, fold);
+      } else {
+        co_await on.send(1, data_tag(0), bytes);
+        co_await on.sleep(5);
+      }
+    });
+  };
+  folds(add_bytes{});
+  folds(add_mirrored{});
+  // As a loan is given back.
+  expect_both_to_hear_of_the_queue<failing_queue>([](on_the_host& on) -> task {
+    std::vector<std::byte> bytes(100);
+    if (on.rank() == 1) {
+      {
+        const auto lent = co_await on.receive_loan(0, data_tag(0), 100);
+        on.queue().fail();
+      }
+    } else {
+      co_await on.send(1, data_tag(0), bytes);
+    }
+    co_await on.sleep(5);
+  });
+  // Before a device's memory has begun to travel, and when it is about to.
+  using on_a_device = tutti::transport::mpi_on<failing<host_stream>>;
+  for (const bool begun : {false, true}) {
+    expect_both_to_hear_of_the_queue<failing<host_stream>>([=](on_a_device& on) -> task {
+      host_stream::buffer<std::byte> out(on.queue(), 5 << 20);
+      host_stream::buffer<std::byte> in(on.queue(), 5 << 20);
+      if (on.rank() == 1 && !begun) {
+        on.queue().fail();
+      }
+      auto exchanged = on.exchange_fold(1 - on.rank(), out.span(), 1 - on.rank(), in.span(),
+                                        data_tag(0), add_mirrored{});
+      if (on.rank() == 1) {
+        on.queue().fail();
+      }
+      co_await exchanged;
+      co_await on.sleep(5);
+    });
+  }
+}
+
+// As a message of 2 GiB and more is, in thousands.
+TEST(Mpi, MessagesLongerThanMpiCountsAreOneElement) {
+  using tutti::transport::detail::bytes_of;
+  using tutti::transport::detail::mpi_bytes;
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{999}, std::size_t{1000},
+                                  std::size_t{1001}, std::size_t{3000}, std::size_t{3457}}) {
+    const mpi_bytes all(bytes, 1000);
+    EXPECT_EQ(all.type() == MPI_BYTE, bytes <= 1000);
+    const auto out = pattern(bytes, 1);
+    std::vector<std::byte> in(bytes);
+    MPI_Request sent = MPI_REQUEST_NULL;
+    MPI_Isend(out.data(), all.count(), all.type(), 0, 0, MPI_COMM_SELF, &sent);
+    MPI_Status status;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Mprobe(0, 0, MPI_COMM_SELF, &message, &status);
+    EXPECT_EQ(bytes_of(status), bytes);
+    MPI_Mrecv(in.data(), all.count(), all.type(), &message, &status);
+    EXPECT_EQ(bytes_of(status), bytes);
+    MPI_Wait(&sent, MPI_STATUS_IGNORE);
+    EXPECT_TRUE(same(in, out));
+  }
 }
 
 TEST(Mpi, SaysWhatItsThreadsMay) {

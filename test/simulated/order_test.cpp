@@ -12,6 +12,7 @@
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/compression/sign.hpp"
+#include "tutti/coordination/local.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/at_end.hpp"
@@ -58,8 +59,10 @@ TEST(Order, ServersNeedNoLeader) {
                           schedule::by_priority>>({.schedule = one_chunk});
 }
 TEST(Order, WithoutALeaderItHangs) {
-  hangs_without_a_leader<compose<all_reduce<>, schedule::by_priority>>({.schedule = one_chunk});
-  hangs_without_a_leader<compose<architecture::all_gather, schedule::by_priority>>(
+  hangs_without_a_leader<compose<all_reduce<>, schedule::by_priority, coordination::local>>(
+      {.schedule = one_chunk});
+  hangs_without_a_leader<
+      compose<architecture::all_gather, schedule::by_priority, coordination::local>>(
       {.schedule = one_chunk});
 }
 TEST(Order, APieceThatNeverFitsIsRefused) {

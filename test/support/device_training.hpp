@@ -42,8 +42,10 @@ class scattered_model {
       values_.emplace_back();
     }
     for (std::size_t i = 0; i < std::size(device_sizes); ++i) {
+      const tensor_shape shape =
+          device_sizes[i] == 1000 ? tensor_shape{20, 5, 10} : tensor_shape{device_sizes[i]};
       tensors_.emplace_back(std::to_string(i).insert(0, 1, 't'), span_of(parameters_[i]),
-                            span_of(gradients_[i]));
+                            span_of(gradients_[i]), shape);
     }
     compute.synchronize();
   }

@@ -5,11 +5,29 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "support/nothing_ran.hpp"
 #include "support/transports.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
+
+/// Whether the test under way has asked for processes, and got them: what runs nothing is skipped.
+struct processes_wanted {
+  bool asked = false;
+  bool there = false;
+};
+inline processes_wanted wanted;
+
+class skips_what_runs_nothing : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo&) override { wanted = {}; }
+  void OnTestEnd(const ::testing::TestInfo&) override {
+    if (wanted.asked && !wanted.there) {
+      GTEST_MESSAGE_AT_(__FILE__, __LINE__, "there are too few processes",
+                        ::testing::TestPartResult::kSkip);
+    }
+  }
+};
 
 /// Calls `run(communicator)` on the first `ranks` processes of the job; false on the others, and
 /// everywhere if there are not so many.
@@ -19,9 +37,11 @@ bool among(int ranks, Run run) {
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
+  wanted.asked = true;
   if (ranks > size) {
     return false;
   }
+  wanted.there = true;
   MPI_Comm some = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &some);
   if (rank < ranks) {
@@ -56,15 +76,28 @@ struct mpi_world_on {
 };
 
 /// `main` of tests whose processes take part in each other's; fails on all where one has failed.
-inline int run_tests_of_processes(int argc, char** argv) {
+inline int run_tests_of_processes(int argc, char** argv, int thread_level = MPI_THREAD_MULTIPLE) {
   int level = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  MPI_Init_thread(&argc, &argv, thread_level, &level);
   ::testing::InitGoogleTest(&argc, argv);
+  ::testing::UnitTest::GetInstance()->listeners().Append(new skips_what_runs_nothing);
   int failed = RUN_ALL_TESTS();
   int any_failed = 0;
   MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   MPI_Finalize();
-  return any_failed;
+  return unless_nothing_ran(any_failed);
+}
+
+/// `main` of tests that all run over the one world of the job; rank 0 alone prints.
+inline int run_tests_over(transport::mpi*& world, int argc, char** argv) {
+  transport::mpi processes;
+  world = &processes;
+  ::testing::InitGoogleTest(&argc, argv);
+  if (processes.rank() != 0) {
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+  }
+  return unless_nothing_ran(RUN_ALL_TESTS());
 }
 
 }  // namespace tutti::test

@@ -8,6 +8,7 @@
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
+#include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
@@ -17,6 +18,8 @@
 #include "tutti/fusion/none.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/none.hpp"
+#include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
 
@@ -28,6 +31,8 @@ using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion:
 
 using partitions = testing::Types<partition::none, partition::into>;
 
+using optimizers = testing::Types<optimizer::none, optimizer::sgd>;
+
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.
 using memoryless_compressions =
@@ -38,11 +43,12 @@ using memoryless_compressions =
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::top_k, compression::error_feedback<compression::none>,
+    compression::top_k, compression::qsgd, compression::error_feedback<compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,
-    compression::error_feedback<compression::top_k>>;
+    compression::error_feedback<compression::top_k>,
+    compression::error_feedback<compression::qsgd>>;
 
 }  // namespace tutti::testing_lists

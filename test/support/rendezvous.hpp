@@ -200,12 +200,14 @@ static_assert(transport_policy<streamed> && is_stream_ordered<streamed> &&
 
 /// Runs `body(world)` on threads that meet so.
 template <class Body>
-void run_streamed(int ranks, Body body, groups wanted = groups::honoured) {
+void run_streamed(int ranks, Body body, groups wanted = groups::honoured,
+                  const std::vector<int>& hosts = {}) {
   rendezvous shared(ranks);
-  transport::run_ranks(ranks, [&](transport::in_process& carrier) {
+  const auto rank = [&](transport::in_process& carrier) {
     streamed world(carrier, shared, wanted);
     body(world);
-  });
+  };
+  transport::run_ranks(ranks, rank, hosts);
 }
 
 /// The same for `errors`.

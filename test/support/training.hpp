@@ -25,8 +25,8 @@ inline optimizer::sgd optimizer_of(sgd_values set = {}) {
 }
 
 /// A model's memory with rank 0's parameters those of the oracle, everybody else's rubbish.
-inline arena model_of(int rank) {
-  arena memory(declarations());
+inline arena model_of(int rank, const std::vector<arena::declaration>& forward = declarations()) {
+  arena memory(forward);
   std::size_t element = 0;
   for (float& each : memory.parameters()) {
     each = rank == 0 ? initial(element++) : 99.0f;
@@ -74,12 +74,13 @@ struct outcome {
 /// Trains on threads, each rank with an order of its own.
 template <class Strategy>
 outcome train_on_threads(int workers, int steps, engine_options<Strategy> options = {},
-                         optimizer::sgd values = optimizer_of()) {
+                         optimizer::sgd values = optimizer_of(),
+                         const std::vector<arena::declaration>& forward = declarations()) {
   const auto size = static_cast<std::size_t>(workers);
   outcome result{std::vector<std::vector<float>>(size), std::vector<std::uint64_t>(size),
                  std::vector<std::uint64_t>(size)};
   transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
-    arena memory = model_of(world.rank());
+    arena memory = model_of(world.rank(), forward);
     auto engine = make_engine<Strategy>(world, memory.tensors(), values, options);
     if (engine.serves()) {
       engine.serve();
@@ -106,8 +107,8 @@ outcome train_on_threads(int workers, int steps, engine_options<Strategy> option
 /// One rank of a simulated run, as a coroutine.
 template <class Strategy>
 task simulated_rank(transport::simulated& world, int steps, engine_options<Strategy> options,
-                    outcome& result) {
-  arena memory = model_of(world.rank());
+                    outcome& result, const std::vector<arena::declaration>& forward) {
+  arena memory = model_of(world.rank(), forward);
   auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
   co_await engine.started();
   if (engine.serves()) {
@@ -136,13 +137,15 @@ task simulated_rank(transport::simulated& world, int steps, engine_options<Strat
 
 /// Trains on the virtual clock, over links of 10 Gbit/s and 50 microseconds.
 template <class Strategy>
-outcome train_in_simulation(int workers, int steps, engine_options<Strategy> options = {}) {
+outcome train_in_simulation(int workers, int steps, engine_options<Strategy> options = {},
+                            const std::vector<arena::declaration>& forward = declarations()) {
   const auto size = static_cast<std::size_t>(workers);
   outcome result{std::vector<std::vector<float>>(size), std::vector<std::uint64_t>(size),
                  std::vector<std::uint64_t>(size)};
   transport::run_simulated(workers + servers_in<Strategy>(options), transport::link{1.25e9, 50e-6},
                            [&](transport::simulated& world) {
-                             return simulated_rank<Strategy>(world, steps, options, result);
+                             return simulated_rank<Strategy>(world, steps, options, result,
+                                                             forward);
                            });
   return result;
 }

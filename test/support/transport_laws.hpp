@@ -317,6 +317,36 @@ TYPED_TEST_P(TransportLaw, ReceiveAnyTakesFromEverybodyOnItsChannelOnly) {
   });
 }
 
+TYPED_TEST_P(TransportLaw, LoansOfTheServiceChannelMayBeOfShorterMessages) {
+  using suite = TestFixture;
+  constexpr std::size_t room = TypeParam::longest;
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    TypeParam::run(ranks, [](auto& world) -> task {
+      const int to = (world.rank() + 1) % world.size();
+      const int from = (world.rank() + world.size() - 1) % world.size();
+      const std::vector<std::size_t> sizes{1000, 0, 1, room / 2, 1000};
+      typename suite::block out(world.queue(), room);
+      out.write(pattern(room, static_cast<std::size_t>(world.rank())));
+      std::vector<task> tasks;
+      for (const std::size_t each : sizes) {
+        tasks.push_back(
+            suite::send_one(world, to, tag{channel::service, 4, 1}, out.span().first(each)));
+        tasks.back().start(world.ready_coroutines());
+      }
+      for (const std::size_t each : sizes) {
+        auto lent = co_await world.receive_loan(from, tag{channel::service, 4, 1}, room);
+        auto expected = pattern(room, static_cast<std::size_t>(from));
+        expected.resize(each);
+        EXPECT_EQ(lent.bytes().size(), each);
+        EXPECT_TRUE(same(read(world.queue(), lent.bytes()), expected));
+      }
+      for (task& each : tasks) {
+        co_await each;
+      }
+    });
+  }
+}
+
 TYPED_TEST_P(TransportLaw, BytesAreCountedWhereTheyLeave) {
   using suite = TestFixture;
   suite::on_every_number_of_ranks([](auto& world) -> task {
@@ -508,7 +538,8 @@ REGISTER_TYPED_TEST_SUITE_P(
     TransportLaw, EveryPairExchangesEverySize, SendAndReceiveStartTogetherAndAreAwaitedApart,
     FoldsCombineWithWhatIsThere, LoansShowThePeersBytes, MessagesOfOnePeerAndTagKeepTheirOrder,
     ManyTagsMayBeInFlightInAnyOrder, ReceiveAnyTakesFromEverybodyOnItsChannelOnly,
-    BytesAreCountedWhereTheyLeave, AnEndpointFillsInItsTag, SleepersWakeInTheOrderOfTheirTimes,
+    LoansOfTheServiceChannelMayBeOfShorterMessages, BytesAreCountedWhereTheyLeave,
+    AnEndpointFillsInItsTag, SleepersWakeInTheOrderOfTheirTimes,
     SizesThatDisagreeEndEveryRankWithBothSizes, AnAbortWakesEverybodyWithItsReason,
     ARankThatThrowsEndsAll, PhantomsMoveTheirLength);
 

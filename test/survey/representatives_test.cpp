@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,11 @@ TYPED_TEST(FewForMany, TakeAsLongWithinTwoPercent) {
       EXPECT_NEAR(some / all, 1, 0.02) << workers << " workers, " << per_host << " a host";
     }
   }
+}
+
+TEST(Representatives, AHostWithRoomForAllIsOne) {
+  const auto who = represent<ring>({64, 0, std::numeric_limits<int>::max()}, 4);
+  EXPECT_EQ(who.few.workers, 64);
 }
 
 TEST(Representatives, OneRingIsExact) {

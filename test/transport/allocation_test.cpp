@@ -7,6 +7,7 @@
 #include <span>
 
 #include "support/transports.hpp"
+#include "tutti/base/all_of.hpp"
 #include "tutti/base/tag.hpp"
 
 namespace {
@@ -48,6 +49,9 @@ task step(Transport& world, std::span<std::byte> in, std::span<std::byte> out) {
   auto served = world.send(peer, tag{channel::service, 3, 0}, out);
   { const auto any = co_await world.receive_any(channel::service); }
   co_await served;
+  operations one(1, [&](std::size_t) { return world.exchange(peer, out, peer, in, chunk_1); });
+  co_await all_of(one);
+  const frame_array<std::byte> as_for_many_ranks(100'000);
   co_await world.sleep(0);
 }
 

@@ -1,7 +1,9 @@
 #include "tutti/transport/in_process.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -9,8 +11,11 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "support/failing_queue.hpp"
 #include "support/transports.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/tag.hpp"
@@ -91,6 +96,41 @@ TEST(Meeting, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
   });
 }
 
+// A trainer that starts a meeting goes on with its backward pass; only who waits looks for a while.
+TEST(Meeting, DoesNotHoldUpWhoHasSomethingElseToDo) {
+  constexpr int meetings = 50;
+  std::atomic<bool> all_begun{false};
+  run_ranks(2, [&](in_process& world) {
+    const auto meets = [](in_process& on, int chunk) -> task {
+      co_await on.meet(tag{channel::data, static_cast<std::uint32_t>(chunk), 0},
+                       bytes_of(on.rank()));
+    };
+    while (world.rank() == 1 && !all_begun) {
+      std::this_thread::yield();
+    }
+    std::vector<task> begun;
+    seconds shortest = 1;
+    for (int i = 0; i < meetings; ++i) {
+      const seconds before = world.now();
+      begun.push_back(meets(world, i));
+      begun.back().start(world.ready_coroutines());
+      world.poll();
+      world.ready_coroutines().drain();
+      shortest = std::min(shortest, world.now() - before);
+    }
+    all_begun = true;
+    if (world.rank() == 0) {
+      EXPECT_LT(shortest, 20e-6);
+    }
+    for (task& each : begun) {
+      while (!each.done()) {
+        world.poll();
+        world.ready_coroutines().drain();
+      }
+    }
+  });
+}
+
 TEST(Meeting, EndsWhenARankFails) {
   std::atomic<int> ended{0};
   EXPECT_THROW(run_ranks(3,
@@ -113,13 +153,73 @@ TEST(Meeting, EndsWhenARankFails) {
   EXPECT_EQ(ended, 2);
 }
 
+TEST(Meeting, WhatARankHasShownStaysWhileAPeerLooksAtIt) {
+  std::atomic<bool> looks{false};
+  std::atomic<bool> looked{false};
+  run_ranks(2, [&](in_process& world) {
+    const auto meets = [&](in_process& on) -> task {
+      const auto view = co_await on.meet(chunk_0, bytes_of(on.rank()));
+      if (on.rank() == 0) {
+        looks = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        EXPECT_EQ(view.shown<int>(1), 1);
+        looked = true;
+      }
+    };
+    drive(world, meets(world));
+    if (world.rank() == 1) {
+      while (!looks) {
+        std::this_thread::yield();
+      }
+      world.fail(std::make_exception_ptr(std::runtime_error("out of room")));
+      while (world.in_flight() != 0) {
+        world.poll();
+      }
+      EXPECT_TRUE(looked) << "rank 1 may free its memory, and rank 0 is reading it";
+    }
+  });
+}
+
+TEST(Meeting, NobodyMeetsARankThatHasFailed) {
+  for (const bool shows_first : {true, false}) {
+    std::atomic<bool> failed{false};
+    run_ranks(2, [&](in_process& world) {
+      const auto meets = [](in_process& on) -> task {
+        co_await on.meet(chunk_0, bytes_of(on.rank()));
+      };
+      std::string words;
+      task meeting = keep_words(meets(world), words);
+      if (world.rank() == 1) {
+        const auto why = std::make_exception_ptr(std::runtime_error("out of room"));
+        if (!shows_first) {
+          world.fail(why);
+        }
+        meeting.start(world.ready_coroutines());
+        world.fail(why);
+        failed = true;
+        while (!meeting.done()) {
+          world.poll();
+          world.ready_coroutines().drain();
+        }
+        EXPECT_EQ(words, "out of room");
+      } else {
+        while (!failed) {
+          std::this_thread::yield();
+        }
+        drive(world, std::move(meeting));
+        EXPECT_EQ(words, "rank 1 failed: out of room") << shows_first;
+      }
+    });
+  }
+}
+
 TEST(Meeting, IsOnAChunkThatExists) {
   run_ranks(1, [](in_process& world) {
     EXPECT_THROW(world.meet(tag{channel::data, 1U << 30, 0}, {}), usage_error);
   });
 }
 
-TEST(Fail, WakesReceivesWithItsReasonAndSendsForeignLettersHomeWithItsRank) {
+TEST(Fail, WakesReceivesWithItsReasonAndRefusesForeignMessagesWithItsRank) {
   run_ranks(2, [](in_process& world) {
     std::vector<std::byte> bytes(100);
     std::string words;
@@ -168,6 +268,87 @@ TEST(Fail, NobodyUnwindsBeforeHisOwnSendsAreHome) {
   });
 }
 
+using on_failing_queues = transport::basic_in_process<failing_queue, transport::by_mailbox>;
+
+/// Ends both ranks of `body(world)`, in which rank 1's queue fails, with its words.
+template <class Body>
+void expect_both_to_hear_of_the_queue(Body body) {
+  run_ranks<on_failing_queues>(2, [&](on_failing_queues& world) {
+    std::string words;
+    drive(world, keep_words(body(world), words));
+    EXPECT_EQ(words,
+              world.rank() == 1 ? "the device is lost" : "rank 1 failed: the device is lost");
+    EXPECT_EQ(world.in_flight(), 0U);
+  });
+}
+
+TEST(Fail, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
+  std::array<std::byte, 100> bytes{};
+  // As a message leaves.
+  expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
+    if (on.rank() == 1) {
+      on.queue().fail();
+      co_await on.send(0, chunk_0, bytes);
+    } else {
+      std::array<std::byte, 100> in{};
+      co_await on.receive(1, chunk_0, in);
+    }
+  });
+  // Half of an exchange.
+  expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
+    std::array<std::byte, 100> in{};
+    if (on.rank() == 1) {
+      on.queue().fail();
+    }
+    co_await on.exchange(1 - on.rank(), bytes, 1 - on.rank(), in, chunk_0);
+  });
+  // As one comes, first or last.
+  for (const seconds late : {0.0, 0.01}) {
+    expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
+      if (on.rank() == 1) {
+        std::array<std::byte, 100> in{};
+        on.queue().fail();
+        co_await on.sleep(late);
+        co_await on.receive(0, chunk_0, in);
+      } else {
+        co_await on.sleep(0.01 - late);
+        co_await on.send(1, chunk_0, bytes);
+      }
+    });
+  }
+  // As one is lent, and as it is given back.
+  for (const bool lent_already : {false, true}) {
+    expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
+      if (on.rank() == 1) {
+        if (!lent_already) {
+          on.queue().fail();
+        }
+        {
+          const auto lent = co_await on.receive_loan(0, chunk_0, bytes.size());
+          on.queue().fail();
+        }
+        co_await on.sleep(1);
+      } else {
+        co_await on.send(1, chunk_0, bytes);
+        co_await on.sleep(1);
+      }
+    });
+  }
+  // As one that was read comes home.
+  expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
+    if (on.rank() == 1) {
+      auto sent = on.send(0, chunk_0, bytes);
+      on.queue().fail();
+      co_await sent;
+    } else {
+      std::array<std::byte, 100> in{};
+      co_await on.sleep(0.01);
+      co_await on.receive(1, chunk_0, in);
+      co_await on.sleep(1);
+    }
+  });
+}
+
 /// Rank 0 sends after so many seconds, rank 1 leaves after so many.
 std::string left_unread(seconds sends_after, seconds leaves_after) {
   try {
@@ -188,7 +369,7 @@ std::string left_unread(seconds sends_after, seconds leaves_after) {
   return "";
 }
 
-TEST(RunRanks, ALetterToARankThatHasLeftNamesBoth) {
+TEST(RunRanks, AMessageToARankThatHasLeftNamesBoth) {
   const std::string both = "rank 1 has left before it received chunk 42 of rank 0";
   EXPECT_EQ(left_unread(0.01, 0), both);
   EXPECT_EQ(left_unread(0, 0.01), both);

@@ -7,7 +7,12 @@
 #include <stdexcept>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/transport/any_transport.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/recording.hpp"
+#include "tutti/transport/shaped.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace tutti::transport {
@@ -119,6 +124,55 @@ TEST(Emulated, TakesAsLongAsTheNetworkAndCountsAsTheSimulation) {
   EXPECT_EQ(emulation.events, simulation.events);
   EXPECT_GE(emulation.wall, emulation.time);
   EXPECT_GE(emulation.worst_lateness, emulation.mean_lateness);
+}
+
+/// What every kind of transport says of five ranks on three hosts.
+template <class Transport>
+void expect_two_one_two(const Transport& world) {
+  for (int rank = 0; rank < 5; ++rank) {
+    for (int other = 0; other < 5; ++other) {
+      EXPECT_EQ(world.host_of(rank) == world.host_of(other),
+                rank == other || rank + other == 1 || rank + other == 7);
+    }
+  }
+  EXPECT_EQ(ranks_here(world), world.rank() == 2 ? 1 : 2);
+}
+
+TEST(Hosts, AreTheNetworksOrThoseThatSomebodySet) {
+  network over(5, card, 2, network::at_once);  // 0 1 | 2 3 | 4
+  over.join(3, 4);
+  run_simulated(over, [](simulated& world) -> task {
+    expect_two_one_two(world);
+    co_return;
+  });
+  const std::vector<int> hosts{7, 7, 3, 5, 5};
+  run_ranks(
+      5,
+      [&](in_process& world) {
+        expect_two_one_two(world);
+        expect_two_one_two(any_transport(world));
+        expect_two_one_two(recording<in_process>(world, 0));
+      },
+      hosts);
+  run_ranks(5, [&](in_process& world) {
+    EXPECT_EQ(ranks_here(world), 5);
+    run_shaped(world, over, [](shaped<in_process>& end) -> task {
+      expect_two_one_two(end);
+      co_return;
+    });
+  });
+}
+
+TEST(Shaped, ANetworkThatIsAnotherOnSomeRankIsRefusedEverywhere) {
+  const auto said = test::errors(2, [](in_process& world) {
+    const network over = world.rank() == 0 ? network(2, card, 2, card) : network(2, card);
+    run_shaped(world, over, [](shaped<in_process>&) -> task { co_return; });
+  });
+  for (const auto& each : said) {
+    EXPECT_EQ(each,
+              "rank 0's network has 3 NICs, and rank 1's has 4. Fix: describe the same network on "
+              "every rank");
+  }
 }
 
 }  // namespace

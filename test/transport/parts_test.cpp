@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "support/transports.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/recording.hpp"
 #include "tutti/transport/segments.hpp"
 #include "tutti/transport/staging.hpp"
@@ -117,6 +120,32 @@ TEST(Recording, WritesDownWhatBeginsAndForgetsNothingSilently) {
     EXPECT_EQ(log[3].what, kind::any);
     EXPECT_LE(log[0].time, log[3].time);
     EXPECT_EQ(world.missed(), 1U);
+  });
+}
+
+/// Says how its job is to be ended instead of ending it.
+class made_for_one_thread : public transport::recording<transport::in_process> {
+ public:
+  using recording::recording;
+  bool single_threaded() const { return true; }
+  [[noreturn]] void abort_job(const std::string& sentence) const {
+    throw std::runtime_error("ended: " + sentence);
+  }
+};
+
+TEST(AnyTransport, KnowsWhatTheTransportBehindItMayAndHowItsJobEnds) {
+  transport::run_ranks(1, [](transport::in_process& inner) {
+    made_for_one_thread one(inner, 1);
+    const transport::any_transport any_one(one);
+    EXPECT_TRUE(any_one.single_threaded());
+    try {
+      abandon(any_one, "a peer is dead");
+      ADD_FAILURE();
+    } catch (const std::runtime_error& ended) {
+      EXPECT_STREQ(ended.what(), "ended: a peer is dead");
+    }
+    const transport::any_transport any_other(inner);
+    EXPECT_FALSE(any_other.single_threaded());
   });
 }
 

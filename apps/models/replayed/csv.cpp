@@ -93,8 +93,14 @@ class reader {
       reject("there are " + std::to_string(fields.size()) + " columns",
              "4 of them, " + std::string(header) + ", and no comma in a name");
     }
-    read_.tensors.push_back({std::string(fields[0]), whole("elements", fields[1]),
-                             seconds("forward_us", fields[2]), seconds("backward_us", fields[3])});
+    const std::size_t elements = whole("elements", fields[1]);
+    elements_ += std::min(elements, 2 * most_elements);
+    if (elements_ > most_elements) {
+      reject("there are more than " + std::to_string(most_elements) + " elements in all",
+             "a model of at most so many");
+    }
+    read_.tensors.push_back({std::string(fields[0]), elements, seconds("forward_us", fields[2]),
+                             seconds("backward_us", fields[3])});
   }
 
   std::size_t whole(const std::string& what, std::string_view text) const {
@@ -123,7 +129,10 @@ class reader {
                              ". Fix: " + fix + ".");
   }
 
+  static constexpr std::size_t most_elements = std::size_t{1} << 40;  // 4 TiB of them
+
   replayed read_;
+  std::size_t elements_{};
   std::size_t line_{};
   bool headed_{};
 };

@@ -23,28 +23,33 @@ struct all_gather {
     return {1, who.per_host * bound::gather(1, who.workers, who.per_host)};
   }
 
-  template <class Compression>
-  std::size_t workspace_bytes(const Compression& compression, std::size_t elements, int) const {
-    return compression.wire_bytes(elements);
-  }
+  template <class World>
+  class state {
+   public:
+    state(World& world, const no_options&) : world_(&world) {}
 
-  template <class Endpoint, class Parcel>
-  task exchange(Endpoint self, Parcel parcel) const {
-    auto& queue = self.queue();
-    const std::size_t elements = parcel.data.size();
-    const auto payload = parcel.phantom() ? std::span<std::byte>(static_cast<std::byte*>(nullptr),
-                                                                 parcel.wire_bytes())
-                                          : parcel.workspace.first(parcel.wire_bytes());
-    parcel.encode(queue, 0, elements, payload);
-    parcel.clear(queue, 0, elements);
-    const auto everybody = [payload](int) { return std::span<const std::byte>(payload); };
-    const auto bytes_from = [payload](int) { return payload.size(); };
-    const auto add = [&](int rank, std::span<const std::byte> theirs) {
-      parcel.accumulate(queue, rank == self.rank() ? payload : theirs, 0, elements);
-    };
-    co_await collective::exchange_with_all(self, everybody, bytes_from, add);
-    parcel.scale(queue, 0, elements);
-  }
+    std::size_t workspace_bytes(std::size_t elements) const {
+      return capacity(world_->compressor(), elements);
+    }
+
+    task exchange(typename World::endpoint self, const typename World::launch& what) {
+      auto& queue = self.queue();
+      const std::size_t elements = what.data.size();
+      const auto payload = what.encode(queue, 0, elements, what.room(0, what.capacity()));
+      what.clear(queue, 0, elements);
+      const auto everybody = [payload](int) { return std::span<const std::byte>(payload); };
+      const auto bytes_from = [&what](int) { return what.capacity(); };
+      const auto add = [&](int rank, std::span<const std::byte> theirs) {
+        what.accumulate(queue, rank == self.rank() ? payload : theirs, 0, elements);
+      };
+      co_await collective::exchange_with_all(carrier_of<typename World::compression>(self),
+                                             everybody, bytes_from, add);
+      what.scale(queue, 0, elements);
+    }
+
+   private:
+    World* world_;
+  };
 };
 static_assert(architecture_policy<all_gather>);
 

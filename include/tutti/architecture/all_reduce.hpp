@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "tutti/base/bounds.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
@@ -46,8 +47,10 @@ struct all_reduce {
   using role = tutti::role::architecture;
   using collective = Collective;
   static constexpr bool adds_payloads = true;
+  static constexpr bool adds_in_rounds = true;
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
+  static constexpr bool has_halves = splitting_collective<Collective>;
 
   static constexpr double busiest_card(double payload, double, placement who) {
     return bound::all_reduce(payload, who.hosts());
@@ -55,52 +58,128 @@ struct all_reduce {
   static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
   { return Collective::alone(who.workers); }
 
-  template <class Compression>
-  std::size_t workspace_bytes(const Compression& compression, std::size_t elements,
-                              int ranks) const {
-    const std::size_t scratch =
-        Collective{}.scratch_bytes(elements, element_bytes(compression), ranks);
-    return payload_room(compression, elements) + scratch;
-  }
+  template <class World>
+  class state {
+    using compressor = typename World::compression;
 
-  template <class Endpoint, class Parcel>
-  task exchange(Endpoint self, Parcel parcel) const {
-    const auto& compression = *parcel.compression;
-    auto& queue = self.queue();
-    using compressor = std::remove_cvref_t<decltype(compression)>;
-    reduction<payload_fold<compressor>> sum{
-        nullptr, parcel.data.size(), element_bytes(compression), {&compression}};
-    const std::size_t room = payload_room(compression, parcel.data.size());
-    const auto payload = parcel.workspace.first(parcel.phantom() ? 0 : room);
-    if (!parcel.phantom()) {
-      sum.scratch = parcel.workspace.subspan(room);
-      sum.data =
-          encoded(compression) ? payload.data() : reinterpret_cast<std::byte*>(parcel.data.data());
-    }
-    if (encoded(compression)) {
-      parcel.encode(queue, 0, parcel.data.size(), sum.all());
-    }
-    co_await Collective{}.all_reduce(self, sum);
-    if (encoded(compression)) {
-      parcel.clear(queue, 0, parcel.data.size());
-      parcel.accumulate(queue, sum.all(), 0, parcel.data.size());
-    }
-    parcel.scale(queue, 0, parcel.data.size());
-  }
+   public:
+    state(World& world, const no_options&) : world_(&world) {}
 
- private:
-  template <class Compression>
-  static constexpr bool encoded(const Compression&) {
-    return !facts::identity<Compression>;
-  }
-  template <class Compression>
-  static std::size_t element_bytes(const Compression& compression) {
-    return compression.wire_bytes(1);
-  }
-  template <class Compression>
-  static std::size_t payload_room(const Compression& compression, std::size_t elements) {
-    return encoded(compression) ? round_up(compression.wire_bytes(elements), 64) : 0;
-  }
+    std::size_t workspace_bytes(std::size_t elements) const requires encodes_once<compressor> {
+      return workspace_of(world_->compressor(), elements);
+    }
+    std::size_t workspace_bytes(const chunk& piece) const {
+      return with_compressor(world_->compressor(), piece.chosen, [&](const auto& its) {
+        if constexpr (facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
+          return workspace_of(its, world_->tensor_of(piece));
+        } else {
+          return workspace_of(its, piece.elements);
+        }
+      });
+    }
+
+    task exchange(typename World::endpoint self, const typename World::launch& what) {
+      if constexpr (selects<compressor>) {
+        return with_compressor(world_->compressor(), what.chosen, [&](const auto& its) {
+          return add_up_selected(self, what.seen_by(its));
+        });
+      } else {
+        return add_up(self, what);
+      }
+    }
+
+   private:
+    /// A launch by value: the chosen compressor's is made here, and must last.
+    template <class C>
+    task add_up_selected(typename World::endpoint self, launch<C> what) const {
+      co_await add_up(self, what);
+    }
+
+    template <class C>
+    task add_up(typename World::endpoint self, const launch<C>& what) const {
+      constexpr bool encoded = !facts::identity<C>;
+      auto& queue = self.queue();
+      auto sum = reduction_of(what, what.data.size(), element_bytes(*what.compression),
+                              payload_room(*what.compression, what.data.size()));
+      if (!encoded && !what.phantom()) {
+        sum.data = reinterpret_cast<std::byte*>(what.data.data());
+      }
+      if (encoded) {
+        what.encode(queue, 0, what.data.size(), sum.all());
+      }
+      if constexpr (World::splits_phases) {
+        co_await Collective{}.reduce_scatter(self, sum);
+        co_await what.between_halves();
+        co_await Collective{}.all_gather(self, sum);
+      } else {
+        co_await Collective{}.all_reduce(self, sum);
+      }
+      if (encoded) {
+        what.clear(queue, 0, what.data.size());
+        what.accumulate(queue, sum.all(), 0, what.data.size());
+      }
+      what.scale(queue, 0, what.data.size());
+    }
+
+    template <class C>
+    requires facts::in_rounds<C> task add_up(typename World::endpoint self, const launch<C>& what)
+    const {
+      auto& queue = self.queue();
+      for (int round = 0; round < facts::rounds<C>; ++round) {
+        const std::size_t bytes = what.compression->wire_bytes(*what.worker.tensor, round);
+        const auto sum = reduction_of(what, bytes / sizeof(float), sizeof(float),
+                                      room_for_rounds(*what.compression, *what.worker.tensor));
+        what.encode_round(queue, round, sum.all());
+        co_await Collective{}.all_reduce(self, sum);
+        if (round + 1 < facts::rounds<C>) {
+          what.between(queue, round, sum.all());
+        } else {
+          what.decode(queue, sum.all(), world_->workers());
+        }
+      }
+    }
+
+    /// Of a payload at the workspace's begin; the collective's scratch follows `room` bytes later.
+    template <class C>
+    static auto reduction_of(const launch<C>& what, std::size_t elements, std::size_t element_bytes,
+                             std::size_t room) {
+      reduction<payload_fold<C>> sum{nullptr, elements, element_bytes, {what.compression}};
+      if (!what.phantom()) {
+        sum.data = what.workspace.data();
+        sum.scratch = what.workspace.subspan(room);
+      }
+      return sum;
+    }
+
+    template <class C>
+    std::size_t workspace_of(const C& compression, std::size_t elements) const {
+      return payload_room(compression, elements) +
+             Collective{}.scratch_bytes(elements, element_bytes(compression), world_->size());
+    }
+    template <class C>
+    std::size_t workspace_of(const C& compression, const tensor_facts& tensor) const {
+      const std::size_t room = room_for_rounds(compression, tensor);
+      return room + Collective{}.scratch_bytes(room / sizeof(float), sizeof(float), world_->size());
+    }
+    template <class C>
+    static std::size_t element_bytes(const C& compression) {
+      return compression.wire_bytes(1);
+    }
+    template <class C>
+    static std::size_t payload_room(const C& compression, std::size_t elements) {
+      return facts::identity<C> ? 0 : round_up(compression.wire_bytes(elements), 64);
+    }
+    template <class C>
+    static std::size_t room_for_rounds(const C& compression, const tensor_facts& tensor) {
+      std::size_t longest = 0;
+      for (int round = 0; round < facts::rounds<C>; ++round) {
+        longest = std::max(longest, compression.wire_bytes(tensor, round));
+      }
+      return round_up(longest, 64);
+    }
+
+    World* world_;
+  };
 };
 static_assert(architecture_policy<all_reduce<>>);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "tutti/base/task.hpp"
 #include "tutti/role/architecture.hpp"
@@ -18,15 +19,20 @@ struct independent {
   static constexpr double busiest_card(double, double, placement) { return 0; }
   static constexpr exchange_cost alone(placement) { return {}; }
 
-  template <class Compression>
-  std::size_t workspace_bytes(const Compression&, std::size_t, int) const {
-    return 0;
-  }
+  template <class World>
+  class state {
+   public:
+    state(World& world, const no_options&) : world_(&world) {}
 
-  template <class Endpoint, class Parcel>
-  task exchange(Endpoint, Parcel) const {
-    co_return;
-  }
+    bool sends(std::uint64_t) const { return false; }
+    void arrive(std::size_t position, std::uint64_t step) { world_->update_alone(position, step); }
+
+    std::size_t workspace_bytes(std::size_t) const { return 0; }
+    task exchange(typename World::endpoint, const typename World::launch&) { co_return; }
+
+   private:
+    World* world_;
+  };
 };
 static_assert(architecture_policy<independent>);
 

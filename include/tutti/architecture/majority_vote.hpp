@@ -25,31 +25,37 @@ struct majority_vote {
     return {2, 2 * bound::gather(1, who.workers, who.per_host)};
   }
 
-  template <class Compression>
-  std::size_t workspace_bytes(const Compression& compression, std::size_t elements,
-                              int ranks) const {
-    return at(ranks) * slot(compression, elements);
-  }
+  template <class World>
+  class state {
+   public:
+    state(World& world, const no_options&) : world_(&world) {}
 
-  template <class Endpoint, class Parcel>
-  task exchange(Endpoint self, Parcel parcel) const {
-    auto& queue = self.queue();
-    const std::size_t elements = parcel.data.size();
-    const auto mine = ballot(parcel, self.rank());
-    parcel.encode(queue, 0, elements, mine);
-    if (self.rank() != 0) {
-      co_await self.send(0, mine);
-      co_await self.receive(0, mine);
-    } else {
-      for (int rank = 1; rank < self.size(); ++rank) {
-        co_await self.receive(rank, ballot(parcel, rank));
-      }
-      count(queue, parcel, self.size());
-      co_await collective::send_to_all(self, mine);
+    std::size_t workspace_bytes(std::size_t elements) const {
+      return at(world_->size()) * slot(world_->compressor(), elements);
     }
-    parcel.clear(queue, 0, elements);
-    parcel.accumulate(queue, mine, 0, elements);
-  }
+
+    task exchange(typename World::endpoint self, const typename World::launch& what) {
+      auto& queue = self.queue();
+      const std::size_t elements = what.data.size();
+      const auto mine = ballot(what, self.rank());
+      what.encode(queue, 0, elements, mine);
+      if (self.rank() != 0) {
+        co_await self.send(0, mine);
+        co_await self.receive(0, mine);
+      } else {
+        for (int rank = 1; rank < self.size(); ++rank) {
+          co_await self.receive(rank, ballot(what, rank));
+        }
+        count(queue, what, self.size());
+        co_await collective::send_to_all(self, mine);
+      }
+      what.clear(queue, 0, elements);
+      what.accumulate(queue, mine, 0, elements);
+    }
+
+   private:
+    World* world_;
+  };
 
  private:
   template <class Compression>
@@ -57,27 +63,26 @@ struct majority_vote {
     return round_up(compression.wire_bytes(elements), 64);
   }
 
-  template <class Parcel>
-  static std::span<std::byte> ballot(const Parcel& parcel, int rank) {
-    const std::size_t bytes = parcel.wire_bytes();
-    if (parcel.phantom()) {
+  template <class Launch>
+  static std::span<std::byte> ballot(const Launch& what, int rank) {
+    const std::size_t bytes = what.capacity();
+    if (what.phantom()) {
       return {static_cast<std::byte*>(nullptr), bytes};
     }
-    return parcel.workspace.subspan(at(rank) * slot(*parcel.compression, parcel.data.size()),
-                                    bytes);
+    return what.workspace.subspan(at(rank) * slot(*what.compression, what.data.size()), bytes);
   }
 
   /// The majority takes the place of rank 0's ballot.
-  template <class Queue, class Parcel>
-  static void count(Queue& queue, const Parcel& parcel, int ranks) {
-    charge(queue, (at(ranks) + 1) * parcel.wire_bytes());
-    if (parcel.phantom()) {
+  template <class Queue, class Launch>
+  static void count(Queue& queue, const Launch& what, int ranks) {
+    charge(queue, (at(ranks) + 1) * what.capacity());
+    if (what.phantom()) {
       return;
     }
-    const auto mine = ballot(parcel, 0);
-    const payload_row ballots{mine.data(), slot(*parcel.compression, parcel.data.size()), at(ranks),
+    const auto mine = ballot(what, 0);
+    const payload_row ballots{mine.data(), slot(*what.compression, what.data.size()), at(ranks),
                               mine.size()};
-    parcel.compression->vote(queue, ballots, wire{mine.data(), mine.size()});
+    what.compression->vote(queue, ballots, wire{mine.data(), mine.size()});
   }
 };
 static_assert(architecture_policy<majority_vote>);

@@ -1,11 +1,20 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "tutti/architecture/parameter_server/server.hpp"
+#include "tutti/architecture/parameter_server/worker.hpp"
 #include "tutti/base/bounds.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -21,7 +30,9 @@ struct asynchronous {};
 
 /// Who runs the optimizer.
 namespace updated_by {
-struct workers {};  ///< servers add gradients up and send the mean back (BytePS)
+/// Synchronous servers add gradients up and send the mean back; asynchronous ones keep the
+/// parameters, add what each worker's update changed, and send them back (BytePS).
+struct workers {};
 struct servers {};  ///< servers keep the parameters and send them back (MXNet's kvstore)
 }  // namespace updated_by
 
@@ -38,13 +49,16 @@ struct parameter_server {
   using consistency = Consistency;
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = true;
-  static constexpr bool has_servers = true;
   static constexpr bool receives_from_any = true;
-  static constexpr bool owns_parameters = std::is_same_v<UpdatedBy, updated_by::servers>;
   static constexpr bool stale = std::is_same_v<Consistency, tutti::consistency::asynchronous>;
+  static constexpr bool owns_parameters = std::is_same_v<UpdatedBy, updated_by::servers>;
+  /// Workers update first, and push by how much they did.
+  static constexpr bool updates_first = stale && !owns_parameters;
+  static constexpr tutti::carries carries =
+      updates_first ? tutti::carries::difference : tutti::carries::gradient;
 
   static constexpr double busiest_card(double payload, double dense, placement who) {
-    const double each_way = owns_parameters ? std::max(payload, dense) : payload;
+    const double each_way = keeps_parameters ? std::max(payload, dense) : payload;
     return who.serving == server_hosts::own
                ? bound::servers(each_way, who.workers, who.servers, who.per_host, who.server_speed)
                : bound::servers_among_workers(each_way, who.workers, who.servers, who.per_host);
@@ -62,34 +76,76 @@ struct parameter_server {
     }
   };
 
-  template <class Compression>
-  std::size_t workspace_bytes(const Compression& compression, std::size_t elements, int) const {
-    return facts::identity<Compression> ? 0 : compression.wire_bytes(elements);
+  /// Throws usage_error if they leave no worker or no server.
+  static int workers(const options& set, int size) {
+    if (set.servers < 1 || set.servers >= size) {
+      throw usage_error(sentence({set.servers, " servers among ", size,
+                                  " ranks leave no worker or no server. Fix: at least 1 of each"}));
+    }
+    return size - set.servers;
+  }
+  static bool listens(const options& set, int rank, int size) { return rank >= workers(set, size); }
+
+  /// Each chunk to the server with the fewest elements so far.
+  static void place(plan& made, const options& set, int size) {
+    std::vector<std::size_t> load(static_cast<std::size_t>(set.servers));
+    for (auto& each : made.chunks) {
+      const auto least = std::ranges::min_element(load);
+      *least += each.elements;
+      each.placed_on = workers(set, size) + static_cast<int>(least - load.begin());
+    }
   }
 
-  template <class Endpoint, class Parcel>
-  task exchange(Endpoint self, Parcel parcel) const {
-    auto& queue = self.queue();
-    const std::size_t elements = parcel.data.size();
-    const auto floats = std::as_writable_bytes(parcel.data);
-    constexpr bool plain = facts::identity<std::remove_cvref_t<decltype(*parcel.compression)>>;
-    auto payload = floats;
-    if constexpr (!plain) {
-      payload = parcel.phantom()
-                    ? std::span<std::byte>(static_cast<std::byte*>(nullptr), parcel.wire_bytes())
-                    : parcel.workspace.first(parcel.wire_bytes());
-      parcel.encode(queue, 0, elements, payload);
+  /// Servers hold parameters, and answer with them.
+  static constexpr bool keeps_parameters = stale || owns_parameters;
+
+  /// A rank's half of the protocol: the workers', or the servers'.
+  template <class World>
+  class state {
+    using launch = typename World::launch;
+
+   public:
+    state(World& world, const options&) : worker_(world), server_(world) {}
+
+    // ---- workers
+
+    std::size_t workspace_bytes(std::size_t elements) const {
+      return worker_.workspace_bytes(elements);
     }
-    co_await self.on(channel::service).send(parcel.server, payload);
-    parcel.released();
-    if constexpr (plain || owns_parameters) {
-      co_await self.receive(parcel.server, floats);
-    } else {
-      co_await self.receive(parcel.server, payload);
-      parcel.clear(queue, 0, elements);
-      parcel.accumulate(queue, payload, 0, elements);
+    void depart(std::size_t position, std::uint64_t step) requires updates_first {
+      worker_.depart(position, step);
     }
-  }
+    void outgoing(const chunk& piece, std::span<float> buffer) requires updates_first {
+      worker_.outgoing(piece, buffer);
+    }
+    task exchange(typename World::endpoint self, const launch& what) {
+      return worker_.exchange(self, what);
+    }
+    void incoming(const chunk& piece, std::span<float> buffer) requires keeps_parameters {
+      worker_.incoming(piece, buffer);
+    }
+    void arrive(std::size_t, std::uint64_t) requires keeps_parameters {}
+
+    // ---- servers
+
+    task serve(typename World::endpoint self, typename World::message push) {
+      return server_.serve(self, std::move(push));
+    }
+    bool at_rest() const { return server_.at_rest(); }
+    task finish() { return server_.finish(); }
+
+    // ---- both
+
+    void resume(std::uint64_t step) {
+      worker_.resume();
+      server_.resume(step);
+    }
+    std::vector<std::span<float>> memories() { return server_.memories(); }
+
+   private:
+    parameter_server_worker<parameter_server, World> worker_;
+    parameter_server_server<parameter_server, World> server_;
+  };
 };
 static_assert(architecture_policy<parameter_server<>>);
 

@@ -18,6 +18,7 @@ struct reduce_scatter_all_gather {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
+  static constexpr bool encodes_means = true;
 
   static constexpr double busiest_card(double payload, double, placement who) {
     return bound::compressed_all_reduce(payload, who.workers, who.per_host);
@@ -26,68 +27,99 @@ struct reduce_scatter_all_gather {
     return {2, bound::compressed_all_reduce(1, who.workers, who.per_host)};
   }
 
-  template <class Compression>
-  std::size_t workspace_bytes(const Compression& compression, std::size_t elements,
-                              int ranks) const {
-    return at(ranks) * slot(compression, elements, ranks);
-  }
+  template <class World>
+  class state {
+    using launch = typename World::launch;
 
-  template <class Endpoint, class Parcel>
-  task exchange(Endpoint self, Parcel parcel) const {
-    const parts<Parcel> cut{parcel, self.size()};
-    auto& queue = self.queue();
-    for (int rank = 0; rank < self.size(); ++rank) {
-      parcel.encode(queue, cut.begin(rank), cut.elements(rank), cut.payload(rank));
+   public:
+    state(World& world, const no_options&) : world_(&world) {}
+
+    std::size_t workspace_bytes(std::size_t elements) const {
+      const int ranks = world_->size();
+      const std::size_t longest = part_begin(elements, at(ranks), 1);
+      return lengths_bytes(ranks) + at(ranks) * slot(world_->compressor(), longest);
     }
-    const auto payload_for = [cut](int rank) {
-      return std::span<const std::byte>(cut.payload(rank));
-    };
-    const int mine = self.rank();
-    const auto bytes_of_mine = [cut, mine](int) { return cut.payload(mine).size(); };
-    const auto add = [&](int rank, std::span<const std::byte> theirs) {
-      parcel.accumulate(queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
-                        cut.elements(mine));
-    };
-    parcel.clear(queue, cut.begin(mine), cut.elements(mine));
-    co_await collective::exchange_with_all(self, payload_for, bytes_of_mine, add);
-    parcel.scale(queue, cut.begin(mine), cut.elements(mine));
-    parcel.encode_mean(queue, cut.begin(mine), cut.elements(mine), cut.payload(mine));
-    const auto mean_of_mine = [cut, mine](int) {
-      return std::span<const std::byte>(cut.payload(mine));
-    };
-    const auto bytes_from = [cut](int rank) { return cut.payload(rank).size(); };
-    const auto decode = [&](int rank, std::span<const std::byte> theirs) {
-      parcel.clear(queue, cut.begin(rank), cut.elements(rank));
-      parcel.accumulate(queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(rank),
-                        cut.elements(rank));
-    };
-    co_await collective::exchange_with_all(self, mean_of_mine, bytes_from, decode);
-  }
 
- private:
-  template <class Parcel>
-  struct parts {
-    Parcel whole;
-    int ranks;
-
-    std::size_t begin(int rank) const { return part_begin(whole.data.size(), at(ranks), at(rank)); }
-    std::size_t elements(int rank) const { return begin(rank + 1) - begin(rank); }
-    std::span<std::byte> payload(int rank) const {
-      const std::size_t bytes = whole.wire_bytes(elements(rank));
-      if (whole.phantom()) {
-        return {static_cast<std::byte*>(nullptr), bytes};
+    task exchange(typename World::endpoint self, const launch& what) {
+      const parts cut{&what, self.size()};
+      auto& queue = self.queue();
+      for (int rank = 0; rank < self.size(); ++rank) {
+        cut.keep_length(rank, what.encode(queue, cut.begin(rank), cut.elements(rank),
+                                          cut.room(rank, what.capacity(cut.elements(rank)))));
       }
-      const std::size_t place = at(rank) * slot(*whole.compression, whole.data.size(), ranks);
-      return whole.workspace.subspan(place, bytes);
+      const auto payload_for = [cut](int rank) {
+        return std::span<const std::byte>(cut.payload(rank));
+      };
+      const int mine = self.rank();
+      const auto bytes_of_mine = [cut, mine](int) {
+        return cut.whole->capacity(cut.elements(mine));
+      };
+      const auto add = [&](int rank, std::span<const std::byte> theirs) {
+        what.accumulate(queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
+                        cut.elements(mine));
+      };
+      what.clear(queue, cut.begin(mine), cut.elements(mine));
+      co_await collective::exchange_with_all(carrier_of<compression>(self), payload_for,
+                                             bytes_of_mine, add);
+      what.scale(queue, cut.begin(mine), cut.elements(mine));
+      const auto mean = what.encode_mean(queue, cut.begin(mine), cut.elements(mine),
+                                         cut.room(mine, what.mean_capacity(cut.elements(mine))));
+      const auto mean_of_mine = [mean](int) { return std::span<const std::byte>(mean); };
+      const auto bytes_from = [cut](int rank) {
+        return cut.whole->mean_capacity(cut.elements(rank));
+      };
+      const auto decode = [&](int rank, std::span<const std::byte> theirs) {
+        what.clear(queue, cut.begin(rank), cut.elements(rank));
+        what.accumulate_mean(queue, rank == mine ? mean : theirs, cut.begin(rank),
+                             cut.elements(rank));
+      };
+      co_await collective::exchange_with_all(carrier_of<typename World::relay_type>(self),
+                                             mean_of_mine, bytes_from, decode);
     }
-  };
 
-  template <class Compression>
-  static std::size_t slot(const Compression& compression, std::size_t elements, int ranks) {
-    const std::size_t longest = part_begin(elements, at(ranks), 1);
-    return round_up(
-        std::max(compression.wire_bytes(longest), relay(compression).wire_bytes(longest)), 64);
-  }
+   private:
+    using compression = typename World::compression;
+
+    /// Payloads lie in slots of the workspace, behind their lengths where those are not known.
+    struct parts {
+      const launch* whole;
+      int ranks;
+
+      std::size_t begin(int rank) const {
+        return part_begin(whole->data.size(), at(ranks), at(rank));
+      }
+      std::size_t elements(int rank) const { return begin(rank + 1) - begin(rank); }
+      std::span<std::byte> room(int rank, std::size_t bytes) const {
+        return whole->room(lengths_bytes(ranks) + at(rank) * slot(*whole->compression, elements(0)),
+                           bytes);
+      }
+      void keep_length(int rank, std::span<const std::byte> payload) const {
+        if (facts::variable_length<compression> && !whole->phantom()) {
+          lengths()[rank] = payload.size();
+        }
+      }
+      std::span<std::byte> payload(int rank) const {
+        return room(rank, facts::variable_length<compression> && !whole->phantom()
+                              ? lengths()[rank]
+                              : expected(*whole->compression, elements(rank)));
+      }
+
+     private:
+      std::size_t* lengths() const {
+        return reinterpret_cast<std::size_t*>(whole->workspace.data());
+      }
+    };
+
+    static std::size_t lengths_bytes(int ranks) {
+      return facts::variable_length<compression> ? round_up(at(ranks) * sizeof(std::size_t), 64)
+                                                 : 0;
+    }
+    static std::size_t slot(const compression& its, std::size_t longest) {
+      return round_up(std::max(capacity(its, longest), capacity(relay(its), longest)), 64);
+    }
+
+    World* world_;
+  };
 };
 static_assert(architecture_policy<reduce_scatter_all_gather>);
 

@@ -21,6 +21,7 @@ namespace tutti::architecture {
 struct replicated {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
+  static constexpr bool adds_in_rounds = true;
   static constexpr bool completes_alone = false;
 
   template <class Compression, class Transport>

@@ -8,7 +8,9 @@
 /// but the last what is left.
 namespace tutti::bound {
 
-constexpr int hosts(int ranks, int per_host) { return (ranks + per_host - 1) / per_host; }
+constexpr int hosts(int ranks, int per_host) {
+  return ranks / per_host + (ranks % per_host == 0 ? 0 : 1);  // no sum, which would overflow
+}
 
 /// Ranks that live on a host.
 constexpr int ranks_on(int host, int ranks, int per_host) {

@@ -47,6 +47,17 @@ inline std::string what(const std::exception_ptr& failure) {
   }
 }
 
+/// A rank ends with it because others do.
+inline bool tells_of_others(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const communication_error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 /// What other ranks are told of `rank`'s failure: its words, with its number unless they name a
 /// rank already. All then end with one sentence.
 inline std::string verdict_of(int rank, const std::exception_ptr& failure) {

@@ -27,8 +27,12 @@ struct chunk {
   /// Forward index of the earliest tensor inside: the smaller, the sooner the next forward needs
   /// it.
   std::uint32_t priority{};
-  /// Which of the parameter servers owns it; 0 where there are none.
-  int server{};
+  /// Rank that owns it, where the architecture places chunks; else 0.
+  int placed_on{};
+  /// Chunks of different kinds never share a launch: element type, class of compression, owner.
+  std::uint32_t kind{};
+  /// A rule has chosen its tensors for one of two compressors.
+  bool chosen{};
 };
 
 /// What may travel and how it is grouped: a pure function of tensor sizes and options, equal on
@@ -44,6 +48,21 @@ struct plan {
   std::uint64_t hash{};
 
   std::size_t elements() const { return first_element.empty() ? 0 : first_element.back(); }
+  /// Calls `visit(position)` for each tensor that a chunk holds an element of.
+  template <class Visit>
+  void for_each_tensor(const chunk& piece, Visit visit) const {
+    const tutti::bucket& group = buckets[piece.bucket];
+    for (std::size_t i = group.first_tensor; i < group.first_tensor + group.tensors; ++i) {
+      if (holds_some(piece, i)) {
+        visit(i);
+      }
+    }
+  }
+  /// The chunk holds an element of the tensor at a position.
+  bool holds_some(const chunk& piece, std::size_t position) const {
+    return first_element[position] < piece.first_element + piece.elements &&
+           piece.first_element < first_element[position + 1];
+  }
   /// Position in the backward order.
   std::size_t position(tensor_id id) const { return backward.size() - 1 - index(id); }
   tensor_id at(std::size_t position) const { return backward[position].id; }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <coroutine>
 #include <cstddef>
 #include <cstdlib>
@@ -55,28 +56,22 @@ struct free_frame {
   free_frame* next;
 };
 
-/// Coroutine frames by size, kept per thread: after the first step none is allocated.
+/// Coroutine frames by size, kept per thread: after the first step none is allocated. Destroying it
+/// does nothing, so that whatever ends after the thread's own variables still finds it: an engine
+/// with static storage, say. From then on it keeps nothing.
 class frame_pool {
  public:
-  ~frame_pool() {
-    for (free_frame* each : free_) {
-      while (each != nullptr) {
-        ::operator delete(std::exchange(each, each->next));
-      }
-    }
-  }
-
   void* take(std::size_t bytes) {
-    const std::size_t slot = bytes / granule;
-    if (slot < free_.size() && free_[slot] != nullptr) {
+    const std::size_t slot = slot_of(bytes);
+    if (free_[slot] != nullptr) {
       return std::exchange(free_[slot], free_[slot]->next);
     }
-    return ::operator new((slot + 1) * granule);
+    return ::operator new(slot < fine ? (slot + 1) * granule : std::bit_ceil(bytes + 1));
   }
 
   void give(void* frame, std::size_t bytes) {
-    const std::size_t slot = bytes / granule;
-    if (slot < free_.size()) {
+    const std::size_t slot = slot_of(bytes);
+    if (keeps()) {
       free_[slot] = ::new (frame) free_frame{free_[slot]};
     } else {
       ::operator delete(frame);
@@ -84,11 +79,44 @@ class frame_pool {
   }
 
  private:
+  enum class life { unused, kept, over };
+  /// Frees a thread's frames when it ends.
+  struct end {
+    frame_pool* its;
+    ~end() { its->let_go(); }
+  };
+
+  bool keeps() {
+    if (now_ == life::unused) {
+      static thread_local end at_the_end{this};
+      now_ = life::kept;
+    }
+    return now_ == life::kept;
+  }
+
+  void let_go() {
+    now_ = life::over;
+    for (free_frame*& each : free_) {
+      while (each != nullptr) {
+        ::operator delete(std::exchange(each, each->next));
+      }
+    }
+  }
+
   static constexpr std::size_t granule = 64;
-  std::array<free_frame*, 256> free_{};  // up to 16 KiB: frames that hold many operations
+  static constexpr std::size_t fine = 256;  // steps of a granule up to 16 KiB, then of a doubling
+
+  static std::size_t slot_of(std::size_t bytes) {
+    return bytes / granule < fine
+               ? bytes / granule
+               : fine + static_cast<std::size_t>(std::bit_width(bytes / granule / fine));
+  }
+
+  std::array<free_frame*, fine + 40> free_{};
+  life now_ = life::unused;
 };
 
-inline thread_local frame_pool frames;
+inline constinit thread_local frame_pool frames;
 
 }  // namespace detail
 

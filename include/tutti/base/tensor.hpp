@@ -1,12 +1,15 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/line_vector.hpp"
 #include "tutti/base/units.hpp"
 
@@ -17,33 +20,78 @@ enum class tensor_id : std::uint32_t {};
 
 constexpr std::size_t index(tensor_id id) { return static_cast<std::size_t>(id); }
 
+/// The lengths of a tensor's dimensions as its elements lie in memory, the slowest first. Without
+/// dimensions nobody has said, and the tensor is as good as a vector.
+class tensor_shape {
+ public:
+  static constexpr std::size_t most_dimensions = 8;
+
+  constexpr tensor_shape() = default;
+  /// Throws usage_error above `most_dimensions`.
+  constexpr tensor_shape(std::initializer_list<std::size_t> lengths)
+      : tensor_shape(std::span<const std::size_t>(lengths.begin(), lengths.size())) {}
+  explicit constexpr tensor_shape(std::span<const std::size_t> lengths)
+      : dimensions_(lengths.size()) {
+    if (lengths.size() > most_dimensions) {
+      throw usage_error("a tensor's shape has at most 8 dimensions. Fix: merge the fastest ones.");
+    }
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      lengths_[i] = lengths[i];
+    }
+  }
+
+  constexpr std::size_t dimensions() const { return dimensions_; }
+  constexpr std::size_t operator[](std::size_t dimension) const { return lengths_[dimension]; }
+  /// The product of the lengths.
+  constexpr std::size_t elements() const {
+    std::size_t product = 1;
+    for (std::size_t i = 0; i < dimensions_; ++i) {
+      product *= lengths_[i];
+    }
+    return product;
+  }
+  friend constexpr bool operator==(const tensor_shape&, const tensor_shape&) = default;
+
+ private:
+  std::array<std::size_t, most_dimensions> lengths_{};
+  std::size_t dimensions_{};
+};
+
 /// One parameter tensor as its model declares it. The memory belongs to the model and must outlive
 /// the engine. A tensor without memory (both spans empty, `elements` set) is a phantom: the
-/// simulator moves its length and never its values.
+/// simulator moves its length and never its values. An engine refuses one whose spans are not
+/// `elements` long each.
 struct tensor {
   std::string name{};
   std::size_t elements{};
   std::span<float> parameter{};
   std::span<float> gradient{};
+  tensor_shape shape{};  ///< only compressors that work on whole tensors ask for it
 
   tensor() = default;
-  tensor(std::string its_name, std::span<float> its_parameter, std::span<float> its_gradient)
+  tensor(std::string its_name, std::span<float> its_parameter, std::span<float> its_gradient,
+         const tensor_shape& its_shape = {})
       : name(std::move(its_name)),
         elements(its_gradient.size()),
         parameter(its_parameter),
-        gradient(its_gradient) {}
-  static tensor phantom(std::string its_name, std::size_t its_elements) {
+        gradient(its_gradient),
+        shape(its_shape) {}
+  static tensor phantom(std::string its_name, std::size_t its_elements,
+                        const tensor_shape& its_shape = {}) {
     tensor made;
     made.name = std::move(its_name);
     made.elements = its_elements;
+    made.shape = its_shape;
     return made;
   }
 };
 
-/// What a policy may know of a tensor when the plan is made.
+/// What a policy may know of a tensor.
 struct tensor_facts {
   tensor_id id{};
   std::size_t elements{};
+  tensor_shape shape{};
+  std::string name{};
 };
 
 /// Memory for a model's parameters and gradients, laid out in backward order, so that tensors which
@@ -55,6 +103,7 @@ class arena_of {
   struct declaration {
     std::string name;
     std::size_t elements;
+    tensor_shape shape{};
   };
 
   /// `forward` lists the tensors in the order of the forward pass.
@@ -76,8 +125,8 @@ class arena_of {
     for (std::size_t i = forward.size(); i-- > 0;) {
       const std::size_t n = forward[i].elements;
       offset = round_up(offset, alignment);
-      tensors_[i] =
-          tensor{forward[i].name, parameters().subspan(offset, n), gradients().subspan(offset, n)};
+      tensors_[i] = tensor{forward[i].name, parameters().subspan(offset, n),
+                           gradients().subspan(offset, n), forward[i].shape};
       offset += n;
     }
   }

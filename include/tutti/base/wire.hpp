@@ -37,8 +37,8 @@ struct basic_wire {
 
 }  // namespace detail
 
-/// An encoded payload under construction: exactly `wire_bytes(elements)` bytes, aligned for a
-/// float.
+/// Room for an encoded payload under construction, aligned for a float: its exact length, or its
+/// capacity where the length is known only once it is encoded.
 using wire = detail::basic_wire<std::byte>;
 
 /// An encoded payload to read. It may lie in a peer's memory: read it before the exchange ends.

@@ -34,8 +34,10 @@ struct addressable {
       }
       co_return;
     }
-    const auto shown = co_await self.meet(std::as_bytes(std::span(&data.data, 1)));
-    add_part(self, data, shown);
+    {
+      const auto shown = co_await self.meet(std::as_bytes(std::span(&data.data, 1)));
+      add_part(self, data, shown);
+    }
     co_await self.meet(std::span<const std::byte>{});
   }
 

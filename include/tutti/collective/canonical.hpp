@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tutti/base/all_of.hpp"
 #include "tutti/collective/exchange_with_all.hpp"
 #include "tutti/collective/fan_out.hpp"
 #include "tutti/role/collective.hpp"
@@ -27,21 +28,20 @@ struct canonical {
     if constexpr (is_stream_ordered<typename Endpoint::transport_type>) {
       co_await add_at_once(self, data, part_of);
     } else {
-      co_await beside(self, fan_out(self, part_of), add_in_rank_order(self, data));
+      auto sends =
+          begin_with_others(self, [&](int peer) { return self.send(peer, part_of(peer)); });
+      co_await all_of(sends, add_in_rank_order(self, data));
     }
   }
 
   template <class Endpoint, class Fold>
   task all_gather(Endpoint self, reduction<Fold> data) const {
-    const auto mine = data.part(at(self.size()), at(self.rank()));
-    if constexpr (is_stream_ordered<typename Endpoint::transport_type>) {
-      const auto part_of = [data, ranks = at(self.size())](int rank) {
-        return data.part(ranks, at(rank));
-      };
-      co_await spread_at_once(self, mine, part_of);
-    } else {
-      co_await beside(self, send_to_all(self, mine), receive_parts(self, data));
-    }
+    const std::size_t ranks = at(self.size());
+    const auto mine = data.part(ranks, at(self.rank()));
+    auto exchanges = begin_with_others(self, [&](int peer) {
+      return self.exchange(peer, mine, peer, data.part(ranks, at(peer)));
+    });
+    co_await all_of(exchanges);
   }
 
   template <class Endpoint, class Fold>
@@ -95,15 +95,6 @@ struct canonical {
     }
     if (sum.data() != mine.data()) {
       self.queue().copy(mine.data(), sum.data(), mine.size());
-    }
-  }
-
-  template <class Endpoint, class Fold>
-  static task receive_parts(Endpoint self, reduction<Fold> data) {
-    for (int peer = 0; peer < self.size(); ++peer) {
-      if (peer != self.rank()) {
-        co_await self.receive(peer, data.part(at(self.size()), at(peer)));
-      }
     }
   }
 };

@@ -1,55 +1,26 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
 #include <span>
-#include <utility>
 
+#include "tutti/base/all_of.hpp"
 #include "tutti/base/task.hpp"
 
 namespace tutti::collective {
 
-/// Runs two tasks beside each other and ends when both have, also when one fails: nothing of theirs
-/// is in flight afterwards.
-template <class Endpoint>
-task beside(Endpoint self, task one, task other) {
-  self.start(one);
-  std::exception_ptr failure;
-  try {
-    co_await other;
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  co_await one;
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
-}
-
-/// Sends `bytes_for(peer)` to every other rank at once, the next higher rank first. One frame a
-/// peer holds the operations: they may not move, and there is no array for p of them.
-template <class Endpoint, class BytesFor>
-task fan_out(Endpoint self, BytesFor bytes_for, int distance = 1) {
-  if (distance == self.size()) {
-    co_return;
-  }
-  const int peer = (self.rank() + distance) % self.size();
-  auto mine = self.send(peer, bytes_for(peer));
-  std::exception_ptr failure;
-  try {
-    co_await fan_out(self, bytes_for, distance + 1);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  co_await mine;
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
+/// Begins `begin(peer)` for every other rank, the next higher one first, so that not all ranks
+/// begin with the same.
+template <class Endpoint, class Begin>
+auto begin_with_others(const Endpoint& self, Begin begin) {
+  return operations(static_cast<std::size_t>(self.size() - 1), [&](std::size_t index) {
+    return begin((self.rank() + 1 + static_cast<int>(index)) % self.size());
+  });
 }
 
 template <class Endpoint>
 task send_to_all(Endpoint self, std::span<const std::byte> bytes) {
-  co_await fan_out(self, [bytes](int) { return bytes; });
+  auto sends = begin_with_others(self, [&](int peer) { return self.send(peer, bytes); });
+  co_await all_of(sends);
 }
 
 }  // namespace tutti::collective

@@ -22,7 +22,7 @@ concept encodes_with_residual = requires(const C compression, inline_queue& queu
 /// Cost: one float of memory an element, beside the compressor's; three passes more, or none where
 /// the compressor encodes with the residual itself.
 /// After: Seide et al., "1-Bit SGD", 2014; Stich et al., "Sparsified SGD with Memory", 2018.
-template <compression_policy C>
+template <encodes_once C>
 class error_feedback {
  public:
   using role = tutti::role::compression;
@@ -36,8 +36,15 @@ class error_feedback {
   constexpr error_feedback() = default;
   explicit constexpr error_feedback(const options& values) : compression_(make_policy<C>(values)) {}
 
-  constexpr std::size_t wire_bytes(std::size_t elements) const {
+  constexpr std::size_t wire_bytes(std::size_t elements) const
+      requires(!facts::variable_length<C>) {
     return compression_.wire_bytes(elements);
+  }
+  constexpr std::size_t capacity(std::size_t elements) const requires facts::variable_length<C> {
+    return compression_.capacity(elements);
+  }
+  constexpr std::size_t expected(std::size_t elements) const requires facts::variable_length<C> {
+    return compression_.expected(elements);
   }
 
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
@@ -45,7 +52,8 @@ class error_feedback {
   }
 
   template <class Queue>
-  void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where) const {
+  requires(!facts::variable_length<C>) void encode(Queue& queue, std::span<const float> gradient,
+                                                   wire out, const site& where) const {
     if constexpr (encodes_with_residual<C>) {
       compression_.encode_with_residual(queue, gradient, where.lane(0, gradient.size()), out,
                                         where.after(1));
@@ -54,17 +62,22 @@ class error_feedback {
     }
   }
 
-  /// What `encode` means, for any compressor: the residual becomes input - decoded, computed as
-  /// -(-input + decoded), so that no second array is needed.
+  template <class Queue>
+  requires facts::variable_length<C>
+  void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where,
+              std::size_t* length) const {
+    around(queue, gradient, out, where, [&](std::span<const float> residual) {
+      compression_.encode(queue, residual, out, where.after(1), length);
+    });
+  }
+
+  /// What `encode` means, for any compressor of a fixed length.
   template <class Queue>
   void encode_in_steps(Queue& queue, std::span<const float> gradient, wire out,
                        const site& where) const {
-    const std::span<float> residual = where.lane(0, gradient.size());
-    kernels::add(queue, residual, gradient);
-    tutti::encode(compression_, queue, residual, out, where.after(1));
-    kernels::negate(queue, residual);
-    compression_.accumulate(queue, out, residual);
-    kernels::negate(queue, residual);
+    around(queue, gradient, out, where, [&](std::span<const float> residual) {
+      tutti::encode(compression_, queue, residual, out, where.after(1));
+    });
   }
 
   template <class Queue>
@@ -78,6 +91,19 @@ class error_feedback {
   }
 
  private:
+  /// The residual takes the gradient in, is encoded, and becomes input - decoded, computed as
+  /// -(-input + decoded), so that no second array is needed.
+  template <class Queue, class Encode>
+  void around(Queue& queue, std::span<const float> gradient, wire out, const site& where,
+              Encode encode_it) const {
+    const std::span<float> residual = where.lane(0, gradient.size());
+    kernels::add(queue, residual, gradient);
+    encode_it(residual);
+    kernels::negate(queue, residual);
+    compression_.accumulate(queue, out, residual);
+    kernels::negate(queue, residual);
+  }
+
   C compression_{};
 };
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/votes.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti::compression {

@@ -129,11 +129,12 @@ inline void expect(std::string_view found, std::string_view wanted, std::string_
 /// Cost: waits for all tensors, then writes about twice to four times the model's bytes.
 template <class Engine>
 void save(Engine& engine, std::ostream& out) {
-  engine.wait();
+  engine.drain();
   auto& queue = engine.world().queue();
   detail::checkpoint_writer file(out);
   file.value(detail::checkpoint_magic);
   file.text(detail::signature<typename Engine::strategy>());
+  file.value(static_cast<std::int64_t>(engine.world().size()));
   file.value(std::uint64_t{engine.tensors().size()});
   for (const auto& each : engine.tensors()) {
     file.text(each.name);
@@ -147,10 +148,12 @@ void save(Engine& engine, std::ostream& out) {
   for (const std::span<float> each : engine.memories()) {
     file.floats(host_view(queue, each));
   }
-  auto served = engine.collect_from_servers();
-  file.value(std::uint64_t{served.size()});
-  for (const auto& each : served) {
-    file.floats(each);
+  const auto others = engine.collect_from_others();
+  file.value(std::uint64_t{others.size()});
+  for (const auto& rank : others) {
+    for (const auto& each : rank) {
+      file.floats(each);
+    }
   }
   file.finish();
 }
@@ -160,7 +163,7 @@ void save(Engine& engine, std::ostream& out) {
 /// has been changed then but memory of this engine, which must not be used on.
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
-  engine.wait();
+  engine.drain();
   const auto read = [&queue = engine.world().queue()](auto& file, std::span<float> memory) {
     fill_from_host(queue, memory, [&file](std::span<float> values) { file.floats(values); });
   };
@@ -169,6 +172,11 @@ void load(Engine& engine, std::istream& in) {
     throw usage_error("this is no checkpoint of tutti's. Fix: name a file that `save` wrote");
   }
   detail::expect(file.text(), detail::signature<typename Engine::strategy>(), "strategy");
+  const auto ranks = file.template value<std::int64_t>();
+  if (ranks != engine.world().size()) {
+    throw usage_error(sentence({"the checkpoint was written by ", ranks, " ranks and is read by ",
+                                engine.world().size(), ". Fix: start as many"}));
+  }
   const auto tensors = file.template value<std::uint64_t>();
   if (tensors != engine.tensors().size()) {
     throw usage_error(sentence({"the checkpoint is of another model: ", tensors,
@@ -183,18 +191,23 @@ void load(Engine& engine, std::istream& in) {
     value = static_cast<std::remove_reference_t<decltype(value)>>(file.template value<double>());
   });
   const auto steps = file.template value<std::uint64_t>();
+  // Parameters, then what policies make of them, then what they remember beside.
+  std::vector<std::vector<float>> memories;
   for (const std::span<float> each : engine.memories()) {
-    read(file, each);
+    memories.emplace_back(each.size());
+    file.floats(memories.back());
   }
-  auto served = engine.collect_from_servers();
-  if (file.template value<std::uint64_t>() != served.size()) {
+  auto others = engine.collect_from_others();
+  if (file.template value<std::uint64_t>() != others.size()) {
     throw usage_error("the checkpoint is of another rank. Fix: give each rank the file it wrote");
   }
-  for (auto& each : served) {
-    file.floats(each);
+  for (auto& rank : others) {
+    for (auto& each : rank) {
+      file.floats(each);
+    }
   }
   file.finish();
-  engine.resume(steps, values, served);
+  engine.resume(steps, values, others, memories);
 }
 
 }  // namespace tutti

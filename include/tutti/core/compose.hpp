@@ -7,11 +7,13 @@
 #include "tutti/architecture/replicated.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/compression/none.hpp"
+#include "tutti/coordination/automatic.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/fusion/none.hpp"
 #include "tutti/partition/none.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/role/coordination.hpp"
 #include "tutti/role/fusion.hpp"
 #include "tutti/role/partition.hpp"
 #include "tutti/role/schedule.hpp"
@@ -19,17 +21,24 @@
 
 namespace tutti {
 
-/// A communication strategy: five policies that go together. Written by `compose`, which accepts
+/// A communication strategy: six policies that go together. Written by `compose`, which accepts
 /// them in any order; two compositions of the same policies are one type.
 template <fusion_policy Fusion, partition_policy Partition, schedule_policy Schedule,
-          compression_policy Compression, architecture_policy Architecture>
-struct strategy : private rule::check_payloads_must_add<Architecture, Compression>,
-                  private rule::check_votes_need_a_sign_each<Architecture, Compression>,
-                  private rule::check_native_adds_floats<Architecture, Compression>,
-                  private rule::check_buckets_stay_whole<Partition, Compression> {
+          coordination_policy Coordination, compression_policy Compression,
+          architecture_policy Architecture>
+struct strategy
+    : private rule::check_payloads_must_add<Architecture, Compression>,
+      private rule::check_votes_need_a_sign_each<Architecture, Compression>,
+      private rule::check_native_adds_floats<Architecture, Compression>,
+      private rule::check_one_payload_for_all<Architecture, Compression>,
+      private rule::check_parameters_travel_whole<Architecture, Compression>,
+      private rule::check_buckets_stay_whole<Partition, Compression>,
+      private rule::check_gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>,
+      private rule::check_gathering_needs_smaller_units<Fusion, Compression> {
   using fusion = Fusion;
   using partition = Partition;
   using schedule = Schedule;
+  using coordination = Coordination;
   using compression = Compression;
   using architecture = Architecture;
 };
@@ -49,12 +58,14 @@ template <class... Policies>
 struct composition : private rule::one_policy_a_role<role::fusion, Policies...>,
                      private rule::one_policy_a_role<role::partition, Policies...>,
                      private rule::one_policy_a_role<role::schedule, Policies...>,
+                     private rule::one_policy_a_role<role::coordination, Policies...>,
                      private rule::one_policy_a_role<role::compression, Policies...>,
                      private rule::one_policy_a_role<role::architecture, Policies...> {
   using type = strategy<
       typename pick<role::fusion, tutti::fusion::none, Policies...>::type,
       typename pick<role::partition, tutti::partition::none, Policies...>::type,
       typename pick<role::schedule, tutti::schedule::as_ready, Policies...>::type,
+      typename pick<role::coordination, tutti::coordination::automatic, Policies...>::type,
       typename pick<role::compression, tutti::compression::none, Policies...>::type,
       typename pick<role::architecture, tutti::architecture::replicated, Policies...>::type>;
 };
@@ -79,12 +90,13 @@ using compose = typename detail::composition<Policies...>::type;
 template <class S>
 using strategy_of = typename detail::strategy_of<S>::type;
 
-/// The magnitudes of a strategy's five policies.
+/// The magnitudes of a strategy's six policies.
 template <class Strategy>
 struct policy_options {
   options_of<typename Strategy::fusion> fusion{};
   options_of<typename Strategy::partition> partition{};
   options_of<typename Strategy::schedule> schedule{};
+  options_of<typename Strategy::coordination> coordination{};
   options_of<typename Strategy::compression> compression{};
   options_of<typename Strategy::architecture> architecture{};
 
@@ -94,6 +106,7 @@ struct policy_options {
     visit(std::string_view("fusion"), self.fusion);
     visit(std::string_view("partition"), self.partition);
     visit(std::string_view("schedule"), self.schedule);
+    visit(std::string_view("coordination"), self.coordination);
     visit(std::string_view("compression"), self.compression);
     visit(std::string_view("architecture"), self.architecture);
   }

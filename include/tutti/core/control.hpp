@@ -1,39 +1,39 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstring>
-#include <string>
-#include <string_view>
 
 namespace tutti {
 
 /// What a chunk is doing on one rank.
 enum class chunk_state : std::uint32_t { waits_for_gradient, ready, started, finished };
 
+/// A chunk in one of its steps.
+struct chunk_step {
+  std::uint32_t chunk{};
+  std::uint64_t step{};
+
+  bool operator==(const chunk_step&) const = default;
+};
+
+/// No chunk: whoever asks waits for something else.
+inline constexpr std::uint32_t no_chunk = 0xffffffff;
+
 /// A message on the control channel. Trivially copyable: ranks run one program.
 struct control_message {
   enum class kind : std::uint32_t {
     stop,      ///< to oneself: stop listening
-    question,  ///< what is `chunk` doing there, in step `step`?
-    answer,    ///< `state`, and the tensor it waits for
-    verdict,   ///< `text`: why nobody can go on
+    question,  ///< what is `about` doing there?
+    answer,    ///< `state`, and the tensor it waits for; what this rank has done so far
   };
 
   kind what{};
-  std::uint32_t chunk{};
-  std::uint64_t step{};
+  std::uint32_t number{};  ///< of the question; its answer has the same
+  chunk_step about{};
   chunk_state state{};
   std::uint32_t tensor{};
-  std::array<char, 480> text{};
-
-  void say(std::string_view sentence) {
-    const std::size_t length = std::min(sentence.size(), text.size() - 1);
-    std::copy_n(sentence.begin(), length, text.begin());
-    text[length] = '\0';
-  }
-  std::string_view said() const { return text.data(); }
+  std::uint64_t handed_in{};  ///< gradients, in every pass
+  std::uint64_t averages{};   ///< begun
+  std::uint32_t waiting{};    ///< threads inside the engine
 };
 
 }  // namespace tutti

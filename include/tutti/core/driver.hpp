@@ -3,19 +3,24 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
 #include <thread>
 
 #include "tutti/base/assert.hpp"
 #include "tutti/base/predicate.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/role/transport.hpp"
 
 namespace tutti {
 
 /// Moves a rank's communication forward: whoever calls, or a thread of its own. One thread at a
 /// time owns the loop. `Owner::open_posts()` takes in what became ready, `Owner::has_posts()` says
 /// whether something is waiting, `Owner::carry_out()` starts what `Owner::has_decided()`, now that
-/// others have been told, `Owner::failed()` ends every wait.
+/// others have been told, `Owner::failed()` ends every wait. `Owner::words()` counts messages about
+/// waiting, which are no progress; what throws in the loop is `Owner::broken(exception)`.
 template <class Transport, class Owner>
 class driver {
  public:
@@ -24,10 +29,11 @@ class driver {
   driver& operator=(const driver&) = delete;
   ~driver() { stop_thread(); }
 
-  /// From now on a thread makes progress, if `wanted` or, automatically, where cores are free.
+  /// From now on a thread makes progress, if `wanted` or, automatically, where this host
+  /// has two cores for each of its ranks.
   void start_thread(progress wanted) {
     const unsigned cores = std::thread::hardware_concurrency();
-    const bool roomy = 2 * static_cast<unsigned>(world_->size()) <= cores;
+    const bool roomy = 2 * static_cast<unsigned>(ranks_here(*world_)) <= cores;
     bool allowed = true;
     if constexpr (requires { world_->single_threaded(); }) {
       allowed = !world_->single_threaded();
@@ -53,6 +59,7 @@ class driver {
   /// Calls `act` as the loop's owner: coroutines are started, and left, by nobody else.
   template <class Act>
   void exclusively(Act act) {
+    expect_outside();
     while (driven_.test_and_set(std::memory_order_acquire)) {
       std::this_thread::yield();
     }
@@ -60,25 +67,32 @@ class driver {
     act();
   }
 
-  /// Drives until `done` or failure; false if nothing at all happened for `limit` seconds.
+  /// Drives until `done` or failure; false if nothing at all moved for `limit` seconds, whoever
+  /// drives.
   bool drive_until(predicate done, seconds limit) {
-    TUTTI_ASSERT(thread_.joinable() || !world_->ready_coroutines().draining(),
-                 "a blocking wait inside a coroutine: await arrival(id) instead");
-    std::size_t idle = 0;
+    expect_outside();
+    std::uint64_t seen = moves_.load(std::memory_order_relaxed);
     seconds since = world_->now();
-    while (!done() && !owner_->failed()) {
+    for (std::size_t idle = 0; !done() && !owner_->failed();) {
       if (step()) {
         idle = 0;
-        since = world_->now();
-        continue;
+      } else {
+        world_->idle(idle++);
+        if (idle % 256 != 0) {
+          continue;
+        }
       }
-      world_->idle(idle++);
-      if (idle % 256 == 0 && world_->now() - since > limit) {
+      if (const std::uint64_t moves = moves_.load(std::memory_order_relaxed); moves != seen) {
+        seen = moves;
+        since = world_->now();
+      } else if (world_->now() - since > limit) {
         return false;
       }
     }
     return true;
   }
+  /// The same, however long it takes.
+  void drive_until(predicate done) { drive_until(done, std::numeric_limits<seconds>::infinity()); }
 
   /// Drives until `done`, failure or not; false after `limit` seconds.
   bool drive_for(predicate done, seconds limit) {
@@ -95,6 +109,12 @@ class driver {
   }
 
  private:
+  /// A coroutine that blocked would wait for its own thread.
+  void expect_outside() const {
+    TUTTI_ASSERT(!world_->ready_coroutines().draining(),
+                 "a blocking wait inside a coroutine: await arrival(id) instead");
+  }
+
   /// Until it ends, also by an exception, the loop is somebody's.
   class turn {
    public:
@@ -119,19 +139,38 @@ class driver {
         return any;
       }
       const turn mine(driven_);
-      any |= owner_->open_posts();
-      if constexpr (!Transport::virtual_time) {
-        any |= world_->poll();
-        auto& coroutines = world_->ready_coroutines();
-        if (!coroutines.draining()) {
-          any |= coroutines.drain() > 0;
-          any |= owner_->carry_out();
-          more = owner_->has_decided();
-        }
-        any |= owner_->open_posts();
+      try {
+        any |= make_a_move(more);
+      } catch (...) {
+        owner_->broken(std::current_exception());
+        return any;
       }
       // Posted while the loop was ours, when nobody else could.
     } while (more || owner_->has_posts());
+    return any;
+  }
+
+  bool make_a_move(bool& more) {
+    bool moves = owner_->open_posts();
+    bool any = moves;
+    if constexpr (!Transport::virtual_time) {
+      const std::size_t words = owner_->words();
+      const bool polled = world_->poll();
+      std::size_t resumed = 0;
+      auto& coroutines = world_->ready_coroutines();
+      if (!coroutines.draining()) {
+        resumed = coroutines.drain();
+        moves |= owner_->carry_out();
+        more = owner_->has_decided();
+      }
+      moves |= owner_->open_posts();
+      any = moves || polled || resumed > 0;
+      const std::size_t talked = owner_->words() - words;
+      moves |= resumed > talked || (polled && talked == 0);
+    }
+    if (moves) {
+      moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
     return any;
   }
 
@@ -150,6 +189,7 @@ class driver {
   Owner* owner_;
   std::atomic_flag driven_{};
   std::atomic<bool> leaving_{false};
+  std::atomic<std::uint64_t> moves_{0};  // written by the loop's owner alone
   std::thread thread_{};
 };
 

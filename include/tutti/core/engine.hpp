@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <coroutine>
 #include <cstddef>
@@ -10,9 +10,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "tutti/base/error.hpp"
@@ -20,22 +20,26 @@
 #include "tutti/base/post_box.hpp"
 #include "tutti/base/predicate.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/core/claim.hpp"
 #include "tutti/core/control.hpp"
-#include "tutti/core/driver.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/engine_types.hpp"
+#include "tutti/core/failure.hpp"
 #include "tutti/core/flow.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
 #include "tutti/core/plan_maker.hpp"
+#include "tutti/core/remote_memories.hpp"
 #include "tutti/core/report.hpp"
 #include "tutti/core/rules.hpp"
-#include "tutti/core/server.hpp"
-#include "tutti/core/server_memories.hpp"
+#include "tutti/core/services.hpp"
+#include "tutti/core/settings.hpp"
 #include "tutti/core/startup.hpp"
-#include "tutti/core/watch.hpp"
+#include "tutti/core/surroundings.hpp"
+#include "tutti/core/waiting.hpp"
 #include "tutti/monitor/none.hpp"
 #include "tutti/optimizer/none.hpp"
+#include "tutti/role/architecture.hpp"
 #include "tutti/role/monitor.hpp"
 #include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
@@ -51,15 +55,14 @@ namespace tutti {
 /// `served()` and `close()` instead.
 ///
 /// Every rank makes its engine with the same tensors and options; rank 0's parameters become
-/// everybody's. An engine stays where it was made. Errors end every wait on every rank with one
-/// sentence (communication_error).
+/// everybody's. An engine stays where it was made, and is the only one of its transport. Errors end
+/// every wait on every rank with one sentence (communication_error).
 template <class Strategy, transport_policy Transport, optimizer_policy Optimizer,
           monitor_policy Monitor = monitor::none>
 class engine {
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
   using mark = typename Transport::queue_type::mark;
   static constexpr bool virtual_time = types::virtual_time;
-  static constexpr bool has_servers = types::has_servers;
 
  public:
   using strategy = typename types::strategy;
@@ -68,12 +71,18 @@ class engine {
   using architecture = typename types::architecture;
 
  private:
-  using server_type = tutti::server<architecture, compression, Optimizer, Transport>;
+  using world_type = surroundings<types>;
+  using state_type = typename architecture::template state<world_type>;
+  static_assert(architecture_state<state_type, world_type>);
 
+  static_assert(sizeof(rule::check_halves_need_an_exchange_of_two<typename types::schedule,
+                                                                  architecture, compression>) > 0);
   static_assert(sizeof(rule::check_owners_need_an_optimizer<architecture, Optimizer>) > 0);
+  static_assert(sizeof(rule::check_optimizers_travel_as_bytes<Optimizer>) > 0);
   static_assert(sizeof(rule::check_peers_must_be_addressable<architecture, Transport>) > 0);
   static_assert(sizeof(rule::check_native_needs_the_transport<architecture, Transport>) > 0);
   static_assert(sizeof(rule::check_senders_must_be_known<architecture, Transport>) > 0);
+  static_assert(sizeof(rule::check_lengths_must_be_known<compression, Transport>) > 0);
   using compiled_first =
       typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
 
@@ -81,53 +90,59 @@ class engine {
   engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
          Monitor monitor = {})
       : world_(&world),
+        failure_(world),
+        claim_(world.ready_coroutines(), world.rank()),
         set_(std::move(set)),
-        servers_(server_count()),
-        workers_(world.size() - servers_),
+        workers_(workers_among<architecture>(set_.architecture, world.size())),
         compression_(make_policy<compression>(set_.compression)),
         optimizer_(optimizer),
+        room_per_element_(optimizer.memory_per_element()),
         observer_(world, std::move(monitor)),
-        plan_(make_plan(tensors, make_policy<typename strategy::fusion>(set_.fusion),
-                        make_policy<typename strategy::partition>(set_.partition), set_.profile,
-                        workers_, servers_)),
-        model_(world.queue(), std::move(tensors), plan_),
+        plan_(make_plan(
+            tensors, make_policy<typename strategy::fusion>(set_.fusion),
+            make_policy<typename strategy::partition>(set_.partition), set_.profile,
+            [&](plan& made) { place(made); }, settings_of<Strategy>(set_, optimizer_),
+            [this](const tensor_facts& each) { return class_of(compression_, each); })),
+        model_(world.queue(), std::move(tensors), plan_, buffers_wanted()),
+        around_(
+            world, plan_, model_, compression_, optimizer_, workers_, set_.run.accumulation,
+            [](void* self, std::exception_ptr why) {
+              static_cast<engine*>(self)->chunk_failed(std::move(why));
+            },
+            this),
+        state_(around_, set_.architecture),
+        services_(world, plan_, model_, around_, state_, optimizer_, set_, workers_, *this),
         posts_(plan_.backward.size()),
-        driver_(world, *this),
-        watch_(world, *this) {
+        waits_(world, *this, failure_, set_.run.deadline) {
     expect_reachable();
+    [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
     if (!serves()) {
-      flow_.emplace(world, plan_, model_, set_, workers_, service_tag(service::decisions),
-                    optimizer_, observer_, *this);
-    } else if constexpr (has_servers) {
-      server_.emplace(world, plan_, model_, compression_, optimizer_, workers_,
-                      set_.run.accumulation);
+      flow_.emplace(world, plan_, model_, set_, around_, state_,
+                    services_.service_tag(services_type::service::words), observer_, *this);
     }
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
       try {
-        block_until([this] { return startup_.done(); });
+        waits_.until([this] { return startup_.done(); });
         synchronize();
       } catch (...) {
         quiesce();  // whoever throws here has no destructor
         throw;
       }
-      driver_.start_thread(set_.run.progress);
+      waits_.start_thread(wanted);
     }
   }
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
   ~engine() {
-    driver_.stop_thread();
+    waits_.stop_thread();
     if (closed_) {
       return;
     }
-    if (outstanding() || unwinds_before_the_stream()) {
-      fail(std::make_exception_ptr(communication_error(sentence(
-               {"rank ", world_->rank(), " left while its gradients were still on their way"}))),
-           audience::everybody);
-    }
+    end_with(failure_.last_words([this] { return outstanding(); },
+                                 [this] { return services_.listens_to_all(world_->rank()); }));
     if constexpr (is_stream_ordered<Transport>) {
       try {
         synchronize();
@@ -138,11 +153,26 @@ class engine {
       if (!failed()) {
         closing_ = close();
         closing_.start(world_->ready_coroutines());
-        driver_.drive_until([this] { return closing_.done(); }, set_.run.deadline);
+        waits_.however_long([this] { return closing_.done(); });
       }
     }
     if (!closed_) {
       quiesce();
+      if constexpr (!virtual_time && requires { world_->leave(); }) {
+        world_->leave();  // nobody polls any more for what peers send
+      }
+    }
+  }
+
+  /// This rank cannot go on, for a reason of yours: every wait on every rank ends with its words.
+  /// Call it where your loop catches an exception, for the destructor cannot know which one passes,
+  /// and tells the others only that this rank has left:
+  /// `catch (...) { engine.fail(std::current_exception()); throw; }`
+  void fail(std::exception_ptr why) {
+    if constexpr (virtual_time) {
+      fail(std::move(why), audience::everybody);
+    } else {
+      waits_.exclusively([&] { fail(std::move(why), audience::everybody); });
     }
   }
 
@@ -156,10 +186,15 @@ class engine {
   requires device_queue<Stream>
   void ready(tensor_id id, Stream& stream) { ready(id, stream.record()); }
 
-  /// Tensor `id` has no gradient in this step: it counts as zero.
+  /// Tensor `id` has no gradient in this pass: it counts as zero. Where passes accumulate, what
+  /// earlier ones have added up stays. Throws usage_error as `ready` does, and touches nothing
+  /// then.
   void absent(tensor_id id) {
-    const auto gradient = model_.forward()[index(id)].gradient;
-    world_->queue().clear(gradient.data(), gradient.size_bytes());
+    failure_.rethrow();
+    if (expect_arrived(id).accumulated.load(std::memory_order_relaxed) == 0) {
+      const auto gradient = model_.forward()[index(id)].gradient;
+      world_->queue().clear(gradient.data(), gradient.size_bytes());
+    }
     ready(id);
   }
 
@@ -194,64 +229,73 @@ class engine {
   const task& started() const { return startup_; }
 
   /// A server's whole life.
-  const task& served() const { return listening_; }
+  const task& served() const { return services_.listening(); }
 
   /// Ends this rank's part once its gradients have arrived. The destructor does it where blocking
   /// is allowed.
   task close() {
     co_await startup_;
     if (!serves()) {
-      for (int server = workers_; server < world_->size(); ++server) {
-        co_await world_->send(server, service_tag(service::farewell), {});
-      }
       co_await flow_->finish();
-      if (flow_->follows()) {
-        co_await world_->send(world_->rank(), service_tag(service::farewell), {});
+      if (const auto first = services_.first_listener()) {
+        co_await services_.say_farewell(*first);
+      }
+      if (flow_->listens() && !services_.listens_to_all(world_->rank())) {
+        co_await services_.say_farewell(world_->rank());
       }
     }
-    co_await listening_;
-    if constexpr (has_servers) {
-      if (server_) {
-        co_await server_->finish();
-      }
+    co_await services_.listening();
+    if constexpr (facts::has_finish<state_type>) {
+      co_await state_.finish();
     }
+    co_await around_.finish();
     if constexpr (!virtual_time) {
-      co_await watch_.stop();
+      co_await waits_.stop_answering();
     }
     closed_ = true;
   }
 
   // ---- roles
 
-  /// This rank is a parameter server: call `serve` and return.
+  /// This rank does not train: call `serve` and return.
   bool serves() const { return world_->rank() >= workers_; }
   /// Serves until every worker's engine has ended. Answers the exit status, 0.
   int serve() requires(!virtual_time) {
-    block_until([this] { return has_served_.load(std::memory_order_acquire); });
+    waits_.however_long([this] { return services_.have_ended(); });
+    failure_.rethrow();
     return 0;
   }
   int worker() const { return world_->rank(); }
   int workers() const { return workers_; }
-  int servers() const { return servers_; }
+  int servers() const { return world_->size() - workers_; }
 
   // ---- values
 
   /// The mean of `value` over the workers, each with its own. Every worker must call it.
   double average(double value) requires(!virtual_time) {
-    task asking =
-        average_over_workers(endpoint<Transport>(*world_, own_tag(own::average)), workers_, value);
-    run(asking);
+    averages_.fetch_add(1, std::memory_order_relaxed);
+    task asking = average_over_workers(
+        endpoint<Transport>(*world_, services_.own_tag(own::average)), workers_, value);
+    waits_.run(asking);
     return value;
   }
 
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
-  /// same steps, with the same values.
+  /// same steps, with the same values. Throws usage_error, and changes nothing, if they need more
+  /// memory an element than those that the engine was made with.
   void change(const Optimizer& values) requires(!virtual_time) {
+    if (values.memory_per_element() > room_per_element_) {
+      throw usage_error(sentence(
+          {"with these values the optimizer remembers ", values.memory_per_element(),
+           " floats an element, and this engine was made with room for ", room_per_element_,
+           ". Fix: make the engine with values that need as much; they may be changed "
+           "before the first step"}));
+    }
     wait();
     optimizer_ = values;
-    if constexpr (has_servers) {
-      task telling = tell_servers();
-      run(telling);
+    if (servers() > 0) {
+      task telling = services_.tell_values();
+      waits_.run(telling);
       average(0);
     }
   }
@@ -264,16 +308,11 @@ class engine {
   Monitor& observed() { return observer_.monitor; }
   Transport& world() { return *world_; }
   tutti::report report() const {
-    return {world_->rank(),
-            workers_,
-            servers_,
-            steps(),
-            plan_.elements(),
-            plan_.buckets.size(),
-            plan_.chunks.size(),
-            plan_.hash,
-            world_->counted(),
-            exposed()};
+    return {world_->rank(),      workers_,
+            servers(),           steps(),
+            plan_.elements(),    plan_.buckets.size(),
+            plan_.chunks.size(), plan_.hash,
+            world_->counted(),   exposed()};
   }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
@@ -284,31 +323,56 @@ class engine {
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
-  /// What this worker's policies remember.
-  std::array<std::span<float>, 3> memories() { return flow_->memories(); }
+  /// Waits for every tensor, and until nothing of this rank's is on its way.
+  void drain() requires(!virtual_time) {
+    wait();
+    waits_.until([this] { return !communicates(); });
+    synchronize();
+  }
 
-  /// What the servers' policies remember, on worker 0; nothing on the others.
-  std::vector<std::vector<float>> collect_from_servers() requires(!virtual_time) {
-    std::vector<std::vector<float>> all;
-    if constexpr (has_servers) {
-      if (world_->rank() == 0) {
-        task asking = ask_servers(all);
-        run(asking);
-      }
+  /// What this rank's policies remember.
+  std::vector<std::span<float>> memories() {
+    std::vector<std::span<float>> all = flow_->memories();
+    all.push_back(around_.momenta());
+    for (const std::span<float> each : memories_of(state_)) {
+      all.push_back(each);
     }
     return all;
   }
 
-  /// Goes on from step `steps` with the parameters and memories as they are now, and with the
-  /// servers' as `served` has them. Every worker must call it.
+  /// What policies remember on ranks that do not train, rank by rank: on worker 0; nothing on the
+  /// others.
+  std::vector<memories_of_rank> collect_from_others() requires(!virtual_time) {
+    std::vector<memories_of_rank> all;
+    if (world_->rank() == 0 && servers() > 0) {
+      all.resize(static_cast<std::size_t>(servers()));
+      task asking = services_.collect(all);
+      waits_.run(asking);
+    }
+    return all;
+  }
+
+  /// Goes on from step `steps` with the parameters as they are now, remembering `mine` here and
+  /// `theirs` on the ranks that do not train. Every worker must call it.
   void resume(std::uint64_t steps, const Optimizer& values,
-              const std::vector<std::vector<float>>& served) requires(!virtual_time) {
-    flow_->resume(steps);
+              const std::vector<memories_of_rank>& theirs,
+              const memories_of_rank& mine) requires(!virtual_time) {
+    waits_.exclusively([&] {
+      flow_->resume(steps);
+      if constexpr (facts::has_resume<state_type>) {
+        state_.resume(steps);
+      }
+      const auto all = memories();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        fill_from_host(world_->queue(), all[i],
+                       [&](std::span<float> into) { std::ranges::copy(mine[i], into.begin()); });
+      }
+    });
     change(values);
-    if constexpr (has_servers) {
+    if (servers() > 0) {
       if (world_->rank() == 0) {
-        task restoring = restore_servers(steps, served);
-        run(restoring);
+        task restoring = services_.restore(steps, theirs);
+        waits_.run(restoring);
       }
       average(0);
     }
@@ -318,39 +382,40 @@ class engine {
   friend flow<types, engine>;
   friend driver<Transport, engine>;
   friend watch<Transport, engine>;
+  friend services<types, engine>;
+  friend waiting<Transport, engine>;
 
-  enum class audience { nobody, everybody };
-  /// What an engine sends beside chunks, numbered after the last chunk where there are any.
-  enum class own : std::uint32_t { hello, parameters, average, change, memory };
-  enum class service : std::uint32_t { decisions = 8, farewell, change, collect, restore };
+  using audience = typename failure<Transport>::audience;
+  using services_type = services<types, engine>;
+  using own = typename services_type::own;
 
-  tag own_tag(own what) const {
-    const auto number = static_cast<std::uint32_t>(what);
-    if (what == own::hello || what == own::average) {
-      return {channel::host, number, 0};  // no plan is in it: hello asks whether they are equal
+  void place(plan& made) const {
+    if constexpr (requires { architecture::place(made, set_.architecture, 1); }) {
+      architecture::place(made, set_.architecture, world_->size());
     }
-    return {channel::data, static_cast<std::uint32_t>(plan_.chunks.size()) + number, 0};
   }
-  tag service_tag(service what) const {
-    return {channel::service,
-            static_cast<std::uint32_t>(plan_.chunks.size()) + static_cast<std::uint32_t>(what), 0};
-  }
-  endpoint<Transport> memory_endpoint() const {
-    return endpoint<Transport>(*world_, own_tag(own::memory));
+  buffers buffers_wanted() const {
+    if (serves()) {
+      return buffers::none;
+    }
+    return facts::has_outgoing<state_type> || facts::delay<architecture> > 0 ? buffers::separate
+                                                                             : buffers::views;
   }
 
-  int server_count() const {
-    if constexpr (has_servers) {
-      const int wanted = set_.architecture.servers;
-      if (wanted < 1 || wanted >= world_->size()) {
+  /// Whoever answers others while it trains must not leave them waiting until it calls again.
+  /// Throws usage_error where the transport allows no thread for that.
+  progress progress_wanted() const {
+    const bool answers = !serves() && services_.listens_to_all(world_->rank());
+    if constexpr (requires { world_->single_threaded(); }) {
+      if (answers && world_->single_threaded()) {
         throw usage_error(
-            sentence({wanted, " servers among ", world_->size(),
-                      " ranks leave no worker or no server. Fix: at least 1 of each"}));
+            "this architecture has ranks answer each other while they compute, which takes a "
+            "thread, but MPI was started for one thread. Fix: MPI_Init_thread with "
+            "MPI_THREAD_MULTIPLE, or let transport::mpi start MPI");
       }
-      return wanted;
-    } else {
-      return 0;
     }
+    return answers && set_.run.progress == progress::automatic ? progress::by_thread
+                                                               : set_.run.progress;
   }
 
   /// A device's kernels cannot follow a pointer into memory that is the host's alone.
@@ -368,33 +433,30 @@ class engine {
     }
   }
 
-  /// An exception of the user's leaves this engine, and peers wait for what it has not submitted.
-  bool unwinds_before_the_stream() {
-    if constexpr (is_stream_ordered<Transport>) {
-      auto& queue = world_->queue();
-      return std::uncaught_exceptions() > 0 && !failed() && !queue.passed(queue.record());
-    } else {
-      return false;
-    }
-  }
-
   task start_up() {
+    if constexpr (!virtual_time) {
+      waits_.start_answering();  // a rank that waits for others here answers, too
+    }
+    bool agreed = false;
     try {
-      co_await agree(endpoint<Transport>(*world_, own_tag(own::hello)), plan_, model_.forward());
+      const std::string alike = settings_of<Strategy>(set_, optimizer_);
+      co_await agree(endpoint<Transport>(*world_, services_.own_tag(own::hello)), plan_,
+                     model_.forward(), alike);
+      agreed = true;
       if (!model_.phantom()) {
-        co_await broadcast_parameters(endpoint<Transport>(*world_, own_tag(own::parameters)),
-                                      model_.forward());
+        co_await broadcast_parameters(
+            endpoint<Transport>(*world_, services_.own_tag(own::parameters)), model_.forward());
+      }
+      if constexpr (facts::has_resume<state_type>) {
+        state_.resume(0);
       }
     } catch (...) {
-      fail(std::current_exception(), audience::nobody);
+      // That they disagree all ranks find alike.
+      fail(std::current_exception(), agreed ? audience::everybody : audience::nobody);
       throw;
     }
-    if (serves() || flow_->follows()) {
-      listening_ = listen();
-      listening_.start(world_->ready_coroutines());
-    }
-    if constexpr (!virtual_time) {
-      watch_.start();
+    if (services_.listens_to_all(world_->rank()) || serves() || flow_->listens()) {
+      services_.start_listening();
     }
     is_started_.store(true, std::memory_order_release);
     open_posts();
@@ -404,21 +466,30 @@ class engine {
 
   tensor_state<mark>& at(tensor_id id) { return flow_->at(plan_.position(id)); }
 
-  void ready(tensor_id id, mark when) {
-    rethrow_failure();
+  /// The tensor's gradient is the caller's, not on its way.
+  tensor_state<mark>& expect_arrived(tensor_id id) {
     auto& mine = at(id);
     if (!mine.is_current()) {
       throw usage_error(model_.forward()[index(id)].name +
                         " is ready again before its last gradient arrived. Fix: wait(id) first");
     }
-    if (++mine.accumulated < set_.run.accumulation) {
+    return mine;
+  }
+
+  void ready(tensor_id id, mark when) {
+    failure_.rethrow();
+    auto& mine = expect_arrived(id);
+    const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
+    if (passes < set_.run.accumulation) {
+      mine.accumulated.store(passes, std::memory_order_relaxed);
+      waits_.nudge();  // others may ask meanwhile
       return;
     }
-    mine.accumulated = 0;
+    mine.accumulated.store(0, std::memory_order_relaxed);
     mine.written = when;
     mine.readied.fetch_add(1, std::memory_order_relaxed);
     posts_.post(static_cast<std::uint32_t>(plan_.position(id)));
-    driver_.nudge();
+    waits_.nudge();
   }
 
   bool open_posts() {
@@ -449,78 +520,6 @@ class engine {
            !unwritten_.load(std::memory_order_relaxed);
   }
 
-  // ---- what others send
-
-  /// Decisions of rank 0, or what workers want of this server.
-  task listen() {
-    int farewells = 0;
-    try {
-      while (farewells < (serves() ? workers_ : 1)) {
-        int peer = 0;
-        std::uint32_t what = 0;
-        {
-          const auto mail = co_await world_->receive_any(channel::service);
-          peer = mail.peer();
-          what = mail.where().chunk;
-          if (what == service_tag(service::farewell).chunk) {
-            ++farewells;
-          } else if (what == service_tag(service::decisions).chunk) {
-            flow_->hear(mail.bytes());
-          } else if (what == service_tag(service::change).chunk) {
-            std::memcpy(static_cast<void*>(&optimizer_), mail.bytes().data(), sizeof optimizer_);
-          } else if constexpr (has_servers) {
-            if (what < plan_.chunks.size()) {
-              co_await server_->take(what, peer, mail.bytes());
-            }
-          }
-        }  // only now does the sender go on, and can be asked for more
-        if constexpr (has_servers) {
-          co_await converse(peer, what);
-        }
-      }
-    } catch (...) {
-      fail(std::current_exception(), audience::everybody);
-    }
-    has_served_.store(true, std::memory_order_release);
-  }
-
-  task converse(int worker, std::uint32_t what) {
-    if (what == service_tag(service::change).chunk) {
-      co_await world_->send(worker, own_tag(own::change), {});
-    } else if (what == service_tag(service::collect).chunk) {
-      co_await send_memories(memory_endpoint(), worker, *server_);
-    } else if (what == service_tag(service::restore).chunk) {
-      co_await receive_restored(memory_endpoint(), worker, model_.forward(), *server_);
-    }
-  }
-
-  task tell_servers() {
-    if (world_->rank() != 0) {
-      co_return;
-    }
-    const auto bytes = std::as_bytes(std::span(&optimizer_, 1));
-    for (int server = workers_; server < world_->size(); ++server) {
-      co_await world_->send(server, service_tag(service::change), bytes);
-      co_await world_->receive(server, own_tag(own::change), {});
-    }
-  }
-
-  task ask_servers(std::vector<std::vector<float>>& all) {
-    for (int server = workers_; server < world_->size(); ++server) {
-      co_await world_->send(server, service_tag(service::collect), {});
-      co_await receive_memories(memory_endpoint(), server, server_type::memory_count, all);
-    }
-  }
-
-  task restore_servers(std::uint64_t steps, const std::vector<std::vector<float>>& served) {
-    for (int server = workers_; server < world_->size(); ++server) {
-      const auto first = static_cast<std::size_t>(server - workers_) * server_type::memory_count;
-      co_await world_->send(server, service_tag(service::restore), {});
-      co_await send_restored(memory_endpoint(), server, steps, model_.forward(),
-                             std::span(served).subspan(first, server_type::memory_count));
-    }
-  }
-
   // ---- waiting
 
   bool outstanding() const { return flow_ && flow_->outstanding(); }
@@ -534,81 +533,35 @@ class engine {
   void synchronize() {
     try {
       if constexpr (is_stream_ordered<Transport>) {
-        come_so_far();
+        waits_.until_the_stream_has_come();
       }
       world_->queue().synchronize();
     } catch (...) {
       const auto why = std::current_exception();
-      driver_.exclusively([&] { fail(why, audience::everybody); });
+      waits_.exclusively([&] { fail(why, audience::everybody); });
       throw;
     }
   }
 
-  /// Where peers hold up the stream, the host looks at it until the deadline: it must neither block
-  /// for ever nor take for a result what a failure has left.
-  void come_so_far() {
-    auto& queue = world_->queue();
-    const auto end = queue.record();
-    const auto passed = [&] { return queue.passed(end); };
-    driver_.drive_until([&] { return passed() || world_->troubled(); }, set_.run.deadline);
-    driver_.exclusively([this] { hear_of_failure(); });
-    if (!passed() && !failed()) {
-      diagnose(passed);
-      driver_.exclusively([this] { hear_of_failure(); });
-    }
-    rethrow_failure();
-  }
-
   /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
   void hear_of_failure() {
-    if constexpr (is_stream_ordered<Transport>) {
+    if constexpr (requires { world_->failure(); }) {
       if (world_->failure()) {
-        fail(world_->failure(), audience::nobody);
+        heard(world_->failure());
       }
     }
   }
 
   void wait_until(predicate done, std::uint32_t which) {
     if (done()) {
-      rethrow_failure();
+      failure_.rethrow();
       return;
     }
     observer_.record(event::wait_begins, which);
     const seconds begin = world_->now();
-    block_until(done);
+    waits_.until(done);
     exposed_.fetch_add(world_->now() - begin, std::memory_order_relaxed);
     observer_.record(event::wait_ends, which);
-  }
-
-  void block_until(predicate done) {
-    if (!driver_.drive_until(done, set_.run.deadline)) {
-      diagnose(done);
-    }
-    rethrow_failure();
-  }
-
-  /// Blocks until `asking` has ended, also when it fails: it refers to what its caller owns. Its
-  /// steps are the loop's, whichever thread that is.
-  void run(task& asking) {
-    std::atomic<bool> ended{false};
-    const auto done = [&ended] { return ended.load(std::memory_order_acquire); };
-    task watched = tell_when_ended(asking, ended);
-    driver_.exclusively([&] { watched.start(world_->ready_coroutines()); });
-    if (!driver_.drive_until(done, set_.run.deadline)) {
-      diagnose(done);
-    }
-    settle(done);
-    driver_.exclusively([] {});  // the loop has left the coroutine
-    rethrow_failure();
-    asking.result();
-  }
-
-  task tell_when_ended(const task& asking, std::atomic<bool>& ended) {
-    try {
-      co_await asking;
-    } catch (...) {
-    }  // it stays in `asking`
-    ended.store(true, std::memory_order_release);
   }
 
   class arrival_operation : arrival_waiter {
@@ -622,7 +575,7 @@ class engine {
       this->coroutine = waiter;
       state_->waiting.push(*this);
     }
-    void await_resume() const { engine_->rethrow_failure(); }
+    void await_resume() const { engine_->failure_.rethrow(); }
 
    private:
     engine* engine_;
@@ -631,141 +584,100 @@ class engine {
 
   // ---- failure
 
-  /// At the deadline: ask everybody about the chunk that does not come, and say what they answer.
-  [[gnu::cold]] void diagnose(predicate done) {
-    std::optional<std::pair<std::uint32_t, std::uint64_t>> mine;
-    driver_.exclusively([&] {
-      if (flow_) {
-        mine = flow_->stuck();
-      }
-      watch_.ask(mine ? mine->first : no_chunk, mine ? mine->second : 0);
-    });
-    const auto over = [&] { return done() || failed(); };
-    driver_.drive_for([&] { return over() || watch_.everybody_answered(); },
-                      std::min(set_.run.deadline, answer_time));
-    if (!mine && watch_.everybody_answered()) {
-      // Whoever is stuck knows better who is to blame; our question has put off its own deadline.
-      driver_.drive_for(over, 2 * set_.run.deadline);
+  void end_with(const std::string& sentence) {
+    if (!sentence.empty()) {
+      fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
     }
-    driver_.exclusively([&] {
-      if (!over()) {
-        fail(std::make_exception_ptr(communication_error(verdict(mine))), audience::everybody);
-      }
-    });
   }
 
-  /// Why nothing moves: what this rank has not done, or what the others have answered.
-  [[gnu::cold]] std::string verdict(
-      const std::optional<std::pair<std::uint32_t, std::uint64_t>>& mine) const {
-    const auto asked = [&] {
-      return watch_.verdict(mine ? mine->first : no_chunk, model_.forward());
-    };
-    if constexpr (is_stream_ordered<Transport>) {
-      const std::string& complaint = world_->complaint();
-      if (!complaint.empty()) {
-        return watch_.everybody_answered() ? complaint : sentence({asked(), " (", complaint, ")"});
-      }
-    }
-    control_message here;
-    here.tensor = no_tensor;
-    if (mine) {
-      describe(mine->first, mine->second, here);
-    }
-    return here.tensor == no_tensor ? asked()
-                                    : sentence({"rank ", world_->rank(), " never submitted ",
-                                                model_.forward()[here.tensor].name});
+  /// What this rank waits for.
+  chunk_step stuck() const {
+    const auto found = flow_ ? flow_->stuck() : std::nullopt;
+    return found ? chunk_step{found->first, found->second} : chunk_step{no_chunk, 0};
   }
 
-  void describe(std::uint32_t chunk, std::uint64_t step, control_message& answer) const {
+  void describe(const chunk_step& about, control_message& answer) {
     answer.tensor = no_tensor;
     answer.state = chunk_state::started;
+    answer.averages = serves() ? ~std::uint64_t{0} : averages_.load(std::memory_order_relaxed);
+    answer.waiting = waits_.threads();
+    answer.handed_in = handed_in();
     if (flow_) {
-      flow_->describe(chunk, step, answer);
+      flow_->describe(about.chunk, about.step, answer);
     }
   }
-  void heard(const std::string& verdict) {
-    fail(std::make_exception_ptr(communication_error(verdict)), audience::nobody);
+
+  /// Gradients that `ready` has taken so far, in every pass. Summed when somebody asks.
+  std::uint64_t handed_in() {
+    std::uint64_t sum = 0;
+    for (std::size_t position = 0; flow_ && position < plan_.backward.size(); ++position) {
+      const auto& each = flow_->at(position);
+      sum += each.readied.load(std::memory_order_relaxed) * set_.run.accumulation +
+             each.accumulated.load(std::memory_order_relaxed);
+    }
+    return sum;
   }
+  std::size_t words() const { return waits_.words(); }
+
+  void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
+  void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
+  void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
-    if (failed()) {
-      return;
-    }
-    if (who == audience::everybody) {
-      watch_.proclaim(verdict_of(world_->rank(), why));
-    }
-    failure_ = why;
-    failed_.store(true, std::memory_order_release);
-    world_->fail(std::move(why));
-    if (flow_) {
+    if (failure_.end(std::move(why), who) && flow_) {
       flow_->release_waiters();
     }
   }
-
-  bool failed() const { return failed_.load(std::memory_order_acquire); }
-  void rethrow_failure() const {
-    if (failed()) {
-      std::rethrow_exception(failure_);
-    }
-  }
+  bool failed() const { return failure_.happened(); }
 
   /// Waits until nothing of this rank is in flight: only then may its memory go.
   void quiesce() {
     fail(std::make_exception_ptr(communication_error("the engine has ended")), audience::nobody);
     if (flow_) {
-      flow_->stop_leading();
+      flow_->stop_speaking();
     }
     if constexpr (virtual_time) {
       world_->ready_coroutines().drain();
     } else {
-      settle([this] { return world_->in_flight() == 0 && at_rest(); });
+      waits_.settle([this] { return world_->in_flight() == 0 && at_rest(); });
     }
   }
 
   bool at_rest() const {
-    if constexpr (has_servers) {
-      if (server_ && !server_->at_rest()) {
+    if constexpr (facts::has_finish<state_type>) {
+      if (!state_.at_rest()) {
         return false;
       }
     }
-    return (!flow_ || flow_->at_rest()) && watch_.at_rest() && startup_.done() &&
-           listening_.done() && closing_.done();
+    return around_.at_rest() && (!flow_ || flow_->at_rest()) && waits_.at_rest() &&
+           startup_.done() && services_.listening().done() && closing_.done();
   }
-
-  void settle(predicate done) {
-    if (!driver_.drive_for(done, settle_time)) {
-      abandon(*world_, failure_ ? what(failure_) : "a peer does not answer");
-    }
-  }
-
-  static constexpr std::uint32_t no_chunk = 0xffffffff;
-  static constexpr seconds answer_time = 2;
 
   Transport* world_;
+  failure<Transport> failure_;
+  claim claim_;
   options set_;
-  int servers_;
   int workers_;
   compression compression_;
   Optimizer optimizer_;
+  std::size_t room_per_element_;
   observer<Monitor, Transport> observer_;
   plan plan_;
   model_memory<typename Transport::queue_type> model_;
+  world_type around_;
+  state_type state_;
+  services_type services_;
   post_box posts_;
-  driver<Transport, engine> driver_;
-  watch<Transport, engine> watch_;
+  waiting<Transport, engine> waits_;
   std::optional<flow<types, engine>> flow_{};
-  std::conditional_t<has_servers, std::optional<server_type>, std::monostate> server_{};
   task startup_{};
-  task listening_{};
   task closing_{};
   std::atomic<bool> is_started_{false};
   std::atomic<bool> unwritten_{false};  // the oldest post's gradient, when last looked at
-  std::atomic<bool> failed_{false};
-  std::atomic<bool> has_served_{false};
-  std::exception_ptr failure_{};
   bool closed_ = false;
   std::atomic<seconds> exposed_{0};  // several threads may wait
+  std::atomic<std::uint64_t> averages_{0};
 };
 
 /// An engine for `Strategy`, named or composed. `optimizer` runs where the architecture says; leave
@@ -774,8 +686,17 @@ template <class Strategy, class Transport, optimizer_policy Optimizer = optimize
           class Monitor = monitor::none>
 auto make_engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer = {},
                  engine_options<Strategy> options = {}, Monitor monitor = {}) {
-  return engine<Strategy, Transport, Optimizer, Monitor>(world, std::move(tensors), optimizer,
-                                                         std::move(options), std::move(monitor));
+  try {
+    return engine<Strategy, Transport, Optimizer, Monitor>(world, std::move(tensors), optimizer,
+                                                           std::move(options), std::move(monitor));
+  } catch (const usage_error&) {  // every rank's, or refused before others could wait for it
+    throw;
+  } catch (const communication_error&) {  // every rank has it
+    throw;
+  } catch (...) {
+    world.abort(verdict_of(world.rank(), std::current_exception()));
+    throw;
+  }
 }
 
 }  // namespace tutti

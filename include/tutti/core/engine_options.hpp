@@ -1,6 +1,7 @@
 #pragma once
 
-#include <cstdint>
+#include <array>
+#include <string_view>
 
 #include "tutti/base/cost.hpp"
 #include "tutti/base/units.hpp"
@@ -10,25 +11,27 @@ namespace tutti {
 
 /// Who moves communication forward.
 enum class progress {
-  automatic,  ///< by_caller where ranks are crowded, by_thread otherwise
+  automatic,  ///< by_thread where this host has two cores for each of its ranks
   by_caller,  ///< inside `ready` and `wait`
   by_thread,  ///< a thread of the engine's own
 };
 
-/// Who decides what starts next where an order is needed.
-enum class decisions {
-  led,            ///< rank 0, wherever a rule says that ranks might disagree
-  by_every_rank,  ///< each for itself: deadlocks where an order is needed; for showing that it does
-};
-
 /// How an engine runs, whatever its strategy.
 struct run_options {
-  /// A wait that brings nothing for so long ends with the name of whoever holds it up.
+  /// A wait in which nothing moves for so long asks the others what they are doing, and ends after
+  /// as long again with the name of whoever owes something and has handed in nothing meanwhile, or
+  /// has not answered. So it must be longer than a rank takes from one gradient to the next. A rank
+  /// that only serves, or closes, waits without one; one that fails waits so long for its memory.
   seconds deadline{60};
   tutti::progress progress{};
-  tutti::decisions decisions{};
   /// Backward passes whose gradients the model adds up before they are sent.
   unsigned accumulation{1};
+
+  /// What all ranks must set alike; the deadline and who makes progress are each rank's own.
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("accumulation", self.accumulation, "backward passes added up before they are sent");
+  }
 };
 
 /// Everything that may be set about an engine; the defaults are the named strategy's.
@@ -42,6 +45,7 @@ struct engine_options {
   options_of<typename strategy::fusion> fusion = own.fusion;
   options_of<typename strategy::partition> partition = own.partition;
   options_of<typename strategy::schedule> schedule = own.schedule;
+  options_of<typename strategy::coordination> coordination = own.coordination;
   options_of<typename strategy::compression> compression = own.compression;
   options_of<typename strategy::architecture> architecture = own.architecture;
   run_options run{};

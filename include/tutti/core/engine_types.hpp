@@ -1,8 +1,13 @@
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "tutti/architecture/replicated.hpp"
+#include "tutti/coordination/automatic.hpp"
+#include "tutti/coordination/choice.hpp"
+#include "tutti/coordination/leader.hpp"
+#include "tutti/coordination/local.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/role/architecture.hpp"
@@ -26,17 +31,23 @@ struct engine_types {
                                                               compression, Transport>::type;
 
   static constexpr bool virtual_time = Transport::virtual_time;
-  static constexpr bool has_servers = facts::has_servers<architecture>;
-  static constexpr bool owns_parameters = facts::owns_parameters<architecture>;
 
   /// A window of credit held while peers decide otherwise is a deadlock, and so is an order of
   /// starting that differs where one is needed: by a collective, or by a transport whose messages
-  /// have no tags. Then rank 0 leads.
+  /// have no tags. Then, unless the strategy names who decides, rank 0 leads; so it does where
+  /// ranks must gather alike.
   static constexpr bool starts_in_order =
       facts::ordered_start<architecture> || is_stream_ordered<Transport>;
   static constexpr bool needs_one_order =
       !architecture::completes_alone &&
       (schedule::limits_in_flight || (starts_in_order && !schedule::static_order));
+
+  using choice = tutti::coordination::choice<schedule, typename strategy::fusion>;
+  using coordination = std::conditional_t<
+      std::is_same_v<typename strategy::coordination, tutti::coordination::automatic>,
+      std::conditional_t<needs_one_order || choice::gathers, tutti::coordination::leader,
+                         tutti::coordination::local>,
+      typename strategy::coordination>;
 };
 
 }  // namespace tutti

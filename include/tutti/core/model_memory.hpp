@@ -14,19 +14,28 @@
 
 namespace tutti {
 
+/// Where what travels lies before and after.
+enum class buffers {
+  views,     ///< in the gradients' own memory, where a bucket's are neighbours
+  separate,  ///< always in a buffer of the bucket's own: the gradients stay as they are
+  none,      ///< nothing travels from this rank
+};
+
 /// The model's tensors as buckets see them: a bucket whose gradients are neighbours in memory is a
-/// view of them, any other has a buffer to be packed into, where `Queue`'s work reaches it.
+/// view of them where it may be one, any other has a buffer to be packed into, where `Queue`'s work
+/// reaches it.
 template <class Queue>
 class model_memory {
  public:
-  model_memory(Queue& queue, std::vector<tensor> forward, const plan& made)
+  model_memory(Queue& queue, std::vector<tensor> forward, const plan& made,
+               buffers wanted = buffers::views)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
     phantom_ = std::ranges::all_of(forward_, [](const tensor& each) {
       return each.elements == 0 || each.gradient.data() == nullptr;
     });
     phantom_ = phantom_ && made.elements() > 0;
     if (!phantom_) {
-      lay_out(queue);
+      lay_out(queue, wanted);
       list_runs();
     }
   }
@@ -80,16 +89,19 @@ class model_memory {
   }
 
  private:
-  void lay_out(Queue& queue) {
+  void lay_out(Queue& queue, buffers wanted) {
     packed_.resize(data_.size());
+    if (wanted == buffers::none) {
+      return;
+    }
     for (std::size_t number = 0; number < data_.size(); ++number) {
       const auto& group = plan_->buckets[number];
       data_[number] = at(group.first_tensor).gradient.data();
       float* next = data_[number];
       for (std::size_t i = 0; i < group.tensors; ++i) {
         const auto gradient = at(group.first_tensor + i).gradient;
-        if (gradient.data() != next && !gradient.empty()) {
-          packed_[number] = allocate<float>(queue, group.elements);
+        if ((gradient.data() != next || wanted == buffers::separate) && !gradient.empty()) {
+          packed_[number] = allocate_zeros<float>(queue, group.elements);
           data_[number] = packed_[number].data();
           break;
         }

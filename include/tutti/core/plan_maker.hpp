@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tutti/base/assert.hpp"
@@ -12,6 +12,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/role/compression.hpp"
 #include "tutti/role/fusion.hpp"
 #include "tutti/role/partition.hpp"
 
@@ -22,13 +23,15 @@ inline constexpr std::size_t most_chunks = 30'000;
 
 namespace detail {
 
-inline void add_hash(plan& made, std::span<const tensor> forward) {
+inline void add_hash(plan& made, std::span<const tensor> forward, std::string_view settings) {
   running_hash hash;
+  hash.feed(std::as_bytes(std::span(settings)));
   for (const auto& each : forward) {
-    for (const char letter : each.name) {
-      hash.feed(static_cast<unsigned char>(letter));
-    }
+    hash.feed(std::as_bytes(std::span(each.name)));
     hash.feed(each.elements);
+    for (std::size_t i = 0; i < each.shape.dimensions(); ++i) {
+      hash.feed(each.shape[i]);
+    }
   }
   for (const auto& each : made.buckets) {
     hash.feed(each.first_tensor);
@@ -37,35 +40,107 @@ inline void add_hash(plan& made, std::span<const tensor> forward) {
   for (const auto& each : made.chunks) {
     hash.feed(each.first_element);
     hash.feed(each.elements);
-    hash.feed(static_cast<std::uint64_t>(each.server));
+    hash.feed(static_cast<std::uint64_t>(each.placed_on));
+    hash.feed(std::uint64_t{each.kind});
   }
   made.hash = hash.value();
 }
 
-/// Each chunk to the server with the fewest elements so far.
-inline void place_on_servers(plan& made, int first_server, int servers) {
-  std::vector<std::size_t> load(static_cast<std::size_t>(servers));
-  for (auto& each : made.chunks) {
-    const auto least = std::ranges::min_element(load);
-    *least += each.elements;
-    each.server = first_server + static_cast<int>(least - load.begin());
+/// A tensor has memory for its elements, or none has any.
+inline void expect_memory(std::span<const tensor> forward) {
+  const auto phantom = [](const tensor& each) {
+    return each.parameter.empty() && each.gradient.empty();
+  };
+  const tensor* without = nullptr;
+  const tensor* with = nullptr;
+  for (const tensor& each : forward) {
+    if (each.elements > 0) {
+      (phantom(each) ? without : with) = &each;
+    }
+    if (!phantom(each) &&
+        (each.parameter.size() != each.elements || each.gradient.size() != each.elements)) {
+      throw usage_error(sentence({each.name, " has ", each.elements, " elements, its parameter ",
+                                  each.parameter.size(), " and its gradient ", each.gradient.size(),
+                                  ". Fix: make it as tensor(name, parameter, gradient), with two "
+                                  "spans of one length"}));
+    }
   }
+  if (without != nullptr && with != nullptr) {
+    throw usage_error(
+        sentence({with->name, " has memory and ", without->name,
+                  " has none. Fix: give every tensor memory, or, to simulate, none"}));
+  }
+}
+
+/// A shape that is given has as many elements as its tensor.
+inline void expect_shapes(std::span<const tensor> forward) {
+  for (const tensor& each : forward) {
+    if (each.shape.dimensions() != 0 && each.shape.elements() != each.elements) {
+      throw usage_error(
+          sentence({each.name, " has ", each.elements, " elements and its shape ",
+                    each.shape.elements(), ". Fix: give the shape of the tensor, or none"}));
+    }
+  }
+}
+
+/// Where groups end that are of one class, and have a tensor alone where its encoder works on one:
+/// those of a fusion, cut further.
+template <class ClassOf>
+std::vector<std::size_t> cut_by_class(std::vector<std::size_t> ends,
+                                      std::span<const tensor_facts> backward, ClassOf class_of) {
+  for (std::size_t i = 1; i < backward.size(); ++i) {
+    const tensor_class before = class_of(backward[i - 1]);
+    const tensor_class here = class_of(backward[i]);
+    if (before.alone || here.alone || before.chosen != here.chosen) {
+      ends.push_back(i);
+    }
+  }
+  std::ranges::sort(ends);
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return ends;
+}
+
+/// Every tensor is of the same class.
+struct of_one_class {
+  constexpr tensor_class operator()(const tensor_facts&) const { return {}; }
+};
+
+/// Forward index of the earliest tensor that a piece of a bucket holds some of.
+inline std::uint32_t priority_of(const plan& made, const bucket& group, std::size_t first,
+                                 std::size_t elements) {
+  std::size_t position = group.first_tensor + group.tensors - 1;
+  while (position > group.first_tensor && elements != 0 &&
+         made.first_element[position] >= first + elements) {
+    --position;
+  }
+  return static_cast<std::uint32_t>(index(made.at(position)));
 }
 
 }  // namespace detail
 
-/// The plan of a strategy for these tensors. Throws usage_error if it has too many chunks.
-template <fusion_policy Fusion, partition_policy Partition>
+/// The plan of a strategy for these tensors; `place(plan)` says which rank owns each chunk, and
+/// `class_of(tensor)` which tensors may share a bucket: none across a change of class, and a tensor
+/// that must be alone is a bucket and, whatever the partition says, a chunk. Its hash covers
+/// `settings`, too: what every rank must set alike and the plan alone does not show. Throws
+/// usage_error if it has too many chunks, or a tensor whose memory is not its elements.
+template <fusion_policy Fusion, partition_policy Partition, class Place,
+          class ClassOf = detail::of_one_class>
 plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Partition& partition,
-               const profile& known, int first_server, int servers) {
+               const profile& known, Place place, std::string_view settings = {},
+               ClassOf class_of = {}) {
+  detail::expect_memory(forward);
+  detail::expect_shapes(forward);
   plan made;
   made.first_element.push_back(0);
   for (std::size_t i = forward.size(); i-- > 0;) {
-    made.backward.push_back({static_cast<tensor_id>(i), forward[i].elements});
+    made.backward.push_back(
+        {static_cast<tensor_id>(i), forward[i].elements, forward[i].shape, forward[i].name});
     made.first_element.push_back(made.first_element.back() + forward[i].elements);
   }
   std::size_t first_tensor = 0;
-  for (const std::size_t end : fusion.group_ends(made.backward, known)) {
+  const auto ends =
+      detail::cut_by_class(fusion.group_ends(made.backward, known), made.backward, class_of);
+  for (const std::size_t end : ends) {
     TUTTI_ASSERT(end > first_tensor && end <= forward.size(), "a fusion's groups must ascend");
     const auto number = static_cast<std::uint32_t>(made.buckets.size());
     const std::size_t begin = made.first_element[first_tensor];
@@ -77,9 +152,15 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
                  0};
     made.bucket_of.resize(end, number);
     std::size_t cut = 0;
-    for (const std::size_t piece_end : partition.piece_ends(group.elements)) {
+    const tensor_class its = class_of(made.backward[first_tensor]);
+    const auto kind = static_cast<std::uint32_t>(its.chosen) +
+                      (its.alone ? 2 * static_cast<std::uint32_t>(first_tensor + 1) : 0);
+    const auto piece_ends =
+        its.alone ? std::vector<std::size_t>{group.elements} : partition.piece_ends(group.elements);
+    for (const std::size_t piece_end : piece_ends) {
       made.chunks.push_back({number, begin + cut, piece_end - cut,
-                             static_cast<std::uint32_t>(index(made.at(end - 1))), 0});
+                             detail::priority_of(made, group, begin + cut, piece_end - cut), 0,
+                             kind, its.chosen});
       cut = piece_end;
       ++group.chunks;
     }
@@ -92,10 +173,8 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
     throw usage_error(sentence({"the plan has ", made.chunks.size(), " chunks and at most ",
                                 most_chunks, " can be told apart. Fix: raise partition.bytes"}));
   }
-  if (servers > 0) {
-    detail::place_on_servers(made, first_server, servers);
-  }
-  detail::add_hash(made, forward);
+  place(made);
+  detail::add_hash(made, forward, settings);
   return made;
 }
 

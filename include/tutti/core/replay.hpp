@@ -263,12 +263,22 @@ class replay {
     result_.planned = engine.planned();
     result_.payload_bytes = 0;
     for (const chunk& each : engine.planned().chunks) {
-      result_.payload_bytes += static_cast<double>(compression.wire_bytes(each.elements));
+      const tensor_facts& first =
+          engine.planned().backward[engine.planned().buckets[each.bucket].first_tensor];
+      result_.payload_bytes += with_compressor(compression, each.chosen, [&](const auto& its) {
+        return static_cast<double>(expected(its, each.elements, first));
+      });
     }
-    result_.busiest_card = Engine::architecture::busiest_card(
-        result_.payload_bytes, static_cast<double>(report.elements * sizeof(float)),
-        length_.of.value_or(placement{report.workers, report.servers}));
-    result_.crosses_iterations = crosses;
+    const auto dense = static_cast<double>(report.elements * sizeof(float));
+    const placement who = length_.of.value_or(placement{report.workers, report.servers});
+    using architecture = typename Engine::architecture;
+    if constexpr (requires { architecture::busiest_card(set_.architecture, 0, 0, who); }) {
+      result_.busiest_card =
+          architecture::busiest_card(set_.architecture, result_.payload_bytes, dense, who);
+    } else {
+      result_.busiest_card = architecture::busiest_card(result_.payload_bytes, dense, who);
+    }
+    result_.crosses_iterations = crosses || (facts::delay<architecture> > 0);
   }
 
   std::vector<computation> model_;

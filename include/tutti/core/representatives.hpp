@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 #include "tutti/base/bounds.hpp"
 #include "tutti/role/architecture.hpp"
@@ -29,8 +30,9 @@ template <class Architecture>
 requires requires { Architecture::alone(placement()); }
 constexpr representatives represent(placement many, int few) {
   representatives chosen{many};
-  const int hosts = std::max(2, bound::hosts(few, many.per_host));
-  chosen.few.workers = std::min(many.workers, hosts * many.per_host);
+  const std::int64_t hosts = std::max(2, bound::hosts(few, many.per_host));
+  chosen.few.workers =
+      static_cast<int>(std::min<std::int64_t>(many.workers, hosts * many.per_host));
   const exchange_cost all = Architecture::alone(many);
   const exchange_cost some = Architecture::alone(chosen.few);
   if constexpr (facts::has_servers<Architecture>) {

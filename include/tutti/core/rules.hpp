@@ -6,11 +6,14 @@
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
+#include "tutti/coordination/automatic.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/partition/none.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/role/fusion.hpp"
+#include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
 
 /// What does not go together, each a sentence with a fix. `holds` alone never fails to compile, so
@@ -45,10 +48,52 @@ struct buckets_stay_whole {
       facts::unit_of<Compression> != unit::bucket || std::is_same_v<Partition, partition::none>;
 };
 
+template <class Fusion, class Schedule, class Coordination, class Architecture>
+struct gathering_needs_one_order {
+  static constexpr bool holds =
+      !facts::at_run_time<Fusion> ||
+      (!Architecture::completes_alone && facts::delay<Architecture> == 0 &&
+       !facts::splits_phases<Schedule> &&
+       (Coordination::one_order || std::is_same_v<Coordination, coordination::automatic>));
+};
+
+template <class Fusion, class Compression>
+struct gathering_needs_smaller_units {
+  static constexpr bool holds =
+      !facts::at_run_time<Fusion> || facts::unit_of<Compression> != unit::bucket;
+};
+
+template <class Architecture, class Compression>
+struct parameters_travel_whole {
+  static constexpr bool holds =
+      facts::carries_of<Architecture> != carries::parameters ||
+      (facts::ignores_compression<Architecture> ? facts::identity<Compression>
+                                                : facts::lossless<Compression>);
+};
+
+template <class Schedule, class Architecture, class Compression>
+struct halves_need_an_exchange_of_two {
+  static constexpr bool holds =
+      !facts::splits_phases<Schedule> ||
+      (facts::has_halves<Architecture> && !facts::in_rounds<Compression> && !selects<Compression>);
+};
+
+template <class Architecture, class Compression>
+struct one_payload_for_all {
+  static constexpr bool holds =
+      (!facts::in_rounds<Compression> && !selects<Compression>) ||
+      (facts::adds_in_rounds<Architecture> && facts::summable<Compression>);
+};
+
 template <class Architecture, class Optimizer>
 struct owners_need_an_optimizer {
   static constexpr bool holds =
-      !facts::owns_parameters<Architecture> || !std::is_same_v<Optimizer, optimizer::none>;
+      !facts::updates_first<Architecture> || !std::is_same_v<Optimizer, optimizer::none>;
+};
+
+template <class Optimizer>
+struct optimizers_travel_as_bytes {
+  static constexpr bool holds = std::is_trivially_copyable_v<Optimizer>;
 };
 
 template <class Architecture, class Transport>
@@ -73,6 +118,13 @@ template <class Architecture, class Transport>
 struct senders_must_be_known {
   static constexpr bool holds =
       !is_stream_ordered<Transport> || !facts::receives_from_any<Architecture>;
+};
+
+template <class Compression, class Transport>
+struct lengths_must_be_known {
+  static constexpr bool holds = !facts::variable_length<Compression> ||
+                                has_virtual_time<Transport> ||
+                                std::is_same_v<typename Transport::queue_type, inline_queue>;
 };
 
 // ---- the sentences
@@ -103,12 +155,54 @@ struct check_buckets_stay_whole {
                 "tutti: this compressor works on whole buckets, but this partition cuts them. Fix: "
                 "use partition::none, or a compressor whose unit is smaller.");
 };
+template <class Fusion, class Schedule, class Coordination, class Architecture>
+struct check_gathering_needs_one_order {
+  static_assert(gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>::holds,
+                "tutti: this fusion gathers at run time, but here every rank, or a server, would "
+                "gather something else, or a launch does not end in one go. Fix: use "
+                "fusion::up_to, or coordination::leader or negotiated with an architecture that "
+                "needs all ranks at once, and a schedule that leaves exchanges whole.");
+};
+template <class Fusion, class Compression>
+struct check_gathering_needs_smaller_units {
+  static_assert(gathering_needs_smaller_units<Fusion, Compression>::holds,
+                "tutti: this compressor works on whole buckets, but this fusion gathers others in "
+                "every step. Fix: use fusion::up_to, or a compressor whose unit is smaller.");
+};
+template <class Architecture, class Compression>
+struct check_parameters_travel_whole {
+  static_assert(parameters_travel_whole<Architecture, Compression>::holds,
+                "tutti: this architecture sends parameters, but what this compressor makes of a "
+                "parameter is not one. Fix: use compression::none, or an architecture that carries "
+                "gradients or differences.");
+};
+template <class Schedule, class Architecture, class Compression>
+struct check_halves_need_an_exchange_of_two {
+  static_assert(halves_need_an_exchange_of_two<Schedule, Architecture, Compression>::holds,
+                "tutti: this schedule begins the second half of an exchange later, but this "
+                "exchange has no two halves. Fix: use architecture::all_reduce with "
+                "collective::ring or canonical, and a compressor of one payload.");
+};
+template <class Architecture, class Compression>
+struct check_one_payload_for_all {
+  static_assert(one_payload_for_all<Architecture, Compression>::holds,
+                "tutti: this compressor sends several sums a tensor, or different payloads for "
+                "different tensors, but this architecture knows one payload for all. Fix: use "
+                "architecture::replicated and compressors that are summable, or one compressor of "
+                "one payload.");
+};
 template <class Architecture, class Optimizer>
 struct check_owners_need_an_optimizer {
   static_assert(owners_need_an_optimizer<Architecture, Optimizer>::holds,
-                "tutti: this architecture updates the parameters where they are owned, but it was "
-                "given no optimizer. Fix: pass one to make_engine, or use "
-                "updated_by::workers.");
+                "tutti: this architecture updates the parameters itself, on their owner or before "
+                "it sends them, but it was given no optimizer. Fix: pass one to make_engine.");
+};
+template <class Optimizer>
+struct check_optimizers_travel_as_bytes {
+  static_assert(optimizers_travel_as_bytes<Optimizer>::holds,
+                "tutti: an optimizer is sent to servers as bytes when its values change, but this "
+                "one owns memory or copies itself by a function. Fix: keep numbers in it, and a "
+                "std::array where there are several.");
 };
 template <class Architecture, class Transport>
 struct check_peers_must_be_addressable {
@@ -130,6 +224,14 @@ struct check_senders_must_be_known {
       "tutti: this architecture receives from whoever sends first, but this transport's "
       "messages carry no sender and meet in one order. Fix: use architecture::replicated, "
       "or transport::mpi.");
+};
+
+template <class Compression, class Transport>
+struct check_lengths_must_be_known {
+  static_assert(lengths_must_be_known<Compression, Transport>::holds,
+                "tutti: this compressor's payloads are as long as its encoding tells, but this "
+                "transport's host sends before its stream has encoded. Fix: use a compressor of a "
+                "fixed length, as block_int8 is, or transport::in_process or mpi in host memory.");
 };
 
 /// Has a compressor's verbs compiled for a device's queue before anything else is, so that a policy

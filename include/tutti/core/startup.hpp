@@ -6,6 +6,8 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/error.hpp"
@@ -40,9 +42,9 @@ inline std::string described(std::span<const declared_tensor> all, std::size_t i
                         : "no tensor";
 }
 
-/// What rank `rank` declares otherwise than rank 0, both named.
-[[gnu::cold]] inline std::string difference(std::span<const declared_tensor> first, int rank,
-                                            std::span<const declared_tensor> other) {
+/// What rank `rank` declares otherwise than rank 0, both named; empty if nothing.
+[[gnu::cold]] inline std::string other_tensor(std::span<const declared_tensor> first, int rank,
+                                              std::span<const declared_tensor> other) {
   for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
     const std::string here = described(first, i);
     const std::string there = described(other, i);
@@ -51,13 +53,59 @@ inline std::string described(std::span<const declared_tensor> all, std::size_t i
                        ". Fix: declare the same model on every rank"});
     }
   }
-  return sentence({"rank 0 and rank ", rank,
-                   " plan the same tensors differently. Fix: give every rank the same options"});
+  return {};
+}
+
+/// Takes the first `name=value` off `lines`.
+inline std::pair<std::string_view, std::string_view> next_setting(std::string_view& lines) {
+  const auto line = lines.substr(0, lines.find('\n'));
+  lines.remove_prefix(std::min(lines.size(), line.size() + 1));
+  const auto equals = std::min(line.size(), line.find('='));
+  return {line.substr(0, equals), line.substr(std::min(line.size(), equals + 1))};
+}
+
+/// As much of a value as an error has room for: a type's name may be long, and differ at its end.
+[[gnu::cold]] inline std::string shown(std::string_view value, std::string_view beside) {
+  constexpr std::size_t room = 150;
+  if (value.empty()) {
+    return "nothing";
+  }
+  if (value.size() <= room) {
+    return std::string(value);
+  }
+  const auto common =
+      static_cast<std::size_t>(std::ranges::mismatch(value, beside).in1 - value.begin());
+  return sentence({"...", value.substr(std::min(common, value.size() - 1), room)});
+}
+
+/// What rank `rank` sets otherwise than rank 0, both values named; empty if nothing.
+[[gnu::cold]] inline std::string other_setting(std::string_view first, int rank,
+                                               std::string_view other) {
+  while (!first.empty() || !other.empty()) {
+    const auto [name, here] = next_setting(first);
+    const auto [its_name, there] = next_setting(other);
+    const bool alone = !name.empty() && name != its_name;  // what rank 0 has and this rank has not
+    if (alone || here != there) {
+      return sentence({name.empty() ? its_name : name, " is ", shown(here, there),
+                       " on rank 0 and ", alone ? "nothing" : shown(there, here), " on rank ", rank,
+                       ". Fix: set it alike on every rank"});
+    }
+  }
+  return {};
+}
+
+[[gnu::cold]] inline std::string difference(std::string tensors, std::string settings, int rank) {
+  return !tensors.empty()    ? tensors
+         : !settings.empty() ? settings
+                             : sentence({"rank 0 and rank ", rank,
+                                         " plan the same tensors differently. Fix: give every rank "
+                                         "the same profile"});
 }
 
 struct hello {
   std::uint64_t hash{};
   std::uint64_t tensors{};
+  std::uint64_t settings{};  ///< bytes
 };
 struct verdict {
   std::uint64_t differs{};
@@ -78,16 +126,19 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-/// Compares plans with rank 0's. Where they differ, every rank throws usage_error with one sentence
-/// that names both ranks and both tensors.
+/// Compares plans, and the settings that their hash covers, with rank 0's. Where they differ, every
+/// rank throws usage_error with one sentence that names both ranks and both tensors, or the setting
+/// and both values.
 template <class Endpoint>
-task agree(Endpoint self, const plan& made, std::span<const tensor> forward) {
+task agree(Endpoint self, const plan& made, std::span<const tensor> forward,
+           std::string_view settings) {
   const auto mine = detail::declaration(forward);
-  detail::hello greeting{made.hash, mine.size()};
+  detail::hello greeting{made.hash, mine.size(), settings.size()};
   detail::verdict common;
   if (self.rank() != 0) {
     co_await self.send(0, std::as_bytes(std::span(&greeting, 1)));
     co_await self.send(0, std::as_bytes(std::span(mine)));
+    co_await self.send(0, std::as_bytes(std::span(settings)));
     co_await receive_now(self, 0, bytes_of(common));
   } else {
     for (int rank = 1; rank < self.size(); ++rank) {
@@ -95,9 +146,13 @@ task agree(Endpoint self, const plan& made, std::span<const tensor> forward) {
       co_await receive_now(self, rank, bytes_of(theirs));
       std::vector<detail::declared_tensor> other(theirs.tensors);
       co_await receive_now(self, rank, std::as_writable_bytes(std::span(other)));
+      std::string set(theirs.settings, '\0');
+      co_await receive_now(self, rank, std::as_writable_bytes(std::span(set)));
       if (theirs.hash != made.hash && common.differs == 0) {
         common.differs = 1;
-        detail::difference(mine, rank, other).copy(common.why.data(), common.why.size() - 1);
+        detail::difference(detail::other_tensor(mine, rank, other),
+                           detail::other_setting(settings, rank, set), rank)
+            .copy(common.why.data(), common.why.size() - 1);
       }
     }
     co_await collective::send_to_all(self, std::as_bytes(std::span(&common, 1)));

@@ -5,14 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/role/monitor.hpp"
@@ -20,17 +23,19 @@
 
 namespace tutti {
 
-/// The control channel: ranks ask each other what holds up a chunk, and tell each other why nobody
-/// can go on. `Owner::describe(chunk, step, message)` answers for this rank;
-/// `Owner::heard(sentence)` ends it.
+/// The control channel: ranks ask each other what holds up a chunk.
+/// `Owner::describe(chunk_step, message)` answers for this rank; `Owner::heard(failure)` hears of
+/// the transport's.
+///
+/// A rank asks when a deadline has passed in which nothing moved, and again after each further one.
+/// Who owes something and has handed in anything since it was last asked is computing. Who owes and
+/// stands still, or has not answered for a whole deadline, is named. The first answers only take
+/// the measure.
 template <class Transport, class Owner>
 class watch {
  public:
   watch(Transport& world, Owner& owner)
-      : world_(&world),
-        owner_(&owner),
-        answers_(static_cast<std::size_t>(world.size())),
-        answering_(answers_.size()) {}
+      : world_(&world), owner_(&owner), ranks_(static_cast<std::size_t>(world.size())) {}
   watch(const watch&) = delete;
   watch& operator=(const watch&) = delete;
 
@@ -40,54 +45,121 @@ class watch {
   }
   /// Ends the listening of a rank that needs nobody any more.
   task stop() {
-    last_.what = control_message::kind::stop;
-    co_await say(world_->rank(), last_);
+    co_await say(world_->rank(), stop_);
     co_await listening_;
   }
   bool at_rest() const {
-    return listening_.done() &&
-           std::ranges::all_of(answering_, [](const reply& each) { return each.running.done(); }) &&
-           std::ranges::all_of(saying_, [](const task& each) { return each.done(); });
+    return listening_.done() && std::ranges::all_of(ranks_, [](const line& each) {
+             return each.asking.done() && each.answering.done();
+           });
   }
 
-  /// Asks every other rank about a chunk.
-  void ask(std::uint32_t chunk, std::uint64_t step) {
-    std::ranges::fill(answers_, std::nullopt);
-    answered_.store(0, std::memory_order_relaxed);
-    question_.what = control_message::kind::question;
-    question_.chunk = chunk;
-    question_.step = step;
-    say_to_all(question_);
+  // ---- asking
+
+  /// When others were last asked; somebody who waits longer than that has learned from it.
+  seconds asked_at() const { return asked_at_; }
+
+  /// Asks every other rank about a chunk. What they have answered since `begin` is the measure.
+  void ask(const chunk_step& about, seconds begin) {
+    const bool measured = asked_at_ >= begin;
+    moved_on_ = measured && about != about_;
+    still_ = measured ? still_ : 0;
+    about_ = about;
+    asked_at_ = world_->now();
+    int unanswered = 0;
+    for (int rank = 0; rank < world_->size(); ++rank) {
+      line& with = ranks_[static_cast<std::size_t>(rank)];
+      with.before = measured && with.answer ? std::optional(with.answer->handed_in) : std::nullopt;
+      if (rank == world_->rank()) {
+        with.answer.emplace();
+        with.answer->about = about;
+        owner_->describe(about, *with.answer);
+      } else if (with.asking.done()) {  // else it has not read the last question, and will
+        with.answer.reset();
+        with.question.what = control_message::kind::question;
+        with.question.about = about;
+        ++with.question.number;
+        with.asking = say(rank, with.question);
+        with.asking.start(world_->ready_coroutines());
+      }
+      unanswered += with.answer ? 0 : 1;
+    }
+    unanswered_.store(unanswered, std::memory_order_release);
   }
-  bool everybody_answered() const {
-    return answered_.load(std::memory_order_acquire) == world_->size() - 1;
-  }
-  /// What the answers come to.
-  [[gnu::cold]] std::string verdict(std::uint32_t chunk, std::span<const tensor> forward) const {
-    for (int peer = 0; peer < world_->size(); ++peer) {
-      if (peer != world_->rank() && !answers_[static_cast<std::size_t>(peer)]) {
-        return sentence({"rank ", peer, " does not answer"});
+  bool everybody_answered() const { return unanswered_.load(std::memory_order_acquire) == 0; }
+
+  /// Who has not answered what was asked last; nothing if everybody has.
+  [[gnu::cold]] std::string silent() const {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (!ranks_[rank].answer) {
+        return sentence({"rank ", rank, " does not answer"});
       }
     }
-    for (int peer = 0; peer < world_->size(); ++peer) {
-      const auto& answer = answers_[static_cast<std::size_t>(peer)];
-      if (answer && answer->tensor != no_tensor) {
-        return sentence({"rank ", peer, " never submitted ", forward[answer->tensor].name});
-      }
-    }
-    return chunk < most_chunks
-               ? sentence({"every rank submitted chunk ", chunk, " and nothing moves"})
-               : "every rank answers and none goes on: they wait for different things";
+    return {};
   }
 
-  /// Tells every other rank why nobody can go on.
-  void proclaim(const std::string& sentence) {
-    last_.what = control_message::kind::verdict;
-    last_.say(sentence);
-    say_to_all(last_);
+  /// What the answers come to; nothing while the wait goes on.
+  [[gnu::cold]] std::string verdict(std::span<const tensor> forward) {
+    if (!everybody_answered() || moved_on_) {
+      return {};
+    }
+    const line* owes = nullptr;
+    bool any_owing_moves = false;
+    bool any_moves = false;
+    for (const line& each : ranks_) {
+      const bool moves = !each.before || *each.before != each.answer->handed_in;
+      any_moves |= moves;
+      if (is_owing(each)) {
+        owes = owes == nullptr ? &each : owes;
+        any_owing_moves |= moves;
+      }
+    }
+    still_ = any_moves ? 0 : still_ + 1;
+    if (owes != nullptr) {
+      return any_owing_moves ? std::string() : owed(*owes, forward);
+    }
+    if (about_.chunk != no_chunk) {
+      return any_moves
+                 ? std::string()
+                 : sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"});
+    }
+    // Whoever waits for a chunk knows better who is to blame.
+    return still_ < 3 ? std::string()
+                      : "every rank answers and none goes on: they wait for different things";
   }
+
+  /// Messages of this channel so far: talk about waiting, which moves nothing.
+  std::size_t words() const { return words_; }
 
  private:
+  /// With one rank; with oneself, only the answer.
+  struct line {
+    control_message question{};
+    std::optional<control_message> answer{};  // to that question
+    std::optional<std::uint64_t> before{};    // what it had handed in when it was asked before
+    std::optional<control_message> asked{};   // of this rank, and not answered yet
+    control_message reply{};
+    task asking{};
+    task answering{};
+  };
+
+  /// It has not submitted what this rank waits for, or has not come to an average.
+  bool is_owing(const line& one) const {
+    const control_message& mine = *ranks_[static_cast<std::size_t>(world_->rank())].answer;
+    if (one.answer->about != about_) {
+      return false;  // an answer to an earlier question
+    }
+    return about_.chunk != no_chunk
+               ? one.answer->tensor != no_tensor
+               : one.answer->averages < mine.averages && one.answer->waiting == 0;
+  }
+  std::string owed(const line& one, std::span<const tensor> forward) const {
+    const auto rank = &one - ranks_.data();
+    return about_.chunk != no_chunk
+               ? sentence({"rank ", rank, " never submitted ", forward[one.answer->tensor].name})
+               : sentence({"rank ", rank, " never called average()"});
+  }
+
   task listen() {
     try {
       for (;;) {
@@ -98,55 +170,46 @@ class watch {
           std::memcpy(&heard, mail.bytes().data(), sizeof heard);
           peer = mail.peer();
         }
+        ++words_;
         if (heard.what == control_message::kind::stop) {
           co_return;
         }
-        handle(peer, heard);
+        handle(ranks_[static_cast<std::size_t>(peer)], peer, heard);
       }
     } catch (...) {
-    }  // the transport has failed, and whoever waits learns why from it
+      owner_->heard(std::current_exception());
+    }
   }
 
-  void handle(int peer, const control_message& heard) {
+  void handle(line& with, int peer, const control_message& heard) {
     switch (heard.what) {
       case control_message::kind::question:
-        answer(answering_[static_cast<std::size_t>(peer)], peer, heard);
-        break;
-      case control_message::kind::answer:
-        if (!std::exchange(answers_[static_cast<std::size_t>(peer)], heard)) {
-          answered_.fetch_add(1, std::memory_order_release);
+        with.asked = heard;
+        if (with.answering.done()) {
+          with.answering = answer(with, peer);
+          with.answering.start(world_->ready_coroutines());
         }
         break;
-      case control_message::kind::verdict:
-        owner_->heard(std::string(heard.said()));
+      case control_message::kind::answer:
+        if (heard.number == with.question.number && !with.answer) {
+          with.answer = heard;
+          unanswered_.fetch_sub(1, std::memory_order_release);
+        }
         break;
       case control_message::kind::stop:
         break;
     }
   }
 
-  struct reply {
-    control_message words{};
-    task running{};
-  };
-
-  /// To each who asks, and again if it asks again; not twice at once.
-  void answer(reply& mine, int peer, const control_message& question) {
-    if (mine.running.done()) {
-      mine.words.what = control_message::kind::answer;
-      mine.words.chunk = question.chunk;
-      owner_->describe(question.chunk, question.step, mine.words);
-      mine.running = say(peer, mine.words);
-      mine.running.start(world_->ready_coroutines());
-    }
-  }
-
-  void say_to_all(const control_message& message) {
-    for (int peer = 0; peer < world_->size(); ++peer) {
-      if (peer != world_->rank()) {
-        saying_.push_back(say(peer, message));
-        saying_.back().start(world_->ready_coroutines());
-      }
+  /// One answer at a time to each, to what it asked last.
+  task answer(line& with, int peer) {
+    while (with.asked) {
+      with.reply = *with.asked;
+      with.asked.reset();
+      with.reply.what = control_message::kind::answer;
+      owner_->describe(with.reply.about, with.reply);
+      co_await say(peer, with.reply);
+      ++words_;
     }
   }
 
@@ -156,17 +219,20 @@ class watch {
                             std::as_bytes(std::span(&message, 1)));
     } catch (...) {
     }  // a peer that cannot hear has its own error
+    ++words_;
   }
 
   Transport* world_;
   Owner* owner_;
-  control_message question_{};
-  control_message last_{};
-  std::vector<std::optional<control_message>> answers_;
-  std::atomic<int> answered_{0};
+  std::vector<line> ranks_;
+  control_message stop_{};
+  chunk_step about_{no_chunk, 0};
+  seconds asked_at_ = -1;
+  bool moved_on_ = false;  // this rank waits for something else than when it asked before
+  int still_ = 0;          // answers in a row in which nobody had moved
+  std::atomic<int> unanswered_{0};
+  std::size_t words_ = 0;
   task listening_{};
-  std::vector<reply> answering_;
-  std::vector<task> saying_{};
 };
 
 }  // namespace tutti

@@ -1,41 +1,40 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/units.hpp"
-#include "tutti/fusion/ready_times.hpp"
 #include "tutti/role/fusion.hpp"
 
 namespace tutti::fusion {
 
-/// What became ready since the last tick of a clock travels together, up to a limit.
-/// Plan: adjacent tensors that the profile expects between two ticks; the tensor that would pass
-/// the limit begins the next group, and one above it travels alone.
-/// Cost: one copy in and one copy out per byte that is fused; nobody waits longer than a cycle.
-/// After: Sergeev and Del Balso, "Horovod", 2018: its cycle and threshold. Its ranks agree in each
-/// cycle on what is ready; here the profile says it once, so they need not, and the groups of a
-/// step that departs from the profile are those of one that does not. Nor does a small tensor
-/// overtake one that no longer fits (look-ahead).
+/// What became ready since the last tick of a clock travels together, up to a limit: the oldest
+/// takes with it whatever is of its kind and still fits. It looks past chunks of other kinds as
+/// long as those passed over, and the launch, are not above the limit together; its own kind's next
+/// that does not fit ends the search. Then the oldest that is left does the same.
+/// Plan: every tensor alone; what travels together is decided in each step.
+/// Cost: one copy in and one copy out per byte that is gathered; nobody waits longer than a cycle.
+/// A rank that moves on only when its caller does has its ticks on the caller's next call.
+/// After: Sergeev and Del Balso, "Horovod", 2018: its cycle, threshold and look-ahead.
 class when_ready {
  public:
   using role = tutti::role::fusion;
+  static constexpr bool at_run_time = true;
 
   struct options {
     std::size_t bytes{128_MiB};
     double cycle{1e-3};
-    double seconds_per_element{5e-9};  // ResNet-50, batch 64, V100: 0.12 s for 25.6 million
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("bytes", self.bytes, "a group is not larger; 0: every tensor alone");
-      visit("cycle", self.cycle, "seconds between two ticks; 0: every tensor alone");
-      visit("seconds_per_element", self.seconds_per_element,
-            "backward time for each element, if not measured");
+      visit("bytes", self.bytes, "a launch is not larger; 0: every tensor alone");
+      visit("cycle", self.cycle, "seconds between two ticks; 0: what is ready goes at once");
     }
   };
 
@@ -47,36 +46,82 @@ class when_ready {
   }
 
   std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile& known) const {
-    const std::vector<seconds> ready = ready_times(backward, known, options_.seconds_per_element);
-    std::vector<std::size_t> ends;
-    std::size_t held = 0;
-    for (std::size_t i = 0; i < backward.size(); ++i) {
-      const std::size_t bytes = backward[i].elements * sizeof(float);
-      if (i != 0 && (options_.bytes == 0 || held + bytes > options_.bytes ||
-                     !in_one_cycle(ready[i - 1], ready[i]))) {
-        ends.push_back(i);
-        held = 0;
-      }
-      held += bytes;
-    }
-    if (!backward.empty()) {
-      ends.push_back(backward.size());
-    }
+                                      const profile&) const {
+    std::vector<std::size_t> ends(backward.size());
+    std::iota(ends.begin(), ends.end(), std::size_t{1});
     return ends;
   }
 
- private:
-  /// At the tick that finds the one ready, so is the other. The first comes after a cycle.
-  bool in_one_cycle(seconds one, seconds other) const {
-    return options_.cycle > 0 && tick_after(one) == tick_after(other);
-  }
-  double tick_after(seconds ready) const {
-    return std::max(1.0, std::ceil(ready / options_.cycle));
+  /// The largest launch: a chunk above the limit travels alone.
+  std::size_t most_bytes(const plan& made) const {
+    std::size_t most = options_.bytes;
+    for (const chunk& each : made.chunks) {
+      most = std::max(most, each.elements * sizeof(float));
+    }
+    return std::min(most, made.elements() * sizeof(float));
   }
 
+  class state {
+   public:
+    state(const plan& made, const options& set) : plan_(&made), set_(set) {
+      staged_.reserve(made.chunks.size());
+      launch_.reserve(made.chunks.size());
+    }
+
+    void stage(std::uint32_t chunk) { staged_.push_back(chunk); }
+    seconds cycle() const { return set_.cycle; }
+
+    std::span<const std::uint32_t> next() {
+      launch_.clear();
+      if (oldest_ == staged_.size()) {
+        staged_.clear();
+        oldest_ = 0;
+        return launch_;
+      }
+      std::size_t place = oldest_;
+      std::size_t bytes = take(staged_[place++]);
+      std::size_t passed = 0;
+      std::size_t kept = oldest_;  // chunks passed over move to the front
+      const std::uint32_t kind = plan_->chunks[launch_.front()].kind;
+      for (; set_.bytes != 0 && place < staged_.size(); ++place) {
+        const std::uint32_t chunk = staged_[place];
+        const std::size_t more = plan_->chunks[chunk].elements * sizeof(float);
+        if (plan_->chunks[chunk].kind == kind && bytes + more <= set_.bytes) {
+          bytes += take(chunk);
+          continue;
+        }
+        passed += more;
+        if (bytes + passed > set_.bytes) {
+          break;
+        }
+        staged_[kept++] = chunk;
+      }
+      // They stay in order, right before what was not looked at.
+      const auto begin = staged_.begin();
+      const auto moved = std::move_backward(begin + static_cast<std::ptrdiff_t>(oldest_),
+                                            begin + static_cast<std::ptrdiff_t>(kept),
+                                            begin + static_cast<std::ptrdiff_t>(place));
+      oldest_ = static_cast<std::size_t>(moved - begin);
+      std::ranges::sort(launch_);
+      return launch_;
+    }
+
+   private:
+    std::size_t take(std::uint32_t chunk) {
+      launch_.push_back(chunk);
+      return plan_->chunks[chunk].elements * sizeof(float);
+    }
+
+    const plan* plan_;
+    options set_;
+    std::vector<std::uint32_t> staged_{};
+    std::size_t oldest_ = 0;
+    std::vector<std::uint32_t> launch_{};
+  };
+
+ private:
   options options_{};
 };
-static_assert(fusion_policy<when_ready>);
+static_assert(run_time_fusion<when_ready>);
 
 }  // namespace tutti::fusion

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 
+#include "tutti/base/assert.hpp"
 #include "tutti/kernels/descent.hpp"
 #include "tutti/role/optimizer.hpp"
 
@@ -10,11 +11,13 @@ namespace tutti::optimizer {
 
 /// Stochastic gradient descent with heavy-ball momentum and weight decay:
 /// m = momentum * m + (g + weight_decay * x); x -= learning_rate * m.
-/// Cost: three passes over a parameter, four with momentum; one float of memory an element.
-/// After: Sutskever et al., ICML 2013, in PyTorch's form (the rate is outside the momentum).
+/// Cost: three passes over a parameter; with momentum five, and one float of memory an element. An
+/// engine that began without momentum has no such memory, and refuses to be changed to any; one
+/// that began with it may change it, to 0 and back. After: Sutskever et al., ICML 2013, in
+/// PyTorch's form (the rate is outside the momentum).
 struct sgd {
   using role = tutti::role::optimizer;
-  static constexpr std::size_t memory_per_element = 1;
+  static constexpr bool elementwise = true;
 
   float learning_rate{0.1f};
   float momentum{0.0f};
@@ -27,13 +30,16 @@ struct sgd {
     visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
   }
 
+  std::size_t memory_per_element() const { return momentum == 0.0f ? 0 : 1; }
+
   template <class Queue>
   void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
              const site& where) const {
     const kernels::descent values{learning_rate, momentum, weight_decay};
-    if (momentum == 0.0f) {
+    if (where.memory == nullptr) {
+      TUTTI_ASSERT(momentum == 0.0f || parameters.empty(), "momentum needs memory");
       kernels::descend(queue, parameters, gradient, values);
-    } else {
+    } else {  // also without momentum: the last direction is kept, should some of it be asked for
       kernels::descend_with_momentum(queue, parameters, where.lane(0, parameters.size()), gradient,
                                      values);
     }

@@ -1,13 +1,22 @@
 #pragma once
 
 #include <concepts>
+#include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "tutti/base/bounds.hpp"
 #include "tutti/base/cost.hpp"
+#include "tutti/base/gate.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/compression.hpp"
@@ -25,52 +34,119 @@ constexpr std::size_t encoding_bytes(std::size_t elements) {
   return sizeof(float) * elements * (1 + 2 * facts::memory_per_element<Compression>);
 }
 
-/// One chunk as an architecture sees it. On entry `data` holds this rank's gradient; on return the
-/// average over the workers, or the new parameters where the architecture owns them.
-/// A chunk without memory is a phantom: its payloads have lengths and nothing is encoded.
-template <class Compression, class Released>
-struct parcel {
+/// What goes on the wire together, as an architecture sees it: a chunk with its buffer, the
+/// compressor, and what is remembered of its elements. On entry `data` holds what travels from this
+/// rank; when the exchange ends, what came back: the average, unless the architecture says
+/// otherwise. Without memory it is a phantom: its payloads have lengths and nothing is encoded.
+///
+/// It is valid until the exchange's task ends. Trivially copyable: it lives in coroutines' frames.
+template <class Compression>
+struct launch {
+  std::uint32_t number{};  ///< of its chunk: what messages and the schedule know it by
+  std::uint64_t step{};    ///< steps of this chunk that were completed before
   std::span<float> data{};
   const Compression* compression{};
   site worker{};  ///< where this rank's gradient is encoded
   site owner{};   ///< where a sum is encoded again, by the rank that made it
   std::span<std::byte> workspace{};
-  float average{1.0f};  ///< turns the sum into the mean
-  int workers{1};
-  int server{};  ///< rank of the chunk's server
-  Released released{};
+  float average{1.0f};  ///< turns the sum into what is wanted
+  int placed_on{};      ///< rank that owns the chunk, where the plan says so
+  bool chosen{};        ///< its tensors are, by the rule of a compressor that selects
+  void (*when_released)(void*, std::uint32_t){};
+  void (*when_half_done)(void*){};
+  void* context{};
+  gate* second_half{};  ///< opens when it may begin, where the schedule splits the exchange
+
+  /// The bytes have left this rank, or will have once its queue has come so far.
+  void released() const { when_released(context, number); }
+
+  /// `co_await what.between_halves()`: the first half has ended on this rank, and the schedule says
+  /// when the second begins.
+  class hand_back {
+   public:
+    explicit hand_back(const launch& of) : of_(&of) {}
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> waiter) const {
+      of_->second_half->await_suspend(waiter);
+      of_->when_half_done(of_->context);
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    const launch* of_;
+  };
+  hand_back between_halves() const { return hand_back(*this); }
 
   bool phantom() const { return data.data() == nullptr; }
-  std::size_t wire_bytes(std::size_t elements) const { return compression->wire_bytes(elements); }
-  std::size_t wire_bytes() const { return wire_bytes(data.size()); }
-
-  /// Encodes `count` elements from `first` on, with this rank's memory of them.
-  template <class Queue>
-  void encode(Queue& queue, std::size_t first, std::size_t count, std::span<std::byte> out) const {
-    charge(queue, encoding_bytes<Compression>(count) + out.size());
-    if (!phantom()) {
-      tutti::encode(*compression, queue, data.subspan(first, count), wire{out.data(), out.size()},
-                    worker.from(first));
-    }
+  /// The same of another compressor: the one of a selecting one's that works on this chunk.
+  template <class Other>
+  launch<Other> seen_by(const Other& other) const {
+    return {number,  step,      data,   &other,        worker,         owner,   workspace,
+            average, placed_on, chosen, when_released, when_half_done, context, second_half};
   }
-  /// Encodes the mean of `count` elements from `first` on, as their owner.
+  /// Bytes of a payload of `count` elements, at most.
+  std::size_t capacity(std::size_t count) const { return tutti::capacity(*compression, count); }
+  std::size_t capacity() const { return capacity(data.size()); }
+  /// The same of a sum that is encoded again.
+  std::size_t mean_capacity(std::size_t count) const {
+    return tutti::capacity(relay(*compression), count);
+  }
+  /// `bytes` of the workspace from `offset` on; without memory behind them for a phantom.
+  std::span<std::byte> room(std::size_t offset, std::size_t bytes) const {
+    return phantom() ? std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes)
+                     : workspace.subspan(offset, bytes);
+  }
+
+  /// Encodes `count` elements from `first` on, with this rank's memory of them, into `room` for
+  /// `capacity(count)` bytes; answers the payload. A phantom's is as long as it is expected to be.
   template <class Queue>
-  void encode_mean(Queue& queue, std::size_t first, std::size_t count,
-                   std::span<std::byte> out) const {
-    charge(queue,
-           encoding_bytes<std::remove_cvref_t<decltype(relay(*compression))>>(count) + out.size());
-    if (!phantom()) {
-      tutti::encode(relay(*compression), queue, data.subspan(first, count),
-                    wire{out.data(), out.size()}, owner.from(first));
-    }
+  std::span<std::byte> encode(Queue& queue, std::size_t first, std::size_t count,
+                              std::span<std::byte> room) const {
+    return encode_by(*compression, queue, first, count, room, worker);
+  }
+  /// Encodes the mean of `count` elements from `first` on, as their owner, into room for
+  /// `mean_capacity(count)` bytes.
+  template <class Queue>
+  std::span<std::byte> encode_mean(Queue& queue, std::size_t first, std::size_t count,
+                                   std::span<std::byte> room) const {
+    return encode_by(relay(*compression), queue, first, count, room, owner);
   }
   template <class Queue>
   void accumulate(Queue& queue, std::span<const std::byte> payload, std::size_t first,
                   std::size_t count) const {
-    charge(queue, payload.size() + 2 * sizeof(float) * count);
+    accumulate_by(*compression, queue, payload, first, count);
+  }
+  /// What `encode_mean` has made.
+  template <class Queue>
+  void accumulate_mean(Queue& queue, std::span<const std::byte> payload, std::size_t first,
+                       std::size_t count) const {
+    accumulate_by(relay(*compression), queue, payload, first, count);
+  }
+
+  // ---- of several rounds, on a whole tensor
+
+  template <class Queue>
+  void encode_round(Queue& queue, int round, std::span<std::byte> out) const {
+    charge(queue, encoding_bytes<Compression>(data.size()) + out.size());
     if (!phantom()) {
-      compression->accumulate(queue, const_wire(payload.data(), payload.size()),
-                              data.subspan(first, count));
+      compression->encode(queue, round, data, wire{out.data(), out.size()}, worker);
+    }
+  }
+  /// The sum of a round that is not the last.
+  template <class Queue>
+  void between(Queue& queue, int round, std::span<const std::byte> sum) const {
+    charge(queue, 2 * sum.size());
+    if (!phantom()) {
+      compression->between(queue, round, const_wire(sum.data(), sum.size()), worker);
+    }
+  }
+  /// The last sum becomes `average` times the sum of what `ranks` ranks gave.
+  template <class Queue>
+  void decode(Queue& queue, std::span<const std::byte> sum, int ranks) const {
+    charge(queue, encoding_bytes<Compression>(data.size()) + sum.size());
+    if (!phantom()) {
+      compression->decode(queue, const_wire(sum.data(), sum.size()), data, worker,
+                          summed{ranks, average});
     }
   }
   template <class Queue>
@@ -87,7 +163,35 @@ struct parcel {
       kernels::scale(queue, data.subspan(first, count), average);
     }
   }
+
+ private:
+  template <class C, class Queue>
+  std::span<std::byte> encode_by(const C& its, Queue& queue, std::size_t first, std::size_t count,
+                                 std::span<std::byte> room, const site& where) const {
+    std::size_t length = expected(its, count);
+    charge(queue, encoding_bytes<C>(count) + length);
+    if (!phantom()) {
+      tutti::encode(its, queue, data.subspan(first, count), wire{room.data(), room.size()},
+                    where.from(first), &length);
+    }
+    return room.first(length);
+  }
+  template <class C, class Queue>
+  void accumulate_by(const C& its, Queue& queue, std::span<const std::byte> payload,
+                     std::size_t first, std::size_t count) const {
+    charge(queue, payload.size() + 2 * sizeof(float) * count);
+    if (!phantom()) {
+      its.accumulate(queue, const_wire(payload.data(), payload.size()), data.subspan(first, count));
+    }
+  }
 };
+
+/// The endpoint on whose channel payloads of the compressor travel: the service channel where a
+/// message may be shorter than its receiver's room.
+template <class Compression, class Endpoint>
+Endpoint carrier_of(const Endpoint& self) {
+  return facts::variable_length<Compression> ? self.on(channel::service) : self;
+}
 
 /// Where parameter servers live.
 enum class server_hosts {
@@ -106,21 +210,80 @@ struct placement {
   constexpr int hosts() const { return bound::hosts(workers, per_host); }
 };
 
-/// An architecture says who combines what, and when.
+/// What somebody sent to whoever listens. The sender's memory is read here, and the sender goes on
+/// when this is destroyed.
+template <class Loan>
+class message {
+ public:
+  explicit message(Loan&& lent) : loan_(std::move(lent)) {}
+
+  int peer() const { return loan_.peer(); }
+  /// The number under which it was sent: a chunk's.
+  std::uint32_t number() const { return loan_.where().chunk; }
+  std::span<const std::byte> bytes() const { return loan_.bytes(); }
+
+ private:
+  Loan loan_;
+};
+
+/// What it is that an architecture carries between ranks.
+enum class carries {
+  gradient,
+  difference,  ///< of parameters, from what they were when last exchanged
+  parameters,
+};
+
+/// An architecture says who combines what, what that is, and what becomes of it.
+///
+/// Facts, and what the plan needs, are static:
 ///
 /// * `adds_payloads`: encoded payloads are added on their way, so they must be summable.
-/// * `completes_alone`: a rank's chunk completes although no other worker starts it now.
-/// * `has_servers`: the last `options.servers` ranks keep parameters or sums and do not train.
-/// * `owns_parameters`: what comes back is parameters; the optimizer runs where they are owned.
+/// * `completes_alone`: a rank's launch completes although no other worker starts it now.
+/// * `carries`, `gradient` unless it says otherwise.
+/// * `owns_parameters`: the optimizer runs on other ranks than those that train.
+/// * `ignores_compression`: what it sends, it sends as it is.
+/// * `updates_first`: what travels is taken after the update, so the optimizer must be the
+/// engine's.
 /// * `receives_from_any`: somebody takes what comes first, from whom is for the message to say.
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
-/// * `workspace_bytes(compression, elements, ranks)`, known from the plan.
+/// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
+/// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
+/// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
+///   steps before (0 or 1); nothing before there was one.
+/// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.
+/// * `listens(options, rank, size)`: this rank answers whoever asks; needs `serve`.
+/// * `place(plan, options, size)`: says which rank owns each chunk. Throws usage_error.
+/// * `adds_in_rounds`: where payloads add, it runs compressors of several rounds, and those that
+///   select: its states' `workspace_bytes` also takes a chunk.
 /// * `busiest_card(payload, dense, placement)`: bytes that must pass some host's card in one
 ///   direction, in a step of so many payload bytes a worker, whatever the order: no step is shorter
 ///   than these at the card's rate. `dense` is the same gradient as floats.
 /// * `alone(placement)`: what an exchange that has the network to itself takes, where that is so
 ///   many latencies and so many payloads through one card: then few ranks can stand for many.
-/// * `exchange(endpoint, parcel)` -> task.
+///
+/// `state<World>(world, options)` is made once a rank, after the plan and before the parameters are
+/// broadcast. `World` (core/surroundings.hpp) is all that it may know and do. Its verbs are plain
+/// members; an optional one is found by its name:
+///
+/// * `workspace_bytes(elements)` of scratch for each launch, known from the plan.
+/// * `exchange(endpoint, const launch&)` -> task: the way of one launch.
+/// * `sends(step)`: false where this step sends nothing; then no launch exists and a tensor goes
+///   from ready to `arrive`. Equal on all ranks, or the architecture completes alone.
+/// * `outgoing(chunk, buffer)` writes what travels and `incoming(chunk, buffer)` takes what came
+///   back; before and after, the buffer is the engine's. Without `outgoing` the gradient itself
+///   travels, as a view where it can.
+/// * `average()`: what turns a sum of what travels into what is wanted; 1 / (workers *
+///   accumulation), the mean of gradients, unless it is stated.
+/// * `depart(position, step)`: a tensor's gradient is final and no piece of it has left.
+/// * `arrive(position, step)`: its last piece has come; without it, the optimizer on the mean.
+/// * `serve(endpoint, message)` -> task: an answer to whoever asks. Nobody else is served
+/// meanwhile:
+///   it takes the bytes, starts the answer beside, and ends. It never touches the parameters of a
+///   rank that trains.
+/// * `resume(step)`: the parameters are those of that step: take copies of them.
+/// * `memories()`: spans of floats that a checkpoint keeps. A checkpoint restores the parameters,
+///   then calls `resume`, then restores these.
+/// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> && requires {
   { A::adds_payloads } -> std::convertible_to<bool>;
@@ -129,12 +292,17 @@ concept architecture_policy = std::same_as<typename A::role, role::architecture>
 
 namespace facts {
 template <class A>
-constexpr bool has_servers = requires {
-  requires A::has_servers;
-};
+constexpr tutti::carries carries_of = tutti::carries::gradient;
+template <class A>
+requires requires { A::carries; }
+constexpr tutti::carries carries_of<A> = A::carries;
 template <class A>
 constexpr bool owns_parameters = requires {
   requires A::owns_parameters;
+};
+template <class A>
+constexpr bool updates_first = owns_parameters<A> || requires {
+  requires A::updates_first;
 };
 template <class A>
 constexpr bool receives_from_any = requires {
@@ -144,6 +312,28 @@ template <class A>
 constexpr bool stale = requires {
   requires A::stale;
 };
+/// What it sends, it sends as it is.
+template <class A>
+constexpr bool ignores_compression = requires {
+  requires A::ignores_compression;
+};
+template <class A>
+constexpr bool has_halves = requires {
+  requires A::has_halves;
+};
+template <class A>
+constexpr bool encodes_means = requires {
+  requires A::encodes_means;
+};
+template <class A>
+constexpr bool adds_in_rounds = requires {
+  requires A::adds_in_rounds;
+};
+template <class A>
+constexpr int delay = 0;
+template <class A>
+requires requires { A::delay; }
+constexpr int delay<A> = A::delay;
 /// The architecture takes votes: it needs a compressor whose payload is one sign an element.
 template <class A>
 constexpr bool counts_votes = requires {
@@ -154,6 +344,126 @@ template <class A>
 constexpr bool ordered_start = requires {
   requires A::ordered_start;
 };
+
+// The optional verbs of an architecture's state, found by name: whoever misspells an argument is
+// told so, where a signature looked for would mean that the verb is not stated.
+template <class S>
+concept has_sends = requires {
+  &S::sends;
+};
+template <class S>
+concept has_outgoing = requires {
+  &S::outgoing;
+};
+template <class S>
+concept has_incoming = requires {
+  &S::incoming;
+};
+template <class S>
+concept has_average = requires {
+  &S::average;
+};
+template <class S>
+concept has_depart = requires {
+  &S::depart;
+};
+template <class S>
+concept has_arrive = requires {
+  &S::arrive;
+};
+template <class S>
+concept has_serve = requires {
+  &S::serve;
+};
+template <class S>
+concept has_resume = requires {
+  &S::resume;
+};
+template <class S>
+concept has_memories = requires {
+  &S::memories;
+};
+template <class S>
+concept has_finish = requires {
+  &S::finish;
+};
+/// Some ranks, the last ones, do not train.
+template <class A>
+constexpr bool has_servers = requires(const options_of<A>& options) {
+  A::workers(options, 1);
+};
 }  // namespace facts
+
+/// Bytes of scratch for each launch of a chunk.
+template <class S>
+std::size_t workspace_of(const S& state, const chunk& piece) {
+  if constexpr (requires { state.workspace_bytes(piece); }) {
+    return state.workspace_bytes(piece);
+  } else {
+    return state.workspace_bytes(piece.elements);
+  }
+}
+
+/// The verbs of an architecture's state over `World`: those that are stated have the arguments and
+/// results that role/architecture.hpp says.
+template <class S, class World>
+concept architecture_state = requires(S& state, const typename World::launch& what,
+                                      typename World::endpoint self, const chunk& piece) {
+  { workspace_of(state, piece) } -> std::same_as<std::size_t>;
+  { state.exchange(self, what) } -> std::same_as<task>;
+}
+&&(!facts::has_sends<S> ||
+   requires(const S& state, std::uint64_t step) {
+     { state.sends(step) } -> std::same_as<bool>;
+     requires facts::has_arrive<S>;  // what arrives where nothing was sent is for it to say
+   }) &&
+    (!facts::has_outgoing<S> ||
+     requires(S & state, const chunk& piece, std::span<float> buffer) {
+       state.outgoing(piece, buffer);
+     }) &&
+    (!facts::has_incoming<S> ||
+     requires(S & state, const chunk& piece, std::span<float> buffer) {
+       state.incoming(piece, buffer);
+     }) &&
+    (!facts::has_average<S> ||
+     requires(const S& state) {
+       { state.average() } -> std::same_as<float>;
+     }) &&
+    (!facts::has_depart<S> || requires(S & state, std::size_t position,
+                                       std::uint64_t step) { state.depart(position, step); }) &&
+    (!facts::has_arrive<S> || requires(S & state, std::size_t position,
+                                       std::uint64_t step) { state.arrive(position, step); }) &&
+    (!facts::has_serve<S> ||
+     requires(S & state, typename World::endpoint self, typename World::message asked) {
+       { state.serve(self, std::move(asked)) } -> std::same_as<task>;
+     }) &&
+    (!facts::has_resume<S> || requires(S & state, std::uint64_t step) { state.resume(step); }) &&
+    (!facts::has_memories<S> ||
+     requires(S & state) {
+       { state.memories() } -> std::same_as<std::vector<std::span<float>>>;
+     }) &&
+    (!facts::has_finish<S> || requires(S & state) {
+      { state.finish() } -> std::same_as<task>;
+      { state.at_rest() } -> std::same_as<bool>;
+    });
+
+/// Ranks that train, among `size`: the first so many.
+template <class A>
+constexpr int workers_among(const options_of<A>& options, int size) {
+  if constexpr (requires { A::workers(options, size); }) {
+    return A::workers(options, size);
+  } else {
+    return size;
+  }
+}
+
+template <class A>
+constexpr bool listens(const options_of<A>& options, int rank, int size) {
+  if constexpr (requires { A::listens(options, rank, size); }) {
+    return A::listens(options, rank, size);
+  } else {
+    return false;
+  }
+}
 
 }  // namespace tutti

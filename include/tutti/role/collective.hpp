@@ -6,12 +6,16 @@
 
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/role/archetypes.hpp"
 
 namespace tutti {
 
 namespace role {
 struct collective {};
 }  // namespace role
+
+/// A rank's number as an index.
+constexpr std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
 /// What a collective adds up: a run of elements and the way two of them combine. `fold(queue, into,
 /// from, bytes)` works on any run of whole elements. A fold may also offer
@@ -34,23 +38,45 @@ struct reduction {
     return {data == nullptr ? nullptr : data + begin * element_bytes,
             (end - begin) * element_bytes};
   }
+  /// The same of that part alone.
+  reduction share(std::size_t parts, std::size_t index) const {
+    reduction some = *this;
+    some.data = part(parts, index).data();
+    some.elements = part_begin(elements, parts, index + 1) - part_begin(elements, parts, index);
+    return some;
+  }
 };
 
-/// A collective combines what every rank holds; afterwards every rank holds the same bits.
+/// A collective combines what every rank holds; afterwards every rank holds the same bits. It is
+/// written over any endpoint (message_endpoint): one that takes the transport's own all-reduce or
+/// its peers' memory says so.
 ///
 /// * `rank_ordered`: element by element the sum is ((x0 + x1) + x2) + …, so that it depends on
 ///   neither fusion, schedule nor transport.
 /// * `ordered_start`: every rank must start them in the same order.
 /// * `requires_addressable_peers`, `requires_native`: capabilities of the transport.
-/// * `scratch_bytes(elements, element_bytes, ranks)`; `all_reduce(endpoint, reduction)` -> task.
-/// * Where reduce-scatter and all-gather are of use alone: `reduce_scatter` leaves the sum of part
-///   `rank` on each rank, `all_gather` spreads those parts.
+/// * `scratch_bytes(elements, element_bytes, ranks)`, which with more ranks only grows or only
+///   shrinks; `all_reduce(endpoint, reduction)` -> task.
+///
+/// Messages that are in flight together begin together, before the first is awaited
+/// (base/all_of.hpp): some transports move them in a group.
 template <class C>
 concept collective_policy = std::same_as<typename C::role, role::collective> &&
-    requires(const C collective, std::size_t n) {
+    requires(const C collective, std::size_t n, archetype::endpoint self,
+             reduction<archetype::fold> data) {
   { C::rank_ordered } -> std::convertible_to<bool>;
   { C::ordered_start } -> std::convertible_to<bool>;
   { collective.scratch_bytes(n, n, 1) } -> std::same_as<std::size_t>;
+  { collective.all_reduce(self, data) } -> std::same_as<task>;
+};
+
+/// An all-reduce whose halves are of use alone: `reduce_scatter` leaves the sum of part `rank` on
+/// each rank, `all_gather` spreads those parts.
+template <class C>
+concept splitting_collective = collective_policy<C> &&
+    requires(const C collective, archetype::endpoint self, reduction<archetype::fold> data) {
+  { collective.reduce_scatter(self, data) } -> std::same_as<task>;
+  { collective.all_gather(self, data) } -> std::same_as<task>;
 };
 
 namespace facts {
@@ -64,7 +90,9 @@ constexpr bool requires_native = requires {
 };
 }  // namespace facts
 
-/// A rank's number as an index.
-constexpr std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+/// Messages are all it takes, so it runs among some of the ranks as well.
+template <class C>
+concept group_collective =
+    collective_policy<C> && !facts::requires_addressable_peers<C> && !facts::requires_native<C>;
 
 }  // namespace tutti

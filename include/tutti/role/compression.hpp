@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/tensor.hpp"
 #include "tutti/base/wire.hpp"
 
 namespace tutti {
@@ -15,8 +17,13 @@ namespace role {
 struct compression {};
 }  // namespace role
 
-/// What an encoder works on as a whole; a partition cuts only between units.
-enum class unit { element, bucket };
+/// What an encoder works on as a whole, the smaller first; a partition cuts only between units.
+enum class unit {
+  element,
+  block,   ///< runs of `block()` elements, counted from the chunk's first
+  tensor,  ///< one tensor a payload, whole: the encoder may ask for its shape, name and index
+  bucket,
+};
 
 /// Where an encoder stands: what it may remember from step to step and scribble on.
 struct site {
@@ -30,6 +37,11 @@ struct site {
   /// counter-based random numbers are drawn from.
   std::uint64_t step{};
   std::uint64_t first_element{};
+  /// The rank that encodes: ranks which round at random must not all round the same way.
+  std::uint64_t rank{};
+  /// The tensor at hand and `remembers(tensor)` floats for it, where the unit is a tensor.
+  const tensor_facts* tensor{};
+  float* remembered{};
 
   /// The site of the same chunk's elements from `first` on.
   site from(std::size_t first) const {
@@ -51,9 +63,23 @@ struct site {
 
 /// The facts of a compressor; what a policy does not state has the value here.
 namespace facts {
-/// Encoded payloads add: fold(a(x), a(y)) stands for x + y.
+/// Encoded payloads add: fold(a(x), a(y)) stands for x + y. They add element by element, in
+/// payloads without a header, so that a collective may cut them anywhere between elements.
 template <class C>
 constexpr bool summable = C::summable;
+/// A payload's length is known only once it is encoded; `capacity(n)` bounds it.
+template <class C>
+constexpr bool variable_length = requires(const C compression, std::size_t n) {
+  compression.capacity(n);
+};
+/// How many payloads are summed over the ranks, one after the other, for one decoded gradient.
+template <class C>
+constexpr int rounds = 1;
+template <class C>
+requires requires { C::rounds; }
+constexpr int rounds<C> = C::rounds;
+template <class C>
+constexpr bool in_rounds = (rounds<C>) > 1;
 /// The payload is the gradient itself; nothing is encoded and collectives work in place.
 template <class C>
 constexpr bool identity = requires {
@@ -70,6 +96,8 @@ constexpr tutti::unit unit_of = tutti::unit::element;
 template <class C>
 requires requires { C::unit; }
 constexpr tutti::unit unit_of<C> = C::unit;
+template <class C>
+constexpr bool works_on_tensors = (unit_of<C>) == tutti::unit::tensor;
 /// Decoding gives back what was encoded, up to the rounding of a float.
 template <class C>
 constexpr bool lossless = requires {
@@ -86,10 +114,31 @@ constexpr std::size_t scratch_bytes(const C& compression, std::size_t elements) 
   }
 }
 
+/// Most bytes that n elements make on the wire, without looking at data.
+template <class C>
+constexpr std::size_t capacity(const C& compression, std::size_t elements) {
+  if constexpr (facts::variable_length<C>) {
+    return compression.capacity(elements);
+  } else {
+    return compression.wire_bytes(elements);
+  }
+}
+
+/// Bytes that n elements are expected to make, where nobody encodes: in a model of a network.
+template <class C>
+constexpr std::size_t expected(const C& compression, std::size_t elements) {
+  if constexpr (facts::variable_length<C>) {
+    return compression.expected(elements);
+  } else {
+    return compression.wire_bytes(elements);
+  }
+}
+
 /// Encodes with the place where the encoder stands, or without it if the policy has no use for it.
 template <class C, class Queue>
-void encode(const C& compression, Queue& queue, std::span<const float> gradient, wire out,
-            const site& where) {
+requires(!facts::variable_length<C>) void encode(const C& compression, Queue& queue,
+                                                 std::span<const float> gradient, wire out,
+                                                 const site& where) {
   if constexpr (requires { compression.encode(queue, gradient, out, where); }) {
     compression.encode(queue, gradient, out, where);
   } else {
@@ -97,8 +146,22 @@ void encode(const C& compression, Queue& queue, std::span<const float> gradient,
   }
 }
 
+/// The same into room for `capacity(n)` bytes. `*length` becomes how many are used: now, or when
+/// the queue runs this where only the encoder knows.
+template <class C, class Queue>
+void encode(const C& compression, Queue& queue, std::span<const float> gradient, wire out,
+            const site& where, std::size_t* length) {
+  if constexpr (facts::variable_length<C>) {
+    compression.encode(queue, gradient, out, where, length);
+  } else {
+    tutti::encode(compression, queue, gradient, out, where);
+    *length = out.size;
+  }
+}
+
 /// The compressor for a sum of payloads on its way back: the same, unless `relay()` says otherwise
-/// (a momentum is the worker's, not the sum's).
+/// (a momentum is the worker's, not the sum's). Its payloads are of its own length, and it decodes
+/// them.
 template <class C>
 constexpr auto relay(const C& compression) {
   if constexpr (requires { compression.relay(); }) {
@@ -115,7 +178,138 @@ concept casts_votes = requires(const C compression, inline_queue& queue, payload
   compression.vote(queue, ballots, out);
 };
 
+/// Whether the compressor with its default options makes the same bytes of every element and none
+/// beside: true also where that cannot be found out before run time.
+template <class C>
+constexpr bool adds_by_element = [] {
+  constexpr std::size_t sizes[] = {0, 2, 3, 33, 1000};
+  if constexpr (requires { typename std::bool_constant<(C{}.wire_bytes(1) > 0)>; }) {
+    for (const std::size_t n : sizes) {
+      if (C{}.wire_bytes(n) != n * C{}.wire_bytes(1)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}();
+
+/// A compressor of one payload whose length follows from the number of elements.
+template <class C>
+concept encodes_a_fixed_length =
+    !facts::variable_length<C> &&
+    requires(const C compression, inline_queue& queue, std::span<const float> gradient, wire out,
+             const site& where, std::size_t n) {
+  { compression.wire_bytes(n) } -> std::same_as<std::size_t>;
+  tutti::encode(compression, queue, gradient, out, where);
+};
+
+/// A compressor of one payload whose length only the encoder knows.
+template <class C>
+concept encodes_up_to_a_capacity =
+    facts::variable_length<C> && !facts::summable<C> &&
+    requires(const C compression, inline_queue& queue, std::span<const float> gradient, wire out,
+             const site& where, std::size_t n, std::size_t* length) {
+  { compression.capacity(n) } -> std::same_as<std::size_t>;
+  { compression.expected(n) } -> std::same_as<std::size_t>;
+  compression.encode(queue, gradient, out, where, length);
+};
+
+/// Payloads that may be added, in any pieces.
+template <class C>
+concept folds = adds_by_element<C> &&
+    requires(const C compression, inline_queue& queue, wire into, const_wire in) {
+  compression.fold(queue, into, in);
+};
+
+/// A compressor of one payload.
+template <class C>
+concept encodes_once = std::same_as<typename C::role, role::compression> &&
+    (encodes_a_fixed_length<C> ||
+     encodes_up_to_a_capacity<C>)&&(!facts::summable<C> ||
+                                    folds<C>)&&requires(const C compression, inline_queue& queue,
+                                                        std::span<float> sum, const_wire in) {
+  { C::summable } -> std::convertible_to<bool>;
+  compression.accumulate(queue, in, sum);
+};
+
+/// What a sum over ranks is to become: `average` times it, the mean. (Accumulated passes are in the
+/// average and not in the ranks.)
+struct summed {
+  int ranks{1};
+  float average{1.0f};
+};
+
+/// A compressor of several payloads a tensor, each the sum over all ranks before the next is made.
+template <class C>
+concept encodes_in_rounds = std::same_as<typename C::role, role::compression> &&
+    facts::in_rounds<C> && facts::summable<C> && facts::works_on_tensors<C> &&
+    requires(const C compression, inline_queue& queue, const tensor_facts& tensor, int round,
+             std::span<const float> gradient, std::span<float> mean, wire out, const_wire in,
+             const site& where) {
+  { compression.wire_bytes(tensor, round) } -> std::same_as<std::size_t>;
+  { compression.remembers(tensor) } -> std::same_as<std::size_t>;
+  { compression.scratch_bytes(tensor) } -> std::same_as<std::size_t>;
+  compression.encode(queue, round, gradient, out, where);
+  compression.between(queue, round, in, where);
+  compression.decode(queue, in, mean, where, summed{});
+  compression.fold(queue, out, in);
+};
+
+/// A compressor that has one of two others work on each tensor.
+template <class C>
+concept selects = std::same_as<typename C::role, role::compression> &&
+    requires(const C compression, const tensor_facts& tensor) {
+  typename C::chosen;
+  typename C::otherwise;
+  { compression.chooses(tensor) } -> std::same_as<bool>;
+};
+
+/// Bytes that a payload of n elements is expected to make; of several rounds, those of them all on
+/// the tensor that it is of.
+template <class C>
+constexpr std::size_t expected(const C& compression, std::size_t elements,
+                               const tensor_facts& tensor) {
+  if constexpr (facts::in_rounds<C>) {
+    std::size_t sum = 0;
+    for (int round = 0; round < facts::rounds<C>; ++round) {
+      sum += compression.wire_bytes(tensor, round);
+    }
+    return sum;
+  } else {
+    return tutti::expected(compression, elements);
+  }
+}
+
+/// How the tensors of a launch must be alike: of one class, or each alone.
+struct tensor_class {
+  bool chosen{};  ///< by the rule of a compressor that selects
+  bool alone{};   ///< the encoder works on one tensor at a time
+};
+
+template <class C>
+constexpr tensor_class class_of(const C& compression, const tensor_facts& tensor) {
+  if constexpr (selects<C>) {
+    return compression.chooses(tensor)
+               ? tensor_class{true, facts::works_on_tensors<typename C::chosen>}
+               : tensor_class{false, facts::works_on_tensors<typename C::otherwise>};
+  } else {
+    return {false, facts::works_on_tensors<C>};
+  }
+}
+
+/// Calls `f` with the compressor that works on tensors which a rule has chosen, or has not.
+template <class C, class F>
+constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& f) {
+  if constexpr (selects<C>) {
+    return compression.visit(chosen, f);
+  } else {
+    return f(compression);
+  }
+}
+
 /// A compressor says what a chunk looks like on the wire.
+///
+/// Of one payload:
 ///
 /// * `summable`: the fact above. A summable compressor also supplies
 ///   `fold(queue, wire into, const_wire from)` on any run of whole elements.
@@ -124,20 +318,25 @@ concept casts_votes = requires(const C compression, inline_queue& queue, payload
 ///   changed; what is left behind goes to the site's memory.
 /// * `accumulate(queue, const_wire, sum)`: adds the decoded payload to `sum`.
 ///
+/// Where the length depends on the data, in place of `wire_bytes`: `capacity(n)`, `expected(n)` and
+/// `encode(queue, gradient, wire, site, size_t* length)`. Such a payload shows by itself where it
+/// ends: `accumulate` may be given more bytes, and must not believe them blindly.
+///
+/// Of several payloads (`rounds`), each summed over the ranks as floats; its unit is a tensor:
+///
+/// * `wire_bytes(tensor, round)`; `remembers(tensor)`: floats that it keeps of a tensor, 0 at
+///   first, equal on all ranks; `scratch_bytes(tensor)`: what it keeps between rounds.
+/// * `encode(queue, round, gradient, wire, site)`: the first round also takes the gradient in.
+/// * `between(queue, round, const_wire sum, site)`: after every round but the last.
+/// * `decode(queue, const_wire sum, mean, site, summed)`: the last sum becomes the mean gradient.
+///
+/// Of two kinds, tensor by tensor: `chosen`, `otherwise`, `chooses(tensor)`.
+///
 /// Optional: `fold_everywhere(queue, array of wires)`, a fold in that order which leaves the sum in
 /// all of them in one pass;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit`, `lossless`, `identity`.
 template <class C>
-concept compression_policy = std::same_as<typename C::role, role::compression> &&
-    requires(const C compression, inline_queue& queue, std::span<const float> gradient,
-             std::span<float> sum, wire out, const_wire in, const site& where, std::size_t n) {
-  { C::summable } -> std::convertible_to<bool>;
-  { compression.wire_bytes(n) } -> std::same_as<std::size_t>;
-  tutti::encode(compression, queue, gradient, out, where);
-  compression.accumulate(queue, in, sum);
-} &&(!C::summable || requires(const C compression, inline_queue& queue, wire into, const_wire in) {
-  compression.fold(queue, into, in);
-});
+concept compression_policy = encodes_once<C> || encodes_in_rounds<C> || selects<C>;
 
 }  // namespace tutti

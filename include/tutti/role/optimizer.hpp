@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "tutti/base/queue.hpp"
 #include "tutti/role/compression.hpp"
@@ -14,18 +15,43 @@ namespace role {
 struct optimizer {};
 }  // namespace role
 
-/// An optimizer turns an averaged gradient into new parameters, a run of elements at a time, on
-/// whichever rank owns them.
+namespace facts {
+/// What an optimizer makes of an element depends on that element alone: its parameter, gradient and
+/// memory. It may then be applied to pieces and shards of a tensor. LARS and LAMB, which look at a
+/// tensor's norm, are not.
+template <class O>
+constexpr bool elementwise = O::elementwise;
+}  // namespace facts
+
+namespace detail {
+struct looks_at_values {
+  template <class Value>
+  void operator()(std::string_view, Value&, std::string_view) const {}
+};
+}  // namespace detail
+
+/// An optimizer turns an averaged gradient into new parameters, on whichever rank owns them: a run
+/// of elements at a time where it is `elementwise`, whole tensors otherwise.
 ///
-/// * `memory_per_element`: floats of memory it keeps for each element (site lanes).
+/// * `elementwise`: as facts::elementwise says.
+/// * `memory_per_element()`: floats of memory that it keeps for each element with its values as
+/// they
+///   are (site lanes). An engine has room for what its first values need; later ones may need less.
 /// * `apply(queue, parameters, gradient, site)`: `site.step` counts the steps before this one.
-/// * `describe`: its values, as base/options.hpp says; they may be changed between steps.
+/// * `describe`: its values, as base/options.hpp says. All ranks must set them alike; they may be
+///   changed between steps, and a checkpoint has them.
+///
+/// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
+/// nothing: numbers, and arrays of fixed length.
 template <class O>
 concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
-    requires(const O optimizer, inline_queue& queue, std::span<float> parameters,
+    requires(O& values, const O optimizer, inline_queue& queue, std::span<float> parameters,
              std::span<const float> gradient, const site& where) {
-  { O::memory_per_element } -> std::convertible_to<std::size_t>;
+  { O::elementwise } -> std::convertible_to<bool>;
+  { optimizer.memory_per_element() } -> std::convertible_to<std::size_t>;
   optimizer.apply(queue, parameters, gradient, where);
+  O::describe(values, detail::looks_at_values{});
+  O::describe(optimizer, detail::looks_at_values{});
 };
 
 }  // namespace tutti

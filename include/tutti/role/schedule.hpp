@@ -21,7 +21,14 @@ struct schedule {};
 /// * `crosses_iterations`, optional: its order serves the next forward pass, which begins before
 ///   all has arrived; with any other a step ends with a barrier, as its systems do.
 /// * `state(plan, options)`; `ready(bucket)`: all tensors of a bucket have their gradient;
-///   `released(chunk)`: its bytes have left; `next()`: the chunk to start now, if any.
+///   `released(chunk)`: its bytes have left; `next()`: the chunk to start now, if any, whose credit
+///   is then taken.
+/// * where it limits flights, for whoever has the order from elsewhere: `admits(chunk)`: there is
+///   credit for it; `take(chunk)`: it goes.
+/// * `second_half(plan, options)`, optional: exchanges come in two halves, and this machine says
+/// when
+///   the second one of each begins: `half_done()` once for each chunk's first half, `next()`,
+///   `done()`. The same on all ranks, so its order follows from the plan.
 template <class S>
 concept schedule_policy = std::same_as<typename S::role, role::schedule> &&
     requires(typename S::state& state, const plan& made, const options_of<S>& options,
@@ -34,9 +41,18 @@ concept schedule_policy = std::same_as<typename S::role, role::schedule> &&
   state.ready(which);
   state.released(which);
   { state.next() } -> std::same_as<std::optional<std::uint32_t>>;
+  requires !S::limits_in_flight || requires {
+    { state.admits(which) } -> std::convertible_to<bool>;
+    state.take(which);
+  };
 };
 
 namespace facts {
+/// An exchange has two halves, and `S::second_half` says when the second begins.
+template <class S>
+constexpr bool splits_phases = requires {
+  typename S::second_half;
+};
 template <class S>
 constexpr bool crosses_iterations = requires {
   requires S::crosses_iterations;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "tutti/base/assert.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
@@ -55,14 +57,17 @@ concept piecewise_fold = requires {
 ///   where that can be read), `receive_loan` (a view that is given back when it is destroyed),
 ///   `receive_any` (a loan from whoever sends on a channel), and the pairs `exchange` and
 ///   `exchange_fold`. Memory of an operation belongs to it until it completes.
-/// * Messages of one (peer, tag) arrive in the order sent. Sizes must agree at both ends.
+/// * Messages of one (peer, tag) arrive in the order sent. Sizes must agree at both ends; but a
+///   loan on the service channel may be of a shorter message, and shows how long it is.
 /// * `poll` makes progress without blocking and says whether there was any; completed operations
 ///   put their coroutine on `ready_coroutines()`.
 /// * `fail` ends every pending receive with an exception and refuses new operations; what peers
-///   sent goes home, refused, so that they fail too. `abort` tells every rank why, and all fail.
+///   sent is refused, so that they fail too. `abort` tells every rank why, and all fail.
 ///   Coroutines resume with the exception only when `in_flight`, the operations that have not yet
 ///   come back, is 0. Call `fail` and `poll` between resumptions, never inside a coroutine.
 /// * `now` and `sleep` keep the transport's clock, wall or virtual.
+/// * `host_of(rank)` is the number of the host that a rank lives on: ranks with one number share
+/// it.
 template <class T>
 concept transport_policy = std::same_as<typename T::role, role::transport> &&
     device_queue<typename T::queue_type> &&
@@ -71,6 +76,7 @@ concept transport_policy = std::same_as<typename T::role, role::transport> &&
              const std::string& reason) {
   { constant.rank() } -> std::same_as<int>;
   { constant.size() } -> std::same_as<int>;
+  { constant.host_of(peer) } -> std::same_as<int>;
   { transport.queue() } -> std::same_as<typename T::queue_type&>;
   { transport.ready_coroutines() } -> std::same_as<run_queue&>;
   { transport.poll() } -> std::same_as<bool>;
@@ -89,8 +95,19 @@ concept transport_policy = std::same_as<typename T::role, role::transport> &&
   { constant.counted() } -> std::same_as<traffic>;
 };
 
+/// How many ranks live on this rank's host, itself included. Cost: a look at every rank.
+template <class Transport>
+int ranks_here(const Transport& transport) {
+  int count = 0;
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    count += transport.host_of(rank) == transport.host_of(transport.rank()) ? 1 : 0;
+  }
+  return count;
+}
+
 /// Ranks can read each other's memory: `meet(tag, bytes)` shows up to 56 bytes (a pointer, say) to
-/// every rank and completes when all have shown theirs.
+/// every rank and completes when all have shown theirs. A rank that fails keeps the memory until
+/// the last answer of a `meet` is destroyed; so no coroutine keeps one over another await.
 template <class T>
 concept has_addressable_peers = requires(T& transport, tag where,
                                          std::span<const std::byte> bytes) {
@@ -139,6 +156,9 @@ template <class Transport>
   std::abort();
 }
 
+template <class Endpoint>
+class group_endpoint;
+
 /// A transport seen by one coroutine of one chunk: the same verbs, with the tag filled in.
 /// Cheap to copy; collectives and architectures know nothing else of the network.
 template <class Transport>
@@ -151,6 +171,7 @@ class endpoint {
 
   int rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
+  int host_of(int rank) const { return transport_->host_of(rank); }
   queue_type& queue() const { return transport_->queue(); }
   seconds now() const { return transport_->now(); }
   tag where() const { return where_; }
@@ -165,13 +186,16 @@ class endpoint {
     return endpoint(*transport_, tag{other, where_.chunk, where_.lane});
   }
 
+  /// The same chunk among some of the ranks, all of whom take the same list; see group_endpoint.
+  group_endpoint<endpoint> group(std::span<const int> ranks) const { return {*this, ranks}; }
+
   /// Begins a task that goes on beside the caller, who awaits it before it ends.
   void start(task& beside) const {
     static_assert(
         !is_stream_ordered<Transport>,
         "tutti: coroutines beside each other begin their messages in two groups, but this "
         "transport's messages move a group at a time. Fix: begin all of them in one "
-        "coroutine before it awaits the first, as collective::exchange_with_all does.");
+        "coroutine before it awaits the first, and await them by all_of.");
     beside.start(transport_->ready_coroutines());
   }
 
@@ -206,6 +230,90 @@ class endpoint {
  private:
   Transport* transport_;
   tag where_;
+};
+
+/// An endpoint among some ranks of another, its members, who are numbered by their place in a list
+/// that outlives it: a collective runs inside as if nobody else were there. Messages keep the
+/// endpoint's tag, so what two members tell each other inside and outside follow in one order. What
+/// takes every rank of the transport, its own all-reduce or a meeting, is not offered; a loan's
+/// peer is the rank of the whole.
+template <class Endpoint>
+class group_endpoint {
+ public:
+  using transport_type = typename Endpoint::transport_type;
+  using queue_type = typename Endpoint::queue_type;
+
+  group_endpoint(Endpoint whole, std::span<const int> ranks)
+      : whole_(whole),
+        ranks_(ranks),
+        rank_(static_cast<int>(std::ranges::find(ranks, whole.rank()) - ranks.begin())) {
+    TUTTI_ASSERT(rank_ < size(), "a rank is no member of the group that it asks for");
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int host_of(int rank) const { return whole_.host_of(member(rank)); }
+  queue_type& queue() const { return whole_.queue(); }
+  seconds now() const { return whole_.now(); }
+  tag where() const { return whole_.where(); }
+
+  group_endpoint lane(std::uint32_t lane) const { return {whole_.lane(lane), ranks_}; }
+  group_endpoint on(channel other) const { return {whole_.on(other), ranks_}; }
+  group_endpoint<group_endpoint> group(std::span<const int> ranks) const { return {*this, ranks}; }
+  void start(task& beside) const { whole_.start(beside); }
+
+  auto send(int peer, std::span<const std::byte> bytes) const {
+    return whole_.send(member(peer), bytes);
+  }
+  auto receive(int peer, std::span<std::byte> bytes) const {
+    return whole_.receive(member(peer), bytes);
+  }
+  template <class Fold>
+  auto receive_fold(int peer, std::span<std::byte> into, Fold fold) const {
+    return whole_.receive_fold(member(peer), into, fold);
+  }
+  auto receive_loan(int peer, std::size_t bytes) const {
+    return whole_.receive_loan(member(peer), bytes);
+  }
+  auto exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) const {
+    return whole_.exchange(member(to), out, member(from), in);
+  }
+  template <class Fold>
+  auto exchange_fold(int to, std::span<const std::byte> out, int from, std::span<std::byte> in,
+                     Fold fold) const {
+    return whole_.exchange_fold(member(to), out, member(from), in, fold);
+  }
+
+ private:
+  int member(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  Endpoint whole_;
+  std::span<const int> ranks_;
+  int rank_;
+};
+
+/// What collectives may ask of the network: an `endpoint`, or a group of one.
+template <class E>
+concept message_endpoint = std::copy_constructible<E> && device_queue<typename E::queue_type> &&
+    requires(const E self, int peer, std::span<std::byte> in, std::span<const std::byte> out,
+             copy_bytes fold, std::span<const int> ranks, task beside) {
+  typename E::transport_type;
+  { self.rank() } -> std::same_as<int>;
+  { self.size() } -> std::same_as<int>;
+  { self.host_of(peer) } -> std::same_as<int>;
+  { self.queue() } -> std::same_as<typename E::queue_type&>;
+  { self.now() } -> std::same_as<seconds>;
+  { self.where() } -> std::same_as<tag>;
+  { self.lane(std::uint32_t{}) } -> std::same_as<E>;
+  { self.on(channel::data) } -> std::same_as<E>;
+  { self.group(ranks) } -> std::same_as<group_endpoint<E>>;
+  self.start(beside);
+  self.send(peer, out);
+  self.receive(peer, in);
+  self.receive_fold(peer, in, fold);
+  self.receive_loan(peer, std::size_t{});
+  self.exchange(peer, out, peer, in);
+  self.exchange_fold(peer, out, peer, in, fold);
 };
 
 }  // namespace tutti

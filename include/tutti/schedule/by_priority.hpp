@@ -72,26 +72,27 @@ struct by_priority {
     }
     void released(std::uint32_t chunk) { credit_ += bytes(plan_->chunks[chunk]); }
     std::optional<std::uint32_t> next() {
-      if (waiting_.empty() || !may_start(waiting_.front())) {
+      if (waiting_.empty() || !admits(waiting_.front())) {
         return std::nullopt;
       }
       std::ranges::pop_heap(waiting_, later{plan_});
       const std::uint32_t chunk = waiting_.back();
       waiting_.pop_back();
-      credit_ -= bytes(plan_->chunks[chunk]);
+      take(chunk);
       return chunk;
     }
-
-   private:
-    static std::ptrdiff_t bytes(const tutti::chunk& piece) {
-      return static_cast<std::ptrdiff_t>(piece.elements * sizeof(float));
-    }
-    bool may_start(std::uint32_t chunk) const {
+    bool admits(std::uint32_t chunk) const {
       if (set_.credit == 0) {
         return true;
       }
       return set_.rule == credit_rule::positive ? credit_ > 0
                                                 : bytes(plan_->chunks[chunk]) <= credit_;
+    }
+    void take(std::uint32_t chunk) { credit_ -= bytes(plan_->chunks[chunk]); }
+
+   private:
+    static std::ptrdiff_t bytes(const tutti::chunk& piece) {
+      return static_cast<std::ptrdiff_t>(piece.elements * sizeof(float));
     }
     const plan* plan_;
     options set_;

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <coroutine>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -135,6 +136,7 @@ class boundary {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  virtual int host_of(int rank) const = 0;
   virtual inline_queue& queue() = 0;
   virtual run_queue& ready_coroutines() = 0;
   virtual bool poll() = 0;
@@ -144,6 +146,8 @@ class boundary {
   virtual void abort(const std::string& reason) = 0;
   virtual std::size_t in_flight() const = 0;
   virtual traffic counted() const = 0;
+  virtual bool single_threaded() const = 0;
+  [[noreturn]] virtual void abort_job(const std::string& sentence) const = 0;
 
   virtual void sleep(operation_room&, seconds) = 0;
   virtual void send(operation_room&, int, tag, std::span<const std::byte>) = 0;
@@ -171,6 +175,7 @@ class boundary_to final : public boundary {
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
+  int host_of(int rank) const override { return inner_->host_of(rank); }
   inline_queue& queue() override { return inner_->queue(); }
   run_queue& ready_coroutines() override { return inner_->ready_coroutines(); }
   bool poll() override { return inner_->poll(); }
@@ -180,6 +185,16 @@ class boundary_to final : public boundary {
   void abort(const std::string& reason) override { inner_->abort(reason); }
   std::size_t in_flight() const override { return inner_->in_flight(); }
   traffic counted() const override { return inner_->counted(); }
+  bool single_threaded() const override {
+    if constexpr (requires { inner_->single_threaded(); }) {
+      return inner_->single_threaded();
+    } else {
+      return false;
+    }
+  }
+  [[noreturn]] void abort_job(const std::string& sentence) const override {
+    abandon(*inner_, sentence);
+  }
 
   void sleep(operation_room& room, seconds duration) override {
     room.hold([&] { return inner_->sleep(duration); });
@@ -251,6 +266,7 @@ class any_transport {
 
   int rank() const { return boundary_->rank(); }
   int size() const { return boundary_->size(); }
+  int host_of(int rank) const { return boundary_->host_of(rank); }
   inline_queue& queue() { return boundary_->queue(); }
   run_queue& ready_coroutines() { return boundary_->ready_coroutines(); }
   bool poll() { return boundary_->poll(); }
@@ -260,6 +276,12 @@ class any_transport {
   void abort(const std::string& reason) { boundary_->abort(reason); }
   std::size_t in_flight() const { return boundary_->in_flight(); }
   traffic counted() const { return boundary_->counted(); }
+  /// Progress may only be made on the thread that calls.
+  bool single_threaded() const { return boundary_->single_threaded(); }
+  [[noreturn]] void abort_job(const std::string& sentence) const {
+    boundary_->abort_job(sentence);
+    std::abort();  // never: g++ does not know that of a virtual call
+  }
 
   class erased_operation {
    public:

@@ -37,7 +37,7 @@ class operation {
     }
   }
 
-  operation* next{};  // among those that failed and wait for the rest to come home
+  operation* next{};  // among those that failed and wait until nothing is in flight
 
  protected:
   /// For an operation that usually completes before anybody suspends.
@@ -55,7 +55,7 @@ class operation {
 
 /// What one rank's end of a transport has started and not got back.
 ///
-/// After a failure no coroutine goes on before everything has come home: a coroutine that unwinds
+/// After a failure no coroutine goes on before nothing is in flight any more: one that unwinds
 /// takes its other operations' memory with it. So failed operations are parked, and resume together
 /// when nothing is in flight; after a failure nothing completes well any more.
 class under_way {
@@ -66,17 +66,17 @@ class under_way {
 
   /// A half is in flight.
   void begin() { ++count_; }
-  /// It has come home.
+  /// It is over, at its peer too.
   void end(operation& its) {
     --count_;
     end_local(its);
   }
-  /// What no operation of these stands for has come home.
+  /// Something in flight that is no half of an operation is over.
   void end() {
     --count_;
     settle();
   }
-  /// It has come home, refused: somebody else's failure, of which this rank learns in this poll.
+  /// It is over, refused: somebody else's failure, of which this rank learns in this poll.
   void end_refused(operation& its) {
     --count_;
     park(its);
@@ -89,7 +89,7 @@ class under_way {
       its.complete();
     }
   }
-  /// A half that could not begin or is over, and fails when all has come home.
+  /// A half that could not begin or is over, and fails when nothing is in flight.
   void park(operation& its) {
     if (its.parked_++ == 0) {
       parked_.push(its);

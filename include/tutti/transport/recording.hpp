@@ -47,6 +47,7 @@ class recording {
 
   int rank() const { return inner_->rank(); }
   int size() const { return inner_->size(); }
+  int host_of(int rank) const { return inner_->host_of(rank); }
   queue_type& queue() { return inner_->queue(); }
   run_queue& ready_coroutines() { return inner_->ready_coroutines(); }
   bool poll() { return inner_->poll(); }
@@ -54,6 +55,8 @@ class recording {
   seconds now() const { return inner_->now(); }
   void fail(std::exception_ptr why) { inner_->fail(why); }
   void abort(const std::string& reason) { inner_->abort(reason); }
+  void leave() requires requires(Transport& inner) { inner.leave(); }
+  { inner_->leave(); }
   std::size_t in_flight() const { return inner_->in_flight(); }
   traffic counted() const { return inner_->counted(); }
   const std::exception_ptr& failure() const requires is_stream_ordered<Transport> {

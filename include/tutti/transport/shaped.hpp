@@ -81,8 +81,8 @@ class shaped_process {
   }
 
  private:
-  static constexpr seconds patience_with_the_carrier = 5;
-  static constexpr seconds patience_with_the_others = 60;
+  static constexpr seconds carrier_limit = 5;
+  static constexpr seconds stall_limit = 60;
   static constexpr seconds wake_up_time = 20e-6;
   static constexpr seconds longest_nap = 50e-6;
 
@@ -106,7 +106,7 @@ class shaped_process {
   /// One event, and everything that follows from it at once.
   void step() {
     queue().drain();
-    bool progress = link().open_mail();
+    bool progress = link().read_arrived();
     if (shared_.aborted()) {
       tell_carrier();
       progress |= end().poll();
@@ -130,7 +130,7 @@ class shaped_process {
 
   void wait(seconds now) {
     virtual_clock& events = link().events();
-    if (events.empty() && now - moved_ > patience_with_the_others) {
+    if (events.empty() && now - moved_ > stall_limit) {
       const std::string waiting = end().waits_for();
       shared_.abort("nothing moves: rank " + std::to_string(end().rank()) + " waits for " +
                     (waiting.empty() ? "what it sent to be read" : waiting));
@@ -188,14 +188,14 @@ class shaped_process {
     }  // who listens learns it too
   }
 
-  /// Somebody here has failed: it ends everywhere, at latest when the carrier's patience does.
+  /// Somebody here has failed: it ends everywhere, within `carrier_limit`.
   void tell_carrier() {
     Carrier& carrier = link().carrier();
     if (!std::exchange(told_, true)) {
       carrier.abort(shared_.reason());
       failed_at_ = link().wall();
     }
-    if (link().wall() - failed_at_ > patience_with_the_carrier) {
+    if (link().wall() - failed_at_ > carrier_limit) {
       if constexpr (requires { carrier.abort_job(shared_.reason()); }) {
         carrier.abort_job(shared_.reason());
       }

@@ -23,7 +23,7 @@
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/network.hpp"
-#include "tutti/transport/shared_cards.hpp"
+#include "tutti/transport/shared_nics.hpp"
 #include "tutti/transport/simulated.hpp"
 #include "tutti/transport/staging.hpp"
 
@@ -31,12 +31,12 @@ namespace tutti::transport {
 
 namespace detail {
 
-/// What one process tells another about a letter.
+/// What one process tells another about a message.
 struct stamp {
   enum class kind : std::uint8_t {
-    letter,  ///< its head leaves the sender's card at `time`
-    home,    ///< it was read at `time`
-    stop,    ///< to oneself: listen no more
+    message,   ///< its head leaves the sender's NIC at `time`
+    was_read,  ///< it was read at `time`
+    stop,      ///< to oneself: listen no more
   };
   enum class payload : std::uint8_t {
     phantom,  ///< a length without memory
@@ -47,7 +47,7 @@ struct stamp {
   kind what{};
   payload contents{};
   tag where{};
-  std::uint64_t number{};  ///< of the letter, to its sender
+  std::uint64_t number{};  ///< of the message, to its sender
   std::uint64_t bytes{};
   seconds time{};
 };
@@ -60,24 +60,25 @@ inline seconds host_time() {
 
 }  // namespace detail
 
-/// Delivery between the processes of one host as over a network of many: a letter goes at once, by
+/// Delivery between the processes of one host as over a network of many: a message goes at once, by
 /// way of `Carrier`, and is kept until it would have come.
 ///
-/// The arithmetic is that of `virtual_link`. The sender stamps a letter with the time at which its
-/// head passes the sender's card; the receiver's process keeps it until the head is there, then
-/// until its own card has passed it on, and answers when it was read, which is when the send
-/// completes. A card shared by ranks of several processes is in memory shared by them. A phantom
+/// The arithmetic is that of `virtual_link`. The sender stamps a message with the time at which its
+/// head passes the sender's NIC; the receiver's process keeps it until the head is there, then
+/// until its own NIC has passed it on, and answers when it was read, which is when the send
+/// completes. A NIC shared by ranks of several processes is in memory shared by them. A phantom
 /// travels as its stamp alone.
 ///
 /// Time is that of the event being handled and never the host's: a process that comes late to an
 /// event goes on from when it was due, so that lateness does not add up. An event that comes late
 /// may step back before another that this rank has handled: then what joins both is early by less
-/// than the lateness. Letters between hosts are on time while they are longer on their way (latency
-/// and size / rate) than this host takes to notice them; answers never are, and wait for nobody.
-/// Cost: two small messages of the carrier a letter, one copy where it carries a payload.
+/// than the lateness. Messages between hosts are on time while they are longer on their way
+/// (latency and size / rate) than this host takes to notice them; answers never are, and wait for
+/// nobody. Cost: two small messages of the carrier for each message, one copy where it carries a
+/// payload.
 template <class Carrier>
 requires(!Carrier::virtual_time) class shaped_link {
-  using letter = detail::letter<seconds>;
+  using message = detail::message<seconds>;
 
  public:
   static constexpr bool virtual_time = true;
@@ -96,13 +97,14 @@ requires(!Carrier::virtual_time) class shaped_link {
       }
       drive(open(carrier));
     } catch (...) {
-      cards_.hide();
+      nics_.hide();
       carrier.abort(verdict_of(carrier.rank(), std::current_exception()));
       throw;
     }
   }
 
   seconds now() const { return events_.now(); }
+  int host_of(int rank) const { return static_cast<int>(network_.host(rank)); }
   run_queue& ready_coroutines() { return ready_; }
   virtual_clock& events() { return events_; }
   virtual_queue new_queue() const { return {events_, device_}; }
@@ -112,35 +114,35 @@ requires(!Carrier::virtual_time) class shaped_link {
   // ---- for the fabric
 
   template <class Fabric>
-  void carry(Fabric& shared, letter& out) {
+  void carry(Fabric& shared, message& out) {
     const seconds earliest = std::max(now(), out.mark);
     if (out.to == out.from) {
       events_.at(earliest, &deliver_here<Fabric>, &shared, &out);
       return;
     }
     const seconds busy = busy_for(out.from, out.to, out);
-    outgoing& mail = take_outgoing();
-    mail.sent = &out;
-    mail.head.number = mail.number;
-    mail.head.what = detail::stamp::kind::letter;
-    mail.head.where = out.where;
-    mail.head.bytes = out.bytes.size();
-    mail.head.time = card_of(out.from, out).egress.take(earliest, busy);
-    mail.head.contents = enclose(mail, out.bytes);
-    post(shared, mail, out.to);
+    outgoing& posted = take_outgoing();
+    posted.sent = &out;
+    posted.head.number = posted.number;
+    posted.head.what = detail::stamp::kind::message;
+    posted.head.where = out.where;
+    posted.head.bytes = out.bytes.size();
+    posted.head.time = nic_of(out.from, out).egress.take(earliest, busy);
+    posted.head.contents = enclose(posted, out.bytes);
+    post(shared, posted, out.to);
   }
 
-  /// Its receiver has read a letter, or refuses it: a failure, of which all ranks are told.
+  /// Its receiver has read a message, or refuses it: a failure, of which all ranks are told.
   template <class Fabric>
-  void bring_home(Fabric& shared, letter& read) {
+  void return_message(Fabric& shared, message& read) {
     if (read.from == carrier_->rank()) {
-      shared.end(read.from).came_home(read);
+      shared.end(read.from).returned(read);
       return;
     }
     auto& mine = static_cast<foreign&>(read);
     if (!read.refused) {
       outgoing& answer = take_outgoing();
-      answer.head.what = detail::stamp::kind::home;
+      answer.head.what = detail::stamp::kind::was_read;
       answer.head.contents = detail::stamp::payload::phantom;
       answer.head.time = now();
       answer.head.number = mine.number;
@@ -180,7 +182,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   bool moves_payloads() const { return moving_ > 0; }
 
   /// Takes in what the others have sent; says whether there was anything.
-  bool open_mail() {
+  bool read_arrived() {
     bool any = false;
     while (carrier_->poll() || !carrier_->ready_coroutines().empty()) {
       carrier_->ready_coroutines().drain();
@@ -196,13 +198,13 @@ requires(!Carrier::virtual_time) class shaped_link {
   static constexpr tag greetings{channel::control, 0, 0};
   static constexpr std::size_t inside_limit = 448;
 
-  /// A message of this process, kept until the carrier has sent it and, if it is a letter, that
-  /// has been read.
+  /// What this process sends by the carrier: a message, kept until it was read, or a word about
+  /// one, kept until it has left.
   struct outgoing {
     detail::stamp head{};
     std::array<std::byte, inside_limit> inside{};  // directly behind the stamp
     std::uint64_t number{};
-    letter* sent{};
+    message* sent{};
     bool left{};
     bool read{};
     seconds read_at{};
@@ -214,8 +216,8 @@ requires(!Carrier::virtual_time) class shaped_link {
     }
   };
 
-  /// A letter of another process.
-  struct foreign : letter {
+  /// A message of another process.
+  struct foreign : message {
     std::uint64_t number{};
     std::byte* staged{};
     bool here{};
@@ -226,10 +228,10 @@ requires(!Carrier::virtual_time) class shaped_link {
   // ---- the beginning
 
   struct invitation {
-    detail::shared_cards::name cards{};
+    detail::shared_nics::name nics{};
   };
 
-  /// Rank 0 makes the cards; when everybody has found them it says when time begins.
+  /// Rank 0 makes the NICs; when everybody has found them it says when time begins.
   task open(Carrier& carrier) {
     constexpr seconds until_all_have_heard = 2e-3;
     const std::size_t count = network_.hosts() + static_cast<std::size_t>(network_.ranks());
@@ -238,20 +240,20 @@ requires(!Carrier::virtual_time) class shaped_link {
     const auto time = std::as_writable_bytes(std::span(&origin_, 1));
     if (carrier.rank() != 0) {
       co_await carrier.receive(0, greetings, sent);
-      cards_ = detail::shared_cards::find(words.cards, count);
+      nics_ = detail::shared_nics::find(words.nics, count, carrier.rank());
       co_await carrier.send(0, greetings, sent);
       co_await carrier.receive(0, greetings, time);
       co_return;
     }
-    cards_ = detail::shared_cards::make(count);
-    words.cards = cards_.known_as();
+    nics_ = detail::shared_nics::make(count);
+    words.nics = nics_.known_as();
     for (int rank = 1; rank < carrier.size(); ++rank) {
       co_await carrier.send(rank, greetings, sent);
     }
     for (int rank = 1; rank < carrier.size(); ++rank) {
       co_await carrier.receive(rank, greetings, sent);
     }
-    cards_.hide();
+    nics_.hide();
     origin_ = detail::host_time() + until_all_have_heard;
     for (int rank = 1; rank < carrier.size(); ++rank) {
       co_await carrier.send(rank, greetings, time);
@@ -261,7 +263,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   void drive(task whole) {
     whole.start(carrier_->ready_coroutines());
     for (std::size_t idle = 0; !whole.done(); ++idle) {
-      if (open_mail()) {
+      if (read_arrived()) {
         idle = 0;
       } else {
         carrier_->idle(idle);
@@ -270,7 +272,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     whole.result();
   }
 
-  // ---- letters out
+  // ---- messages out
 
   outgoing& take_outgoing() {
     if (free_outgoing_.empty()) {
@@ -279,43 +281,43 @@ requires(!Carrier::virtual_time) class shaped_link {
       free_outgoing_.reserve(outgoing_.size());
       return fresh;
     }
-    outgoing& mail = *free_outgoing_.back();
+    outgoing& posted = *free_outgoing_.back();
     free_outgoing_.pop_back();
-    mail.sent = nullptr;
-    mail.left = false;
-    mail.read = false;
-    return mail;
+    posted.sent = nullptr;
+    posted.left = false;
+    posted.read = false;
+    return posted;
   }
 
-  static detail::stamp::payload enclose(outgoing& mail, std::span<const std::byte> bytes) {
+  static detail::stamp::payload enclose(outgoing& posted, std::span<const std::byte> bytes) {
     if (bytes.data() == nullptr && !bytes.empty()) {
       return detail::stamp::payload::phantom;
     }
     if (bytes.size() > inside_limit) {
       return detail::stamp::payload::apart;
     }
-    std::ranges::copy(bytes, mail.inside.begin());
+    std::ranges::copy(bytes, posted.inside.begin());
     return detail::stamp::payload::inside;
   }
 
-  /// Payloads in messages of their own: one letter at a time has the number.
+  /// Payloads that travel apart: one message at a time has the number.
   static tag payload_tag(std::uint64_t number) {
     return {channel::data, static_cast<std::uint32_t>(number), 0};
   }
 
   template <class Fabric>
-  void post(Fabric& shared, outgoing& mail, int to) {
-    mail.sending = task();  // its frame is the next one's
-    mail.sending = send_and_settle(shared, mail, to);
-    mail.sending.start(carrier_->ready_coroutines());
+  void post(Fabric& shared, outgoing& posted, int to) {
+    posted.sending = task();  // its frame is the next one's
+    posted.sending = send_and_settle(shared, posted, to);
+    posted.sending.start(carrier_->ready_coroutines());
   }
   template <class Fabric>
-  task send_and_settle(Fabric& shared, outgoing& mail, int to) {
+  task send_and_settle(Fabric& shared, outgoing& posted, int to) {
     try {
-      auto stamped = carrier_->send(to, stamps, mail.bytes());
-      if (mail.head.contents == detail::stamp::payload::apart) {
+      auto stamped = carrier_->send(to, stamps, posted.bytes());
+      if (posted.head.contents == detail::stamp::payload::apart) {
         ++moving_;
-        co_await carrier_->send(to, payload_tag(mail.head.number), mail.sent->bytes);
+        co_await carrier_->send(to, payload_tag(posted.head.number), posted.sent->bytes);
         --moving_;
       }
       co_await stamped;
@@ -323,50 +325,51 @@ requires(!Carrier::virtual_time) class shaped_link {
       shared.abort(what(std::current_exception()));
       co_return;
     }
-    mail.left = true;
-    settle(shared, mail);
+    posted.left = true;
+    settle(shared, posted);
   }
-  void send(outgoing& mail, int to) {
-    mail.sending = task();
-    mail.sending = send_alone(mail, to);
-    mail.sending.start(carrier_->ready_coroutines());
+  void send(outgoing& posted, int to) {
+    posted.sending = task();
+    posted.sending = send_alone(posted, to);
+    posted.sending.start(carrier_->ready_coroutines());
   }
-  task send_alone(outgoing& mail, int to) {
+  task send_alone(outgoing& posted, int to) {
     try {
-      co_await carrier_->send(to, stamps, mail.bytes());
+      co_await carrier_->send(to, stamps, posted.bytes());
     } catch (...) {
     }
   }
 
   template <class Fabric>
-  void settle(Fabric& shared, outgoing& mail) {
-    if (mail.sent == nullptr && mail.left) {
-      free_outgoing_.push_back(&mail);
-    } else if (mail.left && mail.read) {
-      events_.at(mail.read_at, &come_home<Fabric>, &shared, std::exchange(mail.sent, nullptr));
-      free_outgoing_.push_back(&mail);
+  void settle(Fabric& shared, outgoing& posted) {
+    if (posted.sent == nullptr && posted.left) {
+      free_outgoing_.push_back(&posted);
+    } else if (posted.left && posted.read) {
+      events_.at(posted.read_at, &complete_send<Fabric>, &shared,
+                 std::exchange(posted.sent, nullptr));
+      free_outgoing_.push_back(&posted);
     }
   }
 
   template <class Fabric>
-  static void come_home(void* shared, void* own) {
-    auto& mine = *static_cast<letter*>(own);
-    static_cast<Fabric*>(shared)->end(mine.from).came_home(mine);
+  static void complete_send(void* shared, void* own) {
+    auto& mine = *static_cast<message*>(own);
+    static_cast<Fabric*>(shared)->end(mine.from).returned(mine);
   }
   template <class Fabric>
   static void deliver_here(void* shared, void* its) {
-    auto& in = *static_cast<letter*>(its);
+    auto& in = *static_cast<message*>(its);
     static_cast<Fabric*>(shared)->end(in.to).deliver(in);
   }
 
-  // ---- letters in
+  // ---- messages in
 
   template <class Fabric>
   task listen(Fabric& shared) {
     try {
       for (bool more = true; more;) {
-        const auto mail = co_await carrier_->receive_any(channel::service);
-        more = take(shared, mail.peer(), mail.bytes());
+        const auto posted = co_await carrier_->receive_any(channel::service);
+        more = take(shared, posted.peer(), posted.bytes());
       }
     } catch (...) {
       fail(shared, std::current_exception());
@@ -378,20 +381,20 @@ requires(!Carrier::virtual_time) class shaped_link {
   bool take(Fabric& shared, int peer, std::span<const std::byte> bytes) {
     detail::stamp head;
     std::memcpy(&head, bytes.data(), sizeof head);
-    if (head.what == detail::stamp::kind::letter) {
-      take_letter(shared, peer, head, bytes.subspan(sizeof head));
-    } else if (head.what == detail::stamp::kind::home) {
-      outgoing& mail = outgoing_[head.number];
-      mail.read = true;
-      mail.read_at = head.time;
-      settle(shared, mail);
+    if (head.what == detail::stamp::kind::message) {
+      take_message(shared, peer, head, bytes.subspan(sizeof head));
+    } else if (head.what == detail::stamp::kind::was_read) {
+      outgoing& posted = outgoing_[head.number];
+      posted.read = true;
+      posted.read_at = head.time;
+      settle(shared, posted);
     }
     return head.what != detail::stamp::kind::stop;
   }
 
   template <class Fabric>
-  void take_letter(Fabric& shared, int peer, const detail::stamp& head,
-                   std::span<const std::byte> enclosed) {
+  void take_message(Fabric& shared, int peer, const detail::stamp& head,
+                    std::span<const std::byte> enclosed) {
     foreign& in = take_foreign();
     in.from = peer;
     in.to = carrier_->rank();
@@ -427,19 +430,19 @@ requires(!Carrier::virtual_time) class shaped_link {
     in.here = true;
     auto& waiting = overdue_[static_cast<std::size_t>(in.from)];
     while (waiting.front() != nullptr && static_cast<foreign*>(waiting.front())->here) {
-      letter* next = waiting.pop();
+      message* next = waiting.pop();
       events_.at(static_cast<foreign*>(next)->due, &deliver_here<Fabric>, &shared, next);
     }
   }
 
-  /// The head is there; the rest follows as fast as both cards let it.
+  /// The head is there; the rest follows as fast as both NICs let it.
   template <class Fabric>
   static void arrive(void* shared, void* its) {
     shaped_link& self = static_cast<Fabric*>(shared)->delivery();
     auto& in = *static_cast<foreign*>(its);
     const seconds last_byte = self.now() + self.busy_for(in.from, in.to, in);
     const seconds busy = self.busy_for(in.to, in.from, in);
-    const seconds passed = self.card_of(in.to, in).ingress.take(self.now(), busy) + busy;
+    const seconds passed = self.nic_of(in.to, in).ingress.take(self.now(), busy) + busy;
     self.events_.at(std::max(passed, last_byte), &deliver<Fabric>, shared, &in);
   }
 
@@ -450,7 +453,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     auto& in = *static_cast<foreign*>(its);
     auto& waiting = self.overdue_[static_cast<std::size_t>(in.from)];
     if (in.here && waiting.empty()) {
-      deliver_here<Fabric>(shared, static_cast<letter*>(&in));
+      deliver_here<Fabric>(shared, static_cast<message*>(&in));
     } else {
       in.due = self.now();
       waiting.push(in);
@@ -465,7 +468,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     }
     foreign& in = *free_foreign_.back();
     free_foreign_.pop_back();
-    in.home = false;
+    in.is_back = false;
     in.refused = false;
     return in;
   }
@@ -481,27 +484,27 @@ requires(!Carrier::virtual_time) class shaped_link {
   void fail(Fabric& shared, const std::exception_ptr& why) {
     shared.abort(what(why));
     for (outgoing& each : outgoing_) {
-      if (letter* mine = std::exchange(each.sent, nullptr)) {
+      if (message* mine = std::exchange(each.sent, nullptr)) {
         mine->refused = true;
-        shared.end(mine->from).came_home(*mine);
+        shared.end(mine->from).returned(*mine);
       }
     }
   }
 
-  seconds busy_for(int rank, int peer, const letter& which) const {
+  seconds busy_for(int rank, int peer, const message& which) const {
     return network_.occupation(rank, peer, which.where.channel, which.bytes.size());
   }
-  /// The card of `rank` that a letter between two ranks passes; each has its own inside its host.
-  detail::shared_card& card_of(int rank, const letter& which) {
-    return cards_[network_.share_host(which.from, which.to)
-                      ? network_.hosts() + static_cast<std::size_t>(rank)
-                      : network_.host(rank)];
+  /// The NIC of `rank` that a message between two ranks passes; each has its own inside its host.
+  detail::shared_nic& nic_of(int rank, const message& which) {
+    return nics_[network_.share_host(which.from, which.to)
+                     ? network_.hosts() + static_cast<std::size_t>(rank)
+                     : network_.host(rank)];
   }
 
   Carrier* carrier_;
   device device_;
   network network_;
-  detail::shared_cards cards_;
+  detail::shared_nics nics_;
   seconds origin_ = 0;
   virtual_clock events_;
   run_queue ready_;
@@ -511,7 +514,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   std::deque<foreign> foreign_;
   std::vector<outgoing*> free_outgoing_;
   std::vector<foreign*> free_foreign_;
-  std::vector<fifo<letter>> overdue_;  // by sender
+  std::vector<fifo<message>> overdue_;  // by sender
   int moving_ = 0;
   task listening_;
 };

@@ -173,10 +173,10 @@ static_assert(host_queue<virtual_queue> && device_queue<virtual_queue>);
 
 /// Delivery on a virtual clock, through the cards of a network.
 ///
-/// The head of a message leaves when its bytes are there and the sender's card is free, and its
+/// The head of a message leaves when its bytes are there and the sender's NIC is free, and its
 /// last byte bytes / rate later. It passes the receiver's card as soon as the head is there and the
 /// card free, in bytes / rate, and not before its last byte has come. Cards serve messages in the
-/// order in which their heads come. A letter is delivered, and its send completes once it is read,
+/// order in which their heads come. A message is delivered, and its send completes once it is read,
 /// when its last byte has passed; to oneself at once. Cost: two heap operations a message.
 class virtual_link {
  public:
@@ -189,21 +189,22 @@ class virtual_link {
         ranks_(static_cast<std::size_t>(ranks)) {}
 
   seconds now() const { return events_.now(); }
+  int host_of(int rank) const { return static_cast<int>(network_.host(rank)); }
   run_queue& ready_coroutines() { return ready_; }
   virtual_clock& events() { return events_; }
   virtual_queue new_queue() const { return {events_, device_}; }
 
-  template <class Fabric, class Letter>
-  void carry(Fabric& shared, Letter& out) {
+  template <class Fabric, class Message>
+  void carry(Fabric& shared, Message& out) {
     if (out.to == out.from) {
-      events_.at(std::max(now(), out.mark), &deliver<Fabric, Letter>, &shared, &out);
+      events_.at(std::max(now(), out.mark), &deliver<Fabric, Message>, &shared, &out);
       return;
     }
     card& from = card_of(out.from, out);
     const seconds head = std::max({now(), out.mark, from.egress_free});
     from.egress_free = head + occupation(out.from, out.to, out);
     events_.at(head + network_.latency(out.from, out.to, out.where.channel),
-               &arrive<Fabric, Letter>, &shared, &out);
+               &arrive<Fabric, Message>, &shared, &out);
   }
 
   template <class End>
@@ -218,31 +219,31 @@ class virtual_link {
     seconds ingress_free = 0;
   };
 
-  template <class Letter>
-  card& card_of(int rank, const Letter& which) {
+  template <class Message>
+  card& card_of(int rank, const Message& which) {
     return network_.share_host(which.from, which.to) ? ranks_[static_cast<std::size_t>(rank)]
                                                      : hosts_[network_.host(rank)];
   }
-  template <class Letter>
-  seconds occupation(int rank, int peer, const Letter& which) const {
+  template <class Message>
+  seconds occupation(int rank, int peer, const Message& which) const {
     return network_.occupation(rank, peer, which.where.channel, which.bytes.size());
   }
 
-  /// The head is there; the rest follows as fast as both cards let it.
-  template <class Fabric, class Letter>
-  static void arrive(void* shared, void* letter) {
+  /// The head is there; the rest follows as fast as both NICs let it.
+  template <class Fabric, class Message>
+  static void arrive(void* shared, void* its) {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
-    const auto& out = *static_cast<Letter*>(letter);
+    const auto& out = *static_cast<Message*>(its);
     const seconds last_byte = self.now() + self.occupation(out.from, out.to, out);
     card& to = self.card_of(out.to, out);
     to.ingress_free =
         std::max(self.now(), to.ingress_free) + self.occupation(out.to, out.from, out);
-    self.events_.at(std::max(to.ingress_free, last_byte), &deliver<Fabric, Letter>, shared, letter);
+    self.events_.at(std::max(to.ingress_free, last_byte), &deliver<Fabric, Message>, shared, its);
   }
 
-  template <class Fabric, class Letter>
-  static void deliver(void* shared, void* letter) {
-    auto& out = *static_cast<Letter*>(letter);
+  template <class Fabric, class Message>
+  static void deliver(void* shared, void* its) {
+    auto& out = *static_cast<Message*>(its);
     static_cast<Fabric*>(shared)->end(out.to).deliver(out);
   }
 

@@ -163,6 +163,7 @@ class stream_ordered {
 
   int rank() const { return carrier_->rank(); }
   int size() const { return carrier_->size(); }
+  int host_of(int rank) const { return carrier_->host_of(rank); }
   queue_type& queue() { return library_.queue(); }
   run_queue& ready_coroutines() { return carrier_->ready_coroutines(); }
   seconds now() const { return carrier_->now(); }

@@ -97,16 +97,30 @@ void add_scaled(Queue& queue, std::span<float> into, std::span<const float> from
 void add_scaled(cuda::stream& queue, std::span<float> into, std::span<const float> from,
                 float factor);
 
-/// into[i] = factor * into[i] + (1 - factor) * from[i]: a moving average.
+/// into[i] = keep * into[i] + take * from[i]: a moving average. Both factors are the caller's, for
+/// a float's complement is not the complement's float.
 template <host_queue Queue>
-void blend(Queue& queue, std::span<float> into, std::span<const float> from, float factor) {
+void blend(Queue& queue, std::span<float> into, std::span<const float> from, float keep,
+           float take) {
   queue.run([=] {
     for (std::size_t i = 0; i < into.size(); ++i) {
-      element::blend{factor}(into[i], from[i]);
+      element::blend{keep, take}(into[i], from[i]);
     }
   });
 }
-void blend(cuda::stream& queue, std::span<float> into, std::span<const float> from, float factor);
+void blend(cuda::stream& queue, std::span<float> into, std::span<const float> from, float keep,
+           float take);
+
+/// one[i] and other[i] change places. The arrays are equally long and do not overlap.
+template <host_queue Queue>
+void swap(Queue& queue, std::span<float> one, std::span<float> other) {
+  queue.run([=] {
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      element::swap{}(one[i], other[i]);
+    }
+  });
+}
+void swap(cuda::stream& queue, std::span<float> one, std::span<float> other);
 
 /// data[i] = 0 - data[i], so that zero stays +0.
 template <host_queue Queue>

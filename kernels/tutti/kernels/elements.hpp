@@ -55,9 +55,18 @@ struct add_scaled {
 };
 
 struct blend {
-  float factor;
+  float keep;
+  float take;
   TUTTI_HD void operator()(float& into, float from) const {
-    into = product(factor, into) + product(1 - factor, from);
+    into = product(keep, into) + product(take, from);
+  }
+};
+
+struct swap {
+  TUTTI_HD void operator()(float& one, float& other) const {
+    const float before = one;
+    one = other;
+    other = before;
   }
 };
 

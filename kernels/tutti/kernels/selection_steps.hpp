@@ -1,19 +1,16 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include "tutti/base/host_device.hpp"
+#include "tutti/kernels/block_of_threads.hpp"
 #include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/radix_search.hpp"
 
 /// How a device selects the largest magnitudes, in steps that blocks of threads take one after
-/// another. A `Block` calls a function for each of its threads, or groups of 32, and lets none of
-/// them go on before the others are done, so that a host can stand for one and the same text is
-/// tested without a device.
+/// another.
 ///
 /// 1. A sample suggests a floor that a little more than k elements should reach.
 /// 2. One read of the input collects these candidates, each tile's together, and counts them by
@@ -28,195 +25,6 @@
 /// `Values` is where floats are read from: a pointer, or what counts the reads.
 namespace tutti::kernels::steps {
 
-// ---- threads
-
-inline constexpr std::uint32_t lanes = 32;
-inline constexpr std::uint32_t groups = 16;
-inline constexpr std::uint32_t threads = groups * lanes;
-
-TUTTI_HD inline std::uint32_t ones(std::uint32_t mask) {
-#if defined(__CUDA_ARCH__)
-  return static_cast<std::uint32_t>(__popc(mask));
-#else
-  return static_cast<std::uint32_t>(std::popcount(mask));
-#endif
-}
-
-/// Adds, and answers what was there before.
-TUTTI_HD inline std::uint32_t add_atomically(std::uint32_t* to, std::uint32_t count) {
-#if defined(__CUDA_ARCH__)
-  return atomicAdd(to, count);
-#else
-  const std::uint32_t before = *to;
-  *to += count;
-  return before;
-#endif
-}
-
-TUTTI_HD inline void lower_atomically(unsigned long long* least, unsigned long long value) {
-#if defined(__CUDA_ARCH__)
-  atomicMin(least, value);
-#else
-  *least = std::min(*least, value);
-#endif
-}
-
-/// A host that stands for a block: one thread after another.
-struct host_block {
-  struct group {
-    /// What each lane keeps.
-    template <class T>
-    using of_lanes = std::array<T, lanes>;
-
-    /// A bit for each lane: what `f(lane)` answers.
-    template <class F>
-    std::uint32_t ballot(const F& f) const {
-      std::uint32_t mask = 0;
-      each([&](std::uint32_t lane) { mask |= (f(lane) ? 1u : 0u) << lane; });
-      return mask;
-    }
-    template <class F>
-    void each(const F& f) const {
-      for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-        f(lane);
-      }
-    }
-  };
-  /// What each thread keeps from one call to the next.
-  template <class T>
-  using of_threads = std::array<T, threads>;
-
-  std::uint32_t number;
-  std::uint32_t count;
-
-  template <class F>
-  void each(const F& f) const {
-    for (std::uint32_t thread = 0; thread < threads; ++thread) {
-      f(thread);
-    }
-  }
-  template <class F>
-  void each_group(const F& f) const {
-    for (std::uint32_t number_of_group = 0; number_of_group < groups; ++number_of_group) {
-      f(group{}, number_of_group);
-    }
-  }
-};
-
-// ---- the threshold
-
-inline constexpr std::uint32_t largest_number = 0x7f80'0000u;
-
-inline constexpr unsigned rounds = 3;
-inline constexpr std::uint32_t bins = 2048;
-
-TUTTI_HD constexpr unsigned shift_in(unsigned round) {
-  return round == 0 ? 20 : round == 1 ? 9 : 0;
-}
-TUTTI_HD constexpr std::uint32_t digits_in(unsigned round) { return round == 2 ? 0x1ffu : 0x7ffu; }
-/// The bits that earlier rounds have found.
-TUTTI_HD constexpr std::uint32_t known_in(unsigned round) {
-  return round == 0 ? 0 : ~0u << shift_in(round - 1) & 0x7fff'ffffu;
-}
-
-/// What is known of the k-th largest key: its first bits, and how many of those that begin with
-/// them are still to be taken. In the end the whole key, and how many of its equals.
-struct search {
-  std::uint32_t prefix;
-  std::uint32_t left;
-};
-
-/// Whether a key counts in this round; then `bin` is where.
-TUTTI_HD inline bool counts(std::uint32_t key, search known, unsigned round, std::uint32_t& bin) {
-  bin = key >> shift_in(round) & digits_in(round);
-  return (key & known_in(round)) == known.prefix;
-}
-
-template <class Block>
-TUTTI_HD void clear_bins(const Block& block, std::uint32_t* count) {
-  block.each([&](std::uint32_t thread) {
-    for (std::uint32_t i = thread; i < bins; i += threads) {
-      count[i] = 0;
-    }
-  });
-}
-
-/// Adds what a block has counted to what all have.
-template <class Block>
-TUTTI_HD void add_bins(const Block& block, const std::uint32_t* counted, std::uint32_t* count) {
-  block.each([&](std::uint32_t thread) {
-    for (std::uint32_t i = thread; i < bins; i += threads) {
-      if (counted[i] != 0) {
-        add_atomically(count + i, counted[i]);
-      }
-    }
-  });
-}
-
-/// What a block needs to add up bins.
-struct bin_sums {
-  std::uint32_t from[2][threads];  // each thread's bins and all that are larger
-};
-
-/// `after` becomes the search after a round, from its counts; it is left alone should those be
-/// fewer than there are to take.
-template <class Block>
-TUTTI_HD void narrow(const Block& block, search before, unsigned round, const std::uint32_t* count,
-                     bin_sums& sums, search& after) {
-  constexpr std::uint32_t a_thread = bins / threads;
-  block.each([&](std::uint32_t thread) {
-    std::uint32_t total = 0;
-    for (std::uint32_t i = 0; i < a_thread; ++i) {
-      total += count[thread * a_thread + i];
-    }
-    sums.from[0][thread] = total;
-  });
-  unsigned last = 0;
-  for (std::uint32_t reach = 1; reach < threads; reach *= 2) {
-    block.each([&](std::uint32_t thread) {
-      const std::uint32_t* const sum = sums.from[last];
-      sums.from[1 - last][thread] =
-          sum[thread] + (thread + reach < threads ? sum[thread + reach] : 0);
-    });
-    last = 1 - last;
-  }
-  block.each([&](std::uint32_t thread) {
-    const std::uint32_t* const sum = sums.from[last];
-    const std::uint32_t above = thread + 1 < threads ? sum[thread + 1] : 0;
-    if (above < before.left && before.left <= sum[thread]) {
-      std::uint32_t left = before.left - above;
-      std::uint32_t bin = thread * a_thread + a_thread - 1;
-      for (; count[bin] < left; --bin) {
-        left -= count[bin];
-      }
-      after = {before.prefix | bin << shift_in(round), left};
-    }
-  });
-}
-
-/// Which elements suggest a floor, spread evenly and not in step with anything.
-struct sample {
-  static constexpr std::size_t most = 8192;
-
-  std::size_t size{};  ///< 0 where a sample would not pay
-  std::size_t stride{1};
-  std::uint32_t rank{};  ///< of the largest in it, which is the floor
-
-  TUTTI_HD std::size_t place(std::size_t i) const { return i * stride + i % stride; }
-};
-
-/// One whose floor somewhat more than k of n should reach.
-inline sample sample_for(std::size_t n, std::size_t k) {
-  if (n < 4096 || k > n / 4) {
-    return {};
-  }
-  const std::size_t size = std::min(n / 64, sample::most);
-  const double expected =
-      static_cast<double>(size) * static_cast<double>(k) / static_cast<double>(n);
-  const double generous = expected + 3 * std::sqrt(expected) + 3;  // three standard deviations
-  return {size, n / size, static_cast<std::uint32_t>(generous)};
-}
-
 // ---- rows
 
 using pack = kernels::detail::pack_of<float, 4>;
@@ -225,7 +33,7 @@ TUTTI_HD inline bool begins_a_pack(const float* values) { return aligned_for<4>(
 TUTTI_HD inline pack pack_at(const float* values) { return *reinterpret_cast<const pack*>(values); }
 
 inline constexpr std::uint32_t packs = 4;
-/// Elements that a group loads together, for memory is far away: packs of neighbouring lanes are
+/// Elements that a warp loads together, for memory is far away: packs of neighbouring lanes are
 /// neighbours.
 inline constexpr std::uint32_t row = packs * 4 * lanes;
 
@@ -253,7 +61,7 @@ TUTTI_HD void load(row_of_lane& into, Values from, std::size_t n, std::uint32_t 
   }
 }
 
-/// Which elements of a group's packs are meant: a bit for each lane, of the first of the four, the
+/// Which elements of a warp's packs are meant: a bit for each lane, of the first of the four, the
 /// second and so on.
 struct marks {
   std::uint32_t of[4];
@@ -274,23 +82,23 @@ struct marks {
 };
 
 /// Marks what `f(lane, i)` says.
-template <class Group, class F>
-TUTTI_HD marks marked(const Group& group, const F& f) {
+template <class Warp, class F>
+TUTTI_HD marks marked(const Warp& warp, const F& f) {
   marks made;
   for (std::uint32_t i = 0; i < 4; ++i) {
-    made.of[i] = group.ballot([&](std::uint32_t lane) { return f(lane, i); });
+    made.of[i] = warp.ballot([&](std::uint32_t lane) { return f(lane, i); });
   }
   return made;
 }
 
 // ---- tiles
 
-/// Elements that a block looks at together, a row for each group.
-inline constexpr std::uint32_t tile = groups * row;
+/// Elements that a block looks at together, a row for each warp.
+inline constexpr std::uint32_t tile = warps * row;
 TUTTI_HD constexpr std::size_t tiles_of(std::size_t n) { return (n + tile - 1) / tile; }
-/// Blocks with a tile for each group.
-TUTTI_HD constexpr std::size_t squads_of(std::size_t n) {
-  return (tiles_of(n) + groups - 1) / groups;
+/// Blocks with a tile for each warp.
+TUTTI_HD constexpr std::size_t blocks_of(std::size_t n) {
+  return (tiles_of(n) + warps - 1) / warps;
 }
 
 /// Elements above a threshold and equal to it.
@@ -318,21 +126,21 @@ struct source {
 
 /// Calls `f(first element, marks above, marks equal, value)` for the packs of every row;
 /// `value(lane, i)` is a lane's i-th element of them.
-template <class Group, class Values, class F>
-TUTTI_HD void for_each_pack(const Group& group, const source<Values>& from, search limit,
+template <class Warp, class Values, class F>
+TUTTI_HD void for_each_pack(const Warp& warp, const source<Values>& from, search limit,
                             const F& f) {
-  typename Group::template of_lanes<row_of_lane> held;
+  typename Warp::template of_lanes<row_of_lane> held;
   for (std::size_t begin = 0; begin < from.n; begin += row) {
-    group.each(
+    warp.each(
         [&](std::uint32_t lane) { load(held[lane], from.values + begin, from.n - begin, lane); });
     for (std::uint32_t p = 0; p < packs; ++p) {
       const auto value = [&](std::uint32_t lane, std::uint32_t i) {
         return held[lane].of[p].value[i];
       };
-      const marks above = marked(group, [&](std::uint32_t lane, std::uint32_t i) {
+      const marks above = marked(warp, [&](std::uint32_t lane, std::uint32_t i) {
         return key_of(value(lane, i)) > limit.prefix;
       });
-      const marks equal = marked(group, [&](std::uint32_t lane, std::uint32_t i) {
+      const marks equal = marked(warp, [&](std::uint32_t lane, std::uint32_t i) {
         return key_of(value(lane, i)) == limit.prefix && begin + place_in_row(p, lane) + i < from.n;
       });
       f(begin + place_in_row(p, 0), above, equal, value);
@@ -342,8 +150,8 @@ TUTTI_HD void for_each_pack(const Group& group, const source<Values>& from, sear
 
 // ---- the steps
 
-// `at_once` is how many blocks a device's processor should have room for, so that some load while
-// others wait: a bound on registers.
+// `min_blocks_per_sm`, as in __launch_bounds__: so many blocks have room on a multiprocessor, some
+// of which load while others wait. It bounds the registers of each.
 
 /// What steps leave to the next.
 struct selecting {
@@ -363,7 +171,7 @@ struct destination {
 };
 
 /// Places of scratch that hold the tiles' numbers.
-constexpr std::size_t table_places(std::size_t n) { return 2 * tiles_of(n) + squads_of(n); }
+constexpr std::size_t table_places(std::size_t n) { return 2 * tiles_of(n) + blocks_of(n); }
 
 /// The k largest of n, and room for candidates: `places` values and as many indices.
 template <class Values>
@@ -377,7 +185,7 @@ struct job {
   float* values;
   std::uint32_t* indices;
   // Of each tile: where its candidates begin and how many they are, and what is taken before it in
-  // its squad; of each squad, what is taken.
+  // its block of warps; of each block, what is taken.
   std::uint32_t* begins;
   std::uint32_t* holds;
   std::uint32_t* above;
@@ -426,7 +234,7 @@ template <class Values>
 struct suggest_floor {
   job<Values> of;
 
-  static constexpr unsigned at_once = 1;
+  static constexpr unsigned min_blocks_per_sm = 1;
 
   struct memory {
     std::uint32_t key[sample::most];
@@ -476,11 +284,11 @@ template <class Values>
 struct collect_candidates {
   job<Values> of;
 
-  static constexpr unsigned at_once = 4;
+  static constexpr unsigned min_blocks_per_sm = 4;
 
   struct memory {
     std::uint32_t count[bins];
-    std::uint32_t hits[groups];
+    std::uint32_t hits[warps];
     std::uint32_t begin;
   };
 
@@ -498,14 +306,14 @@ struct collect_candidates {
   template <class Block>
   TUTTI_HD void collect(const Block& block, memory& shared, std::size_t number,
                         std::uint32_t floor) const {
-    using group = typename Block::group;
+    using warp = typename Block::warp;
     typename Block::template of_threads<row_of_lane> held;
-    const auto reach = [&](const group& lanes_of, std::uint32_t g, std::uint32_t p) {
+    const auto reach = [&](const warp& lanes_of, std::uint32_t g, std::uint32_t p) {
       return marked(lanes_of, [&](std::uint32_t lane, std::uint32_t i) {
         return key_of(held[g * lanes + lane].of[p].value[i]) >= floor;
       });
     };
-    block.each_group([&](const group& lanes_of, std::uint32_t g) {
+    block.each_warp([&](const warp& lanes_of, std::uint32_t g) {
       const std::size_t first = number * tile + g * row;
       lanes_of.each([&](std::uint32_t lane) {
         load(held[g * lanes + lane], of.input + first, first < of.n ? of.n - first : 0, lane);
@@ -527,7 +335,7 @@ struct collect_candidates {
         of.holds[number] = hits;
       }
     });
-    block.each_group([&](const group& lanes_of, std::uint32_t g) {
+    block.each_warp([&](const warp& lanes_of, std::uint32_t g) {
       std::size_t place = shared.begin;
       for (std::uint32_t i = 0; i < g; ++i) {
         place += shared.hits[i];
@@ -560,7 +368,7 @@ struct count_keys {
   job<Values> of;
   unsigned round;
 
-  static constexpr unsigned at_once = 4;
+  static constexpr unsigned min_blocks_per_sm = 4;
 
   struct memory {
     std::uint32_t count[bins];
@@ -573,7 +381,7 @@ struct count_keys {
     const source<Values> from = of.whole();
     const std::size_t rows = (from.n + row - 1) / row;
     const bool nothing_to_do =
-        round == 0 ? of.state->found >= of.k : block.number != 0 && block.number * groups >= rows;
+        round == 0 ? of.state->found >= of.k : block.number != 0 && block.number * warps >= rows;
     if (nothing_to_do) {
       return;
     }
@@ -585,10 +393,10 @@ struct count_keys {
              shared.known);
     }
     const std::uint32_t below = round == 0 ? of.state->floor : ~0u;
-    block.each_group([&](const typename Block::group& lanes_of, std::uint32_t g) {
+    block.each_warp([&](const typename Block::warp& lanes_of, std::uint32_t g) {
       lanes_of.each([&](std::uint32_t lane) {
-        for (std::size_t number = std::size_t{block.number} * groups + g; number < rows;
-             number += std::size_t{block.count} * groups) {
+        for (std::size_t number = std::size_t{block.number} * warps + g; number < rows;
+             number += std::size_t{block.count} * warps) {
           const std::size_t here = number * row;
           row_of_lane held;
           load(held, from.values + here, from.n - here, lane);
@@ -612,27 +420,27 @@ struct count_keys {
   }
 };
 
-/// A block for each squad.
+/// So many blocks that each warp has a tile.
 template <class Values>
 struct count_selected {
   job<Values> of;
 
-  static constexpr unsigned at_once = 3;
+  static constexpr unsigned min_blocks_per_sm = 3;
 
   struct memory {
     bin_sums sums;
     search limit;
-    tally of_group[groups];
+    tally of_warp[warps];
   };
 
   template <class Block>
   TUTTI_HD void operator()(const Block& block, memory& shared) const {
-    using group = typename Block::group;
+    using warp = typename Block::warp;
     constexpr unsigned last = rounds - 1;
     narrow(block, of.state->known[last], last, of.state->count[last], shared.sums, shared.limit);
     const std::size_t tiles = tiles_of(of.n);
-    block.each_group([&](const group& lanes_of, std::uint32_t g) {
-      const std::size_t number = std::size_t{block.number} * groups + g;
+    block.each_warp([&](const warp& lanes_of, std::uint32_t g) {
+      const std::size_t number = std::size_t{block.number} * warps + g;
       tally total{0, 0};
       if (number < tiles) {
         for_each_pack(lanes_of, of.part(number), shared.limit,
@@ -640,20 +448,20 @@ struct count_selected {
                         total = total + tally{above.total(), equal.total()};
                       });
       }
-      shared.of_group[g] = total;
+      shared.of_warp[g] = total;
     });
     block.each([&](std::uint32_t thread) {
-      if (thread < groups) {
-        const std::size_t number = std::size_t{block.number} * groups + thread;
+      if (thread < warps) {
+        const std::size_t number = std::size_t{block.number} * warps + thread;
         tally before{0, 0};
         for (std::uint32_t g = 0; g < thread; ++g) {
-          before = before + shared.of_group[g];
+          before = before + shared.of_warp[g];
         }
         if (number < tiles) {
           of.put_in_table(number, before);
         }
-        if (thread == groups - 1) {
-          of.put_in_table(tiles + block.number, before + shared.of_group[thread]);
+        if (thread == warps - 1) {
+          of.put_in_table(tiles + block.number, before + shared.of_warp[thread]);
         }
       }
     });
@@ -663,13 +471,13 @@ struct count_selected {
   }
 };
 
-/// A block for each squad.
+/// So many blocks that each warp has a tile.
 template <class Values>
 struct write_selected {
   job<Values> of;
   destination out;
 
-  static constexpr unsigned at_once = 2;
+  static constexpr unsigned min_blocks_per_sm = 2;
 
   struct memory {
     tally before[threads];
@@ -680,8 +488,8 @@ struct write_selected {
     const std::size_t tiles = tiles_of(of.n);
     block.each([&](std::uint32_t thread) {
       tally sum{0, 0};
-      for (std::uint32_t squad = thread; squad < block.number; squad += threads) {
-        sum = sum + of.table(tiles + squad);
+      for (std::uint32_t earlier = thread; earlier < block.number; earlier += threads) {
+        sum = sum + of.table(tiles + earlier);
       }
       shared.before[thread] = sum;
     });
@@ -692,8 +500,8 @@ struct write_selected {
         }
       });
     }
-    block.each_group([&](const typename Block::group& lanes_of, std::uint32_t g) {
-      const std::size_t number = std::size_t{block.number} * groups + g;
+    block.each_warp([&](const typename Block::warp& lanes_of, std::uint32_t g) {
+      const std::size_t number = std::size_t{block.number} * warps + g;
       if (number < tiles) {
         write(lanes_of, of.part(number), shared.before[0] + of.table(number));
       }
@@ -701,13 +509,13 @@ struct write_selected {
   }
 
  private:
-  template <class Group>
-  TUTTI_HD void write(const Group& group, const source<Values>& from, tally before) const {
+  template <class Warp>
+  TUTTI_HD void write(const Warp& warp, const source<Values>& from, tally before) const {
     const search limit = of.state->known[rounds];
     for_each_pack(
-        group, from, limit,
+        warp, from, limit,
         [&](std::size_t first, const marks& above, const marks& equal, const auto& value) {
-          group.each([&](std::uint32_t lane) {
+          warp.each([&](std::uint32_t lane) {
             for (std::uint32_t i = 0; i < 4; ++i) {
               const std::uint32_t ties = before.equal + equal.before(lane, i);
               const bool taken = above.has(lane, i) || (equal.has(lane, i) && ties < limit.left);
@@ -740,8 +548,8 @@ void select(const Launch& launch, const job<Values>& of, const destination& out)
   for (unsigned round = 0; round < rounds; ++round) {
     launch(wanted, count_keys<Values>{of, round});
   }
-  launch(squads_of(of.n), count_selected<Values>{of});
-  launch(squads_of(of.n), write_selected<Values>{of, out});
+  launch(blocks_of(of.n), count_selected<Values>{of});
+  launch(blocks_of(of.n), write_selected<Values>{of, out});
 }
 
 }  // namespace tutti::kernels::steps

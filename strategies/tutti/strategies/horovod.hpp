@@ -3,17 +3,18 @@
 #include <string_view>
 
 #include "tutti/base/units.hpp"
+#include "tutti/coordination/negotiated.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/schedule/as_ready.hpp"
 
 namespace tutti::strategies {
 
-/// Every cycle sends what became ready in it, in fusion buffers: Sergeev and Del Balso, "Horovod",
-/// 2018, with its defaults since v0.21, a cycle of 1 ms and buffers of 128 MiB.
+/// Every cycle sends what became ready on all ranks in it, in fusion buffers: Sergeev and Del
+/// Balso, "Horovod", 2018, with its defaults since v0.21, a cycle of 1 ms and buffers of 128 MiB.
 struct Horovod {
   static constexpr std::string_view name = "Horovod";
-  using strategy = compose<fusion::when_ready, schedule::as_ready>;
+  using strategy = compose<fusion::when_ready, schedule::as_ready, coordination::negotiated>;
   static constexpr policy_options<strategy> defaults() {
     return {.fusion = {.bytes = 128_MiB, .cycle = 1e-3}};
   }

@@ -1,5 +1,6 @@
 // A network's step on a device enqueues: it allocates nothing, makes no event and waits once, where
 // the loss is read.
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -90,6 +91,22 @@ TEST(NetworkSteps, LabelsAreOverwrittenOnlyWhenTheDeviceHasReadThem) {
     be_late();
     model.backward([](tensor_id) {});
   });
+}
+
+TEST(NetworkSteps, AStepOnTheSameBatchLeavesLabelsAloneThatTheDeviceHasYetToRead) {
+  const auto of = samples::odd();
+  models::network<models::cudnn> model(of, 3, 3);
+  const samples::batch_of some(of, 3, 1, 4);
+  model.forward(some.batch());
+  std::atomic<bool> read{false};
+  stood_in_by(model.queue().native_handle()).run([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    read = true;
+  });
+  model.backward([](tensor_id) {});
+  model.forward([](tensor_id) {});
+  model.backward([](tensor_id) {});
+  EXPECT_TRUE(read);
 }
 
 TEST(NetworkSteps, ABatchThatIsThereAlreadyIsNotSentAgain) {

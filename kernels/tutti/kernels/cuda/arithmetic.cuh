@@ -27,8 +27,12 @@ namespace tutti::kernels {
 }
 
 [[gnu::used]] inline void blend(cuda::stream& queue, std::span<float> into,
-                                std::span<const float> from, float factor) {
-  device::each(queue, into.size(), element::blend{factor}, into.data(), from.data());
+                                std::span<const float> from, float keep, float take) {
+  device::each(queue, into.size(), element::blend{keep, take}, into.data(), from.data());
+}
+
+[[gnu::used]] inline void swap(cuda::stream& queue, std::span<float> one, std::span<float> other) {
+  device::each(queue, one.size(), element::swap{}, one.data(), other.data());
 }
 
 [[gnu::used]] inline void negate(cuda::stream& queue, std::span<float> data) {

@@ -117,7 +117,7 @@ void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
 
 /// A block of threads that take a step of a selection.
 struct block_of_threads {
-  struct group {
+  struct warp {
     template <class T>
     struct of_lanes {
       T mine;
@@ -134,7 +134,7 @@ struct block_of_threads {
     }
   };
   template <class T>
-  using of_threads = group::of_lanes<T>;
+  using of_threads = warp::of_lanes<T>;
 
   std::uint32_t number;
   std::uint32_t count;
@@ -145,14 +145,14 @@ struct block_of_threads {
     __syncthreads();
   }
   template <class F>
-  __device__ void each_group(const F& f) const {
-    f(group{}, threadIdx.x / steps::lanes);
+  __device__ void each_warp(const F& f) const {
+    f(warp{}, threadIdx.x / steps::lanes);
     __syncthreads();
   }
 };
 
 template <class Step>
-__global__ void __launch_bounds__(steps::threads, Step::at_once) take_step(Step step) {
+__global__ void __launch_bounds__(steps::threads, Step::min_blocks_per_sm) take_step(Step step) {
   __shared__ alignas(16) unsigned char shared[sizeof(typename Step::memory)];
   step(block_of_threads{blockIdx.x, gridDim.x}, *reinterpret_cast<typename Step::memory*>(shared));
 }

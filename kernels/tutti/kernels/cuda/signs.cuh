@@ -7,6 +7,7 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/votes.hpp"
 
 // The definitions of what signs.hpp declares for a cuda::stream: the same words as the host's.
 namespace tutti::kernels {

@@ -9,9 +9,9 @@ namespace tutti::transport::detail {
 
 /// How a rank waits for the others of its host: while each has a core it spins, and where they are
 /// more it yields, for the one it waits for may want the same core. Later it naps.
-class patience {
+class backoff {
  public:
-  explicit patience(int ranks_on_this_host)
+  explicit backoff(int ranks_on_this_host)
       : crowded_(ranks_on_this_host > ::sysconf(_SC_NPROCESSORS_ONLN)) {}
 
   bool crowded() const { return crowded_; }
@@ -19,7 +19,7 @@ class patience {
   /// Looks for something that is usually a cache miss away; says whether it came.
   template <class Predicate>
   bool glance(Predicate came) const {
-    for (int look = 0; look < (crowded_ ? 4 : 4000); ++look) {
+    for (int look = 0; look < (crowded_ ? 4 : 64); ++look) {
       if (came()) {
         return true;
       }

@@ -16,30 +16,31 @@
 
 namespace tutti::transport::detail {
 
-/// One cache line for each rank, in two copies: the next meeting may begin while slow ranks still
-/// read this one, and the one after that only when all have left it.
-struct alignas(64) meeting_line {
+/// One cache line for each rank, in two copies: the next rendezvous may begin while slow ranks
+/// still read this one, and the one after that only when all have left it.
+struct alignas(64) rendezvous_line {
   std::atomic<std::uint64_t> generation{0};
   std::array<std::byte, 56> bytes{};
 };
 
-struct meeting {
-  std::vector<meeting_line> lines;
+struct rendezvous {
+  std::vector<rendezvous_line> lines;
   int ranks;
 
-  explicit meeting(int its_ranks)
+  explicit rendezvous(int its_ranks)
       : lines(2 * static_cast<std::size_t>(its_ranks)), ranks(its_ranks) {}
-  meeting_line& line(std::uint64_t generation, int rank) {
+  rendezvous_line& line(std::uint64_t generation, int rank) {
     return lines[(generation & 1) * static_cast<std::size_t>(ranks) +
                  static_cast<std::size_t>(rank)];
   }
-  /// Shows `bytes` as this rank's part of its next meeting here, whose number is the answer.
+  /// Shows `bytes` as this rank's part of its next rendezvous here, whose number is the answer.
   std::uint64_t show(int rank, std::span<const std::byte> bytes) {
-    TUTTI_ASSERT(bytes.size() <= sizeof(meeting_line::bytes), "a meeting shows at most 56 bytes");
+    TUTTI_ASSERT(bytes.size() <= sizeof(rendezvous_line::bytes),
+                 "a rendezvous shows at most 56 bytes");
     const std::uint64_t generation =
         1 + std::max(line(0, rank).generation.load(std::memory_order_relaxed),
                      line(1, rank).generation.load(std::memory_order_relaxed));
-    meeting_line& mine = line(generation, rank);
+    rendezvous_line& mine = line(generation, rank);
     std::ranges::copy(bytes, mine.bytes.begin());
     mine.generation.store(generation, std::memory_order_release);
     return generation;
@@ -54,19 +55,19 @@ struct meeting {
   }
 };
 
-/// The meetings of every (chunk, lane), made on first use; finding one takes no lock.
-class meeting_places {
+/// The rendezvous of every (chunk, lane), made on first use; finding one takes no lock.
+class rendezvous_table {
  public:
-  explicit meeting_places(int ranks) : ranks_(ranks) {}
-  meeting_places(const meeting_places&) = delete;
-  meeting_places& operator=(const meeting_places&) = delete;
-  ~meeting_places() {
+  explicit rendezvous_table(int ranks) : ranks_(ranks) {}
+  rendezvous_table(const rendezvous_table&) = delete;
+  rendezvous_table& operator=(const rendezvous_table&) = delete;
+  ~rendezvous_table() {
     for (auto& each : blocks_) {
       delete each.load();
     }
   }
 
-  meeting& at(tag where) {
+  rendezvous& at(tag where) {
     const std::size_t place = where.chunk * std::size_t{lanes_per_chunk} + where.lane;
     if (place / block_size >= blocks_.size()) {
       throw usage_error(
@@ -81,17 +82,17 @@ class meeting_places {
         found = fresh.release();
       }
     }
-    return found->meetings[place % block_size];
+    return found->all[place % block_size];
   }
 
  private:
   static constexpr std::size_t block_size = 64;
   struct block {
-    std::vector<meeting> meetings;
+    std::vector<rendezvous> all;
     explicit block(int ranks) {
-      meetings.reserve(block_size);
+      all.reserve(block_size);
       for (std::size_t i = 0; i < block_size; ++i) {
-        meetings.emplace_back(ranks);
+        all.emplace_back(ranks);
       }
     }
   };

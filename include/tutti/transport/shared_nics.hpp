@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -19,7 +20,7 @@
 
 namespace tutti::transport::detail {
 
-/// When one direction of a network card is free again. Processes that share the card may ask at
+/// When one direction of a NIC is free again. Processes that share it may ask at
 /// once: nobody waits, and each has its turn.
 class turns {
  public:
@@ -39,78 +40,89 @@ class turns {
   std::atomic<seconds> free_{0};
 };
 
-/// A network card; it has a cache line to itself.
-struct alignas(64) shared_card {
+/// One NIC; it has a cache line to itself.
+struct alignas(64) shared_nic {
   turns egress{};
   turns ingress{};
 };
 
-/// The network cards of a job in memory that the processes of this host share. It has a name until
+/// The NICs of a job in memory that the processes of this host share. It has a name until
 /// all have found it, and lives until the last lets it go.
-class shared_cards {
+class shared_nics {
  public:
   using name = std::array<char, 48>;
 
-  shared_cards() = default;
+  shared_nics() = default;
   /// Makes them under a new name.
-  static shared_cards make(std::size_t count) {
+  static shared_nics make(std::size_t count) {
     static std::atomic<unsigned> made{0};
     name fresh{};
     const std::string words =
-        "/tutti-cards-" + std::to_string(::getpid()) + "-" + std::to_string(made.fetch_add(1));
+        "/tutti-nics-" + std::to_string(::getpid()) + "-" + std::to_string(made.fetch_add(1));
     words.copy(fresh.data(), fresh.size() - 1);
-    shared_cards all(fresh, count, O_RDWR | O_CREAT | O_EXCL);
-    std::uninitialized_default_construct_n(all.cards_, count);
+    shared_nics all(fresh, count, 0, O_RDWR | O_CREAT | O_EXCL);
+    std::uninitialized_default_construct_n(all.nics_, count);
     return all;
   }
-  /// Finds what another process of this host has made.
-  static shared_cards find(const name& known, std::size_t count) {
-    return shared_cards(known, count, O_RDWR);
+  /// Finds on `rank` what rank 0 has made. Throws usage_error if those are more or fewer.
+  static shared_nics find(const name& known, std::size_t count, int rank) {
+    return shared_nics(known, count, rank, O_RDWR);
   }
 
-  shared_cards(shared_cards&& other) noexcept
-      : name_(other.name_), count_(other.count_), cards_(std::exchange(other.cards_, nullptr)) {}
-  shared_cards& operator=(shared_cards&& other) noexcept {
+  shared_nics(shared_nics&& other) noexcept
+      : name_(other.name_), count_(other.count_), nics_(std::exchange(other.nics_, nullptr)) {}
+  shared_nics& operator=(shared_nics&& other) noexcept {
     std::swap(name_, other.name_);
     std::swap(count_, other.count_);
-    std::swap(cards_, other.cards_);
+    std::swap(nics_, other.nics_);
     return *this;
   }
-  ~shared_cards() {
-    if (cards_ != nullptr) {
-      ::munmap(cards_, bytes());
+  ~shared_nics() {
+    if (nics_ != nullptr) {
+      ::munmap(nics_, bytes());
     }
   }
 
   const name& known_as() const { return name_; }
   /// Nobody else can find them from now on.
   void hide() const { ::shm_unlink(name_.data()); }
-  shared_card& operator[](std::size_t index) { return cards_[index]; }
+  shared_nic& operator[](std::size_t index) { return nics_[index]; }
 
  private:
-  shared_cards(const name& known, std::size_t count, int how) : name_(known), count_(count) {
+  shared_nics(const name& known, std::size_t count, int rank, int how)
+      : name_(known), count_(count) {
     const int file = ::shm_open(name_.data(), how, 0600);
     if (file < 0) {
       throw usage_error("this process finds no memory to share with the other ranks: " + reason() +
                         ". Fix: run all ranks on one host that has /dev/shm");
     }
-    const bool sized = (how & O_CREAT) == 0 || ::ftruncate(file, static_cast<off_t>(bytes())) == 0;
-    void* page =
-        sized ? ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    const auto size = static_cast<off_t>(bytes());
+    const bool sized = (how & O_CREAT) == 0 || ::ftruncate(file, size) == 0;
+    struct ::stat made {};
+    const bool known_size = sized && ::fstat(file, &made) == 0;
+    void* page = known_size && made.st_size == size
+                     ? ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                     : MAP_FAILED;
     ::close(file);
+    if (known_size && made.st_size != size) {
+      throw usage_error(
+          sentence({"rank 0's network has ",
+                    static_cast<std::size_t>(made.st_size) / sizeof(shared_nic), " NICs, and rank ",
+                    rank, "'s has ", count_, ". Fix: describe the same network on every rank"}));
+    }
     if (page == MAP_FAILED) {
       throw usage_error("no memory to share between processes: " + reason() +
                         ". Fix: make /dev/shm larger");
     }
-    cards_ = static_cast<shared_card*>(page);
+    nics_ = static_cast<shared_nic*>(page);
   }
 
   static std::string reason() { return std::strerror(errno); }
-  std::size_t bytes() const { return count_ * sizeof(shared_card); }
+  std::size_t bytes() const { return count_ * sizeof(shared_nic); }
 
   name name_{};
   std::size_t count_ = 0;
-  shared_card* cards_ = nullptr;
+  shared_nic* nics_ = nullptr;
 };
 
 }  // namespace tutti::transport::detail

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "tutti/architecture/replicated.hpp"
+#include "tutti/role/architecture.hpp"
+
+namespace tutti::architecture {
+
+/// The mean that a step applies is that of the step before, which has had a whole step to arrive:
+/// nobody waits for a mean of the gradients just computed. The first step applies nothing, and the
+/// last mean is never applied.
+/// Wire: as `Inner`. Cost: a buffer as large as the model.
+/// After: tf_cnn_benchmarks, `--variable_consistency=relaxed`.
+template <architecture_policy Inner = replicated>
+struct delayed : Inner {
+  static_assert(facts::carries_of<Inner> == carries::gradient && !facts::updates_first<Inner>,
+                "tutti: only means of gradients can be applied a step late, but this architecture "
+                "carries something else. Fix: delay architecture::replicated, all_reduce, or a "
+                "parameter_server that is updated_by::workers.");
+  static constexpr bool stale = true;
+  static constexpr int delay = 1;
+};
+static_assert(architecture_policy<delayed<>>);
+
+template <class Inner, class Compression, class Transport>
+struct resolved<delayed<Inner>, Compression, Transport> {
+  using type = delayed<typename resolved<Inner, Compression, Transport>::type>;
+};
+
+}  // namespace tutti::architecture

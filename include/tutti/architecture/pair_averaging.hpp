@@ -1,0 +1,168 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/memory.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti::architecture {
+
+/// The rank that `rank` asks in a step: any other one, uniformly but for its next neighbour, which
+/// stands in where the draw is the rank itself. A function of the seed, the rank and the step
+/// alone.
+constexpr int pair_of(std::uint64_t seed, int rank, std::uint64_t step, int size) {
+  std::uint64_t bits = seed * 0x9e3779b97f4a7c15 + step * 0xbf58476d1ce4e5b9 +
+                       (static_cast<std::uint64_t>(rank) + 1) * 0x94d049bb133111eb;
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
+  const int drawn = static_cast<int>((bits ^ (bits >> 31)) % static_cast<std::uint64_t>(size));
+  return drawn == rank ? (rank + 1) % size : drawn;
+}
+
+/// Every rank keeps a model of its own. In each step it asks one other rank for the model that this
+/// one last saved, moves half-way there, applies its own gradient and saves the result for whoever
+/// asks. Nobody is in lock-step: a slow rank serves an older model, and answers while it computes.
+/// A model is consistent chunk by chunk; where it must be as a whole, fuse all tensors.
+/// Wire: an empty request and the parameters back. Cost: a buffer as large as the model, and two
+/// copies to serve, of which the one that nobody reads is written.
+/// After: Lian et al., "Asynchronous decentralized parallel SGD", ICML 2018; KungFu's
+/// PairAveraging, Mai et al., OSDI 2020.
+struct pair_averaging {
+  using role = tutti::role::architecture;
+  static constexpr bool adds_payloads = false;
+  static constexpr bool completes_alone = true;
+  static constexpr bool receives_from_any = true;
+  static constexpr bool stale = true;
+  static constexpr tutti::carries carries = tutti::carries::parameters;
+  static constexpr bool ignores_compression = true;
+
+  struct options {
+    std::uint64_t seed{1};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("seed", self.seed, "who asks whom in which step");
+    }
+  };
+
+  static constexpr bool listens(const options&, int, int) { return true; }
+
+  /// A rank alone on its host pulls a model in each step; another may draw a neighbour each time.
+  static constexpr double busiest_card(double, double dense, placement who) {
+    return who.workers < 2 || who.per_host > 1 ? 0 : dense;
+  }
+  /// A request and a model, of ranks that ask in the same moment.
+  static constexpr exchange_cost alone(placement) { return {2, 1}; }
+
+  template <class World>
+  class state {
+    using endpoint = typename World::endpoint;
+
+   public:
+    state(World& world, const options& set)
+        : world_(&world), seed_(set.seed), shelves_(world.planned().chunks.size()) {
+      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
+        shelf& mine = shelves_[number];
+        for (copy& each : mine.copies) {
+          each.parameters = world.template allocate<float>(world.planned().chunks[number].elements);
+        }
+        world.planned().for_each_tensor(world.planned().chunks[number],
+                                        [&mine](std::size_t) { ++mine.tensors; });
+        mine.tensors_left = mine.tensors;
+      }
+    }
+
+    std::size_t workspace_bytes(std::size_t) const { return 0; }
+
+    /// Nothing: what is asked for comes into the buffer.
+    void outgoing(const chunk&, std::span<float>) {}
+
+    task exchange(endpoint self, const typename World::launch& what) {
+      if (self.size() > 1) {
+        const int peer = pair_of(seed_, self.rank(), what.step, self.size());
+        const std::span<const std::byte> request;
+        co_await self.on(channel::service).send(peer, request);
+        what.released();
+        co_await self.receive(peer, std::as_writable_bytes(what.data));
+      }
+    }
+
+    void incoming(const chunk& piece, std::span<float> buffer) {
+      if (world_->size() > 1) {
+        world_->mix_parameters(piece, buffer, 0.5f);
+      }
+    }
+
+    void arrive(std::size_t position, std::uint64_t step) {
+      world_->update_alone(position, step);
+      world_->for_each_chunk(position, [this](std::uint32_t number) {
+        shelf& mine = shelves_[number];
+        if (--mine.tensors_left == 0) {
+          mine.tensors_left = mine.tensors;
+          save(mine, world_->planned().chunks[number]);
+        }
+      });
+    }
+
+    task serve(endpoint self, typename World::message asked) {
+      world_->beside(answer(self, asked.peer(), asked.number()));
+      co_return;
+    }
+
+    void resume(std::uint64_t) {
+      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
+        save(shelves_[number], world_->planned().chunks[number]);
+      }
+    }
+
+   private:
+    struct copy {
+      typename World::template memory<float> parameters{};
+      std::size_t readers{};  ///< answers that read it
+    };
+    struct shelf {
+      std::array<copy, 2> copies{};
+      std::size_t newest{};
+      std::size_t tensors{};
+      std::size_t tensors_left{};
+    };
+
+    /// Into the copy that nobody reads; where both are read, peers go on with the older model.
+    static bool is_free(const copy& each) { return each.readers == 0; }
+    void save(shelf& mine, const chunk& piece) {
+      const std::size_t other = 1 - mine.newest;
+      if (!is_free(mine.copies[mine.newest])) {
+        if (!is_free(mine.copies[other])) {
+          return;
+        }
+        mine.newest = other;
+      }
+      world_->read_parameters(piece, span_of(mine.copies[mine.newest].parameters));
+    }
+
+    task answer(endpoint self, int peer, std::uint32_t number) {
+      copy& read = shelves_[number].copies[shelves_[number].newest];
+      const std::size_t bytes = world_->planned().chunks[number].elements * sizeof(float);
+      const auto* data = world_->phantom() ? nullptr : read.parameters.data();
+      const std::span<const std::byte> model(reinterpret_cast<const std::byte*>(data), bytes);
+      ++read.readers;
+      co_await self.send(peer, model);
+      --read.readers;
+    }
+
+    World* world_;
+    std::uint64_t seed_;
+    std::vector<shelf> shelves_;
+  };
+};
+static_assert(architecture_policy<pair_averaging>);
+
+}  // namespace tutti::architecture

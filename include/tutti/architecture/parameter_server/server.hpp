@@ -1,0 +1,338 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/wire.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/collective.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti::architecture {
+
+/// Sends `bytes` to ranks [worker, workers), all at once: a frame for each, because operations may
+/// not move.
+template <class Endpoint>
+task answer_workers(Endpoint self, std::span<const std::byte> bytes, int workers, int worker = 0) {
+  if (worker == workers) {
+    co_return;
+  }
+  auto mine = self.send(worker, bytes);
+  std::exception_ptr failure;
+  try {
+    co_await answer_workers(self, bytes, workers, worker + 1);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  co_await mine;
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+/// A server's half of a parameter server: the chunks placed on it, what was pushed of them, what it
+/// makes of that, and what it answers. A chunk's memory is made when its first push comes.
+template <class Architecture, class World>
+class parameter_server_server {
+  using compression = typename World::compression;
+  using relay_type = typename World::relay_type;
+  using endpoint = typename World::endpoint;
+  using floats = typename World::template memory<float>;
+  using bytes = typename World::template memory<std::byte>;
+  static constexpr bool plain = facts::identity<compression>;
+  static constexpr bool at_once = Architecture::stale;
+  static constexpr bool keeps_parameters = Architecture::keeps_parameters;
+  static constexpr bool runs_optimizer = Architecture::owns_parameters;
+  static constexpr bool encodes_means = !plain && !keeps_parameters;
+  /// The sum itself is the answer: a slow worker may still read it while the next step's begins.
+  static constexpr bool answers_sums = plain && !keeps_parameters;
+
+ public:
+  explicit parameter_server_server(World& world)
+      : world_(&world), shelves_(world.trains() ? 0 : world.planned().chunks.size()) {}
+
+  /// A worker's push of a chunk. Throws communication_error if it is not as long as the chunk's.
+  task serve(endpoint self, typename World::message push) {
+    const std::uint32_t number = push.number();
+    const chunk& piece = world_->planned().chunks[number];
+    expect_length(piece, push);
+    shelf& mine = shelf_of(number);
+    if constexpr (at_once) {
+      take_at_once(mine, piece, push.bytes());
+      auto& answer = mine.answers[at(push.peer())];
+      const task& before = answer.sent;  // it has come: its worker pushes again
+      co_await before;
+      make_room(answer.parameters, piece.elements);
+      world_->copy(span_of(answer.parameters), span_of(mine.parameters));
+      answer.sent = send_parameters(self, push.peer(), piece, span_of(answer.parameters));
+      self.start(answer.sent);
+    } else if (take_in_rank_order(mine, piece, push)) {
+      const task& before = mine.answered;
+      co_await before;
+      update(mine, piece);
+      mine.answered = answer_all(self, mine, piece);
+      self.start(mine.answered);
+      ++mine.steps;
+    }
+  }
+
+  /// Nothing of this server's is on its way.
+  bool at_rest() const {
+    return std::ranges::all_of(shelves_, [](const shelf& each) {
+      return each.answered.done() &&
+             std::ranges::all_of(each.answers, [](const auto& one) { return one.sent.done(); });
+    });
+  }
+
+  /// Ends when everything that was answered has been read.
+  task finish() {
+    for (auto& each : shelves_) {
+      const task& answered = each.answered;
+      co_await answered;
+      for (auto& answer : each.answers) {
+        const task& sent = answer.sent;
+        co_await sent;
+      }
+    }
+  }
+
+  /// Goes on from step `step` with the parameters that the model holds now.
+  void resume(std::uint64_t step) {
+    for (auto& each : shelves_) {
+      each.is_set_up = false;
+      each.steps = step;
+    }
+  }
+
+  /// Of each chunk placed here: residuals of means, momenta, parameters; what there is of them.
+  std::vector<std::span<float>> memories() {
+    std::vector<std::span<float>> all;
+    for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
+      if (world_->planned().chunks[number].placed_on == world_->rank()) {
+        shelf& mine = shelf_of(number);
+        for (floats* each : {&mine.residual, &mine.momenta, &mine.parameters}) {
+          if (each->size() != 0) {
+            all.push_back(span_of(*each));
+          }
+        }
+      }
+    }
+    return all;
+  }
+
+ private:
+  struct sent_copy {
+    floats parameters{};
+    task sent{};
+  };
+  struct shelf {
+    bool is_set_up{};
+    std::array<floats, 2> sums{};
+    floats parameters{};
+    floats residual{};
+    floats momenta{};
+    bytes payload{};
+    bytes scratch{};
+    std::size_t payload_bytes{};
+    std::vector<bytes> early{};  ///< pushes of workers whose turn has not come
+    std::vector<std::size_t> early_bytes{};
+    std::vector<char> is_here{};
+    int turn{};
+    std::uint64_t steps{};
+    task answered{};
+    std::vector<sent_copy> answers{};
+  };
+
+  static std::span<float> sum_of(shelf& mine) {
+    return span_of(mine.sums[answers_sums ? mine.steps & 1 : 0]);
+  }
+  /// Pushes of a chunk are all equally long, so this allocates once.
+  template <class Memory>
+  void make_room(Memory& memory, std::size_t elements) {
+    using element = std::remove_pointer_t<decltype(memory.data())>;
+    if (memory.size() != elements) {
+      memory = world_->template allocate<element>(elements);
+    }
+  }
+
+  /// A worker whose options differ would have this rank read beyond the push.
+  void expect_length(const chunk& piece, const typename World::message& push) const {
+    const std::size_t expected = capacity(world_->compressor(), piece.elements);
+    const std::size_t came = push.bytes().size();
+    if (facts::variable_length<compression> ? came > expected : came != expected) {
+      throw communication_error(
+          sentence({"rank ", push.peer(), " pushed ", came, " bytes of chunk ", push.number(),
+                    " where ", facts::variable_length<compression> ? "at most " : "", expected,
+                    " were expected. Fix: give every rank the same compression options"}));
+    }
+  }
+
+  shelf& shelf_of(std::uint32_t number) {
+    shelf& mine = shelves_[number];
+    if (std::exchange(mine.is_set_up, true)) {
+      return mine;
+    }
+    const chunk& piece = world_->planned().chunks[number];
+    mine.turn = 0;
+    mine.early.resize(at(world_->workers()));
+    mine.early_bytes.resize(at(world_->workers()));
+    mine.is_here.assign(at(world_->workers()), 0);
+    mine.answers.resize(at_once ? at(world_->workers()) : 0);
+    for (std::size_t i = 0; i < (Architecture::updates_first ? 0 : answers_sums ? 2 : 1); ++i) {
+      make_room(mine.sums[i], piece.elements);
+    }
+    make_room(mine.scratch, scratch_bytes(relay(world_->compressor()), piece.elements));
+    if constexpr (encodes_means) {
+      make_room(mine.payload, capacity(relay(world_->compressor()), piece.elements));
+      mine.payload_bytes = expected(relay(world_->compressor()), piece.elements);
+      make_room(mine.residual, facts::memory_per_element<relay_type> * piece.elements);
+    }
+    if constexpr (runs_optimizer) {
+      make_room(mine.momenta, world_->momenta_per_element() * piece.elements);
+    }
+    if constexpr (keeps_parameters) {
+      make_room(mine.parameters, piece.elements);
+      world_->read_parameters(piece, span_of(mine.parameters));
+    }
+    return mine;
+  }
+
+  site site_of(shelf& mine, const chunk& piece, floats& lanes) const {
+    return {lanes.size() == 0 ? nullptr : lanes.data(),
+            piece.elements,
+            span_of(mine.scratch),
+            mine.steps,
+            piece.first_element,
+            static_cast<std::uint64_t>(world_->rank())};
+  }
+
+  /// The push takes effect: as a gradient, by the optimizer; as a difference, by itself.
+  void take_at_once(shelf& mine, const chunk& piece, std::span<const std::byte> pushed) {
+    if constexpr (runs_optimizer) {
+      add(sum_of(mine), piece, pushed, sum_begins::here);
+      update(mine, piece);
+    } else {
+      add(span_of(mine.parameters), piece, pushed, sum_begins::before);
+    }
+    ++mine.steps;
+  }
+
+  /// Keeps what comes before its turn; true once all of a step's pushes have been added.
+  bool take_in_rank_order(shelf& mine, const chunk& piece, const typename World::message& push) {
+    const int worker = push.peer();
+    if (worker != mine.turn) {
+      if (!world_->phantom()) {
+        make_room(mine.early[at(worker)], capacity(world_->compressor(), piece.elements));
+        world_->queue().copy(mine.early[at(worker)].data(), push.bytes().data(),
+                             push.bytes().size());
+      }
+      mine.early_bytes[at(worker)] = push.bytes().size();
+      mine.is_here[at(worker)] = 1;
+      return false;
+    }
+    add(sum_of(mine), piece, push.bytes(), worker == 0 ? sum_begins::here : sum_begins::before);
+    for (++mine.turn; mine.turn < world_->workers() && mine.is_here[at(mine.turn)] != 0;
+         ++mine.turn) {
+      const std::span<const std::byte> early = span_of(mine.early[at(mine.turn)]);
+      add(sum_of(mine), piece, early.first(std::min(early.size(), mine.early_bytes[at(mine.turn)])),
+          sum_begins::before);
+      mine.is_here[at(mine.turn)] = 0;
+    }
+    if (mine.turn < world_->workers()) {
+      return false;
+    }
+    mine.turn = 0;
+    return true;
+  }
+
+  enum class sum_begins { here, before };
+
+  void add(std::span<float> sum, const chunk& piece, std::span<const std::byte> pushed,
+           sum_begins when) {
+    auto& queue = world_->queue();
+    const auto& compressor = world_->compressor();
+    const bool first = when == sum_begins::here;
+    charge(queue,
+           expected(compressor, piece.elements) + (first ? 1 : 2) * sizeof(float) * piece.elements);
+    if (world_->phantom()) {
+      return;
+    }
+    if (first && plain) {
+      queue.copy(sum.data(), pushed.data(), pushed.size());
+      return;
+    }
+    if (first) {
+      queue.clear(sum.data(), sum.size_bytes());
+    }
+    compressor.accumulate(queue, const_wire(pushed.data(), pushed.size()), sum);
+  }
+
+  /// From the sum of gradients to what is answered.
+  void update(shelf& mine, const chunk& piece) {
+    auto& queue = world_->queue();
+    charge(queue, 2 * sizeof(float) * piece.elements);
+    if constexpr (encodes_means) {
+      charge(queue, encoding_bytes<relay_type>(piece.elements) +
+                        expected(relay(world_->compressor()), piece.elements));
+    }
+    if (world_->phantom()) {
+      return;
+    }
+    const std::span<float> mean = sum_of(mine);
+    const float average = 1.0f / (static_cast<float>(at_once ? 1 : world_->workers()) *
+                                  static_cast<float>(world_->accumulation()));
+    if (average != 1.0f) {
+      kernels::scale(queue, mean, average);
+    }
+    if constexpr (runs_optimizer) {
+      world_->values().apply(queue, span_of(mine.parameters), std::span<const float>(mean),
+                             site_of(mine, piece, mine.momenta));
+    } else if constexpr (encodes_means) {
+      encode(relay(world_->compressor()), queue, std::span<const float>(mean),
+             wire{mine.payload.data(), mine.payload.size()}, site_of(mine, piece, mine.residual),
+             &mine.payload_bytes);
+    }
+  }
+
+  task answer_all(endpoint self, shelf& mine, const chunk& piece) {
+    std::span<const std::byte> answer;
+    if constexpr (keeps_parameters) {
+      answer = bytes_of_floats(piece, span_of(mine.parameters));
+    } else if constexpr (plain) {
+      answer = bytes_of_floats(piece, sum_of(mine));
+    } else {
+      answer = {mine.payload.size() == 0 ? nullptr : mine.payload.data(), mine.payload_bytes};
+    }
+    co_await answer_workers(encodes_means ? carrier_of<relay_type>(self) : self, answer,
+                            world_->workers());
+  }
+
+  task send_parameters(endpoint self, int worker, const chunk& piece, std::span<const float> sent) {
+    co_await self.send(worker, bytes_of_floats(piece, sent));
+  }
+
+  /// As many bytes as the chunk has, with or without memory behind them.
+  std::span<const std::byte> bytes_of_floats(const chunk& piece,
+                                             std::span<const float> values) const {
+    const auto* data = world_->phantom() ? nullptr : values.data();
+    return {reinterpret_cast<const std::byte*>(data), piece.elements * sizeof(float)};
+  }
+
+  World* world_;
+  std::vector<shelf> shelves_;
+};
+
+}  // namespace tutti::architecture

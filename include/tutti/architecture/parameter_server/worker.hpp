@@ -1,0 +1,106 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "tutti/base/memory.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti::architecture {
+
+/// A worker's half of a parameter server: it pushes a chunk to the chunk's server and pulls the
+/// answer. Where the worker updates first, what it pushes is by how much its parameters have
+/// changed since the last pull.
+template <class Architecture, class World>
+class parameter_server_worker {
+  using relay_type = typename World::relay_type;
+  static constexpr bool plain = facts::identity<typename World::compression>;
+  static constexpr bool pushes_differences = Architecture::updates_first;
+
+ public:
+  explicit parameter_server_worker(World& world) : world_(&world) {
+    if constexpr (pushes_differences) {
+      if (world.trains()) {
+        pulled_ = world.allocate_parallel();
+      }
+    }
+  }
+
+  std::size_t workspace_bytes(std::size_t elements) const {
+    return plain ? 0
+                 : std::max(capacity(world_->compressor(), elements),
+                            capacity(relay(world_->compressor()), elements));
+  }
+
+  void depart(std::size_t position, std::uint64_t step) { world_->update_alone(position, step); }
+
+  void outgoing(const chunk& piece, std::span<float> buffer) {
+    world_->read_parameters(piece, buffer);
+    world_->subtract(buffer, pulled(piece));
+  }
+
+  task exchange(typename World::endpoint self, const typename World::launch& what) {
+    auto& queue = self.queue();
+    const std::size_t elements = what.data.size();
+    const auto floats = std::as_writable_bytes(what.data);
+    auto payload = floats;
+    if constexpr (!plain) {
+      payload = what.encode(queue, 0, elements, what.room(0, what.capacity()));
+    }
+    co_await self.on(channel::service).send(what.placed_on, payload);
+    what.released();
+    if constexpr (plain || Architecture::keeps_parameters) {
+      co_await self.receive(what.placed_on, floats);
+    } else {
+      const std::size_t most = what.mean_capacity(elements);
+      if constexpr (facts::variable_length<relay_type>) {
+        const auto answer =
+            co_await carrier_of<relay_type>(self).receive_loan(what.placed_on, most);
+        take_mean(queue, what, answer.bytes());
+      } else {
+        const auto answer = what.room(0, most);
+        co_await self.receive(what.placed_on, answer);
+        take_mean(queue, what, answer);
+      }
+    }
+  }
+
+  void incoming(const chunk& piece, std::span<float> buffer) {
+    world_->write_parameters(piece, buffer);
+    if constexpr (pushes_differences) {
+      world_->copy(pulled(piece), buffer);
+    }
+  }
+
+  /// The servers begin with the same parameters.
+  void resume() {
+    if constexpr (pushes_differences) {
+      if (world_->trains()) {
+        for (const chunk& each : world_->planned().chunks) {
+          world_->read_parameters(each, pulled(each));
+        }
+      }
+    }
+  }
+
+ private:
+  template <class Queue>
+  static void take_mean(Queue& queue, const typename World::launch& what,
+                        std::span<const std::byte> answer) {
+    what.clear(queue, 0, what.data.size());
+    what.accumulate_mean(queue, answer, 0, what.data.size());
+  }
+  std::span<float> pulled(const chunk& piece) { return world_->part_of(span_of(pulled_), piece); }
+
+  World* world_;
+  typename World::template memory<float> pulled_{};  ///< parameters as they last came
+};
+
+}  // namespace tutti::architecture

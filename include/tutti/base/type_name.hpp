@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string_view>
+
+namespace tutti {
+
+namespace detail {
+template <class T>
+constexpr const char* function_of() {
+  return __PRETTY_FUNCTION__;
+}
+}  // namespace detail
+
+/// A type as its compiler spells it: for messages, and for comparing what one build wrote with what
+/// the same build reads.
+template <class T>
+constexpr std::string_view type_name() {
+  constexpr std::string_view before = "T = ";
+  const std::string_view whole = detail::function_of<T>();
+  const auto begin = whole.find(before) + before.size();
+  return whole.substr(begin, whole.rfind(']') - begin);
+}
+
+}  // namespace tutti

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+
+#include "tutti/base/options.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti {
+
+/// Says of a tensor whether it is one of those: `rule(tensor)`, a pure function of its size, shape
+/// and name and of the rule's options, equal on all ranks.
+template <class R>
+concept tensor_rule = requires(const R rule, const tensor_facts& tensor) {
+  { rule(tensor) } -> std::same_as<bool>;
+};
+
+/// Tensors of at least two dimensions, of which neither the first nor the rest is 1.
+struct matrices {
+  constexpr bool operator()(const tensor_facts& tensor) const {
+    return tensor.shape.dimensions() > 1 && tensor.shape[0] > 1 &&
+           tensor.elements > tensor.shape[0];
+  }
+};
+static_assert(tensor_rule<matrices>);
+
+/// Tensors of at least so many elements.
+class at_least {
+ public:
+  struct options {
+    std::size_t elements{16384};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("elements", self.elements, "smaller tensors are not chosen");
+    }
+  };
+
+  constexpr at_least() = default;
+  explicit constexpr at_least(const options& values) : options_(values) {}
+  constexpr bool operator()(const tensor_facts& tensor) const {
+    return tensor.elements >= options_.elements;
+  }
+
+ private:
+  options options_{};
+};
+static_assert(tensor_rule<at_least>);
+
+namespace compression {
+
+/// Tensors that a rule chooses are compressed in one way, all others in another; the two never
+/// share a launch. Wire: each tensor's as its compressor has it. Cost: a launch more where
+/// neighbours differ. After: what every published compressor does with biases.
+template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>
+requires(!selects<C> && !selects<Otherwise>) class select {
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = facts::summable<C> && facts::summable<Otherwise>;
+  static constexpr bool lossless = facts::lossless<C> && facts::lossless<Otherwise>;
+  static constexpr tutti::unit unit = std::max(facts::unit_of<C>, facts::unit_of<Otherwise>);
+  static constexpr std::size_t memory_per_element =
+      std::max(facts::memory_per_element<C>, facts::memory_per_element<Otherwise>);
+  using chosen = C;
+  using otherwise = Otherwise;
+
+  struct options {
+    options_of<Rule> rule{};
+    options_of<C> chosen{};
+    options_of<Otherwise> otherwise{};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      options_of<Rule>::describe(self.rule, visit);
+      options_of<C>::describe(self.chosen, visit);
+      options_of<Otherwise>::describe(self.otherwise, visit);
+    }
+  };
+
+  constexpr select() = default;
+  explicit constexpr select(const options& values)
+      : rule_(make_policy<Rule>(values.rule)),
+        chosen_(make_policy<C>(values.chosen)),
+        otherwise_(make_policy<Otherwise>(values.otherwise)) {}
+
+  constexpr bool chooses(const tensor_facts& tensor) const { return rule_(tensor); }
+  /// `f` of the compressor for what the rule has chosen, or of the other.
+  template <class F>
+  constexpr decltype(auto) visit(bool is_chosen, F&& f) const {
+    return is_chosen ? f(chosen_) : f(otherwise_);
+  }
+
+ private:
+  Rule rule_{};
+  C chosen_{};
+  Otherwise otherwise_{};
+};
+
+}  // namespace compression
+
+}  // namespace tutti

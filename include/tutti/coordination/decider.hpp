@@ -1,0 +1,218 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tutti/base/plan.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/coordination/decided.hpp"
+#include "tutti/coordination/words.hpp"
+
+namespace tutti::coordination {
+
+/// What keeps rank 0 from deciding further ahead of the others than they have room for.
+enum class bounded_by {
+  acknowledgements,  ///< it asks from time to time
+  reports,           ///< nobody reports a bucket again before its last launch has begun there
+};
+
+/// Rank 0's half of a coordination: lets buckets in, makes launches of what the choice says, ticks,
+/// and has the words for it. Only here is there credit.
+///
+/// A cycle is begun by news alone, and ends at a whole number of cycles after the last that ended;
+/// the first lasts a cycle. A clock that ticked without news would keep a virtual clock from ever
+/// finding that nothing moves.
+template <class Choice, bounded_by Bound>
+class decider {
+  using launches = decided<Choice::gathers>;
+  /// A chunk's place in its launch is read again when its credit comes back: until then it stays.
+  static constexpr bool holds_back = Choice::gathers && Choice::limits_in_flight;
+
+ public:
+  decider(const plan& made, int size, Choice& chosen, launches& mine)
+      : plan_(&made),
+        choice_(&chosen),
+        launches_(&mine),
+        room_(launches::room(made)),
+        carried_out_(static_cast<std::size_t>(size - 1)),
+        away_(holds_back ? made.chunks.size() : 0),
+        held_back_(holds_back ? made.buckets.size() : 0) {
+    said_.reserve(room_);
+  }
+
+  // ---- events; after one or several of them comes `settle`
+
+  void enter(std::uint32_t bucket) {
+    const auto& full = plan_->buckets[bucket];
+    if constexpr (holds_back) {
+      held_back_[bucket] = std::any_of(away_.begin() + full.first_chunk,
+                                       away_.begin() + full.first_chunk + full.chunks,
+                                       [](char away) { return away != 0; });
+      if (held_back_[bucket]) {
+        return;
+      }
+    }
+    choice_->ready(bucket);
+    waiting_ += full.chunks;
+    news_ = true;
+  }
+
+  void released(std::uint32_t launch) {
+    if constexpr (Choice::limits_in_flight) {
+      for (std::uint32_t chunk = launch; chunk != no_chunk; chunk = launches_->after(chunk)) {
+        choice_->released(chunk);
+        if constexpr (holds_back) {
+          away_[chunk] = 0;
+          if (held_back_[plan_->chunks[chunk].bucket]) {
+            enter(plan_->chunks[chunk].bucket);
+          }
+        }
+      }
+      news_ = news_ || waiting_ > 0;
+    }
+  }
+
+  /// A follower has carried out so many words, modulo 2^30.
+  void acknowledged(int peer, std::uint32_t word) {
+    auto& its = carried_out_[static_cast<std::size_t>(peer - 1)];
+    its += (word - static_cast<std::uint32_t>(its)) & words::value;
+    overdue_ = is_full_;
+  }
+
+  void settle(seconds now) {
+    if (overdue_) {
+      decide();
+    } else if (news_ && !is_full_) {
+      const seconds cycle = cycle_time();
+      if (cycle <= 0) {
+        decide();
+      } else if (!due_) {
+        last_tick_ = last_tick_.value_or(now);
+        due_ = *last_tick_ + cycle * std::max(1.0, std::ceil((now - *last_tick_) / cycle));
+      }
+    }
+  }
+
+  std::optional<seconds> due() const { return due_; }
+  void tick(seconds now) {
+    if (due_ && now >= *due_) {
+      last_tick_ = due_;
+      due_.reset();
+      decide();
+    }
+  }
+
+  // ---- what comes of them
+
+  template <class Say>
+  void speak(Say say) {
+    if (!said_.empty()) {
+      say(std::span<const std::uint32_t>(said_));
+      said_.clear();
+    }
+  }
+  /// Chunks launched so far.
+  std::size_t launched() const { return launched_; }
+  bool expects_words() const {
+    return std::ranges::any_of(carried_out_, [this](std::size_t each) { return each < asked_at_; });
+  }
+
+ private:
+  seconds cycle_time() const {
+    if constexpr (Choice::gathers) {
+      return choice_->cycle();
+    } else {
+      return 0;
+    }
+  }
+
+  void decide() {
+    news_ = false;
+    overdue_ = false;
+    is_full_ = false;
+    if constexpr (Choice::gathers) {
+      if (!has_room(2 * waiting_)) {
+        is_full_ = true;
+        return;
+      }
+      choice_->stage();
+      for (auto chunks = choice_->next_launch(); !chunks.empty(); chunks = choice_->next_launch()) {
+        launch(chunks);
+      }
+    } else {
+      while (has_room(1)) {
+        const auto chunk = choice_->next();
+        if (!chunk) {
+          return;
+        }
+        launch(std::span(&*chunk, 1));
+      }
+      is_full_ = true;
+    }
+  }
+
+  /// One word stays for the question.
+  bool has_room(std::size_t words) const {
+    if constexpr (Bound == bounded_by::acknowledgements) {
+      return carried_out_.empty() ||
+             end_ + words + 1 - *std::ranges::min_element(carried_out_) <= room_;
+    } else {
+      return true;
+    }
+  }
+
+  void launch(std::span<const std::uint32_t> chunks) {
+    launched_ += chunks.size();
+    waiting_ -= chunks.size();
+    const std::uint32_t digest = digest_.add(chunks) << 16;
+    const std::size_t begin = said_.size();
+    if (chunks.size() == 1) {
+      said_.push_back(digest | chunks.front());
+    } else {
+      said_.push_back(digest | words::several | static_cast<std::uint32_t>(chunks.size()));
+      said_.insert(said_.end(), chunks.begin(), chunks.end());
+    }
+    if constexpr (holds_back) {
+      for (const std::uint32_t each : chunks) {
+        away_[each] = 1;
+      }
+    }
+    end_ += said_.size() - begin;
+    if constexpr (Bound == bounded_by::acknowledgements) {
+      if (!carried_out_.empty() && end_ - asked_at_ >= room_ / 4) {
+        said_.push_back(words::acknowledge);
+        asked_at_ = ++end_;
+      }
+    }
+    launches_->push(std::span<const std::uint32_t>(said_).subspan(begin));
+    if (carried_out_.empty()) {
+      said_.clear();  // there is nobody to tell
+    }
+  }
+
+  const plan* plan_;
+  Choice* choice_;
+  launches* launches_;
+  std::size_t room_;
+  std::vector<std::size_t> carried_out_;  ///< by each of the others, as far as this rank knows
+  std::vector<char> away_;                ///< chunks launched, whose credit is not back
+  std::vector<char> held_back_;           ///< buckets that wait for it
+  std::vector<std::uint32_t> said_;
+  launch_digest digest_{};
+  std::size_t end_ = 0;  ///< words ever decided
+  std::size_t asked_at_ = 0;
+  std::size_t waiting_ = 0;  ///< chunks let in and not launched
+  std::size_t launched_ = 0;
+  std::optional<seconds> last_tick_{};
+  std::optional<seconds> due_{};
+  bool news_ = false;
+  bool is_full_ = false;
+  bool overdue_ = false;
+};
+
+}  // namespace tutti::coordination

@@ -1,0 +1,183 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/coordination/leader.hpp"
+#include "tutti/role/coordination.hpp"
+
+namespace tutti::coordination {
+
+/// Rank 0 leads for one step and every rank writes its launches down; ever after each goes by the
+/// book alone. A window of credit holds chunks in the book's order.
+/// Plan: none. Wire: as `leader`, in the first step; nothing afterwards. Cost: what is ready early
+/// waits for what comes before it in the book.
+/// After: Mai et al., "KungFu", OSDI 2020: its order for NCCL.
+struct learned {
+  using role = tutti::role::coordination;
+  static constexpr bool one_order = true;
+
+  template <class Choice>
+  class state : leader::state<Choice> {
+    using led = leader::state<Choice>;
+
+   public:
+    state(const plan& made, std::span<const tensor> forward, ranks all, const no_options& set,
+          Choice choice)
+        : led(made, forward, all, set, std::move(choice)),
+          leads_(all.rank == 0),
+          chunks_(made.chunks.size()),
+          let_in_(made.buckets.size()) {
+      book_.reserve(2 * chunks_);
+    }
+
+    void ready(std::uint32_t bucket, seconds now) {
+      if (!std::exchange(let_in_[bucket], char{1})) {
+        led::ready(bucket, now);
+      }
+    }
+    using led::after;
+    using led::due;
+    using led::expects_words;
+    using led::hear;
+    using led::speak;
+    using led::tick;
+    void released(std::uint32_t launch, seconds now) {
+      if (leads_ && !is_written()) {
+        led::released(launch, now);
+      } else if constexpr (Choice::limits_in_flight) {
+        for (std::uint32_t chunk = launch; chunk != no_chunk; chunk = after(chunk)) {
+          this->choice_.released(chunk);
+        }
+      }
+    }
+    template <class IsReady>
+    std::optional<std::uint32_t> next(IsReady is_ready, std::size_t left) {
+      if (is_written()) {
+        return next_of_book(is_ready);
+      }
+      const auto launch = led::next(is_ready, left);
+      if (launch) {
+        write(*launch);
+      }
+      return launch;
+    }
+    template <class IsReady>
+    std::optional<std::uint32_t> stuck(IsReady is_ready) const {
+      if (!is_written()) {
+        return led::stuck(is_ready);
+      }
+      const auto chunks = open_page();
+      const auto late = std::ranges::find_if_not(chunks, is_ready);
+      return late == chunks.end() ? std::nullopt : std::optional(*late);
+    }
+
+    /// The launches of a step, each its length and its chunks; empty before the first has ended.
+    std::span<const std::uint32_t> book() const {
+      return is_written() ? std::span<const std::uint32_t>(book_)
+                          : std::span<const std::uint32_t>();
+    }
+    /// Goes on by a book that an earlier run has written for the same plan, on every rank; before
+    /// anything is ready. Throws usage_error if it is not of this plan.
+    void resume(std::span<const std::uint32_t> book) {
+      book_.assign(book.begin(), book.end());
+      std::vector<char> found(chunks_);
+      written_ = 0;
+      for (std::size_t page = 0; page < book_.size(); page += 1 + book_[page]) {
+        const std::size_t length = book_[page];
+        bool fits = length > 0 && length < book_.size() - page && (Choice::gathers || length == 1);
+        for (std::size_t i = 1; fits && i <= length; ++i) {
+          const std::uint32_t chunk = book_[page + i];
+          fits = chunk < chunks_ && !std::exchange(found[chunk], char{1});
+          if (fits) {
+            this->launches_.link(chunk, i < length ? book_[page + i + 1] : no_chunk);
+          }
+        }
+        if (!fits) {
+          break;
+        }
+        written_ += length;
+      }
+      if (!is_written()) {
+        book_.clear();
+        throw usage_error(
+            "the learned order was not written for this plan. Fix: resume with the options that "
+            "it was saved with, or learn it again");
+      }
+      std::ranges::fill(let_in_, char{1});
+    }
+
+   private:
+    bool is_written() const { return written_ == chunks_; }
+
+    void write(std::uint32_t launch) {
+      const std::size_t length = book_.size();
+      book_.push_back(0);
+      for (std::uint32_t chunk = launch; chunk != no_chunk; chunk = after(chunk)) {
+        book_.push_back(chunk);
+        if constexpr (Choice::limits_in_flight) {
+          if (!leads_) {  // it goes because rank 0 has credit, and leaves from here all the same
+            this->choice_.take(chunk);
+          }
+        }
+      }
+      book_[length] = static_cast<std::uint32_t>(book_.size() - length - 1);
+      written_ += book_[length];
+    }
+
+    std::span<const std::uint32_t> open_page() const {
+      return std::span(book_).subspan(page_ + 1, book_[page_]);
+    }
+
+    template <class IsReady>
+    std::optional<std::uint32_t> next_of_book(IsReady is_ready) {
+      if (book_.empty()) {
+        return std::nullopt;
+      }
+      const auto chunks = open_page();
+      while (found_ready_ < chunks.size() && is_ready(chunks[found_ready_])) {
+        ++found_ready_;
+      }
+      if (found_ready_ < chunks.size()) {
+        return std::nullopt;
+      }
+      if constexpr (Choice::limits_in_flight) {
+        while (taken_ < chunks.size() && this->choice_.admits(chunks[taken_])) {
+          this->choice_.take(chunks[taken_++]);
+        }
+        if (taken_ < chunks.size()) {
+          return std::nullopt;
+        }
+      }
+      found_ready_ = 0;
+      taken_ = 0;
+      page_ += 1 + chunks.size();
+      if (page_ == book_.size()) {
+        page_ = 0;
+      }
+      return chunks.front();
+    }
+
+    bool leads_;
+    std::size_t chunks_;
+    std::vector<char> let_in_;  ///< buckets of the step that is led
+    std::vector<std::uint32_t> book_{};
+    std::size_t written_ = 0;  ///< chunks in it
+    std::size_t page_ = 0;
+    std::size_t found_ready_ = 0;
+    std::size_t taken_ = 0;
+  };
+};
+static_assert(coordination_policy<learned>);
+
+}  // namespace tutti::coordination

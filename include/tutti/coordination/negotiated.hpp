@@ -1,0 +1,279 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/plan.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/coordination/decided.hpp"
+#include "tutti/coordination/decider.hpp"
+#include "tutti/coordination/response_cache.hpp"
+#include "tutti/coordination/words.hpp"
+#include "tutti/role/coordination.hpp"
+
+namespace tutti::coordination {
+
+/// As what is ready is told to rank 0.
+enum class identity {
+  number,  ///< its place in the plan
+  name,    ///< its name, and a bit once it has been launched and is remembered
+};
+
+constexpr auto names(identity) { return std::to_array<std::string_view>({"number", "name"}); }
+
+/// Every rank tells rank 0 what became ready on it; rank 0 decides from what is ready on all.
+/// Plan: none. Wire: from each of the others a word a bucket, or as `by` says; from rank 0 as
+/// `leader`. A bucket's name is that of its first tensor; it identifies nothing and is sent to cost
+/// what Horovod's costs. Cost: two latencies before anything starts; no rank ever waits inside a
+/// launch for a late one.
+/// After: Sergeev and Del Balso, "Horovod", 2018, and its response cache. There ranks combine bits
+/// and each works out the launches; rank 0 alone starts them as early and sends a quarter.
+struct negotiated {
+  using role = tutti::role::coordination;
+  static constexpr bool one_order = true;
+
+  struct options {
+    identity by{identity::number};
+    std::size_t cache{1024};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("by", self.by, "what is ready is told by its number or name");
+      visit("cache", self.cache, "buckets whose name has become a bit; 0: always the name");
+    }
+  };
+
+  template <class Choice>
+  class state {
+   public:
+    state(const plan& made, std::span<const tensor> forward, ranks all, const options& set,
+          Choice choice)
+        : plan_(&made),
+          forward_(forward),
+          all_(all),
+          by_(set.by),
+          choice_(std::move(choice)),
+          launches_(made),
+          cache_(by_ == identity::name ? made.buckets.size() : 0, set.cache) {
+      if (all.rank == 0) {
+        decider_.emplace(made, all.size, choice_, launches_);
+        missing_.assign(made.buckets.size(), all.size);
+        changes_.resize(by_ == identity::name ? made.buckets.size() : 0);
+      } else {
+        news_.reserve(made.buckets.size());
+        said_.reserve(longest_report());
+      }
+    }
+    state(const state&) = delete;
+    state& operator=(const state&) = delete;
+
+    void ready(std::uint32_t bucket, seconds now) {
+      if (decider_) {
+        count(bucket);
+        settle(now);
+      } else {
+        news_.push_back(bucket);
+      }
+    }
+    void hear(int, std::span<const std::uint32_t> said, seconds now) {
+      if (decider_) {
+        take_in(said);
+        settle(now);
+      } else {
+        launches_.hear(said);
+        remember();
+      }
+    }
+    void released(std::uint32_t launch, seconds now) {
+      if (decider_) {
+        decider_->released(launch);
+        settle(now);
+      }
+    }
+    std::optional<seconds> due() const { return decider_ ? decider_->due() : std::nullopt; }
+    void tick(seconds now) {
+      if (decider_) {
+        decider_->tick(now);
+        settle(now);
+      }
+    }
+    template <class Say>
+    void speak(Say say) {
+      if (decider_) {
+        decider_->speak(say);
+      } else if (!news_.empty()) {
+        if (by_ == identity::name) {
+          say_names();
+          say(std::span<const std::uint32_t>(said_));
+        } else {
+          say(std::span<const std::uint32_t>(news_));
+        }
+        news_.clear();
+      }
+    }
+    template <class IsReady>
+    std::optional<std::uint32_t> next(IsReady is_ready, std::size_t left) {
+      return launches_.next(is_ready, left);
+    }
+    std::uint32_t after(std::uint32_t chunk) const { return launches_.after(chunk); }
+    /// On rank 0: what some have reported and others have not.
+    template <class IsReady>
+    std::optional<std::uint32_t> stuck(IsReady is_ready) const {
+      for (std::size_t bucket = 0; bucket < missing_.size(); ++bucket) {
+        if (missing_[bucket] != all_.size) {
+          return plan_->buckets[bucket].first_chunk;
+        }
+      }
+      return launches_.stuck(is_ready);
+    }
+    bool expects_words() const { return false; }
+
+   private:
+    // ---- rank 0
+
+    void count(std::uint32_t bucket) {
+      if (--missing_[bucket] == 0) {
+        missing_[bucket] = all_.size;
+        decider_->enter(bucket);
+      }
+    }
+
+    void take_in(std::span<const std::uint32_t> said) {
+      for (std::size_t i = 0; i < said.size(); ++i) {
+        const std::uint32_t value = said[i] & words::value;
+        switch (said[i] & words::kind) {
+          case words::name:
+            count(value);
+            ++i;
+            i += words_of(said[i]);
+            break;
+          case words::bits: {
+            const std::uint32_t version = said[++i];
+            for (std::uint32_t word = 0; word < value; ++word) {
+              ++i;
+              for (std::uint32_t bit = 0; bit < 32; ++bit) {
+                if ((said[i] >> bit) & 1) {
+                  count(bucket_in(32 * word + bit, version));
+                }
+              }
+            }
+            break;
+          }
+          default:
+            count(value);
+        }
+      }
+    }
+
+    /// What lay in a slot after `version` launches of buckets. A rank that reports has heard of all
+    /// but the last launch of each bucket at most.
+    std::uint32_t bucket_in(std::uint32_t slot, std::uint32_t version) const {
+      for (std::uint32_t each = version; each != version_; ++each) {
+        const auto& change = changes_[each % changes_.size()];
+        if (change.slot == slot && change.evicted != response_cache::none) {
+          return change.evicted;
+        }
+      }
+      return cache_.at(slot);
+    }
+
+    void settle(seconds now) {
+      decider_->settle(now);
+      remember();
+    }
+
+    // ---- the others
+
+    static std::size_t words_of(std::size_t letters) {
+      return (letters + sizeof(std::uint32_t) - 1) / sizeof(std::uint32_t);
+    }
+    const std::string& name_of(std::uint32_t bucket) const {
+      return forward_[index(plan_->at(plan_->buckets[bucket].first_tensor))].name;
+    }
+    std::size_t longest_report() const {
+      if (by_ == identity::number) {
+        return 0;
+      }
+      std::size_t all = 2 + plan_->buckets.size() / 32 + 1;
+      for (std::uint32_t bucket = 0; bucket < plan_->buckets.size(); ++bucket) {
+        all += 2 + words_of(name_of(bucket).size());
+      }
+      return all;
+    }
+
+    /// First one bit a bucket that is remembered, by its slot; then the names of the rest.
+    void say_names() {
+      said_.clear();
+      for (const std::uint32_t bucket : news_) {
+        if (const auto slot = cache_.slot_of(bucket)) {
+          if (said_.empty()) {
+            said_.assign(2 + (cache_.size() + 31) / 32, 0);
+            said_[0] = words::bits | static_cast<std::uint32_t>(said_.size() - 2);
+            said_[1] = version_;
+          }
+          said_[2 + *slot / 32] |= std::uint32_t{1} << (*slot % 32);
+        }
+      }
+      for (const std::uint32_t bucket : news_) {
+        if (!cache_.slot_of(bucket)) {
+          const std::string& name = name_of(bucket);
+          said_.push_back(words::name | bucket);
+          said_.push_back(static_cast<std::uint32_t>(name.size()));
+          for (std::size_t i = 0; i < name.size(); ++i) {
+            if (i % sizeof(std::uint32_t) == 0) {
+              said_.push_back(0);
+            }
+            said_.back() |= std::uint32_t{static_cast<unsigned char>(name[i])}
+                            << (8 * (i % sizeof(std::uint32_t)));
+          }
+        }
+      }
+    }
+
+    // ---- all
+
+    /// A bucket counts as launched with its first chunk.
+    void remember() {
+      if (by_ == identity::number) {
+        return;
+      }
+      launches_.look([this](std::uint32_t chunk) {
+        const std::uint32_t bucket = plan_->chunks[chunk].bucket;
+        if (plan_->buckets[bucket].first_chunk == chunk) {
+          const auto change = cache_.touch(bucket);
+          if (!changes_.empty()) {
+            changes_[version_ % changes_.size()] = change;
+          }
+          ++version_;
+        }
+      });
+    }
+
+    const plan* plan_;
+    std::span<const tensor> forward_;
+    ranks all_;
+    identity by_;
+    Choice choice_;
+    decided<Choice::gathers> launches_;
+    response_cache cache_;
+    std::uint32_t version_ = 0;  ///< buckets launched so far, modulo 2^32
+    // rank 0's
+    std::optional<decider<Choice, bounded_by::reports>> decider_{};
+    std::vector<int> missing_{};  ///< ranks that have not reported each bucket
+    std::vector<response_cache::change> changes_{};
+    // the others'
+    std::vector<std::uint32_t> news_{};
+    std::vector<std::uint32_t> said_{};
+  };
+};
+static_assert(coordination_policy<negotiated>);
+
+}  // namespace tutti::coordination

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/task.hpp"
+
+namespace tutti {
+
+/// An engine's claim to its rank of a transport, for as long as it lives. Chunks, decisions and
+/// farewells are numbered by an engine's plan alone, so that a second engine would take messages of
+/// the first.
+///
+/// What is claimed is the transport's queue of coroutines: whatever wraps a transport has its, and
+/// ranks that share one loop differ by number.
+/// Cost: a lock and a look at the engines of this process, when one is made and when it ends.
+class claim {
+ public:
+  /// Throws usage_error if an engine of this rank's has it already.
+  claim(const run_queue& loop, int rank) : claimed_(&loop, rank) {
+    const std::scoped_lock lock(mutex());
+    if (std::ranges::find(all(), claimed_) != all().end()) {
+      throw usage_error(sentence(
+          {"rank ", rank,
+           " trains over this transport already, and a second engine would take the first one's "
+           "messages. Fix: give it a transport of its own (another transport::mpi duplicates the "
+           "communicator; another run_ranks, and each other kind, is made anew), or end the first "
+           "engine"}));
+    }
+    all().push_back(claimed_);
+  }
+  claim(const claim&) = delete;
+  claim& operator=(const claim&) = delete;
+  ~claim() {
+    const std::scoped_lock lock(mutex());
+    std::erase(all(), claimed_);
+  }
+
+ private:
+  using claimed = std::pair<const run_queue*, int>;
+
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  /// Never freed: an engine with static storage may end after whatever else is static.
+  static std::vector<claimed>& all() {
+    static auto& list = *new std::vector<claimed>;
+    return list;
+  }
+
+  claimed claimed_;
+};
+
+}  // namespace tutti

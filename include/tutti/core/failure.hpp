@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/predicate.hpp"
+#include "tutti/base/sentence.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// Whether and why a rank's part has ended. The loop's owner ends it, once; anybody may ask.
+template <class Transport>
+class failure {
+ public:
+  enum class audience { nobody, everybody };
+
+  explicit failure(Transport& world) : world_(&world) {}
+  failure(const failure&) = delete;
+  failure& operator=(const failure&) = delete;
+
+  bool happened() const { return happened_.load(std::memory_order_acquire); }
+  void rethrow() const {
+    if (happened()) {
+      std::rethrow_exception(why_);
+    }
+  }
+  std::string words() const { return why_ ? what(why_) : "a peer does not answer"; }
+
+  /// Ends this rank's part in the transport, and every other rank's where they are to hear of it.
+  /// False if it had ended.
+  [[gnu::cold]] bool end(std::exception_ptr why, audience who) {
+    if (happened()) {
+      return false;
+    }
+    why_ = why;
+    happened_.store(true, std::memory_order_release);
+    try {
+      if (who == audience::everybody) {
+        world_->abort(verdict_of(world_->rank(), why));
+      }
+      world_->fail(std::move(why));
+    } catch (...) {
+    }  // its device has failed, too
+    return true;
+  }
+
+  /// What others must hear of a rank that ends now, for they wait for it; nothing if nobody does.
+  /// `outstanding`: some gradient of its is on its way. `answers`: others ask it until all end.
+  [[gnu::cold]] std::string last_words(predicate outstanding, predicate answers) {
+    if (happened()) {
+      return {};
+    }
+    const bool unwinds = std::uncaught_exceptions() > exceptions_at_birth_;
+    const auto left = [this](std::string_view how) {
+      return sentence({"rank ", world_->rank(), " left ", how});
+    };
+    if (outstanding() || (unwinds && !stream_has_come())) {
+      return left(unwinds ? "by an exception while its gradients were still on their way"
+                          : "while its gradients were still on their way");
+    }
+    if (!unwinds) {
+      return {};
+    }
+    if constexpr (requires { world_->ends_by_exception(); }) {
+      if (!answers()) {
+        world_->ends_by_exception();  // and whoever catches it knows the words
+        return {};
+      }
+    }
+    return left("by an exception");
+  }
+
+ private:
+  /// The stream has done what this rank has enqueued; not if its device has failed.
+  bool stream_has_come() {
+    if constexpr (is_stream_ordered<Transport>) {
+      try {
+        auto& queue = world_->queue();
+        return queue.passed(queue.record());
+      } catch (...) {
+        return false;
+      }
+    } else {
+      return true;
+    }
+  }
+
+  Transport* world_;
+  int exceptions_at_birth_ = std::uncaught_exceptions();
+  std::atomic<bool> happened_{false};
+  std::exception_ptr why_{};
+};
+
+}  // namespace tutti

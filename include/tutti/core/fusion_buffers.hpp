@@ -1,0 +1,203 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "tutti/base/memory.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/core/model_memory.hpp"
+#include "tutti/kernels/copies.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti {
+
+/// Floats parallel to the parameters that belong to what travels: `lanes` of a plan's elements
+/// each.
+struct remembered_lanes {
+  std::span<float> floats{};
+  std::size_t lanes{};
+};
+
+/// Who writes what travels into a launch's buffer.
+enum class written { by_the_model, by_the_architecture };
+
+/// What the launches of a fusion at run time lie in: a few buffers, given out in the order of
+/// launches. Chunks that are neighbours already, in memory and in the plan, stay where they are;
+/// others are gathered, with what is remembered of their elements, so that every compressor sees
+/// one run, and are scattered afterwards.
+/// Cost: `most` elements and their lanes a buffer; a copy in and out of what is gathered.
+template <class Queue>
+class fusion_buffers {
+  using mark = typename Queue::mark;
+  /// Whatever a queue reads later, the list of copies as well, must stay until it has.
+  static constexpr bool works_later = requires(mark until) { Queue::passed(until); }
+  &&!std::is_same_v<Queue, inline_queue>;
+
+ public:
+  static constexpr std::size_t count = 4;
+
+  struct buffer {
+    std::vector<std::uint32_t> chunks{};
+    std::span<float> data{};  ///< of all of them, side by side
+    site worker{};
+    site owner{};
+    memory_of<std::byte, Queue> workspace{};
+
+   private:
+    friend fusion_buffers;
+    memory_of<float, Queue> floats_{};
+    memory_of<std::byte, Queue> scratch_{};
+    std::vector<kernels::copy_run> in_{};
+    std::vector<kernels::copy_run> out_{};
+    std::size_t copied_ = 0;
+    mark until_{};
+    bool is_taken_ = false;
+  };
+
+  /// `most` elements a launch, with so many bytes of workspace and scratch.
+  fusion_buffers(Queue& queue, const plan& made, const model_memory<Queue>& model, std::size_t most,
+                 std::size_t workspace_bytes, std::size_t scratch_bytes, remembered_lanes worker,
+                 remembered_lanes owner)
+      : plan_(&made), model_(&model), most_(most), lanes_{worker, owner} {
+    const std::size_t lanes = 1 + worker.lanes + owner.lanes;
+    for (buffer& each : buffers_) {
+      each.chunks.reserve(made.chunks.size());
+      if (!model.phantom()) {
+        each.floats_ = allocate_zeros<float>(queue, lanes * most);
+        each.workspace = allocate<std::byte>(queue, workspace_bytes);
+        each.scratch_ = allocate<std::byte>(queue, scratch_bytes);
+        each.in_.reserve(lanes * made.chunks.size());
+        each.out_.reserve(lanes * made.chunks.size());
+      }
+    }
+  }
+  fusion_buffers(const fusion_buffers&) = delete;
+  fusion_buffers& operator=(const fusion_buffers&) = delete;
+
+  bool any_free() const {
+    return std::ranges::any_of(buffers_, [](const buffer& each) { return is_free(each); });
+  }
+  /// One that is free, without chunks; only where there is one.
+  buffer& take() {
+    buffer& free = *std::ranges::find_if(buffers_, is_free);
+    free.is_taken_ = true;
+    free.chunks.clear();
+    return free;
+  }
+  void give_back(Queue& queue, buffer& used) {
+    if constexpr (works_later) {
+      used.until_ = queue.record();
+    }
+    used.is_taken_ = false;
+  }
+
+  /// Says where the launch's chunks lie, as they stand in step `step`, and whether what travels
+  /// comes from the model's buckets.
+  void lay_out(buffer& mine, std::uint64_t step, written by) const {
+    std::size_t elements = 0;
+    bool neighbours = true;
+    const chunk* last = nullptr;
+    for (const std::uint32_t number : mine.chunks) {
+      const chunk& piece = plan_->chunks[number];
+      elements += piece.elements;
+      if (piece.elements != 0) {
+        neighbours = neighbours && (last == nullptr || follows(*last, piece));
+        last = &piece;
+      }
+    }
+    mine.in_.clear();
+    mine.out_.clear();
+    mine.copied_ = 0;
+    const chunk& first = first_of(mine);
+    const auto scratch = span_of(mine.scratch_);
+    mine.worker = site{nullptr, 0, scratch, step, first.first_element};
+    mine.owner = mine.worker;
+    if (model_->phantom() || neighbours) {
+      mine.data = {model_->data(first).data(), elements};
+      const std::size_t stride = plan_->elements();
+      mine.worker.memory = at(lanes_[0], first.first_element);
+      mine.owner.memory = at(lanes_[1], first.first_element);
+      mine.worker.stride = mine.owner.stride = stride;
+      return;
+    }
+    mine.data = span_of(mine.floats_).first(elements);
+    mine.worker.memory = mine.floats_.data() + most_;
+    mine.owner.memory = mine.floats_.data() + most_ * (1 + lanes_[0].lanes);
+    mine.worker.stride = mine.owner.stride = most_;
+    std::size_t place = 0;
+    for (const std::uint32_t number : mine.chunks) {
+      const chunk& piece = plan_->chunks[number];
+      if (by == written::by_the_model) {
+        list(mine, model_->data(piece).data(), mine.data.data() + place, piece.elements);
+      }
+      list_lanes(mine, lanes_[0], piece, mine.worker.memory + place);
+      list_lanes(mine, lanes_[1], piece, mine.owner.memory + place);
+      place += piece.elements;
+    }
+  }
+
+  void gather(Queue& queue, const buffer& mine) const { copy(queue, mine, mine.in_); }
+  void scatter(Queue& queue, const buffer& mine) const { copy(queue, mine, mine.out_); }
+
+ private:
+  static bool is_free(const buffer& each) {
+    if constexpr (works_later) {
+      return !each.is_taken_ && Queue::passed(each.until_);
+    } else {
+      return !each.is_taken_;
+    }
+  }
+
+  bool follows(const chunk& one, const chunk& next) const {
+    return one.first_element + one.elements == next.first_element &&
+           (model_->phantom() ||
+            model_->data(one).data() + one.elements == model_->data(next).data());
+  }
+  const chunk& first_of(const buffer& mine) const {
+    for (const std::uint32_t number : mine.chunks) {
+      if (plan_->chunks[number].elements != 0) {
+        return plan_->chunks[number];
+      }
+    }
+    return plan_->chunks[mine.chunks.front()];
+  }
+  static float* at(const remembered_lanes& all, std::size_t element) {
+    return all.floats.empty() ? nullptr : all.floats.data() + element;
+  }
+
+  static void list(buffer& mine, float* outside, float* inside, std::size_t elements) {
+    if (elements != 0) {
+      mine.in_.push_back({outside, inside, elements});
+      mine.out_.push_back({inside, outside, elements});
+      mine.copied_ += elements;
+    }
+  }
+  void list_lanes(buffer& mine, const remembered_lanes& from, const chunk& piece,
+                  float* inside) const {
+    for (std::size_t lane = 0; lane < from.lanes; ++lane) {
+      list(mine, from.floats.data() + lane * plan_->elements() + piece.first_element,
+           inside + lane * most_, piece.elements);
+    }
+  }
+
+  void copy(Queue& queue, const buffer& mine, std::span<const kernels::copy_run> runs) const {
+    if (!runs.empty()) {
+      charge(queue, 2 * sizeof(float) * mine.copied_);
+      kernels::copy_runs(queue, runs);
+    }
+  }
+
+  const plan* plan_;
+  const model_memory<Queue>* model_;
+  std::size_t most_;
+  std::array<remembered_lanes, 2> lanes_;
+  std::array<buffer, count> buffers_{};
+};
+
+}  // namespace tutti

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tutti/base/memory.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/core/startup.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/transport.hpp"
+
+/// How worker 0 reads and restores what architectures remember on ranks that do not train; one end
+/// of each conversation per function, all on one tag, so that order is enough.
+namespace tutti {
+
+/// What one rank remembers, as a checkpoint keeps it.
+using memories_of_rank = std::vector<std::vector<float>>;
+
+template <class Endpoint>
+task receive_memories(Endpoint self, int rank, memories_of_rank& all) {
+  std::uint64_t count = 0;
+  co_await receive_now(self, rank, bytes_of(count));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint64_t length = 0;
+    co_await receive_now(self, rank, bytes_of(length));
+    all.emplace_back(length);
+    co_await receive_now(self, rank, std::as_writable_bytes(std::span(all.back())));
+  }
+}
+
+template <class Endpoint>
+task send_memories(Endpoint self, int worker, std::vector<std::span<float>> memories) {
+  std::uint64_t count = memories.size();
+  co_await self.send(worker, bytes_of(count));
+  for (const std::span<float> each : memories) {
+    const auto values = host_view(self.queue(), each);
+    std::uint64_t length = each.size();
+    co_await self.send(worker, bytes_of(length));
+    co_await self.send(worker, std::as_bytes(std::span(values)));
+  }
+}
+
+/// Step, parameters and memories to one rank, until it has taken them in.
+template <class Endpoint>
+task send_restored(Endpoint self, int rank, std::uint64_t steps, std::span<const tensor> forward,
+                   const memories_of_rank& memories) {
+  co_await self.send(rank, bytes_of(steps));
+  for (const auto& each : forward) {
+    const auto values = host_view(self.queue(), each.parameter);
+    co_await self.send(rank, std::as_bytes(std::span(values)));
+  }
+  for (const auto& each : memories) {
+    co_await self.send(rank, std::as_bytes(std::span(each)));
+  }
+  co_await self.receive(rank, {});
+}
+
+/// Receives what lay on a host into memory of the queue's.
+template <class Endpoint>
+task receive_through_host(Endpoint self, int peer, std::span<float> memory) {
+  const auto mail = co_await self.receive_loan(peer, memory.size_bytes());
+  const auto bytes = mail.bytes();
+  fill_from_host(self.queue(), memory, [bytes](std::span<float> values) {
+    std::ranges::copy(bytes, std::as_writable_bytes(values).begin());
+  });
+}
+
+template <class Endpoint, class State>
+task receive_restored(Endpoint self, int worker, std::span<const tensor> forward, State& state) {
+  self.queue().synchronize();
+  std::uint64_t steps = 0;
+  co_await receive_now(self, worker, bytes_of(steps));
+  for (const auto& each : forward) {
+    co_await receive_through_host(self, worker, each.parameter);
+  }
+  if constexpr (facts::has_resume<State>) {
+    state.resume(steps);
+  }
+  if constexpr (facts::has_memories<State>) {
+    for (const std::span<float> each : state.memories()) {
+      co_await receive_through_host(self, worker, each);
+    }
+  }
+  co_await self.send(worker, {});
+}
+
+}  // namespace tutti

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <concepts>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "tutti/base/type_name.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/core/engine_options.hpp"
+
+namespace tutti {
+
+/// What every rank must set alike, one `name=value` a line: the policies and their options, the
+/// optimizer and its values, and how the engine runs. Policies come first, so that the first line
+/// in which two ranks differ is never an option that only one of them has.
+///
+/// Every description of options (base/options.hpp) is visited; what is not described is not
+/// compared.
+class settings {
+ public:
+  void add(std::string_view name, std::string_view value) {
+    lines_.append(name).append("=").append(value).append("\n");
+  }
+
+  /// Adds the values that `described` shows a visitor, each as `role.name`.
+  template <class Described>
+  void add_values(std::string_view role, const Described& described) {
+    Described::describe(described, visitor{this, role});
+  }
+
+  const std::string& lines() const { return lines_; }
+
+ private:
+  struct visitor {
+    settings* into;
+    std::string_view role;
+
+    template <class Value>
+    void operator()(std::string_view name, const Value& value, std::string_view) const {
+      std::string whole(role);
+      whole.append(".").append(name);
+      if constexpr (std::is_enum_v<Value>) {
+        into->add(whole, names(value)[static_cast<std::size_t>(value)]);
+      } else if constexpr (std::same_as<Value, bool>) {
+        into->add(whole, value ? "true" : "false");
+      } else {
+        std::array<char, 32> digits{};
+        const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+        into->add(whole, {digits.data(), static_cast<std::size_t>(end - digits.data())});
+      }
+    }
+  };
+
+  std::string lines_{};
+};
+
+/// What a strategy's ranks must set alike.
+template <class Strategy, class Optimizer>
+std::string settings_of(const engine_options<Strategy>& set, const Optimizer& optimizer) {
+  using strategy = strategy_of<Strategy>;
+  settings all;
+  all.add("fusion", type_name<typename strategy::fusion>());
+  all.add("partition", type_name<typename strategy::partition>());
+  all.add("schedule", type_name<typename strategy::schedule>());
+  all.add("coordination", type_name<typename strategy::coordination>());
+  all.add("compression", type_name<typename strategy::compression>());
+  all.add("architecture", type_name<typename strategy::architecture>());
+  all.add("optimizer", type_name<Optimizer>());
+  policy_options<strategy>::each(
+      set, [&all](std::string_view role, const auto& own) { all.add_values(role, own); });
+  all.add_values("optimizer", optimizer);
+  all.add_values("run", set.run);
+  return all.lines();
+}
+
+}  // namespace tutti

@@ -1,0 +1,249 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/memory.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/core/model_memory.hpp"
+#include "tutti/core/state_memory.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/optimizer/none.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/schedule.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// All that an architecture's state may know and do (`World` in role/architecture.hpp): who it is
+/// among which ranks, the plan, the parameters, the optimizer. Its helpers touch no memory where
+/// the model is a phantom; a state leaves memory to them.
+template <class Types>
+class surroundings {
+ public:
+  using transport = typename Types::transport;
+  using queue_type = typename transport::queue_type;
+  using compression = typename Types::compression;
+  using relay_type = typename Types::relay;
+  using optimizer = typename Types::optimizer;
+  using endpoint = tutti::endpoint<transport>;
+  using launch = tutti::launch<compression>;
+  using message = tutti::message<
+      decltype(std::declval<transport&>().receive_any(channel::service).await_resume())>;
+  template <class T>
+  using memory = memory_of<T, queue_type>;
+  /// An exchange hands back between its halves.
+  static constexpr bool splits_phases = facts::splits_phases<typename Types::schedule>;
+
+  /// `failed(context, why)` hears of tasks beside that fail.
+  surroundings(transport& world, const plan& made, const model_memory<queue_type>& model,
+               const compression& compressor, const optimizer& values, int workers,
+               unsigned accumulation, void (*failed)(void*, std::exception_ptr), void* context)
+      : world_(&world),
+        plan_(&made),
+        model_(&model),
+        compressor_(&compressor),
+        optimizer_(&values),
+        workers_(workers),
+        accumulation_(accumulation),
+        momenta_per_element_(values.memory_per_element()),
+        momenta_(world.queue(), keeps_momenta(world.rank(), workers) ? momenta_per_element_ : 0,
+                 model.remembered()),
+        failed_(failed),
+        context_(context) {}
+  surroundings(const surroundings&) = delete;
+  surroundings& operator=(const surroundings&) = delete;
+
+  int rank() const { return world_->rank(); }
+  int size() const { return world_->size(); }
+  /// Ranks that train: the first so many.
+  int workers() const { return workers_; }
+  bool trains() const { return rank() < workers_; }
+  /// Backward passes that a gradient is the sum of.
+  unsigned accumulation() const { return accumulation_; }
+  const plan& planned() const { return *plan_; }
+  /// The tensor that a chunk is, where the encoder works on one; else the first that it holds.
+  const tensor_facts& tensor_of(const chunk& piece) const {
+    return plan_->backward[plan_->buckets[piece.bucket].first_tensor];
+  }
+  bool phantom() const { return model_->phantom(); }
+  const compression& compressor() const { return *compressor_; }
+  const optimizer& values() const { return *optimizer_; }
+  queue_type& queue() const { return world_->queue(); }
+  /// Where exchanges and answers of chunk `number` travel.
+  endpoint endpoint_of(std::uint32_t number) const {
+    return endpoint(*world_, tag{channel::data, number, 0});
+  }
+
+  // ---- memory
+
+  /// `elements` of memory for the queue's work, zero; none for a phantom.
+  template <class T>
+  memory<T> allocate(std::size_t elements) const {
+    return allocate_zeros<T>(queue(), phantom() ? 0 : elements);
+  }
+  /// Floats an element, parallel to the parameters in the flat index space; none for a phantom.
+  memory<float> allocate_parallel() const { return allocate<float>(plan_->elements()); }
+
+  void copy(std::span<float> to, std::span<const float> from) const {
+    if (!phantom()) {
+      queue().copy(to.data(), from.data(), to.size_bytes());
+    }
+  }
+  /// values[i] -= less[i].
+  void subtract(std::span<float> values, std::span<const float> less) const {
+    if (!phantom()) {
+      kernels::blend(queue(), values, less, 1.0f, -1.0f);
+    }
+  }
+  /// A chunk's part of memory parallel to the parameters.
+  std::span<float> part_of(std::span<float> parallel, const chunk& piece) const {
+    return phantom() ? std::span<float>() : parallel.subspan(piece.first_element, piece.elements);
+  }
+
+  // ---- parameters, of a chunk: run by run
+
+  void read_parameters(const chunk& piece, std::span<float> into) const {
+    for_each_run(piece, [&](std::span<float> parameters, std::size_t in_chunk) {
+      queue().copy(into.data() + in_chunk, parameters.data(), parameters.size_bytes());
+    });
+  }
+  void write_parameters(const chunk& piece, std::span<const float> from) const {
+    for_each_run(piece, [&](std::span<float> parameters, std::size_t in_chunk) {
+      queue().copy(parameters.data(), from.data() + in_chunk, parameters.size_bytes());
+    });
+  }
+  /// Each parameter x becomes (1 - share) * x + share * y.
+  void mix_parameters(const chunk& piece, std::span<const float> with, float share) const {
+    for_each_run(piece, [&](std::span<float> parameters, std::size_t in_chunk) {
+      kernels::blend(queue(), parameters, with.subspan(in_chunk, parameters.size()), 1.0f - share,
+                     share);
+    });
+  }
+
+  /// Calls `visit(number)` for each chunk that holds an element of the tensor at `position`.
+  template <class Visit>
+  void for_each_chunk(std::size_t position, Visit visit) const {
+    const bucket& group = plan_->buckets[plan_->bucket_of[position]];
+    for (std::uint32_t i = 0; i < group.chunks; ++i) {
+      if (plan_->holds_some(plan_->chunks[group.first_chunk + i], position)) {
+        visit(group.first_chunk + i);
+      }
+    }
+  }
+
+  // ---- updates, of the tensor at a position of the backward order
+
+  /// The optimizer on the mean of its gradients; without an optimizer the mean is left where the
+  /// model had its gradient.
+  void update(std::size_t position, std::uint64_t step, std::span<const float> mean) {
+    if (phantom()) {
+      return;
+    }
+    const tensor& to = model_->at(position);
+    if constexpr (std::is_same_v<optimizer, tutti::optimizer::none>) {
+      if (mean.data() != to.gradient.data()) {
+        queue().copy(to.gradient.data(), mean.data(), mean.size_bytes());
+      }
+    } else {
+      optimizer_->apply(queue(), to.parameter, mean,
+                        momenta_.at(plan_->first_element[position], {}, step));
+    }
+  }
+
+  /// The optimizer on this rank's own gradient, the mean of the passes that it is the sum of.
+  void update_alone(std::size_t position, std::uint64_t step) {
+    if (phantom()) {
+      return;
+    }
+    const tensor& to = model_->at(position);
+    if (accumulation_ != 1) {
+      kernels::scale(queue(), to.gradient, 1.0f / static_cast<float>(accumulation_));
+    }
+    optimizer_->apply(queue(), to.parameter, std::span<const float>(to.gradient),
+                      momenta_.at(plan_->first_element[position], {}, step));
+  }
+
+  /// Floats that the optimizer remembers of each element.
+  std::size_t momenta_per_element() const { return momenta_per_element_; }
+  /// What it remembers on a rank that trains.
+  std::span<float> momenta() { return momenta_.floats(); }
+
+  // ---- tasks beside
+
+  /// Starts a task that nobody awaits. If it fails, so does this rank's part.
+  void beside(task work) {
+    std::size_t place = 0;
+    if (free_.empty()) {
+      place = beside_.size();
+      beside_.emplace_back();
+    } else {
+      place = free_.back();
+      free_.pop_back();
+    }
+    beside_[place] = watched(std::move(work), place);
+    beside_[place].start(world_->ready_coroutines());
+  }
+  /// No task of `beside` goes on.
+  bool at_rest() const {
+    for (const task& each : beside_) {
+      if (!each.done()) {
+        return false;
+      }
+    }
+    return true;
+  }
+  /// Ends when those have ended that run now.
+  task finish() {
+    for (std::size_t i = 0; i < beside_.size(); ++i) {
+      const task& each = beside_[i];
+      co_await each;
+    }
+  }
+
+ private:
+  static constexpr bool keeps_momenta(int rank, int workers) {
+    return rank < workers && !facts::owns_parameters<typename Types::architecture>;
+  }
+
+  template <class Run>
+  void for_each_run(const chunk& piece, Run run) const {
+    if (!phantom()) {
+      model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
+                                      std::size_t in_chunk) {
+        run(model_->at(position).parameter.subspan(offset, count), in_chunk);
+      });
+    }
+  }
+
+  task watched(task work, std::size_t place) {
+    try {
+      co_await work;
+    } catch (...) {
+      failed_(context_, std::current_exception());
+    }
+    free_.push_back(place);
+  }
+
+  transport* world_;
+  const plan* plan_;
+  const model_memory<queue_type>* model_;
+  const compression* compressor_;
+  const optimizer* optimizer_;
+  int workers_;
+  unsigned accumulation_;
+  std::size_t momenta_per_element_;
+  state_memory<queue_type> momenta_;
+  void (*failed_)(void*, std::exception_ptr);
+  void* context_;
+  std::vector<task> beside_{};
+  std::vector<std::size_t> free_{};
+};
+
+}  // namespace tutti

@@ -1,0 +1,204 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/predicate.hpp"
+#include "tutti/base/sentence.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/core/driver.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti/core/failure.hpp"
+#include "tutti/core/watch.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// How a rank waits for others: it moves its communication on, or leaves that to whoever does, and
+/// when a deadline passes in which nothing moves it asks them. `Owner::stuck()` is the chunk that
+/// it waits for, `Owner::end_with(sentence)` ends its part unless the sentence is empty;
+/// `Owner::hear_of_failure()` looks at the transport's.
+template <class Transport, class Owner>
+class waiting {
+ public:
+  waiting(Transport& world, Owner& owner, const failure<Transport>& ended, seconds deadline)
+      : world_(&world),
+        owner_(&owner),
+        ended_(&ended),
+        deadline_(deadline),
+        driver_(world, owner),
+        watch_(world, owner) {}
+  waiting(const waiting&) = delete;
+  waiting& operator=(const waiting&) = delete;
+
+  // ---- who moves it on
+
+  void start_thread(progress wanted) { driver_.start_thread(wanted); }
+  void stop_thread() { driver_.stop_thread(); }
+  void nudge() { driver_.nudge(); }
+  template <class Act>
+  void exclusively(Act act) {
+    driver_.exclusively(act);
+  }
+
+  // ---- what others ask of this rank
+
+  void start_answering() { watch_.start(); }
+  task stop_answering() { return watch_.stop(); }
+  bool at_rest() const { return watch_.at_rest(); }
+  std::size_t words() const { return watch_.words(); }
+  /// Threads that wait here now.
+  std::uint32_t threads() const { return threads_.load(std::memory_order_relaxed); }
+
+  // ---- waiting
+
+  /// Returns when `done`; throws when the rank's part has ended, which whoever holds it up for too
+  /// long brings about.
+  void until(predicate done) {
+    in_time(done);
+    ended_->rethrow();
+  }
+  /// Until `done` or failure, however long it takes: nobody has promised anything.
+  void however_long(predicate done) { driver_.drive_until(done); }
+
+  /// Where peers hold up the stream, the host looks at it until the deadline: it must neither block
+  /// for ever nor take for a result what a failure has left.
+  void until_the_stream_has_come() requires is_stream_ordered<Transport> {
+    auto& queue = world_->queue();
+    const auto end = queue.record();
+    const auto passed = [&] { return queue.passed(end); };
+    const waiter mine(threads_);
+    const seconds begin = world_->now();
+    while (!passed() && !ended_->happened()) {
+      driver_.drive_until([&] { return passed() || world_->troubled(); }, deadline_);
+      driver_.exclusively([this] { owner_->hear_of_failure(); });
+      if (!passed() && !ended_->happened()) {
+        diagnose(passed, begin);
+        driver_.exclusively([this] { owner_->hear_of_failure(); });
+      }
+    }
+    ended_->rethrow();
+  }
+
+  /// Blocks until `asking` has ended, also when it fails: it refers to what its caller owns. Its
+  /// steps are the loop's, whichever thread that is.
+  void run(task& asking) {
+    std::atomic<bool> ended{false};
+    const auto done = [&ended] { return ended.load(std::memory_order_acquire); };
+    task watched = tell_when_ended(asking, ended);
+    driver_.exclusively([&] { watched.start(world_->ready_coroutines()); });
+    in_time(done);
+    settle(done);
+    driver_.exclusively([] {});  // the loop has left the coroutine
+    ended_->rethrow();
+    asking.result();
+  }
+
+  /// Whoever computes gives back this rank's memory when it comes, within the deadline.
+  void settle(predicate done) {
+    if (!driver_.drive_for(done, std::max(settle_time, deadline_))) {
+      abandon(*world_, ended_->words());
+    }
+  }
+
+ private:
+  /// A thread that waits here, for others to know.
+  class waiter {
+   public:
+    explicit waiter(std::atomic<std::uint32_t>& all) : all_(&all) {
+      all_->fetch_add(1, std::memory_order_relaxed);
+    }
+    waiter(const waiter&) = delete;
+    waiter& operator=(const waiter&) = delete;
+    ~waiter() { all_->fetch_sub(1, std::memory_order_relaxed); }
+
+   private:
+    std::atomic<std::uint32_t>* all_;
+  };
+
+  /// Until `done` or failure: whoever holds this rank up for too long is one.
+  void in_time(predicate done) {
+    const waiter mine(threads_);
+    const seconds begin = world_->now();
+    while (!driver_.drive_until(done, deadline_)) {
+      diagnose(done, begin);
+    }
+  }
+
+  task tell_when_ended(const task& asking, std::atomic<bool>& ended) {
+    try {
+      co_await asking;
+    } catch (...) {
+    }  // it stays in `asking`
+    ended.store(true, std::memory_order_release);
+  }
+
+  /// A deadline has passed in silence: ask everybody about the chunk that does not come, and say
+  /// what they answer, if they name anybody.
+  [[gnu::cold]] void diagnose(predicate done, seconds begin) {
+    const auto over = [&] { return done() || ended_->happened(); };
+    bool asks = false;
+    driver_.exclusively([&] {
+      const bool asked = watch_.asked_at() >= begin;
+      if (over() || (asked && world_->now() - watch_.asked_at() < deadline_ && !complains())) {
+        return;  // another thread has just asked
+      }
+      if (const std::string silent = asked ? watch_.silent() : std::string(); !silent.empty()) {
+        owner_->end_with(silent);
+        return;
+      }
+      watch_.ask(owner_->stuck(), begin);
+      asks = true;
+    });
+    if (!asks) {
+      return;
+    }
+    driver_.drive_for([&] { return over() || watch_.everybody_answered(); },
+                      std::min(deadline_, answer_time));
+    driver_.exclusively([&] {
+      if (!over()) {
+        owner_->end_with(verdict());
+      }
+    });
+  }
+
+  /// The transport's library reports something.
+  bool complains() const {
+    if constexpr (is_stream_ordered<Transport>) {
+      return !world_->complaint().empty();
+    } else {
+      return false;
+    }
+  }
+
+  /// Why nothing moves, from what the others have answered; nothing while the wait goes on.
+  [[gnu::cold]] std::string verdict() {
+    if constexpr (is_stream_ordered<Transport>) {
+      if (complains()) {
+        const std::string silent = watch_.silent();
+        return silent.empty() ? world_->complaint()
+                              : sentence({silent, " (", world_->complaint(), ")"});
+      }
+    }
+    return watch_.verdict(owner_->tensors());
+  }
+
+  static constexpr seconds answer_time = 2;
+
+  Transport* world_;
+  Owner* owner_;
+  const failure<Transport>* ended_;
+  seconds deadline_;
+  driver<Transport, Owner> driver_;
+  watch<Transport, Owner> watch_;
+  std::atomic<std::uint32_t> threads_{0};
+};
+
+}  // namespace tutti

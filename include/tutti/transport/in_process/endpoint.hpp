@@ -1,0 +1,665 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/assert.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/fifo.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/backoff.hpp"
+#include "tutti/transport/in_process/mailbox.hpp"
+#include "tutti/transport/in_process/matching.hpp"
+#include "tutti/transport/in_process/message.hpp"
+#include "tutti/transport/in_process/rendezvous.hpp"
+#include "tutti/transport/operation.hpp"
+
+namespace tutti::transport {
+
+/// Ranks in one process that hand over pointers and read each other's memory: a message is copied
+/// once, by its receiver, and a loan not at all.
+///
+/// `Delivery` says when a message reaches its receiver: `by_mailbox` is between threads, at once;
+/// `virtual_link` keeps it for the time its link would take. `Queue` is the device that memory
+/// lives on. A delivery that reaches ranks of other processes returns their messages itself.
+/// Cost of a message: one atomic exchange each way.
+template <class Queue, class Delivery>
+class basic_in_process {
+ public:
+  using role = tutti::role::transport;
+  using queue_type = Queue;
+  using mark = typename Queue::mark;
+  static constexpr bool virtual_time = Delivery::virtual_time;
+
+ private:
+  using message = detail::message<mark>;
+  using pending_receive = detail::pending_receive<basic_in_process>;
+
+ public:
+  /// What the ranks of one job share.
+  class fabric {
+   public:
+    template <class... Arguments>
+    explicit fabric(int ranks, Arguments&&... arguments)
+        : rendezvous_(ranks), delivery_(ranks, std::forward<Arguments>(arguments)...) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        ends_.push_back(std::make_unique<basic_in_process>(*this, rank, ranks));
+      }
+    }
+
+    int size() const { return static_cast<int>(ends_.size()); }
+    basic_in_process& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
+    Delivery& delivery() { return delivery_; }
+
+    /// One rank cannot go on: every other learns why at its next poll. The first reason stays.
+    void abort(const std::string& reason) {
+      const std::scoped_lock lock(abort_mutex_);
+      if (!aborted_.load(std::memory_order_relaxed)) {
+        reason_ = reason;
+        aborted_.store(true);
+      }
+    }
+    bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+    /// Why; to be read once `aborted()`.
+    const std::string& reason() const { return reason_; }
+
+   private:
+    friend basic_in_process;
+    detail::rendezvous_table rendezvous_;
+    Delivery delivery_;
+    std::vector<std::unique_ptr<basic_in_process>> ends_;
+    std::atomic<bool> aborted_{false};
+    std::mutex abort_mutex_;
+    std::string reason_;
+  };
+
+  basic_in_process(fabric& shared, int rank, int ranks)
+      : shared_(&shared), rank_(rank), backoff_(ranks), queue_(queue_of(shared.delivery_)) {}
+  basic_in_process(const basic_in_process&) = delete;
+  basic_in_process& operator=(const basic_in_process&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return shared_->size(); }
+  int host_of(int rank) const { return shared_->delivery_.host_of(rank); }
+  Queue& queue() { return queue_; }
+  run_queue& ready_coroutines() {
+    if constexpr (virtual_time) {
+      return shared_->delivery_.ready_coroutines();
+    } else {
+      return ready_;
+    }
+  }
+  seconds now() const { return shared_->delivery_.now(); }
+  traffic counted() const { return counted_; }
+  std::size_t in_flight() const { return flights_.count(); }
+  /// Why this rank's part has ended; null while it has not.
+  const std::exception_ptr& failure() const { return flights_.failure(); }
+
+  // ---- operations
+
+  class send_operation : public detail::operation {
+   public:
+    send_operation(basic_in_process& self, int to, tag where, std::span<const std::byte> bytes)
+        : operation(self.ready_coroutines(), 1) {
+      self.begin_send(out_, *this, to, where, bytes);
+    }
+
+   private:
+    message out_;
+  };
+
+  template <class Fold>
+  class folding_receive : public pending_receive {
+   public:
+    explicit folding_receive(Fold fold) : fold_(fold) {
+      this->take = [](basic_in_process& self, pending_receive& which, message& read) {
+        self.queue_.wait(read.mark);
+        if constexpr (!std::same_as<Fold, copy_bytes>) {  // a card writes what is only copied
+          charge(self.queue_, 3 * read.bytes.size());
+        }
+        if (read.bytes.data() != nullptr && which.into.data() != nullptr) {
+          static_cast<folding_receive&>(which).fold_(self.queue_, which.into.data(),
+                                                     read.bytes.data(), read.bytes.size());
+        }
+      };
+    }
+
+   private:
+    Fold fold_;
+  };
+
+  template <class Fold>
+  class receive_operation : public detail::operation {
+   public:
+    receive_operation(basic_in_process& self, int from, tag where, std::span<std::byte> into,
+                      Fold fold)
+        : operation(self.ready_coroutines(), 1), in_(fold) {
+      self.begin_receive(in_, *this, from, where, into);
+    }
+
+   private:
+    folding_receive<Fold> in_;
+  };
+
+  template <class Fold>
+  class exchange_operation : public detail::operation {
+   public:
+    exchange_operation(basic_in_process& self, int to, std::span<const std::byte> out, int from,
+                       std::span<std::byte> into, tag where, Fold fold)
+        : operation(self.ready_coroutines(), 2), in_(fold) {
+      self.begin_send(out_, *this, to, where, out);
+      self.begin_receive(in_, *this, from, where, into);
+    }
+
+   private:
+    message out_;
+    folding_receive<Fold> in_;
+  };
+
+  /// A peer's bytes, to read until the loan is destroyed.
+  class loan {
+   public:
+    loan(basic_in_process& self, message* lent) : self_(&self), lent_(lent) {}
+    loan(loan&& other) noexcept : self_(other.self_), lent_(std::exchange(other.lent_, nullptr)) {}
+    loan& operator=(loan&&) = delete;
+    ~loan() { self_->end_loan(lent_); }
+
+    std::span<const std::byte> bytes() const { return lent_->bytes; }
+    int peer() const { return lent_->from; }
+    tag where() const { return lent_->where; }
+
+   private:
+    basic_in_process* self_;
+    message* lent_;
+  };
+
+  class loan_operation : public detail::operation {
+   public:
+    loan_operation(basic_in_process& self, int from, tag where, std::size_t bytes)
+        : operation(self.ready_coroutines(), 1), self_(&self) {
+      in_.take = [](basic_in_process& taker, pending_receive& which, message& lent) {
+        taker.queue_.wait(lent.mark);
+        static_cast<lending_receive&>(which).lent = &lent;
+      };
+      in_.lends = true;
+      self.begin_receive(in_, *this, from, where,
+                         std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes));
+    }
+    ~loan_operation() { self_->end_loan(in_.lent); }
+    loan await_resume() {
+      operation::await_resume();
+      if (self_->loans_revoked_) {
+        std::rethrow_exception(self_->flights_.failure());
+      }
+      return loan(*self_, std::exchange(in_.lent, nullptr));
+    }
+
+   private:
+    struct lending_receive : pending_receive {
+      message* lent{};
+    };
+
+    basic_in_process* self_;
+    lending_receive in_;
+  };
+
+  /// What every rank showed. While it lives no rank that fails lets go of what its bytes point to;
+  /// so do not keep it over another await.
+  class rendezvous_view {
+   public:
+    rendezvous_view(basic_in_process& self, detail::rendezvous& where, std::uint64_t generation)
+        : self_(&self), where_(&where), generation_(generation) {}
+    rendezvous_view(rendezvous_view&& other) noexcept
+        : self_(std::exchange(other.self_, nullptr)),
+          where_(other.where_),
+          generation_(other.generation_) {}
+    rendezvous_view& operator=(rendezvous_view&&) = delete;
+    ~rendezvous_view() {
+      if (self_ != nullptr) {
+        self_->look_away();
+      }
+    }
+
+    /// Valid until this rank meets again for the second time on this tag.
+    const std::byte* of(int rank) const { return where_->line(generation_, rank).bytes.data(); }
+    template <class T>
+    T shown(int rank) const {
+      T value;
+      std::memcpy(&value, of(rank), sizeof value);
+      return value;
+    }
+
+   private:
+    basic_in_process* self_;
+    detail::rendezvous* where_;
+    std::uint64_t generation_;
+  };
+
+  class meet_operation : public detail::operation {
+   public:
+    meet_operation(basic_in_process& self, tag where, std::span<const std::byte> bytes)
+        : operation(self.ready_coroutines(), 0),
+          self_(&self),
+          where_(&self.shared_->rendezvous_.at(where)) {
+      if (!self.flights_.failed()) {
+        generation_ = where_->show(self.rank_, bytes);
+        self.shows_ = true;
+      }
+    }
+
+    /// Where the caller waits anyway it looks for a moment: peers are usually a cache miss away.
+    bool await_ready() {
+      if (self_->flights_.failed()) {
+        expect_half();
+        self_->flights_.park(*this);
+        return operation::await_ready();
+      }
+      const auto met = [this] { return complete(); };
+      return (met() || (self_->caller_waits() && self_->backoff_.glance(met))) && self_->look();
+    }
+    void await_suspend(std::coroutine_handle<> waiter) {
+      operation::await_suspend(waiter);
+      if (!self_->flights_.failed()) {
+        expect_half();
+        self_->meets_.push(*this);
+        self_->flights_.begin();
+      }
+    }
+    rendezvous_view await_resume() const {
+      operation::await_resume();
+      return rendezvous_view(*self_, *where_, generation_);
+    }
+
+    bool complete() const { return where_->complete(generation_); }
+
+    meet_operation* next{};
+
+   private:
+    basic_in_process* self_;
+    detail::rendezvous* where_;
+    std::uint64_t generation_ = 0;
+  };
+
+  auto send(int to, tag where, std::span<const std::byte> bytes) {
+    return send_operation(*this, to, where, bytes);
+  }
+  auto receive(int from, tag where, std::span<std::byte> into) {
+    return receive_operation<copy_bytes>(*this, from, where, into, copy_bytes{});
+  }
+  template <class Fold>
+  auto receive_fold(int from, tag where, std::span<std::byte> into, Fold fold) {
+    return receive_operation<Fold>(*this, from, where, into, fold);
+  }
+  auto receive_loan(int from, tag where, std::size_t bytes) {
+    return loan_operation(*this, from, where, bytes);
+  }
+  /// The size of the message is the sender's: read it from the loan.
+  auto receive_any(channel from_channel) {
+    return loan_operation(*this, detail::any_rank, tag{from_channel, 0, 0}, 0);
+  }
+  auto exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
+                tag where) {
+    return exchange_operation<copy_bytes>(*this, to, out, from, into, where, copy_bytes{});
+  }
+  template <class Fold>
+  auto exchange_fold(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
+                     tag where, Fold fold) {
+    return exchange_operation<Fold>(*this, to, out, from, into, where, fold);
+  }
+  auto sleep(seconds duration) {
+    return detail::sleep_operation(ready_coroutines(), flights_, now() + duration,
+                                   [this](detail::sleep_operation& fresh) { lay_down(fresh); });
+  }
+  auto meet(tag where,
+            std::span<const std::byte> bytes) requires(std::same_as<Queue, inline_queue> &&
+                                                       !virtual_time) {
+    return meet_operation(*this, where, bytes);
+  }
+
+  // ---- progress
+
+  /// Call it between resumptions, never from inside a coroutine.
+  bool poll() {
+    if (flights_.failed() && !loans_revoked_ && ready_coroutines().empty()) {
+      revoke_loans();
+    }
+    bool progress = let_go_of_what_was_shown();
+    if constexpr (!virtual_time) {
+      idle_before_poll_ = idle_since_poll_.load(std::memory_order_relaxed);
+      if (idle_before_poll_) {
+        idle_since_poll_.store(false, std::memory_order_relaxed);
+      }
+      progress |= read_mailbox();
+      progress |= !sleepers_.empty() && sleepers_.wake(now(), flights_);
+      progress |= complete_meetings();
+    }
+    if (shared_->aborted() && !flights_.failed()) {
+      fail(refusal_ ? refusal_ : std::make_exception_ptr(communication_error(shared_->reason())));
+      progress = true;
+    }
+    return progress;
+  }
+
+  /// A moment of waiting after `idle_polls` polls in a row that brought nothing.
+  void idle(std::size_t idle_polls) {
+    idle_since_poll_.store(true, std::memory_order_relaxed);
+    backoff_.idle(idle_polls);
+  }
+
+  /// Ends this rank's part: pending receives fail with `why`, new operations are refused, and what
+  /// peers sent is returned refused, so that they fail too. Coroutines go on, with the exception,
+  /// when `in_flight()` is 0. Call it between resumptions, never from inside a coroutine.
+  ///
+  /// A rank that has met others ends their part at once: from now on nobody looks at what it has
+  /// shown, and what is in flight includes those that still do.
+  [[gnu::cold]] void fail(std::exception_ptr why) {
+    if (flights_.failed()) {
+      return;
+    }
+    if (shows_ && !leaves_) {
+      abort(verdict_of(rank_, why));
+      flights_.begin();
+    } else {
+      shows_ = false;
+    }
+    flights_.fail(std::move(why));
+    matching_.clear([this](pending_receive& in) { flights_.end(*in.owner); },
+                    [this](message& foreign) { refuse(foreign); });
+    while (meet_operation* waiting = meets_.pop()) {
+      flights_.end(*waiting);
+    }
+    sleepers_.fail(flights_);
+    flights_.settle();
+  }
+
+  /// Ends every rank's part, with this sentence, at its next poll. The first sentence stays.
+  void abort(const std::string& reason) { shared_->abort(reason); }
+
+  /// An exception ends this rank's part in good order. Whoever catches it may `abort` with its
+  /// words; `leave` does so without.
+  void ends_by_exception() { ends_by_exception_ = true; }
+
+  /// This rank will not poll again: messages to it are refused from now on.
+  void leave() {
+    if (ends_by_exception_) {
+      abort(sentence({"rank ", rank_, " left by an exception"}));
+    }
+    if (flights_.failed()) {
+      abort(verdict_of(rank_, flights_.failure()));
+    } else {
+      leaves_ = true;
+      fail(std::make_exception_ptr(communication_error(sentence({"rank ", rank_, " has left"}))));
+    }
+    if constexpr (!virtual_time) {
+      mailbox_.close([this](message& arrived) { take_in(arrived); });
+    }
+  }
+
+  /// What this rank waits for, for a sentence about a job that does not move; empty if nothing.
+  std::string waits_for() const { return matching_.waits_for(); }
+
+  /// What others have sent to this rank and it has not received; empty if nothing.
+  std::string has_not_received() const { return matching_.has_not_received(); }
+
+  /// A message has reached this rank. `Delivery` calls it on the thread that polls this rank.
+  void deliver(message& arrived) {
+    if (flights_.failed()) {
+      refuse(arrived);
+      return;
+    }
+    if (pending_receive* match = matching_.receive_for(arrived)) {
+      take(*match, arrived);
+    }
+  }
+
+ private:
+  friend Delivery;
+
+  void begin_send(message& out, detail::operation& owner, int to, tag where,
+                  std::span<const std::byte> bytes) {
+    if (flights_.failed()) {
+      flights_.park(owner);
+      return;
+    }
+    counted_.bytes_sent += bytes.size();
+    ++counted_.messages_sent;
+    out.from = rank_;
+    out.to = to;
+    out.where = where;
+    out.bytes = bytes;
+    out.owner = &owner;
+    if (!queue_accepts([&] { out.mark = queue_.record(); })) {
+      flights_.park(owner);
+      return;
+    }
+    flights_.begin();
+    shared_->delivery_.carry(*shared_, out);
+  }
+
+  void begin_receive(pending_receive& in, detail::operation& owner, int from, tag where,
+                     std::span<std::byte> into) {
+    if (flights_.failed()) {
+      flights_.park(owner);
+      return;
+    }
+    in.from = from;
+    in.where = where;
+    in.into = into;
+    in.owner = &owner;
+    if constexpr (!virtual_time) {
+      read_mailbox();
+    }
+    flights_.begin();
+    if (message* already = matching_.message_for(in)) {
+      take(in, *already);
+    }
+  }
+
+  /// `in` and `from` belong together. If their sizes differ nobody can go on: both wait, filed and
+  /// refused, until every rank learns it at its next poll.
+  void take(pending_receive& in, message& from) {
+    if (!in.takes(from)) {
+      abort(sentence({"rank ", from.from, " sent ", from.bytes.size(), " bytes of chunk ",
+                      from.where.chunk, " where rank ", rank_, " expects ", in.into.size()}));
+      matching_.keep(in);
+      from.refused = true;
+      give_back(from);
+      return;
+    }
+    if (!queue_accepts([&] { in.take(*this, in, from); })) {
+      from.refused = true;
+      give_back(from);
+      flights_.end_refused(*in.owner);
+      return;
+    }
+    if (in.lends) {
+      lent_.push(from);
+    } else {
+      give_back(from);
+    }
+    flights_.end(*in.owner);
+  }
+
+  /// What a queue refuses, as every call of a device does that has failed, ends every rank's part
+  /// at its next poll. Says whether it refused nothing.
+  template <class Work>
+  bool queue_accepts(Work work) {
+    try {
+      work();
+      return true;
+    } catch (...) {
+      if (!refusal_) {
+        refusal_ = std::current_exception();
+        abort(verdict_of(rank_, refusal_));
+      }
+      return false;
+    }
+  }
+
+  void refuse(message& foreign) {
+    abort(leaves_ ? foreign.unread() : verdict_of(rank_, flights_.failure()));
+    foreign.refused = true;
+    give_back(foreign);
+  }
+
+  void give_back(message& read) {
+    if (!queue_accepts([&] { read.mark = queue_.record(); })) {
+      read.mark = {};
+    }
+    read.is_back = true;
+    basic_in_process& sender = shared_->end(read.from);
+    if constexpr (requires { shared_->delivery_.return_message(*shared_, read); }) {
+      shared_->delivery_.return_message(*shared_, read);
+    } else if constexpr (virtual_time) {
+      sender.returned(read);
+    } else {
+      if (&sender == this || !sender.mailbox_.push(read)) {
+        sender.returned(read);
+      }
+    }
+  }
+
+  void returned(message& mine) {
+    bool intact = !mine.refused;
+    if constexpr (!virtual_time) {  // over a network the receiver reads a copy
+      intact &= queue_accepts([&] { queue_.wait(mine.mark); });
+    }
+    if (!intact) {
+      flights_.end_refused(*mine.owner);
+    } else {
+      flights_.end(*mine.owner);
+    }
+  }
+
+  /// Every coroutine is suspended in an operation that will throw, so none reads its loans again;
+  /// and two ranks that hold each other's memory would wait for ever.
+  void revoke_loans() {
+    while (message* lent = lent_.front()) {
+      end_loan(lent);
+    }
+    loans_revoked_ = true;
+    looks_.store(0, std::memory_order_release);
+  }
+
+  /// `lent` is null where there is no loan any more.
+  void end_loan(message* lent) {
+    if (lent == nullptr || loans_revoked_) {
+      return;
+    }
+    lent_.remove(*lent);
+    give_back(*lent);
+  }
+
+  void lay_down(detail::sleep_operation& fresh) {
+    sleepers_.add(fresh);
+    if constexpr (virtual_time) {
+      shared_->delivery_.wake_later(*this, fresh.due);
+    }
+  }
+  void wake_up() { sleepers_.wake(now(), flights_); }
+
+  bool read_mailbox() {
+    return mailbox_.read([this](message& arrived) { take_in(arrived); });
+  }
+  void take_in(message& arrived) {
+    if (arrived.is_back) {
+      returned(arrived);
+    } else {
+      deliver(arrived);
+    }
+  }
+
+  /// Looks at what ranks have shown, unless a rank has failed and may take it away. Either that
+  /// rank sees that we look, or we see that it has failed.
+  bool look() {
+    looks_.store(looks_.load(std::memory_order_relaxed) + 1);
+    if (shared_->aborted_.load()) {
+      look_away();
+      return false;
+    }
+    return true;
+  }
+  void look_away() {
+    if (!loans_revoked_) {
+      looks_.store(looks_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+    }
+  }
+
+  /// After a failure: what this rank has shown is its own again when no peer looks at it.
+  bool let_go_of_what_was_shown() {
+    if (!shows_ || !loans_revoked_) {
+      return false;
+    }
+    for (int peer = 0; peer < size(); ++peer) {
+      if (shared_->end(peer).looks_.load() != 0) {
+        return false;
+      }
+    }
+    shows_ = false;
+    flights_.end();
+    return true;
+  }
+
+  /// What runs now was resumed by somebody who polls and has nothing better to do between polls.
+  /// What a trainer starts, between two layers, was not.
+  bool caller_waits() const { return idle_before_poll_ && ready_.draining(); }
+
+  bool complete_meetings() {
+    bool any = false;
+    while (meet_operation* met = meets_.take(
+               [this](const meet_operation& each) { return each.complete() && look(); })) {
+      flights_.end(*met);
+      any = true;
+    }
+    return any;
+  }
+
+  fabric* shared_;
+  int rank_;
+  detail::backoff backoff_;
+  /// A device's queue keeps the delivery's time, if there is such a device.
+  static Queue queue_of(Delivery& delivery) {
+    if constexpr (requires { delivery.new_queue(); }) {
+      return delivery.new_queue();
+    } else {
+      return Queue();
+    }
+  }
+
+  Queue queue_;
+  run_queue ready_;
+  traffic counted_;
+  detail::under_way flights_;
+  std::exception_ptr refusal_;  // the queue's, the first
+  detail::matching<message, pending_receive> matching_;
+  fifo<meet_operation> meets_;
+  detail::sleepers sleepers_;
+  detail::lent_messages<message> lent_;  // to this rank, and not given back
+  bool idle_before_poll_ = false;
+  std::atomic<bool> idle_since_poll_{false};  // any thread may wait
+  bool loans_revoked_ = false;
+  bool leaves_ = false;  // and nothing had failed
+  bool ends_by_exception_ = false;
+  bool shows_ = false;  // to those it meets, and they may still look
+  detail::mailbox<message> mailbox_;
+  alignas(64) std::atomic<int> looks_{0};  // rendezvous_views that live; its owner alone writes it
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "tutti/base/fifo.hpp"
+#include "tutti/base/sentence.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/transport/in_process/message.hpp"
+
+namespace tutti::transport::detail {
+
+/// Which message is for which receive: both wait here for one another, each in the order in which
+/// it came. Cost: one list of 256 to look through.
+template <class Message, class Receive>
+class matching {
+ public:
+  /// The receive that waits for this message; without one the message is kept.
+  Receive* receive_for(Message& arrived) {
+    Receive* match = pending_[slot(arrived.from, arrived.where)].take([&](const Receive& each) {
+      return each.from == arrived.from && each.where == arrived.where;
+    });
+    if (match == nullptr && !pending_from_any_.empty()) {
+      match = pending_from_any_.take(
+          [&](const Receive& each) { return each.where.channel == arrived.where.channel; });
+    }
+    if (match == nullptr) {
+      unexpected(arrived.from, arrived.where).push(arrived);
+    }
+    return match;
+  }
+
+  /// The message that this receive waits for; without one the receive is kept.
+  Message* message_for(Receive& in) {
+    Message* match = take_unexpected(in.from, in.where);
+    if (match == nullptr) {
+      keep(in);
+    }
+    return match;
+  }
+
+  void keep(Receive& in) {
+    if (in.from == any_rank) {
+      pending_from_any_.push(in);
+    } else {
+      pending_[slot(in.from, in.where)].push(in);
+    }
+  }
+
+  /// Nothing waits here any more.
+  template <class End, class Refuse>
+  void clear(End end, Refuse refuse) {
+    for (auto& each : pending_) {
+      while (Receive* in = each.pop()) {
+        end(*in);
+      }
+    }
+    while (Receive* in = pending_from_any_.pop()) {
+      end(*in);
+    }
+    for (auto& each : unexpected_) {
+      while (Message* foreign = each.pop()) {
+        refuse(*foreign);
+      }
+    }
+  }
+
+  /// The receives, in words; empty if there are none.
+  std::string waits_for() const {
+    std::string words;
+    const auto add = [&](const std::string& clause) {
+      words += (words.empty() ? "" : ", ") + clause;
+    };
+    for (const auto& each : pending_) {
+      for (const Receive* in = each.front(); in != nullptr; in = in->next) {
+        add(sentence({"chunk ", in->where.chunk, " from rank ", in->from}));
+      }
+    }
+    for (const Receive* in = pending_from_any_.front(); in != nullptr; in = in->next) {
+      add("a message from any rank");
+    }
+    return words;
+  }
+
+  /// The messages, in words; empty if there are none.
+  std::string has_not_received() const {
+    std::string words;
+    for (const auto& each : unexpected_) {
+      for (const Message* out = each.front(); out != nullptr; out = out->next) {
+        words += sentence(
+            {words.empty() ? "" : ", ", "chunk ", out->where.chunk, " from rank ", out->from});
+      }
+    }
+    return words;
+  }
+
+ private:
+  static constexpr std::size_t table_size = 256;
+
+  static std::size_t slot(int from, tag where) {
+    return (static_cast<std::size_t>(from) * 31 + where.chunk * 7 + where.lane +
+            static_cast<std::size_t>(where.channel) * 101) %
+           table_size;
+  }
+
+  /// Channels that are received from anybody keep their messages in the order of arrival, or a
+  /// wildcard would favour some ranks.
+  fifo<Message>& unexpected(int from, tag where) {
+    return where.channel == channel::data
+               ? unexpected_[slot(from, where)]
+               : unexpected_[table_size + static_cast<std::size_t>(where.channel)];
+  }
+
+  Message* take_unexpected(int from, tag where) {
+    if (from != any_rank) {
+      return unexpected(from, where).take([&](const Message& each) {
+        return each.from == from && each.where == where;
+      });
+    }
+    if (where.channel != channel::data) {
+      return unexpected(from, where).pop();
+    }
+    for (std::size_t i = 0; i < table_size; ++i) {
+      if (Message* found = unexpected_[i].pop()) {
+        return found;
+      }
+    }
+    return nullptr;
+  }
+
+  std::array<fifo<Receive>, table_size> pending_;
+  fifo<Receive> pending_from_any_;
+  std::array<fifo<Message>, table_size + channels> unexpected_;  // then one for each channel
+};
+
+}  // namespace tutti::transport::detail

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tutti/base/tag.hpp"
+#include "tutti/transport/mpi/library.hpp"
+
+namespace tutti::transport::detail {
+
+/// Starts MPI if nobody has, and ends it if it was the one.
+class mpi_session {
+ public:
+  mpi_session() {
+    int running = 0;
+    check(MPI_Initialized(&running));
+    if (running == 0) {
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level_));
+      ours_ = true;
+    } else {
+      check(MPI_Query_thread(&level_));
+    }
+  }
+  mpi_session(const mpi_session&) = delete;
+  mpi_session& operator=(const mpi_session&) = delete;
+  ~mpi_session() {
+    if (ours_) {
+      MPI_Finalize();  // a destructor has nobody to tell
+    }
+  }
+
+  int level() const { return level_; }
+  bool ours() const { return ours_; }
+  /// The job is lost: ending MPI would wait for the dead.
+  void abandon() { ours_ = false; }
+
+ private:
+  int level_ = MPI_THREAD_SINGLE;
+  bool ours_ = false;
+};
+
+/// A communicator of our own with the user's ranks, whose errors come back as codes.
+class mpi_communicator {
+ public:
+  explicit mpi_communicator(MPI_Comm like) {
+    check(MPI_Comm_dup(like, &handle_));
+    check(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN));
+  }
+  mpi_communicator(const mpi_communicator&) = delete;
+  mpi_communicator& operator=(const mpi_communicator&) = delete;
+  ~mpi_communicator() {
+    if (handle_ != MPI_COMM_NULL) {
+      MPI_Comm_free(&handle_);
+    }
+  }
+
+  MPI_Comm get() const { return handle_; }
+  void abandon() { handle_ = MPI_COMM_NULL; }
+
+ private:
+  MPI_Comm handle_ = MPI_COMM_NULL;
+};
+
+/// The processes of one communicator of the user's as ranks: a communicator of ours for each
+/// channel and one for news of failures, and which ranks share a host.
+class mpi_world {
+ public:
+  /// Collective.
+  explicit mpi_world(MPI_Comm users)
+      : channels_{mpi_communicator(users), mpi_communicator(users), mpi_communicator(users),
+                  mpi_communicator(users)},
+        failures_(users),
+        rank_(rank_in(users)),
+        size_(size_of(users)),
+        hosts_(hosts_of(users)),
+        greatest_tag_(greatest_tag_of(channels_[0].get())) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+  const mpi_session& session() const { return session_; }
+  std::uint64_t greatest_tag() const { return greatest_tag_; }
+  MPI_Comm communicator(channel of) const { return channels_[static_cast<std::size_t>(of)].get(); }
+  const std::array<mpi_communicator, channels>& communicators() const { return channels_; }
+  MPI_Comm failures() const { return failures_.get(); }
+
+  /// The job is lost: ending anything of it would wait for the dead.
+  void abandon() {
+    session_.abandon();
+    failures_.abandon();
+    for (auto& each : channels_) {
+      each.abandon();
+    }
+  }
+
+ private:
+  static int rank_in(MPI_Comm all) {
+    int rank = 0;
+    check(MPI_Comm_rank(all, &rank));
+    return rank;
+  }
+  static int size_of(MPI_Comm all) {
+    int size = 0;
+    check(MPI_Comm_size(all, &size));
+    return size;
+  }
+  /// For each rank the first rank of its host. Ranks share a host if they can share memory.
+  static std::vector<int> hosts_of(MPI_Comm all) {
+    MPI_Comm here = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here));
+    const int rank = rank_in(all);
+    int first = 0;
+    check(MPI_Allreduce(&rank, &first, 1, MPI_INT, MPI_MIN, here));
+    check(MPI_Comm_free(&here));
+    std::vector<int> hosts(static_cast<std::size_t>(size_of(all)));
+    check(MPI_Allgather(&first, 1, MPI_INT, hosts.data(), 1, MPI_INT, all));
+    return hosts;
+  }
+  static std::uint64_t greatest_tag_of(MPI_Comm own) {
+    int* limit = nullptr;
+    int known = 0;
+    check(MPI_Comm_get_attr(own, MPI_TAG_UB, &limit, &known));
+    return known != 0 ? static_cast<std::uint64_t>(*limit) : 32767;
+  }
+
+  mpi_session session_;
+  std::array<mpi_communicator, channels> channels_;
+  mpi_communicator failures_;
+  int rank_;
+  int size_;
+  std::vector<int> hosts_;
+  std::uint64_t greatest_tag_;
+};
+
+}  // namespace tutti::transport::detail

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tutti/base/tag.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/operation.hpp"
+#include "tutti/transport/segments.hpp"
+
+namespace tutti::transport::detail {
+
+/// One direction of one message: its pieces, those posted and those in flight. `Transfers` moves
+/// it.
+template <class Transfers>
+struct transfer {
+  transfer* next{};
+  operation* owner{};
+  tag where{};
+  int peer{};
+  int mpi_tag{};
+  bool outgoing{};
+  bool listed{};   // among those with pieces yet to post
+  bool blocked{};  // behind another of the same peer and tag
+  bool failed{};
+  bool often_done_at_once{};
+  bool lends{};       // and the message may be shorter than `cut`, on the service channel
+  bool in_order{};    // MPI gets at its memory when the queue has come so far
+  std::byte* data{};  // null: each piece is received in staging, and folded from there
+  segments cut{};
+  std::size_t posted{};
+  std::size_t in_flight{};  // posted, and not over
+  std::size_t unwritten{};  // of those, waiting for the queue
+  void (*fold_piece)(Transfers&, transfer&, segments::piece, const std::byte*){};
+  void (*complete)(Transfers&, transfer&){};  // what is to be done when all pieces are over
+
+  bool may_be_shorter() const { return lends && where.channel == channel::service; }
+  bool precedes(const transfer& other) const {
+    return peer == other.peer && where == other.where && outgoing == other.outgoing;
+  }
+};
+
+/// A receive that combines what comes with what is there: copies land where they belong, folds that
+/// can work piecewise fold each piece as it comes, others fold the whole from staging.
+template <class Transfers, class Fold>
+class folding_transfer : public transfer<Transfers> {
+  using base = transfer<Transfers>;
+
+ public:
+  folding_transfer(Transfers& self, std::span<std::byte> into, Fold fold)
+      : into_(into), fold_(fold) {
+    this->failed = !self.queue_accepts([&] { find_place(self); });
+  }
+
+ private:
+  void find_place(Transfers& self) {
+    if (std::same_as<Fold, copy_bytes> && !self.stages(into_)) {
+      this->in_order = self.is_the_queues(into_);
+      this->data = into_.data();
+    } else if constexpr (piecewise_fold<Fold>) {
+      this->fold_piece = [](Transfers& by, base& which, segments::piece piece,
+                            const std::byte* from) {
+        auto& mine = static_cast<folding_transfer&>(which);
+        mine.fold_(by.queue(), mine.into_.data() + piece.offset, from, piece.size);
+      };
+    } else {
+      this->data = self.pieces().take(into_.size());
+      this->complete = [](Transfers& by, base& which) {
+        auto& mine = static_cast<folding_transfer&>(which);
+        if (!mine.failed) {
+          mine.failed = !by.queue_accepts(
+              [&] { mine.fold_(by.queue(), mine.into_.data(), mine.data, mine.into_.size()); });
+        }
+        by.pieces().give(mine.data, mine.into_.size(), by.so_far());
+      };
+    }
+  }
+
+  std::span<std::byte> into_;
+  Fold fold_;
+};
+
+}  // namespace tutti::transport::detail

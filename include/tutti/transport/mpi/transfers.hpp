@@ -1,0 +1,576 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/fifo.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/sentence.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/mpi/after_failure.hpp"
+#include "tutti/transport/mpi/library.hpp"
+#include "tutti/transport/mpi/request_table.hpp"
+#include "tutti/transport/mpi/session.hpp"
+#include "tutti/transport/mpi/transfer.hpp"
+#include "tutti/transport/operation.hpp"
+#include "tutti/transport/segments.hpp"
+#include "tutti/transport/staging.hpp"
+
+namespace tutti::transport::detail {
+
+/// What one rank sends and receives: posts pieces of transfers as they may travel, tests requests,
+/// and after a failure gets everything back. transport/mpi.hpp says what it promises.
+template <device_queue Queue>
+class mpi_transfers {
+  static constexpr bool on_device = has_own_memory<Queue>;
+
+ public:
+  using transfer = detail::transfer<mpi_transfers>;
+
+  mpi_transfers(device_path path, const mpi_world& world)
+      : path_(path), world_(&world), notice_(world) {
+    requests_.add(notice_.listen(), {nullptr, 0, nullptr});
+  }
+  mpi_transfers(const mpi_transfers&) = delete;
+  mpi_transfers& operator=(const mpi_transfers&) = delete;
+
+  Queue& queue() { return queue_; }
+  run_queue& ready_coroutines() { return ready_; }
+  const traffic& counted() const { return counted_; }
+  std::size_t in_flight() const { return flights_.count(); }
+  const std::exception_ptr& failure() const { return flights_.failure(); }
+  seconds now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  /// Where the bytes of loans lie.
+  staging<Queue>& loans() { return loans_; }
+  /// Where pieces lie that are folded, or that MPI cannot get at.
+  staging<Queue>& pieces() { return pieces_; }
+
+  // ---- for operations
+
+  static std::uint64_t wide_tag(tag where) {
+    return std::uint64_t{where.chunk} * lanes_per_chunk + where.lane;
+  }
+  /// `where`, if MPI can carry it and the bytes.
+  tag valid(tag where, std::span<const std::byte> bytes) const {
+    if (wide_tag(where) > world_->greatest_tag()) {
+      throw usage_error(sentence({"chunk ", where.chunk, " is beyond MPI's greatest tag, ",
+                                  world_->greatest_tag(), ". Fix: cut fewer chunks"}));
+    }
+    if (bytes.data() == nullptr && !bytes.empty()) {
+      throw usage_error("MPI moves no phantoms. Fix: give the tensors memory, or simulate");
+    }
+    return where;
+  }
+  /// Its order is the queue's, and it may be a device's.
+  bool is_the_queues([[maybe_unused]] std::span<const std::byte> memory) {
+    if constexpr (on_device) {
+      return queue_.reaches(memory.data());
+    } else {
+      return false;
+    }
+  }
+  /// MPI cannot get at it.
+  bool stages(std::span<const std::byte> memory) {
+    return on_device && path_ == device_path::staged && is_the_queues(memory);
+  }
+  void begin_send(transfer& out, operation& owner, int to, tag where,
+                  std::span<const std::byte> bytes) {
+    out.outgoing = true;
+    out.often_done_at_once = bytes.size() <= eager_bytes;
+    out.failed = !queue_accepts([&] { out.in_order = is_the_queues(bytes); });
+    out.data = const_cast<std::byte*>(bytes.data());  // MPI reads it only
+    if (begin(out, owner, to, where, cut(where, bytes.size()))) {
+      counted_.bytes_sent += bytes.size();
+      ++counted_.messages_sent;
+      start(out);
+    }
+  }
+  void begin_receive(transfer& in, operation& owner, int from, tag where, std::size_t bytes) {
+    if (begin(in, owner, from, where, cut(where, bytes))) {
+      start(in);
+    }
+  }
+  void begin_receive_any(transfer& in, operation& owner, channel from_channel) {
+    if (begin(in, owner, MPI_ANY_SOURCE, tag{from_channel, 0, 0}, {})) {
+      any_waiting_[static_cast<std::size_t>(from_channel)].push(in);
+    }
+  }
+  void begin_all_reduce(transfer& all, operation& owner, tag where, std::span<float> data) {
+    all.outgoing = true;  // nothing that could be cancelled
+    if (!begin(all, owner, world_->rank(), where, {})) {
+      return;
+    }
+    const auto peers = static_cast<std::uint64_t>(world_->size() - 1);
+    counted_.bytes_sent +=
+        2 * peers * data.size_bytes() / static_cast<std::uint64_t>(world_->size());
+    counted_.messages_sent += 2 * peers;
+    ++collectives_;
+    all.complete = [](mpi_transfers& self, transfer&) { --self.collectives_; };
+    all.posted = 1;
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int code =
+        MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM,
+                       world_->communicator(channel::data), &request);
+    started(all, {&all, 0, nullptr}, request, code);
+    if (all.in_flight == 0) {
+      finish(all);
+    }
+  }
+
+  auto sleep(seconds duration) {
+    return sleep_operation(ready_, flights_, now() + duration,
+                           [this](sleep_operation& fresh) { sleepers_.add(fresh); });
+  }
+
+  /// What a queue refuses, as every call of a device does that has failed, ends every rank's part
+  /// at its next poll. Says whether it refused nothing.
+  template <class Work>
+  bool queue_accepts(Work work) {
+    try {
+      work();
+      return true;
+    } catch (...) {
+      if (!refusal_) {
+        refusal_ = std::current_exception();
+        abort(verdict_of(world_->rank(), refusal_));
+      }
+      return false;
+    }
+  }
+  /// Where the queue is now; at its beginning if it has failed.
+  typename Queue::mark so_far() {
+    typename Queue::mark here{};
+    queue_accepts([&] { here = queue_.record(); });
+    return here;
+  }
+
+  // ---- progress
+
+  bool poll() {
+    if (gave_up_) {
+      return false;
+    }
+    bool progress = test_requests();
+    progress |= hand_over_what_is_written();
+    for (auto& each : any_waiting_) {
+      progress |= !each.empty() && probe(each);
+    }
+    progress |= !sleepers_.empty() && sleepers_.wake(now(), flights_);
+    if (!notice_.sentence().empty() && !flights_.failed()) {
+      fail(refusal_ ? refusal_ : std::make_exception_ptr(communication_error(notice_.sentence())));
+      progress = true;
+    }
+    if (flights_.failed()) {
+      drain();
+    }
+    return progress;
+  }
+
+  void fail(std::exception_ptr why) {
+    if (flights_.failed()) {
+      return;
+    }
+    flights_.fail(std::move(why));
+    failed_at_ = now();
+    for (const unwritten_piece& each : std::exchange(unwritten_, {})) {
+      take_back(each.which);
+      give_back(each.which, each.until);
+    }
+    while (transfer* each = unposted_.pop()) {
+      each->failed = true;
+      each->listed = false;
+      if (each->in_flight == 0) {
+        finish(*each);
+      }
+    }
+    requests_.for_each([](const posted_piece& each, MPI_Request& request) {
+      if (each.owner != nullptr) {
+        each.owner->failed = true;
+        if (!each.owner->outgoing) {
+          MPI_Cancel(&request);  // refused if it has matched: then it just completes
+        }
+      }
+    });
+    for (auto& channel : any_waiting_) {
+      while (transfer* each = channel.pop()) {
+        flights_.end(*each->owner);
+      }
+    }
+    sleepers_.fail(flights_);
+    flights_.settle();
+  }
+
+  void abort(const std::string& reason) { notice_.tell_all(reason); }
+
+  /// Whether all ranks have come to their end after a failure, within `limit`, and nothing of
+  /// theirs is on its way here. One that is dead must not hold the living.
+  template <class Idle>
+  bool all_departed(seconds limit, Idle idle) {
+    MPI_Request departed = MPI_REQUEST_NULL;
+    if (gave_up_ || MPI_Ibarrier(world_->failures(), &departed) != MPI_SUCCESS) {
+      return false;
+    }
+    const seconds deadline = now() + limit;
+    int done = 0;
+    for (std::size_t polls = 0; done == 0 && !gave_up_ && now() < deadline; ++polls) {
+      test_requests();
+      drain();
+      MPI_Test(&departed, &done, MPI_STATUS_IGNORE);
+      idle(polls);
+    }
+    return done != 0 && dropped_.done();
+  }
+  /// Hears of no failure any more.
+  void stop_listening() {
+    requests_.for_each([](const posted_piece& each, MPI_Request& request) {
+      if (each.owner == nullptr) {
+        MPI_Cancel(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      }
+    });
+  }
+  /// The sentence that ends every rank's part; empty while there is none.
+  const std::string& aborted() const { return notice_.sentence(); }
+
+ private:
+  struct posted_piece {
+    transfer* owner;
+    std::size_t piece;
+    std::byte* staged;
+  };
+  /// Until the queue has come so far.
+  struct unwritten_piece {
+    posted_piece which;
+    typename Queue::mark until;
+  };
+  /// Pieces of one transfer in flight at once: enough to keep the wire busy, few enough that their
+  /// staging stays in cache.
+  static constexpr std::size_t window = 3;
+  static constexpr std::size_t eager_bytes = 4096;
+
+  segments cut(tag where, std::size_t bytes) const {
+    return where.channel == channel::data ? segments(bytes) : segments::whole(bytes);
+  }
+  bool begin(transfer& fresh, operation& owner, int peer, tag where, segments cut) {
+    fresh.owner = &owner;
+    fresh.peer = peer;
+    fresh.where = where;
+    fresh.mpi_tag = static_cast<int>(wide_tag(where));
+    fresh.cut = cut;
+    if (flights_.failed() || fresh.failed) {
+      fresh.failed = true;
+      if (fresh.complete != nullptr) {
+        fresh.complete(*this, fresh);
+      }
+      flights_.park(owner);
+      return false;
+    }
+    flights_.begin();
+    return true;
+  }
+
+  /// Messages of one peer and tag must not overtake: what has pieces left to post holds back what
+  /// comes after it.
+  void start(transfer& fresh) {
+    for (transfer* each = unposted_.front(); each != nullptr; each = each->next) {
+      fresh.blocked |= each->precedes(fresh);
+    }
+    if (fresh.blocked) {
+      fresh.listed = true;
+      unposted_.push(fresh);
+    } else {
+      post_on(fresh);
+    }
+  }
+
+  void post_on(transfer& which) {
+    while (!which.failed && which.in_flight < window && which.posted < which.cut.count()) {
+      post(which, which.posted++);
+    }
+    const bool more = which.unwritten > 0 || (!which.failed && which.posted < which.cut.count());
+    if (more && !which.listed) {
+      which.listed = true;
+      unposted_.push(which);
+    } else if (!more && which.listed) {
+      which.listed = false;
+      unposted_.take([&](const transfer& each) { return &each == &which; });
+      unblock_after(which);
+    }
+    if (which.in_flight == 0 && !more) {
+      finish(which);
+    }
+  }
+
+  void unblock_after(const transfer& done) {
+    for (transfer* each = unposted_.front(); each != nullptr; each = each->next) {
+      if (done.precedes(*each)) {
+        each->blocked = false;
+        post_on(*each);
+        return;
+      }
+    }
+  }
+
+  void post(transfer& which, std::size_t index) {
+    const bool through_host = which.in_order && path_ == device_path::staged;
+    const bool folded = which.data == nullptr && which.fold_piece != nullptr;
+    posted_piece posted{&which, index, nullptr};
+    typename Queue::mark written{};
+    const bool well = queue_accepts([&] {
+      if (through_host || folded) {
+        posted.staged = pieces_.take(which.cut.longest());
+      }
+      if (through_host) {
+        queue_.copy(posted.staged, which.data + which.cut[index].offset, which.cut[index].size);
+      }
+      if (which.in_order) {
+        written = queue_.record();
+      }
+    });
+    if (!well) {
+      which.failed = true;
+      give_back(posted, {});
+    } else if (which.in_order) {
+      ++which.in_flight;
+      ++which.unwritten;
+      unwritten_.push_back({posted, std::move(written)});
+    } else {
+      hand_over(posted);
+    }
+  }
+
+  void hand_over(const posted_piece& posted) {
+    transfer& its = *posted.owner;
+    const segments::piece piece = its.cut[posted.piece];
+    std::byte* at = posted.staged != nullptr ? posted.staged : its.data + piece.offset;
+    const MPI_Comm where = world_->communicator(its.where.channel);
+    const mpi_bytes all(piece.size);
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int code =
+        its.outgoing
+            ? MPI_Isend(at, all.count(), all.type(), its.peer, its.mpi_tag, where, &request)
+            : MPI_Irecv(at, all.count(), all.type(), its.peer, its.mpi_tag, where, &request);
+    started(its, posted, request, code);
+  }
+
+  /// Whatever waited for the queue goes on its way where that has come so far.
+  bool hand_over_what_is_written() {
+    auto end = unwritten_.begin();
+    queue_accepts([&] {
+      end = std::ranges::find_if_not(
+          unwritten_, [](const unwritten_piece& each) { return Queue::passed(each.until); });
+    });
+    if (end == unwritten_.begin()) {
+      return false;
+    }
+    written_.assign(std::make_move_iterator(unwritten_.begin()), std::make_move_iterator(end));
+    unwritten_.erase(unwritten_.begin(), end);
+    for (const unwritten_piece& each : written_) {
+      transfer& its = take_back(each.which);
+      if (its.failed) {
+        give_back(each.which, {});
+      } else {
+        hand_over(each.which);
+      }
+      post_on(its);
+    }
+    written_.clear();
+    return true;
+  }
+
+  /// A piece that has waited for the queue is not under way any more.
+  static transfer& take_back(const posted_piece& which) {
+    --which.owner->in_flight;
+    --which.owner->unwritten;
+    return *which.owner;
+  }
+  void give_back(const posted_piece& which, typename Queue::mark until) {
+    if (which.staged != nullptr) {
+      pieces_.give(which.staged, which.owner->cut.longest(), std::move(until));
+    }
+  }
+
+  void started(transfer& which, const posted_piece& posted, MPI_Request request, int code) {
+    int over = 0;
+    if (code != MPI_SUCCESS) {
+      refuse(which, mpi_error::text(code));
+      over = 1;
+    } else if (which.often_done_at_once) {
+      MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+    }
+    if (over != 0) {
+      give_back(posted, {});
+      return;
+    }
+    ++which.in_flight;
+    requests_.add(request, posted);
+  }
+
+  bool test_requests() {
+    return requests_.test([this](const posted_piece& which, const MPI_Status& status) {
+      complete_piece(which, status);
+    });
+  }
+
+  void complete_piece(const posted_piece& which, const MPI_Status& status) {
+    const std::size_t bytes = bytes_of(status);
+    if (which.owner == nullptr) {
+      notice_.hear(bytes);
+      return;
+    }
+    transfer& its = *which.owner;
+    --its.in_flight;
+    if (!its.failed) {
+      check_piece(its, which, status.MPI_ERROR, bytes);
+    }
+    give_back(which, its.outgoing ? typename Queue::mark{} : so_far());
+    post_on(its);
+  }
+
+  void check_piece(transfer& its, const posted_piece& which, int code, std::size_t bytes) {
+    const segments::piece piece = its.cut[which.piece];
+    if (code != MPI_SUCCESS && code != MPI_ERR_TRUNCATE) {
+      refuse(its, mpi_error::text(code));
+    } else if (its.may_be_shorter() && code == MPI_SUCCESS) {
+      its.cut = segments::whole(bytes);
+    } else if (!its.outgoing && (code == MPI_ERR_TRUNCATE || bytes != piece.size)) {
+      refuse(its, disagreement(its, which.piece, bytes));
+    } else if (its.fold_piece != nullptr) {
+      its.failed = !queue_accepts([&] { its.fold_piece(*this, its, piece, which.staged); });
+    }
+  }
+
+  /// A piece of another length than this rank's cut says: what the sender's size must have been.
+  std::string disagreement(const transfer& in, std::size_t index, std::size_t came) const {
+    std::string sent = "another number of";
+    if (index == 0) {
+      const bool first_of_many = came >= segments::whole_limit && in.where.channel == channel::data;
+      sent = sentence({first_of_many ? "at least " : "", came});
+    } else if (index + 1 == in.cut.count()) {
+      sent = sentence({in.cut[index].offset + came});
+    }
+    return sentence({"rank ", in.peer, " sent ", sent, " bytes of chunk ", in.where.chunk,
+                     " where rank ", world_->rank(), " expects ", in.cut.bytes()});
+  }
+
+  /// Nobody can go on, of which every rank learns at its next poll.
+  void refuse(transfer& its, const std::string& reason) {
+    its.failed = true;
+    abort(reason);
+  }
+
+  void finish(transfer& its) {
+    if (its.complete != nullptr) {
+      its.complete(*this, its);
+    }
+    if (its.failed) {
+      flights_.end_refused(*its.owner);
+    } else {
+      flights_.end(*its.owner);
+    }
+  }
+
+  /// A message for whoever waits for one from anybody.
+  bool probe(fifo<transfer>& waiting) {
+    const channel on = waiting.front()->where.channel;
+    int found = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    const int asked = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_->communicator(on), &found,
+                                  &message, &status);
+    if (asked != MPI_SUCCESS) {
+      abort(sentence({"rank ", world_->rank(), " failed: ", mpi_error::text(asked)}));
+      return false;
+    }
+    if (found == 0) {
+      return false;
+    }
+    transfer& in = *waiting.pop();
+    in.peer = status.MPI_SOURCE;
+    in.where.chunk = static_cast<std::uint32_t>(status.MPI_TAG) / lanes_per_chunk;
+    in.where.lane = static_cast<std::uint32_t>(status.MPI_TAG) % lanes_per_chunk;
+    in.cut = segments::whole(bytes_of(status));
+    if (!queue_accepts([&] { in.data = loans_.take(in.cut.bytes()); })) {
+      in.failed = true;
+      dropped_.receive(message, in.cut.bytes());
+      finish(in);
+      return true;
+    }
+    in.often_done_at_once = in.cut.bytes() <= eager_bytes;
+    in.posted = 1;
+    MPI_Request request = MPI_REQUEST_NULL;
+    const mpi_bytes all(in.cut.bytes());
+    const int code = MPI_Imrecv(in.data, all.count(), all.type(), &message, &request);
+    started(in, {&in, 0, nullptr}, request, code);
+    if (in.in_flight == 0) {
+      finish(in);
+    }
+    return true;
+  }
+
+  /// After a failure: receives what peers have sent, so that their sends complete, and tells them.
+  void drain() {
+    if (dropped_.receive_all(*world_)) {
+      abort(verdict_of(world_->rank(), flights_.failure()));
+    }
+    dropped_.done();
+    if (collectives_ > 0 && flights_.count() == collectives_ && now() > failed_at_ + 1) {
+      give_up();
+    }
+  }
+
+  /// Calls MPI no more.
+  void give_up() {
+    gave_up_ = true;
+    for (const posted_piece& each : requests_.abandon()) {
+      if (each.owner != nullptr) {
+        each.owner->failed = true;
+        finish(*each.owner);
+      }
+    }
+    flights_.settle();
+  }
+
+  device_path path_;
+  const mpi_world* world_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+
+  Queue queue_;
+  run_queue ready_;
+  traffic counted_;
+  under_way flights_;
+  staging<Queue> loans_{queue_, place::shared};
+  /// Where MPI gets at the queue's memory, folds read there what has come.
+  staging<Queue> pieces_{queue_, path_ == device_path::direct ? place::own : place::shared};
+  sleepers sleepers_;
+  std::array<fifo<transfer>, channels> any_waiting_;
+  fifo<transfer> unposted_;
+  std::vector<unwritten_piece> unwritten_;
+  std::vector<unwritten_piece> written_;
+  request_table<posted_piece> requests_;
+
+  abort_notice notice_;
+  std::exception_ptr refusal_;  // the queue's, the first
+  seconds failed_at_ = 0;
+  dropped_messages dropped_;
+  std::size_t collectives_ = 0;
+  bool gave_up_ = false;
+};
+
+}  // namespace tutti::transport::detail

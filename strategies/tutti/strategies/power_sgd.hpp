@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/select.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
+
+namespace tutti::strategies {
+
+/// Matrices as products of rank 2, what is lost remembered; vectors as they are: Vogels et al.,
+/// "PowerSGD", NeurIPS 2019. Tensors are matrices by the shape that they are declared with.
+struct PowerSGD {
+  static constexpr std::string_view name = "PowerSGD";
+  using strategy =
+      compose<fusion::up_to,
+              compression::select<matrices, compression::power_sgd, compression::none>>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.compression = {.chosen = {.rank = 2}}};
+  }
+};
+
+}  // namespace tutti::strategies

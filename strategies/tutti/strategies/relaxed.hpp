@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/delayed.hpp"
+#include "tutti/core/compose.hpp"
+
+namespace tutti::strategies {
+
+/// Every step applies the mean of the step before, which travels under a whole step's computing:
+/// tf_cnn_benchmarks, `--variable_update=replicated --variable_consistency=relaxed`.
+struct Relaxed {
+  static constexpr std::string_view name = "Relaxed";
+  using strategy = compose<architecture::delayed<>>;
+};
+
+}  // namespace tutti::strategies

@@ -1,0 +1,248 @@
+// What every coordination keeps, whatever the schedule: nobody waits for ever, and where it says so
+// all ranks launch the same in one order.
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "coordination/toy_world.hpp"
+#include "tutti/coordination/leader.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/coordination/local.hpp"
+#include "tutti/coordination/negotiated.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/schedule/as_ready.hpp"
+#include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/in_order.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int many = 10'000;
+
+/// Gradients and waits interleaved tensor by tensor, in another order on every rank.
+template <class Coordination>
+void keeps_the_law(const char* name, const machine_maker& maker, int steps = many) {
+  for (const int size : {1, 2, 3, 5}) {
+    const auto forward = toy_tensors(5);
+    const plan made = toy_plan(forward, 3);
+    const int taken = size == 3 ? steps : steps / 20;
+    const auto log = train(forward, made, size, taken, maker, static_cast<unsigned>(size));
+    ASSERT_TRUE(log.ended) << name << " waits for ever on " << size << " ranks";
+    ASSERT_TRUE(log.members_agree) << name;
+    std::size_t launched = 0;
+    for (const auto& each : log.launches[0]) {
+      launched += each.size();
+    }
+    EXPECT_EQ(launched, made.chunks.size() * static_cast<std::size_t>(taken)) << name;
+    if (Coordination::one_order) {
+      for (const auto& each : log.launches) {
+        ASSERT_EQ(each, log.launches[0]) << name << " has two orders on " << size << " ranks";
+      }
+    }
+  }
+}
+
+constexpr schedule::by_priority::options one_chunk{1, schedule::credit_rule::positive};
+constexpr schedule::by_priority::options one_that_fits{4 * 3, schedule::credit_rule::fits};
+constexpr schedule::by_priority::options no_window{0, schedule::credit_rule::positive};
+
+template <class Coordination>
+void keeps_the_law_with_all(options_of<Coordination> set = {}) {
+  using namespace schedule;
+  using fusion::when_ready;
+  keeps_the_law<Coordination>("as_ready", machines<Coordination, as_ready>(set));
+  keeps_the_law<Coordination>("in_order", machines<Coordination, in_order>(set));
+  keeps_the_law<Coordination>("at_end", machines<Coordination, at_end>(set));
+  keeps_the_law<Coordination>("no window", machines<Coordination, by_priority>(set, no_window));
+  keeps_the_law<Coordination>("one chunk", machines<Coordination, by_priority>(set, one_chunk));
+  keeps_the_law<Coordination>("fits", machines<Coordination, by_priority>(set, one_that_fits));
+  if constexpr (Coordination::one_order) {
+    for (const double cycle : {0.0, 1e-4}) {
+      const when_ready::options buffers{.bytes = 32, .cycle = cycle};
+      keeps_the_law<Coordination>("gathered",
+                                  machines<Coordination, as_ready, when_ready>(set, {}, buffers));
+      keeps_the_law<Coordination>(
+          "gathered, window",
+          machines<Coordination, by_priority, when_ready>(set, {40, credit_rule::fits}, buffers));
+    }
+  }
+}
+
+TEST(CoordinationLaw, Leader) { keeps_the_law_with_all<coordination::leader>(); }
+TEST(CoordinationLaw, Learned) { keeps_the_law_with_all<coordination::learned>(); }
+TEST(CoordinationLaw, Negotiated) { keeps_the_law_with_all<coordination::negotiated>(); }
+TEST(CoordinationLaw, NegotiatedByName) {
+  keeps_the_law_with_all<coordination::negotiated>({coordination::identity::name, 2});
+}
+
+TEST(CoordinationLaw, LocalWithoutAWindow) {
+  using coordination::local;
+  keeps_the_law<local>("as_ready", machines<local, schedule::as_ready>(), 1000);
+  keeps_the_law<local>("in_order", machines<local, schedule::in_order>(), 1000);
+  keeps_the_law<local>("at_end", machines<local, schedule::at_end>(), 1000);
+  keeps_the_law<local>("by_priority", machines<local, schedule::by_priority>({}, no_window), 1000);
+}
+
+/// Every schedule that limits flights waits for ever where each rank decides alone and an exchange
+/// needs all.
+TEST(CoordinationLaw, LocalWithAWindowWaitsForEver) {
+  for (const auto& window : {one_chunk, one_that_fits}) {
+    for (const int size : {2, 3, 5}) {
+      const auto forward = toy_tensors(5);
+      const plan made = toy_plan(forward, 3);
+      const auto maker = machines<coordination::local, schedule::by_priority>({}, window);
+      EXPECT_FALSE(train(forward, made, size, many, maker).ended) << size;
+    }
+  }
+}
+
+TEST(CoordinationLaw, TheLearnedOrderSaysNothingAfterTheFirstStep) {
+  const auto forward = toy_tensors(6);
+  const plan made = toy_plan(forward);
+  const auto log =
+      train(forward, made, 3, 100, machines<coordination::learned, schedule::as_ready>());
+  std::size_t words = 0;
+  for (const auto& each : log.said[0]) {
+    words += each.size();
+  }
+  EXPECT_EQ(words, made.chunks.size());
+  EXPECT_TRUE(log.said[1].empty());
+  for (std::size_t i = 0; i < log.launches[0].size(); ++i) {
+    ASSERT_EQ(log.launches[0][i], log.launches[0][i % made.chunks.size()]);
+  }
+}
+
+TEST(CoordinationLaw, TheLearnedOrderIsResumed) {
+  using choice = coordination::choice<schedule::as_ready, fusion::when_ready>;
+  using state = coordination::learned::state<choice>;
+  const auto forward = toy_tensors(4);
+  const plan made = toy_plan(forward);
+  const fusion::when_ready::options buffers{.bytes = 1000, .cycle = 0};
+  const auto make = [&] {
+    return std::make_unique<state>(made, forward, coordination::ranks{0, 1}, no_options(),
+                                   choice(made, {}, buffers));
+  };
+  const std::size_t all = std::size_t{1} << 30;
+  const auto first = make();
+  for (const std::uint32_t bucket : {2U, 0U, 3U, 1U}) {
+    EXPECT_TRUE(first->book().empty());
+    first->ready(bucket, 0);
+    EXPECT_EQ(first->next(coordination::all_ready(), all), bucket);
+  }
+  const std::vector<std::uint32_t> book(first->book().begin(), first->book().end());
+  EXPECT_EQ(book, (std::vector<std::uint32_t>{1, 2, 1, 0, 1, 3, 1, 1}));
+
+  const auto gathered = make();
+  gathered->resume(std::vector<std::uint32_t>{1, 2, 3, 0, 1, 3});
+  EXPECT_EQ(gathered->next([](std::uint32_t c) { return c != 2; }, all), std::nullopt);
+  EXPECT_EQ(gathered->stuck([](std::uint32_t c) { return c != 2; }), 2U);
+  EXPECT_EQ(gathered->next(coordination::all_ready(), all), 2U);
+  EXPECT_EQ(gathered->next([](std::uint32_t c) { return c != 3; }, all), std::nullopt);
+  EXPECT_EQ(gathered->next(coordination::all_ready(), all), 0U);
+  EXPECT_EQ(gathered->after(0), 1U);
+  EXPECT_EQ(gathered->after(1), 3U);
+  EXPECT_EQ(gathered->after(3), coordination::no_chunk);
+  EXPECT_EQ(gathered->next(coordination::all_ready(), all), 2U);
+
+  for (const std::vector<std::uint32_t>& other :
+       {std::vector<std::uint32_t>{1, 2, 1, 0, 1, 3}, std::vector<std::uint32_t>{4, 0, 1, 2, 4},
+        std::vector<std::uint32_t>{2, 0, 1, 2, 1, 2}, std::vector<std::uint32_t>{9, 0, 1, 2, 3},
+        std::vector<std::uint32_t>{0}, std::vector<std::uint32_t>{}}) {
+    EXPECT_THROW(make()->resume(other), usage_error);
+  }
+}
+
+/// Rank 0 knows whom nobody has heard of.
+TEST(CoordinationLaw, NegotiatedNamesWhatIsMissing) {
+  const auto forward = toy_tensors(6);
+  const plan made = toy_plan(forward);
+  for (const int silent : {0, 2}) {
+    toy_world world(forward, made, 3, machines<coordination::negotiated, schedule::as_ready>(), 5);
+    const auto log = world.run(1, silent, 4);
+    EXPECT_FALSE(log.ended);
+    EXPECT_EQ(log.stuck, 4U);
+  }
+  toy_world world(forward, made, 3, machines<coordination::learned, schedule::as_ready>(), 5);
+  EXPECT_EQ(world.run(3, 0, 4).stuck, std::nullopt);  // nothing has been decided that waits
+}
+
+/// A rank 0 that is far ahead stops when there is no room, and goes on when others have caught up.
+TEST(CoordinationLaw, RankZeroRunsNoFurtherAheadThanThereIsRoom) {
+  using choice = coordination::choice<schedule::as_ready, fusion::none>;
+  using state = coordination::leader::state<choice>;
+  const auto forward = toy_tensors(3);
+  const plan made = toy_plan(forward);
+  const auto make = [&](int rank) {
+    return std::make_unique<state>(made, forward, coordination::ranks{rank, 2}, no_options(),
+                                   choice(made, {}, {}));
+  };
+  const auto zero = make(0);
+  const auto one = make(1);
+  std::vector<std::uint32_t> mail;
+  const auto take = [&](std::span<const std::uint32_t> words) {
+    mail.insert(mail.end(), words.begin(), words.end());
+  };
+  const std::size_t all = std::size_t{1} << 40;
+  std::size_t begun = 0;
+  const auto step = [&] {  // rank 0's exchanges end at once: a stream has them
+    for (std::uint32_t bucket = 0; bucket < 3; ++bucket) {
+      zero->ready(bucket, 0);
+      while (zero->next(coordination::all_ready(), all)) {
+        ++begun;
+      }
+    }
+  };
+  std::size_t carried = 0;
+  std::size_t steps = 0;
+  for (int round = 0; round < 100; ++round) {
+    const std::size_t before = begun;
+    while (begun == 3 * steps) {
+      step();
+      ++steps;
+    }
+    EXPECT_GT(begun, before) << "nothing was decided in round " << round;
+    EXPECT_LE(begun - carried, coordination::decided<false>::room(made));
+    zero->speak(take);
+    EXPECT_TRUE(zero->expects_words());
+    one->hear(0, mail, 0);
+    mail.clear();
+    while (one->next(coordination::all_ready(), all)) {
+      ++carried;
+    }
+    EXPECT_EQ(carried, begun);
+    EXPECT_TRUE(one->expects_words());
+    one->speak(take);
+    EXPECT_FALSE(one->expects_words());
+    ASSERT_EQ(mail.size(), 1U);
+    zero->hear(1, mail, 0);
+    mail.clear();
+    while (zero->next(coordination::all_ready(), all)) {
+      ++begun;
+    }
+    EXPECT_EQ(begun, 3 * steps) << "what waited for room goes when there is some";
+  }
+}
+
+TEST(CoordinationLaw, WordsInAnotherOrderAreRefused) {
+  using choice = coordination::choice<schedule::as_ready, fusion::none>;
+  using state = coordination::leader::state<choice>;
+  const auto forward = toy_tensors(3);
+  const plan made = toy_plan(forward);
+  state zero(made, forward, {0, 2}, {}, choice(made, {}, {}));
+  state one(made, forward, {1, 2}, {}, choice(made, {}, {}));
+  std::vector<std::uint32_t> mail;
+  for (const std::uint32_t bucket : {1U, 0U}) {
+    zero.ready(bucket, 0);
+    zero.speak([&](std::span<const std::uint32_t> words) {
+      mail.insert(mail.end(), words.begin(), words.end());
+    });
+  }
+  ASSERT_EQ(mail.size(), 2U);
+  std::swap(mail[0], mail[1]);
+  EXPECT_THROW(one.hear(0, mail, 0), communication_error);
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,280 @@
+// Ranks that set something otherwise are told so when their engines begin, with the setting's name,
+// both ranks and both values, and none of them trains a step.
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "support/errors.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/signum.hpp"
+#include "tutti/core/settings.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/strategies.hpp"
+#include "tutti/transport/any_transport.hpp"
+
+namespace tutti::test {
+namespace {
+
+/// What ranks say of which the last alone has been set by `change(options, values)`.
+template <class Strategy, class Change>
+std::vector<std::string> said_when_the_last_has(int ranks, Change change) {
+  return errors(ranks, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    engine_options<Strategy> options;
+    optimizer::sgd values{.learning_rate = 0.1f};
+    if (world.rank() + 1 == world.size()) {
+      change(options, values);
+    }
+    make_engine<Strategy>(world, memory.tensors(), values, options);
+  });
+}
+
+/// Every rank's words for a setting that is `first` everywhere but on the last of `ranks`.
+std::vector<std::string> words(int ranks, const std::string& name, const std::string& first,
+                               const std::string& last) {
+  return std::vector<std::string>(static_cast<std::size_t>(ranks),
+                                  name + " is " + first + " on rank 0 and " + last + " on rank " +
+                                      std::to_string(ranks - 1) +
+                                      ". Fix: set it alike on every rank");
+}
+
+using served = compose<architecture::parameter_server<>, compression::block_int8>;
+using fused = compose<fusion::up_to, compression::signum>;
+
+TEST(Agreement, AnOptionThatALengthDependsOnIsNamed) {
+  // The plan is the same; without the comparison a server reads past the end of what is pushed.
+  for (const int ranks : {2, 3, 5}) {
+    EXPECT_EQ(said_when_the_last_has<served>(
+                  ranks, [](auto& options, auto&) { options.compression.block = 4; }),
+              words(ranks, "compression.block", "256", "4"));
+  }
+}
+
+TEST(Agreement, AnOptionThatNothingOnTheWireShowsIsNamed) {
+  EXPECT_EQ(said_when_the_last_has<fused>(
+                3, [](auto& options, auto&) { options.compression.beta = 0.95; }),
+            words(3, "compression.beta", "0.9", "0.95"));
+}
+
+TEST(Agreement, AnOptionThatTheseTensorsDoNotShowIsNamed) {
+  EXPECT_EQ(
+      said_when_the_last_has<fused>(2, [](auto& options, auto&) { options.fusion.bytes = 65_MiB; }),
+      words(2, "fusion.bytes", "67108864", "68157440"));
+  EXPECT_EQ(said_when_the_last_has<fused>(
+                2, [](auto& options, auto&) { options.fusion.crossing = fusion::crossing::out; }),
+            words(2, "fusion.crossing", "in", "out"));
+}
+
+TEST(Agreement, OtherServersAreNamedThoughTheRanksPlanOtherwise) {
+  EXPECT_EQ(said_when_the_last_has<served>(
+                4, [](auto& options, auto&) { options.architecture.servers = 2; }),
+            words(4, "architecture.servers", "1", "2"));
+}
+
+TEST(Agreement, TheOptimizersValuesAreCompared) {
+  EXPECT_EQ(said_when_the_last_has<compose<>>(
+                2, [](auto&, auto& values) { values.learning_rate = 0.2f; }),
+            words(2, "optimizer.learning_rate", "0.1", "0.2"));
+}
+
+TEST(Agreement, HowGradientsAddUpIsCompared) {
+  EXPECT_EQ(said_when_the_last_has<compose<>>(
+                2, [](auto& options, auto&) { options.run.accumulation = 4; }),
+            words(2, "run.accumulation", "1", "4"));
+}
+
+TEST(Agreement, DeadlinesAndProgressAreEachRanksOwn) {
+  EXPECT_EQ(said_when_the_last_has<compose<>>(3,
+                                              [](auto& options, auto&) {
+                                                options.run.deadline = 7;
+                                                options.run.progress = progress::by_thread;
+                                              }),
+            std::vector<std::string>(3));
+}
+
+TEST(Agreement, AnotherPolicyIsNamed) {
+  const auto said = errors(3, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    if (world.rank() == 1) {
+      make_engine<compose<fusion::up_to>>(world, memory.tensors(), optimizer::sgd{});
+    } else {
+      make_engine<compose<>>(world, memory.tensors(), optimizer::sgd{});
+    }
+  });
+  EXPECT_EQ(said,
+            std::vector<std::string>(3,
+                                     "fusion is tutti::fusion::none on rank 0 and "
+                                     "tutti::fusion::up_to on rank 1. Fix: set it alike on every "
+                                     "rank"));
+}
+
+TEST(Agreement, AnotherOptimizerIsNamed) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    if (world.rank() == 1) {
+      make_engine<compose<>>(world, memory.tensors());
+    } else {
+      make_engine<compose<>>(world, memory.tensors(), optimizer::sgd{});
+    }
+  });
+  EXPECT_EQ(said,
+            std::vector<std::string>(2,
+                                     "optimizer is tutti::optimizer::sgd on rank 0 and "
+                                     "tutti::optimizer::none on rank 1. Fix: set it alike on every "
+                                     "rank"));
+}
+
+TEST(Agreement, OtherTensorsComeBeforeOtherSettings) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    const std::vector<arena::declaration> declared{{"w", 8u + static_cast<unsigned>(world.rank())}};
+    arena memory(declared);
+    make_engine<compose<>>(world, memory.tensors(),
+                           optimizer::sgd{.momentum = world.rank() == 0 ? 0.0f : 0.5f});
+  });
+  EXPECT_EQ(said,
+            std::vector<std::string>(2,
+                                     "tensor 0 is w (8 elements) on rank 0 and w (9 elements) on "
+                                     "rank 1. Fix: declare the same model on every rank"));
+}
+
+/// Changes the `wanted`th value that is visited, and remembers its name.
+struct changing {
+  std::size_t wanted;
+  std::size_t visited = 0;
+  std::string name{};
+
+  template <class Value>
+  void operator()(std::string_view role, std::string_view its_name, Value& value) {
+    if (visited++ != wanted) {
+      return;
+    }
+    name = std::string(role) + "." + std::string(its_name);
+    if constexpr (std::is_enum_v<Value>) {
+      value = static_cast<Value>(value == Value{} ? 1 : 0);
+    } else {
+      value = static_cast<Value>(value + 1);
+    }
+  }
+};
+
+template <class Strategy>
+std::size_t every_value_shows() {
+  const auto plain = settings_of<Strategy>(engine_options<Strategy>{}, optimizer::sgd{});
+  for (std::size_t i = 0;; ++i) {
+    engine_options<Strategy> options;
+    optimizer::sgd values;
+    changing change{i};
+    const auto visit = [&change](std::string_view role, auto& described) {
+      std::remove_cvref_t<decltype(described)>::describe(
+          described, [&change, role](std::string_view name, auto& value, std::string_view) {
+            change(role, name, value);
+          });
+    };
+    policy_options<strategy_of<Strategy>>::each(options, visit);
+    visit("optimizer", values);
+    visit("run", options.run);
+    if (change.name.empty()) {
+      return i;
+    }
+    const auto changed = settings_of<Strategy>(options, values);
+    const auto said = detail::other_setting(plain, 3, changed);
+    EXPECT_EQ(said.substr(0, said.find(' ')), change.name) << Strategy::name << ": " << said;
+    EXPECT_NE(said.find("on rank 0 and"), std::string::npos) << said;
+    EXPECT_NE(said.find("on rank 3"), std::string::npos) << said;
+  }
+}
+
+TEST(Agreement, EveryValueOfEveryNamedStrategyIsCompared) {
+  const auto all = []<class... Strategies>(std::tuple<Strategies...>*) {
+    return (every_value_shows<Strategies>() + ...);
+  }(static_cast<strategies::all*>(nullptr));
+  EXPECT_GE(all, 4 * std::tuple_size_v<strategies::all>);  // sgd's three and accumulation at least
+}
+
+TEST(Agreement, LongNamesAreShownWhereTheyDiffer) {
+  const std::string same(400, 'x');
+  const auto said = detail::other_setting("compression=" + same + "first\n", 1,
+                                          "compression=" + same + "second\n");
+  EXPECT_EQ(said,
+            "compression is ...first on rank 0 and ...second on rank 1. Fix: set it alike on every "
+            "rank");
+}
+
+TEST(Agreement, WhatOnlyOneRankDescribesIsNamed) {
+  EXPECT_EQ(detail::other_setting("a=1\nb=2\n", 1, "a=1\n"),
+            "b is 2 on rank 0 and nothing on rank 1. Fix: set it alike on every rank");
+  EXPECT_EQ(detail::other_setting("a=1\n", 1, "a=1\nb=2\n"),
+            "b is nothing on rank 0 and 2 on rank 1. Fix: set it alike on every rank");
+  EXPECT_EQ(detail::other_setting("a=1\n", 1, "a=1\n"), "");
+}
+
+/// A rank of `world` trains, is refused a second engine by `again`, and trains on.
+template <class World, class Again>
+void trains_beside_a_refused_engine(World& world, Again& again) {
+  arena memory = model_of(world.rank());
+  arena other = model_of(world.rank());
+  auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of());
+  try {
+    make_engine<compose<>>(again, other.tensors(), optimizer_of());
+    ADD_FAILURE() << "a second engine on one transport";
+  } catch (const usage_error& refused) {
+    EXPECT_EQ(refused.what(),
+              "rank " + std::to_string(world.rank()) +
+                  " trains over this transport already, and a second engine would take the first "
+                  "one's messages. Fix: give it a transport of its own (another transport::mpi "
+                  "duplicates the communicator; another run_ranks, and each other kind, is made "
+                  "anew), or end the first engine");
+  }
+  backward(memory, world.rank(), 0);
+  for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+    engine.ready(tensor_id(i));
+  }
+  engine.wait();
+  EXPECT_EQ(engine.steps(), 1u);
+}
+
+TEST(Agreement, ASecondEngineOnOneTransportIsRefusedAndTheFirstGoesOn) {
+  for (const int ranks : {1, 3}) {
+    transport::run_ranks(
+        ranks, [](transport::in_process& world) { trains_beside_a_refused_engine(world, world); });
+  }
+}
+
+TEST(Agreement, ASecondEngineOnAWrappedTransportIsRefusedToo) {
+  transport::run_ranks(2, [](transport::in_process& world) {
+    transport::any_transport wrapped(world);
+    trains_beside_a_refused_engine(world, wrapped);
+  });
+}
+
+TEST(Agreement, ATransportTakesAnEngineAfterAnother) {
+  transport::run_ranks(2, [](transport::in_process& world) {
+    for (int i = 0; i < 3; ++i) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of());
+      engine.wait();
+    }
+  });
+}
+
+TEST(Agreement, TwoTransportsTakeAnEngineEach) {
+  transport::run_ranks(2, [](transport::in_process& outer) {
+    arena memory = model_of(outer.rank());
+    auto engine = make_engine<compose<>>(outer, memory.tensors(), optimizer_of());
+    if (outer.rank() == 0) {
+      transport::run_ranks(2, [](transport::in_process& inner) {
+        arena own = model_of(inner.rank());
+        make_engine<compose<>>(inner, own.tensors(), optimizer_of()).wait();
+      });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,531 @@
+// Architectures that carry something else than the mean of this step's gradients, each against its
+// recurrence in plain double loops.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/oracle.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/independent.hpp"
+#include "tutti/architecture/local_sgd.hpp"
+#include "tutti/architecture/model_averaging.hpp"
+#include "tutti/architecture/pair_averaging.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/split_phase.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int steps = 9;
+constexpr unsigned passes = 2;
+constexpr sgd_values values{};
+
+/// One element on every worker: its parameter and its momentum.
+struct replica {
+  double x;
+  double m = 0;
+
+  void step(double gradient) {
+    m = values.momentum * m + (gradient + values.weight_decay * x);
+    x -= values.learning_rate * m;
+  }
+};
+using replicas = std::vector<replica>;
+
+/// The gradient that a worker has in a step: the mean of its passes.
+double own_gradient(int worker, int step, std::size_t element) {
+  double sum = 0;
+  for (unsigned pass = 0; pass < passes; ++pass) {
+    sum += gradient(worker, step * static_cast<int>(passes) + static_cast<int>(pass), element);
+  }
+  return sum / passes;
+}
+double mean_gradient(int workers, int step, std::size_t element) {
+  double sum = 0;
+  for (int worker = 0; worker < workers; ++worker) {
+    sum += own_gradient(worker, step, element);
+  }
+  return sum / workers;
+}
+double mean_of(const replicas& all) {
+  double sum = 0;
+  for (const replica& each : all) {
+    sum += each.x;
+  }
+  return sum / static_cast<double>(all.size());
+}
+
+/// `rule(replicas, step, element)` is what a step does to one element.
+using recurrence = std::function<void(replicas&, int, std::size_t)>;
+
+std::vector<std::vector<double>> recurred(int workers, const recurrence& rule) {
+  std::vector<std::vector<double>> all(static_cast<std::size_t>(workers));
+  for (std::size_t element = 0; element < total_elements(); ++element) {
+    replicas mine(static_cast<std::size_t>(workers), replica{initial(element)});
+    for (int step = 0; step < steps; ++step) {
+      rule(mine, step, element);
+    }
+    for (std::size_t worker = 0; worker < mine.size(); ++worker) {
+      all[worker].push_back(mine[worker].x);
+    }
+  }
+  return all;
+}
+
+/// Pieces, fused small tensors, and two passes a step: everything on the way at once.
+template <class Architecture, class... Policies>
+using cut = compose<fusion::up_to, partition::into, Architecture, Policies...>;
+
+template <class Strategy>
+engine_options<Strategy> options_for() {
+  engine_options<Strategy> set;
+  set.fusion.bytes = 3000;
+  set.partition.bytes = 20'000;
+  set.run.accumulation = passes;
+  set.run.deadline = 20;
+  return set;
+}
+
+/// Hands in the gradients of a step, each pass added to those before.
+template <class Engine>
+void hand_in(Engine& engine, arena& memory, int step) {
+  std::vector<float> sum(total_elements());
+  for (unsigned pass = 0; pass < passes; ++pass) {
+    const int counted = step * static_cast<int>(passes) + static_cast<int>(pass);
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += gradient(engine.worker(), counted, i);
+    }
+    std::ranges::copy(sum, memory.gradients().begin());
+    for (const tensor_id id : shuffled(memory.tensors().size(), engine.worker(), step)) {
+      engine.ready(id);
+    }
+  }
+}
+
+struct ended {
+  std::vector<std::vector<float>> parameters{};
+  std::vector<traffic> sent{};
+};
+
+/// On threads; where `stop` lies within the steps, saved there, and continued by other engines.
+template <class Strategy>
+ended train_in_parts(int workers, int stop, engine_options<Strategy> set) {
+  const int ranks = workers + servers_in<Strategy>(set);
+  std::vector<std::string> files(static_cast<std::size_t>(ranks));
+  ended result{std::vector<std::vector<float>>(static_cast<std::size_t>(workers)),
+               std::vector<traffic>(static_cast<std::size_t>(workers))};
+  const auto part = [&](int first, int last) {
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(values), set);
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      auto& file = files[static_cast<std::size_t>(world.rank())];
+      if (first > 0) {
+        std::istringstream in(file);
+        load(engine, in);
+      }
+      const traffic before = engine.counted();
+      for (int step = first; step < last; ++step) {
+        for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+          engine.wait(tensor_id(id));
+        }
+        hand_in(engine, memory, step);
+      }
+      engine.wait();
+      if (last < steps) {
+        std::ostringstream out;
+        save(engine, out);
+        file = out.str();
+      } else {
+        engine.drain();
+        const auto rank = static_cast<std::size_t>(world.rank());
+        result.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
+        result.sent[rank] = {engine.counted().bytes_sent - before.bytes_sent,
+                             engine.counted().messages_sent - before.messages_sent};
+      }
+    });
+  };
+  if (stop > 0) {
+    part(0, stop);
+  }
+  part(stop, steps);
+  return result;
+}
+
+void expect_near(const ended& got, const std::vector<std::vector<double>>& expected) {
+  for (std::size_t worker = 0; worker < expected.size(); ++worker) {
+    ASSERT_EQ(got.parameters[worker].size(), expected[worker].size());
+    for (std::size_t i = 0; i < expected[worker].size(); ++i) {
+      ASSERT_NEAR(got.parameters[worker][i], expected[worker][i],
+                  1e-5 * (1 + std::abs(expected[worker][i])))
+          << "worker " << worker << " of " << expected.size() << ", element " << i;
+    }
+  }
+}
+
+/// Equals its recurrence with 1 to 5 workers, and bit for bit what it is when it stops on the way.
+template <class Strategy>
+void equals(const std::function<recurrence(int)>& rule, engine_options<Strategy> set) {
+  for (int workers = 1; workers <= 5; ++workers) {
+    const ended whole = train_in_parts<Strategy>(workers, 0, set);
+    expect_near(whole, recurred(workers, rule(workers)));
+    if (workers == 3) {
+      EXPECT_EQ(train_in_parts<Strategy>(workers, 5, set).parameters, whole.parameters);
+    }
+  }
+}
+
+using canonical = collective::canonical;
+
+TEST(Architectures, ModelAveragingIsItsRecurrenceAtEveryAlpha) {
+  using strategy = cut<architecture::model_averaging<canonical>>;
+  for (const double alpha : {0.0, 0.1, 1.0}) {
+    auto set = options_for<strategy>();
+    set.architecture.alpha = alpha;
+    equals<strategy>(
+        [alpha](int) {
+          return [alpha](replicas& all, int step, std::size_t element) {
+            const double mean = mean_of(all);
+            for (std::size_t worker = 0; worker < all.size(); ++worker) {
+              all[worker].x = (1 - alpha) * all[worker].x + alpha * mean;
+              all[worker].step(own_gradient(static_cast<int>(worker), step, element));
+            }
+          };
+        },
+        set);
+  }
+}
+
+TEST(Architectures, ModelAveragingWithoutAnyIsIndependentBitForBit) {
+  using averaged = cut<architecture::model_averaging<canonical>>;
+  auto set = options_for<averaged>();
+  set.architecture.alpha = 0;
+  using alone = cut<architecture::independent>;
+  EXPECT_EQ(train_in_parts<averaged>(3, 0, set).parameters,
+            train_in_parts<alone>(3, 0, options_for<alone>()).parameters);
+}
+
+TEST(Architectures, LocalSgdAveragesModelsEveryPeriod) {
+  using strategy = cut<architecture::local_sgd<canonical>>;
+  for (const int period : {1, 4}) {
+    auto set = options_for<strategy>();
+    set.architecture.period = period;
+    equals<strategy>(
+        [period](int) {
+          return [period](replicas& all, int step, std::size_t element) {
+            for (std::size_t worker = 0; worker < all.size(); ++worker) {
+              all[worker].step(own_gradient(static_cast<int>(worker), step, element));
+            }
+            if ((step + 1) % period == 0) {
+              const double mean = mean_of(all);
+              for (replica& each : all) {
+                each.x = mean;
+              }
+            }
+          };
+        },
+        set);
+  }
+}
+
+/// With momentum SGD a mean of models that stepped alone is the model that stepped by the mean.
+TEST(Architectures, LocalSgdEveryStepIsSynchronous) {
+  using strategy = cut<architecture::local_sgd<canonical>>;
+  auto set = options_for<strategy>();
+  set.architecture.period = 1;
+  using together = cut<architecture::all_reduce<canonical>>;
+  const auto one = train_in_parts<strategy>(4, 0, set).parameters;
+  const auto other = train_in_parts<together>(4, 0, options_for<together>()).parameters;
+  float farthest = 0;
+  float largest = 0;
+  for (std::size_t i = 0; i < one[0].size(); ++i) {
+    farthest = std::max(farthest, std::abs(one[0][i] - other[0][i]));
+    largest = std::max(largest, std::abs(other[0][i]));
+  }
+  EXPECT_LE(farthest, 1e-6f * largest);
+}
+
+TEST(Architectures, LocalSgdSendsOnlyInOneStepOfAPeriod) {
+  using strategy = cut<architecture::local_sgd<canonical>>;
+  auto set = options_for<strategy>();
+  set.architecture.period = 1;
+  const traffic all = train_in_parts<strategy>(3, 0, set).sent[1];
+  set.architecture.period = steps;
+  const traffic once = train_in_parts<strategy>(3, 0, set).sent[1];
+  EXPECT_GT(once.bytes_sent, 0u);
+  EXPECT_EQ(all.bytes_sent, steps * once.bytes_sent);
+  EXPECT_EQ(all.messages_sent, steps * once.messages_sent);
+}
+
+/// Where rank 0 decides, a step without messages has nothing to decide, and nobody waits.
+TEST(Architectures, LocalSgdRunsUnderAWindowThatRankZeroLeads) {
+  using strategy = cut<architecture::local_sgd<canonical>, schedule::by_priority>;
+  auto set = options_for<strategy>();
+  set.schedule.credit = 1;
+  using plain = cut<architecture::local_sgd<canonical>>;
+  EXPECT_EQ(train_in_parts<strategy>(3, 0, set).parameters,
+            train_in_parts<plain>(3, 0, options_for<plain>()).parameters);
+}
+
+recurrence delayed_by_one(int workers) {
+  return [workers](replicas& all, int step, std::size_t element) {
+    if (step > 0) {
+      for (replica& each : all) {
+        each.step(mean_gradient(workers, step - 1, element));
+      }
+    }
+  };
+}
+
+TEST(Architectures, DelayedAppliesTheMeanOfTheStepBefore) {
+  using strategy = cut<architecture::delayed<architecture::all_reduce<canonical>>>;
+  equals<strategy>(delayed_by_one, options_for<strategy>());
+}
+TEST(Architectures, DelayedUnderAWindowThatRankZeroLeads) {
+  using strategy =
+      cut<architecture::delayed<architecture::all_reduce<canonical>>, schedule::by_priority>;
+  for (const std::size_t credit : {std::size_t{1}, std::size_t{45'000}}) {
+    auto set = options_for<strategy>();
+    set.schedule.credit = credit;
+    equals<strategy>(delayed_by_one, set);
+  }
+}
+TEST(Architectures, DelayedOverServers) {
+  using strategy = cut<architecture::delayed<architecture::parameter_server<>>>;
+  auto set = options_for<strategy>();
+  set.architecture.servers = 2;
+  equals<strategy>(delayed_by_one, set);
+}
+
+/// An all-reduce in halves ends as one that is whole, bit for bit, whatever the window.
+TEST(Architectures, SplitPhasesEndAsWholeOnes) {
+  using split = cut<architecture::all_reduce<canonical>, schedule::split_phase>;
+  using whole = cut<architecture::all_reduce<canonical>>;
+  for (int workers = 1; workers <= 5; ++workers) {
+    const auto expected = train_in_parts<whole>(workers, 0, options_for<whole>()).parameters;
+    for (const int window : {0, 1, 2}) {
+      auto set = options_for<split>();
+      set.schedule.gathers_at_once = window;
+      EXPECT_EQ(train_in_parts<split>(workers, 5, set).parameters, expected) << workers;
+    }
+  }
+}
+
+/// What workers push is by how much they moved: of one worker that is its training.
+TEST(Architectures, AsynchronousServersAddDifferences) {
+  using architecture =
+      architecture::parameter_server<consistency::asynchronous, updated_by::workers>;
+  using strategy = cut<architecture>;
+  auto set = options_for<strategy>();
+  const ended alone = train_in_parts<strategy>(1, 0, set);
+  const auto rule = [](replicas& all, int step, std::size_t element) {
+    all[0].step(own_gradient(0, step, element));
+  };
+  expect_near(alone, recurred(1, rule));
+  EXPECT_EQ(train_in_parts<strategy>(1, 5, set).parameters, alone.parameters);
+}
+
+/// Of several workers every push counts once, whoever comes first: without momentum a gradient
+/// moves the parameters by the same wherever they stand.
+TEST(Architectures, AsynchronousServersAddEveryDifferenceOnce) {
+  using strategy = cut<architecture::parameter_server<consistency::asynchronous,  //
+                                                      updated_by::workers>>;
+  constexpr float rate = 0.01f;
+  constexpr int workers = 3;
+  auto set = options_for<strategy>();
+  set.architecture.servers = 2;
+  std::vector<float> pulled;
+  transport::run_ranks(workers + 2, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = rate}, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (int step = 0; step < steps; ++step) {
+      engine.wait();
+      hand_in(engine, memory, step);
+    }
+    engine.wait();
+    engine.average(0);  // everybody has pushed
+    if (engine.worker() == 0) {
+      std::ranges::fill(memory.gradients(), 0.0f);
+      for (unsigned pass = 0; pass < passes; ++pass) {
+        for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+          engine.ready(tensor_id(id));
+        }
+      }
+      engine.wait();
+      pulled.assign(memory.parameters().begin(), memory.parameters().end());
+    }
+  });
+  ASSERT_EQ(pulled.size(), total_elements());
+  for (std::size_t i = 0; i < pulled.size(); ++i) {
+    double expected = initial(i);
+    for (int step = 0; step < steps; ++step) {
+      expected -= rate * workers * mean_gradient(workers, step, i);
+    }
+    ASSERT_NEAR(pulled[i], expected, 1e-4) << i;
+  }
+}
+
+/// In lock-step on a network that takes a latency alone, a rank pulls what its pair saved in the
+/// step before.
+task pulling_rank(transport::simulated& world,
+                  engine_options<cut<architecture::pair_averaging>> set,
+                  std::vector<std::vector<float>>& parameters) {
+  arena memory = model_of(world.rank());
+  auto engine = make_engine<cut<architecture::pair_averaging>>(world, memory.tensors(),
+                                                               optimizer_of(values), set);
+  co_await engine.started();
+  for (int step = 0; step < steps; ++step) {
+    co_await world.sleep(1.0 * (step + 1) - world.now());
+    hand_in(engine, memory, step);
+    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+      co_await engine.arrival(tensor_id(id));
+    }
+  }
+  parameters[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                            memory.parameters().end());
+  co_await engine.close();
+}
+
+TEST(Architectures, PairAveragingMovesHalfWayToItsPair) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    auto set = options_for<cut<architecture::pair_averaging>>();
+    ended got{std::vector<std::vector<float>>(static_cast<std::size_t>(ranks)), {}};
+    transport::run_simulated(ranks, transport::link{1e15, 1e-3}, [&](transport::simulated& world) {
+      return pulling_rank(world, set, got.parameters);
+    });
+    const auto rule = [&](replicas& all, int step, std::size_t element) {
+      const replicas saved = all;
+      for (int rank = 0; rank < ranks; ++rank) {
+        replica& mine = all[static_cast<std::size_t>(rank)];
+        if (ranks > 1) {
+          const int pair = architecture::pair_of(set.architecture.seed, rank,
+                                                 static_cast<std::uint64_t>(step), ranks);
+          mine.x = 0.5 * (mine.x + saved[static_cast<std::size_t>(pair)].x);
+        }
+        mine.step(own_gradient(rank, step, element));
+      }
+    };
+    expect_near(got, recurred(ranks, rule));
+  }
+}
+
+/// One rank is slow in code of its own; the others have ended long before.
+TEST(Architectures, PairAveragingWaitsForNobody) {
+  std::vector<double> ended_at(4);
+  transport::run_simulated(4, transport::link{1.25e9, 50e-6}, [&](transport::simulated& world) {
+    return [](transport::simulated& self, std::vector<double>& ends) -> task {
+      arena memory = model_of(self.rank());
+      auto engine = make_engine<compose<architecture::pair_averaging>>(self, memory.tensors(),
+                                                                       optimizer_of(values));
+      co_await engine.started();
+      for (int step = 0; step < 20; ++step) {
+        co_await self.sleep(self.rank() == 1 ? 1.0 : 0.1);
+        for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+          engine.ready(tensor_id(id));
+        }
+        for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+          co_await engine.arrival(tensor_id(id));
+        }
+      }
+      ends[static_cast<std::size_t>(self.rank())] = self.now();
+      co_await engine.close();
+    }(world, ended_at);
+  });
+  for (const std::size_t fast : {0u, 2u, 3u}) {
+    EXPECT_LT(ended_at[fast], 2.0 / 0.9);
+  }
+  EXPECT_GT(ended_at[1], 20.0);
+}
+
+TEST(Architectures, PairAveragingGoesOnFromACheckpoint) {
+  using strategy = compose<architecture::pair_averaging>;
+  engine_options<strategy> set;
+  set.run.accumulation = passes;
+  set.run.deadline = 20;
+  const ended alone = train_in_parts<strategy>(1, 5, set);
+  const auto rule = [](replicas& all, int step, std::size_t element) {
+    all[0].step(own_gradient(0, step, element));
+  };
+  expect_near(alone, recurred(1, rule));
+  // Of several ranks the outcome depends on who comes first; each ends, with finite parameters.
+  for (const auto& each : train_in_parts<strategy>(3, 5, set).parameters) {
+    for (const float x : each) {
+      ASSERT_TRUE(std::isfinite(x));
+    }
+  }
+}
+
+/// What other workers pushed since this one last pulled is in the servers' parameters alone.
+TEST(Architectures, AsynchronousServersKeepTheirParametersInACheckpoint) {
+  using strategy =
+      compose<architecture::parameter_server<consistency::asynchronous, updated_by::servers>>;
+  // Worker 0 steps once and saves what it pulled; worker 1 steps three times more.
+  const auto pulled_after = [](int resumed) {
+    static std::string files[2];
+    float seen = 0;
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      std::vector<float> x(1, 100.0f);
+      std::vector<float> g(1, 1.0f);
+      auto engine =
+          make_engine<strategy>(world, {tensor("x", x, g)}, optimizer::sgd{.learning_rate = 1.0f});
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      auto& file = files[engine.worker()];
+      if (resumed == 0) {
+        for (int step = 0; step < (engine.worker() == 0 ? 1 : 4); ++step) {
+          engine.ready(tensor_id(0));
+          engine.wait();
+          if (engine.worker() == 0) {
+            engine.average(0);  // worker 0 has pulled before worker 1 goes on
+          } else if (step == 0) {
+            engine.average(0);
+          }
+          g[0] = 1.0f;
+        }
+        engine.average(0);
+        std::ostringstream out;
+        save(engine, out);
+        file = out.str();
+      } else {
+        std::istringstream in(file);
+        load(engine, in);
+      }
+      engine.average(0);
+      if (engine.worker() == 0) {
+        g[0] = 0.0f;
+        engine.ready(tensor_id(0));
+        engine.wait();
+        seen = x[0];
+      }
+    });
+    return seen;
+  };
+  const float uninterrupted = pulled_after(0);
+  EXPECT_EQ(uninterrupted, 95.0f);  // five pushes of 1
+  EXPECT_EQ(pulled_after(1), uninterrupted);
+}
+
+}  // namespace
+}  // namespace tutti::test

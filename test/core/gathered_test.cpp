@@ -1,0 +1,184 @@
+// Launches that are gathered at run time: sums are exact, ranks agree, what compressors remember
+// goes with its elements, and nothing is read after it was given back.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "support/device_training.hpp"
+#include "support/rendezvous.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/coordination/negotiated.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::test {
+namespace {
+
+using architecture::all_reduce;
+using fusion::when_ready;
+
+template <class... Policies>
+using in_rank_order = compose<all_reduce<collective::canonical>, when_ready, Policies...>;
+
+using named = coordination::identity;
+
+/// Sums in rank order do not depend on what travels together.
+template <class Strategy>
+void is_the_oracle(engine_options<Strategy> options) {
+  constexpr int steps = 12;
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    const auto expected = trained(ranks, steps);
+    for (const auto& made : {train_on_threads<Strategy>(ranks, steps, options),
+                             train_in_simulation<Strategy>(ranks, steps, options)}) {
+      for (std::size_t rank = 0; rank < made.parameters.size(); ++rank) {
+        EXPECT_EQ(made.parameters[rank], expected) << ranks << " ranks";
+        EXPECT_EQ(made.agendas[rank], made.agendas[0]);
+      }
+    }
+  }
+}
+
+TEST(Gathered, NegotiatedIsTheOracle) {
+  is_the_oracle<in_rank_order<coordination::negotiated>>({.fusion = {.cycle = 2e-5}});
+  is_the_oracle<in_rank_order<coordination::negotiated>>(
+      {.fusion = {.bytes = 300, .cycle = 0}, .coordination = {.by = named::name, .cache = 2}});
+}
+TEST(Gathered, LedIsTheOracle) {
+  is_the_oracle<in_rank_order<>>({.fusion = {.cycle = 2e-5}});
+  is_the_oracle<in_rank_order<partition::into, schedule::by_priority>>(
+      {.fusion = {.bytes = 16'000, .cycle = 0},
+       .partition = {.bytes = 4'000},
+       .schedule = {.credit = 8'000, .rule = schedule::credit_rule::fits}});
+}
+TEST(Gathered, LearnedIsTheOracle) {
+  is_the_oracle<in_rank_order<coordination::learned>>({.fusion = {.cycle = 2e-5}});
+}
+
+/// Tensors that lie apart are copied; gradients of few digits add up the same in any order.
+TEST(Gathered, TensorsThatLieApart) {
+  using plain = compose<all_reduce<>>;
+  const engine_options<strategies::Horovod> few{.fusion = {.bytes = 170, .cycle = 1e-5}};
+  const engine_options<strategies::Horovod> all{.fusion = {.cycle = 1e-4}};
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    const auto expected = train_scattered<plain, transport::in_process>(ranks);
+    for (const auto& options : {few, all}) {
+      const auto seen =
+          train_scattered<strategies::Horovod, transport::in_process>(ranks, options, ranks - 1);
+      EXPECT_EQ(seen, expected) << ranks << " ranks";
+    }
+  }
+}
+
+/// A stream reads buffers, and the lists of what is copied, later than the host enqueues them.
+TEST(Gathered, OnAStream) {
+  using plain = compose<all_reduce<>>;
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const auto expected = train_scattered<plain, transport::in_process>(ranks);
+    for (const double cycle : {0.0, 2e-5}) {
+      run_streamed(ranks, [&](streamed& world) {
+        host_stream compute;
+        scattered_model<host_stream> model(compute);
+        const engine_options<strategies::Horovod> options{.fusion = {.cycle = cycle}};
+        auto engine =
+            make_engine<strategies::Horovod>(world, model.tensors(), device_optimizer(), options);
+        for (int step = 0; step < device_steps; ++step) {
+          for (const tensor_id id : shuffled(std::size(device_sizes), world.rank(), step)) {
+            engine.wait(id, compute);
+            model.backward(index(id), engine.worker(), step);
+            engine.ready(id, compute);
+          }
+        }
+        engine.wait();
+        compute.synchronize();
+        EXPECT_EQ(model.parameters(), expected) << ranks << " ranks";
+      });
+    }
+  }
+}
+
+/// Applied = (given - kept by the ranks) / p - kept by owners, exactly: values are of few digits,
+/// and p a power of two.
+template <class Architecture>
+void loses_nothing(int ranks) {
+  using strategy = compose<Architecture, compression::error_feedback<compression::top_k>,
+                           when_ready, coordination::negotiated>;
+  constexpr std::array<std::size_t, 5> sizes{9, 1, 24, 0, 6};
+  constexpr int steps = 40;
+  std::vector<double> given(40);
+  std::vector<double> kept(40);
+  std::vector<double> owned(40);
+  std::vector<std::vector<float>> applied(static_cast<std::size_t>(ranks));
+  std::mutex one_at_a_time;
+  transport::run_ranks(ranks, [&](transport::in_process& world) {
+    std::vector<std::vector<float>> parameters;
+    std::vector<std::vector<float>> gradients;
+    for (const std::size_t each : sizes) {
+      parameters.emplace_back(each);
+      gradients.emplace_back(each);
+    }
+    std::vector<tensor> tensors;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      tensors.emplace_back("t" + std::to_string(i), parameters[i], gradients[i]);
+    }
+    engine_options<strategy> options{.fusion = {.bytes = 100, .cycle = 0}};
+    options.compression.density = 0.2;
+    auto engine =
+        make_engine<strategy>(world, tensors, optimizer::sgd{.learning_rate = 1.0f}, options);
+    std::vector<double> mine(40);
+    for (int step = 0; step < steps; ++step) {
+      for (const tensor_id id : shuffled(sizes.size(), world.rank(), step)) {
+        engine.wait(id);
+        std::size_t element = 0;
+        for (std::size_t later = sizes.size(); later-- > index(id) + 1;) {
+          element += sizes[later];
+        }
+        for (float& each : gradients[index(id)]) {
+          each = device_gradient(world.rank(), step, element);
+          mine[element++] += each;
+        }
+        engine.ready(id);
+      }
+    }
+    engine.wait();
+    const auto remembered = engine.memories();
+    const std::scoped_lock alone(one_at_a_time);
+    for (std::size_t i = 0; i < 40; ++i) {
+      given[i] += mine[i];
+      kept[i] += remembered[0][i];
+      owned[i] += remembered[1].empty() ? 0.0 : remembered[1][i];
+    }
+    auto& all = applied[static_cast<std::size_t>(world.rank())];
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      all.insert(all.end(), parameters[i].begin(), parameters[i].end());
+    }
+  });
+  for (const auto& each : applied) {
+    ASSERT_EQ(each.size(), 40U);
+    for (std::size_t i = 0; i < 40; ++i) {
+      EXPECT_EQ(-each[i], (given[i] - kept[i]) / ranks - owned[i]) << "element " << i;
+    }
+  }
+}
+
+TEST(Gathered, ResidualsGoWithTheirElements) {
+  for (const int ranks : {1, 2, 4}) {
+    loses_nothing<architecture::all_gather>(ranks);
+    loses_nothing<architecture::reduce_scatter_all_gather>(ranks);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test

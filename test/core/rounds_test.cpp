@@ -1,0 +1,138 @@
+// PowerSGD through the engine: matrices in two sums, each alone and whole, everything else as it
+// is.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <vector>
+
+#include "support/errors.hpp"
+#include "support/low_rank_oracle.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/select.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+
+namespace tutti::test {
+namespace {
+
+using low_rank = compression::select<matrices, compression::power_sgd, compression::none>;
+
+void expect_trained(const std::vector<float>& parameters, const low_rank_training& wanted) {
+  ASSERT_EQ(parameters.size(), wanted.parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    ASSERT_NEAR(parameters[i], wanted.parameters[i], wanted.bound) << i;
+  }
+}
+
+TEST(Rounds, TrainAsTheRecurrenceInEveryWorld) {
+  using in_process = compose<low_rank, fusion::up_to, partition::into, schedule::by_priority>;
+  using simulated = compose<low_rank>;
+  constexpr int steps = 6;
+  for (const std::size_t rank : {1u, 2u}) {
+    for (int workers = 1; workers <= 5; ++workers) {
+      const auto wanted = trained_in_low_rank(workers, steps, rank, 5);
+      engine_options<in_process> cut;
+      cut.compression = {.chosen = {.rank = rank, .seed = 5}};
+      cut.partition.elements = 50;
+      const auto& forward = shaped_declarations();
+      const auto real = train_on_threads<in_process>(workers, steps, cut, optimizer_of(), forward);
+      engine_options<simulated> set;
+      set.compression = cut.compression;
+      const auto modelled = train_in_simulation<simulated>(workers, steps, set, forward);
+      const auto nothing = train_in_simulation<simulated>(workers, 0, set, forward);
+      std::uint64_t sent = 0;
+      for (std::size_t worker = 0; worker < real.parameters.size(); ++worker) {
+        expect_trained(real.parameters[worker], wanted);
+        expect_trained(modelled.parameters[worker], wanted);
+        EXPECT_EQ(real.parameters[worker], real.parameters[0]);
+        EXPECT_EQ(modelled.parameters[worker], modelled.parameters[0]);
+        sent += modelled.bytes[worker] - nothing.bytes[worker];
+      }
+      const auto all = static_cast<std::uint64_t>(2 * (workers - 1) * steps);
+      EXPECT_EQ(sent, all * wanted.payload_bytes) << "a ring's, of every payload";
+    }
+  }
+}
+
+/// Neighbours of one class share a bucket, which a partition cuts; a matrix is a chunk, whatever
+/// its size.
+TEST(Rounds, HaveMatricesAloneAndWhole) {
+  using strategy = compose<low_rank, fusion::up_to, partition::into>;
+  engine_options<strategy> set;
+  set.partition.elements = 10;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0, shaped_declarations());
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), set);
+    const plan& made = engine.planned();
+    std::vector<std::size_t> tensors;
+    for (const bucket& each : made.buckets) {
+      tensors.push_back(each.tensors);
+    }
+    // Backward: column | last | nothing, shift, scale | kernel | bias | first.
+    EXPECT_EQ(tensors, (std::vector<std::size_t>{1, 1, 3, 1, 1, 1}));
+    std::vector<std::size_t> elements;
+    for (const chunk& each : made.chunks) {
+      elements.push_back(each.elements);
+      EXPECT_EQ(each.chosen, each.elements > 21);
+    }
+    EXPECT_EQ(elements,
+              (std::vector<std::size_t>{10, 10, 1, 33 * 9, 10, 6, 8 * 9, 10, 6, 16 * 10}));
+    EXPECT_NE(made.chunks[3].kind, made.chunks[6].kind) << "every matrix is of its own kind";
+    EXPECT_EQ(made.chunks[0].kind, made.chunks[4].kind);
+  });
+}
+
+/// Residuals and factors travel with a checkpoint: the run goes on bit for bit.
+TEST(Rounds, AreResumedBitForBit) {
+  using strategy = compose<low_rank>;
+  for (const int workers : {1, 3}) {
+    std::vector<std::vector<float>> ends(2 * static_cast<std::size_t>(workers));
+    std::vector<std::string> kept(static_cast<std::size_t>(workers));
+    for (const bool resumes : {false, true}) {
+      transport::run_ranks(workers, [&](transport::in_process& world) {
+        const auto rank = static_cast<std::size_t>(world.rank());
+        arena memory = model_of(world.rank(), shaped_declarations());
+        auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
+        if (resumes) {
+          std::istringstream in(kept[rank]);
+          load(engine, in);
+        }
+        for (int step = resumes ? 3 : 0; step < 6; ++step) {
+          if (step == 3 && !resumes) {
+            std::ostringstream out;
+            save(engine, out);
+            kept[rank] = out.str();
+          }
+          backward(memory, world.rank(), step);
+          for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
+            engine.ready(tensor_id(i));
+          }
+          engine.wait();
+        }
+        ends[2 * rank + (resumes ? 1 : 0)].assign(memory.parameters().begin(),
+                                                  memory.parameters().end());
+      });
+    }
+    for (std::size_t rank = 0; rank < kept.size(); ++rank) {
+      EXPECT_EQ(ends[2 * rank], ends[2 * rank + 1]) << rank;
+    }
+  }
+}
+
+TEST(Rounds, RefuseAShapeThatIsNotTheTensors) {
+  transport::run_ranks(1, [](transport::in_process& world) {
+    std::vector<float> memory(12);
+    const tensor wrong("weight", memory, memory, {3, 5});
+    EXPECT_THROW((make_engine<compose<low_rank>>(world, {wrong}, optimizer_of())), usage_error);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,58 @@
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <optional>
+#include <vector>
+
+#include "support/collective_laws.hpp"
+#include "support/mpi_world.hpp"
+#include "tutti/transport/mpi.hpp"
+
+namespace tutti::test {
+
+/// Processes of one machine that say of each other that they live elsewhere.
+class placed_mpi : public transport::mpi {
+ public:
+  int host_of(int rank) const { return hosts[static_cast<std::size_t>(rank)]; }
+
+  std::vector<int> hosts{};
+};
+
+std::optional<placed_mpi> all_processes;
+
+/// Leaves before MPI ends.
+class leaving : public ::testing::Environment {
+  void SetUp() override { all_processes.emplace(); }
+  void TearDown() override { all_processes.reset(); }
+};
+
+struct placed_processes {
+  using transport = placed_mpi;
+
+  /// On all processes of the job or on none: the other numbers have runs of their own.
+  template <class Body>
+  static bool run(const std::vector<int>& hosts, Body body) {
+    if (static_cast<int>(hosts.size()) != all_processes->size()) {
+      return false;
+    }
+    all_processes->hosts = hosts;
+    drive(*all_processes, body(*all_processes));
+    return true;
+  }
+
+  /// What each process holds of its own rank becomes known to all.
+  static void share(std::vector<std::vector<std::byte>>& held) {
+    for (std::size_t rank = 0; rank < held.size(); ++rank) {
+      MPI_Bcast(held[rank].data(), static_cast<int>(held[rank].size()), MPI_BYTE,
+                static_cast<int>(rank), MPI_COMM_WORLD);
+    }
+  }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Mpi, CollectiveLaw, collectives_on<placed_processes>);
+
+}  // namespace tutti::test
+
+int main(int argc, char** argv) {
+  ::testing::AddGlobalTestEnvironment(new tutti::test::leaving);
+  return tutti::test::run_tests_of_processes(argc, argv);
+}

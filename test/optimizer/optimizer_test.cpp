@@ -1,0 +1,244 @@
+// Optimizers: what their facts promise, their recurrence, and what an engine keeps for them.
+#include <algorithm>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "support/policies.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/core/checkpoint.hpp"
+
+namespace tutti::test {
+namespace {
+
+/// An optimizer with every value that it describes set to something.
+template <class O>
+O every_value_set() {
+  O made;
+  float next = 0.5f;
+  O::describe(made, [&next](std::string_view, auto& value, std::string_view) {
+    value = static_cast<std::remove_reference_t<decltype(value)>>(next);
+    next /= 2;
+  });
+  return made;
+}
+
+/// Memory for `elements`, and `guard` floats behind each lane that nobody may touch.
+struct remembered {
+  static constexpr std::size_t guard = 3;
+  static constexpr float untouched = 7777.0f;
+
+  remembered(std::size_t lanes, std::size_t elements)
+      : stride(elements + guard), floats(lanes * stride, untouched) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      for (std::size_t i = 0; i < elements; ++i) {
+        floats[lane * stride + i] = 0;
+      }
+    }
+  }
+  site at(std::size_t first, std::uint64_t step) {
+    return {floats.empty() ? nullptr : floats.data() + first, stride, {}, step, first};
+  }
+
+  std::size_t stride;
+  std::vector<float> floats;
+};
+
+template <class O>
+class optimizer_law : public testing::Test {};
+TYPED_TEST_SUITE(optimizer_law, testing_lists::optimizers);
+
+/// Parameters after three steps, applied to runs of at most `piece` elements; and that no element
+/// behind them, of parameters or memory, has been touched.
+template <class O>
+std::vector<float> applied(const O& values, std::size_t elements, std::size_t piece) {
+  inline_queue queue;
+  remembered memory(values.memory_per_element(), elements);
+  std::vector<float> x(elements + remembered::guard, remembered::untouched);
+  std::vector<float> g(elements);
+  for (std::size_t i = 0; i < elements; ++i) {
+    x[i] = initial(i);
+  }
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t i = 0; i < elements; ++i) {
+      g[i] = gradient(1, step, i);
+    }
+    for (std::size_t first = 0; first < elements; first += piece) {
+      const std::size_t count = std::min(piece, elements - first);
+      values.apply(queue, std::span(x).subspan(first, count),
+                   std::span<const float>(g).subspan(first, count),
+                   memory.at(first, static_cast<std::uint64_t>(step)));
+    }
+  }
+  for (std::size_t i = 0; i < remembered::guard; ++i) {
+    EXPECT_EQ(x[elements + i], remembered::untouched);
+    for (std::size_t end = elements; end < memory.floats.size(); end += memory.stride) {
+      EXPECT_EQ(memory.floats[end + i], remembered::untouched);
+    }
+  }
+  x.resize(elements);
+  return x;
+}
+
+TYPED_TEST(optimizer_law, an_elementwise_one_does_the_same_in_pieces) {
+  if (!facts::elementwise<TypeParam>) {
+    GTEST_SKIP() << "needs whole tensors";
+  }
+  for (const auto& values : {TypeParam{}, every_value_set<TypeParam>()}) {
+    for (const std::size_t elements : {0u, 1u, 7u, 1000u}) {
+      const auto whole = applied(values, elements, elements + 1);
+      for (const std::size_t piece : {1u, 3u, 64u}) {
+        EXPECT_EQ(applied(values, elements, piece), whole) << elements << " by " << piece;
+      }
+    }
+  }
+}
+
+TYPED_TEST(optimizer_law, describes_all_that_it_does) {
+  const auto values = every_value_set<TypeParam>();
+  std::vector<double> described;
+  TypeParam::describe(values, [&](std::string_view, const auto& value, std::string_view) {
+    described.push_back(static_cast<double>(value));
+  });
+  TypeParam again;
+  std::size_t i = 0;
+  TypeParam::describe(again, [&](std::string_view, auto& value, std::string_view) {
+    value = static_cast<std::remove_reference_t<decltype(value)>>(described[i++]);
+  });
+  EXPECT_EQ(applied(again, 100, 100), applied(values, 100, 100));
+}
+
+TEST(optimizer_none, leaves_parameters_alone) {
+  const auto x = applied(optimizer::none{}, 9, 9);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(x[i], initial(i));
+  }
+}
+
+/// Parameter `i` after a step a momentum, in doubles.
+double descended(std::size_t i, const std::vector<double>& momenta, double rate, double decay) {
+  double x = static_cast<double>(initial(i));
+  double m = 0;
+  for (std::size_t step = 0; step < momenta.size(); ++step) {
+    const double g = static_cast<double>(gradient(1, static_cast<int>(step), i));
+    m = momenta[step] * m + (g + decay * x);
+    x -= rate * m;
+  }
+  return x;
+}
+
+TEST(optimizer_sgd, is_its_recurrence) {
+  for (const double momentum : {0.0, 0.5, 0.875}) {
+    const optimizer::sgd values{0.125f, static_cast<float>(momentum), 0.0625f};
+    const auto x = applied(values, 33, 33);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      EXPECT_NEAR(x[i], descended(i, {momentum, momentum, momentum}, 0.125, 0.0625), 1e-4) << i;
+    }
+  }
+}
+
+TEST(optimizer_sgd, keeps_memory_only_where_there_is_momentum) {
+  EXPECT_EQ(optimizer::sgd{}.memory_per_element(), 0u);
+  EXPECT_EQ(optimizer::sgd{.momentum = 0.9f}.memory_per_element(), 1u);
+}
+
+/// Bytes of a checkpoint of worker 0's.
+template <class Strategy>
+std::size_t checkpoint_bytes(int ranks, const optimizer::sgd& values) {
+  std::size_t bytes = 0;
+  transport::run_ranks(ranks, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), values);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    std::ostringstream out;
+    save(engine, out);
+    if (world.rank() == 0) {
+      bytes = out.str().size();
+    }
+  });
+  return bytes;
+}
+
+TEST(optimizer_sgd, an_engine_without_momentum_remembers_none_of_it) {
+  const optimizer::sgd plain{0.1f};
+  const optimizer::sgd heavy{0.1f, 0.9f};
+  using workers_update = compose<>;
+  using servers_update =
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
+  const std::size_t momenta = sizeof(float) * total_elements();
+  EXPECT_EQ(checkpoint_bytes<workers_update>(2, heavy),
+            checkpoint_bytes<workers_update>(2, plain) + momenta);
+  // Servers keep theirs chunk by chunk, each with its length.
+  const std::size_t lengths = sizeof(std::uint64_t) * tensor_sizes().size();
+  const std::size_t served =
+      checkpoint_bytes<servers_update>(2, heavy) - checkpoint_bytes<servers_update>(2, plain);
+  EXPECT_GE(served, momenta);
+  EXPECT_LE(served, momenta + lengths);
+}
+
+/// One worker's engine, from the first values through `then`, a step with each.
+template <class Strategy>
+std::vector<float> changed_through(optimizer::sgd first, const std::vector<float>& momenta) {
+  std::vector<float> result;
+  const int servers = has_servers<Strategy> ? 1 : 0;
+  transport::run_ranks(1 + servers, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), first);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (std::size_t step = 0; step < momenta.size(); ++step) {
+      first.momentum = momenta[step];
+      engine.change(first);
+      std::size_t element = 0;
+      for (float& each : memory.gradients()) {
+        each = gradient(1, static_cast<int>(step), element++);
+      }
+      for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+        engine.ready(tensor_id(i));
+      }
+    }
+    engine.wait();
+    result.assign(memory.parameters().begin(), memory.parameters().end());
+  });
+  return result;
+}
+
+template <class Strategy>
+void goes_to_no_momentum_and_back() {
+  const auto x = changed_through<Strategy>({0.125f, 0.5f, 0.0f}, {0.5f, 0.0f, 0.0f, 0.875f});
+  ASSERT_EQ(x.size(), total_elements());
+  for (std::size_t i = 0; i < x.size(); i += 97) {
+    ASSERT_NEAR(x[i], descended(i, {0.5, 0, 0, 0.875}, 0.125, 0), 1e-3) << i;
+  }
+}
+TEST(optimizer_sgd, goes_to_no_momentum_and_back) {
+  goes_to_no_momentum_and_back<compose<>>();
+  goes_to_no_momentum_and_back<
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>>();
+}
+
+TEST(optimizer_sgd, momentum_for_which_there_is_no_memory_is_refused) {
+  try {
+    changed_through<compose<>>({0.125f, 0.0f, 0.0f}, {0.0f, 0.5f});
+    ADD_FAILURE() << "momentum without memory";
+  } catch (const usage_error& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "with these values the optimizer remembers 1 floats an element, and this engine "
+                 "was made with room for 0. Fix: make the engine with values that need as much; "
+                 "they may be changed before the first step");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,305 @@
+// Schedules as machines: what each lets go, and when.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <gtest/gtest.h>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/core/plan_maker.hpp"
+#include "tutti/fusion/none.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/partition/none.hpp"
+#include "tutti/schedule/as_ready.hpp"
+#include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/in_order.hpp"
+
+namespace tutti {
+namespace {
+
+using chunks = std::vector<std::uint32_t>;
+using schedule::credit_rule;
+
+/// Tensors in forward order, each a bucket, cut in pieces of so many elements.
+plan cut(const std::vector<std::size_t>& elements, std::size_t piece = 1000) {
+  std::vector<tensor> forward;
+  for (const std::size_t each : elements) {
+    forward.push_back(tensor::phantom("t" + std::to_string(forward.size()), each));
+  }
+  return make_plan(forward, fusion::none(), partition::into({.bytes = 4 * piece}), {},
+                   [](plan&) {});
+}
+
+template <class State>
+chunks all_of(State& state) {
+  chunks all;
+  while (const auto next = state.next()) {
+    all.push_back(*next);
+  }
+  return all;
+}
+
+// ---- the order of each
+
+TEST(Schedule, WithoutAWindowTheOrderIsItsOwn) {
+  const plan made = cut({3, 2, 4}, 2);  // backward: chunks 0 1 | 2 | 3 4
+  const auto order = [&]<class S>(S, const std::vector<std::uint32_t>& ready) {
+    typename S::state state(made, {});
+    std::vector<chunks> seen;
+    for (const std::uint32_t bucket : ready) {
+      state.ready(bucket);
+      seen.push_back(all_of(state));
+    }
+    return seen;
+  };
+  using seen = std::vector<chunks>;
+  EXPECT_EQ(order(schedule::as_ready(), {1, 2, 0, 1}), (seen{{2}, {3, 4}, {0, 1}, {2}}));
+  EXPECT_EQ(order(schedule::in_order(), {1, 0, 2, 0}), (seen{{}, {0, 1, 2}, {3, 4}, {0, 1}}));
+  EXPECT_EQ(order(schedule::at_end(), {1, 0, 2, 0, 1, 2}),
+            (seen{{}, {}, {0, 1, 2, 3, 4}, {}, {}, {0, 1, 2, 3, 4}}));
+
+  schedule::by_priority::state urgent(made, {.credit = 0});
+  for (const std::uint32_t bucket : {0U, 1U, 2U}) {
+    urgent.ready(bucket);
+  }
+  EXPECT_EQ(all_of(urgent), (chunks{3, 4, 2, 0, 1}));
+}
+
+TEST(Schedule, OneReadiedAgainIsLetGoAgain) {
+  const plan made = cut({1, 1, 1});
+  std::mt19937 random(3);
+  const auto lets_all_go = [&](auto state) {
+    std::vector<int> out(3);
+    for (int step = 0; step < 200; ++step) {
+      chunks order{0, 1, 2};
+      std::shuffle(order.begin(), order.end(), random);
+      for (const std::uint32_t bucket : order) {
+        state.ready(bucket);
+        for (const std::uint32_t chunk : all_of(state)) {
+          ++out[chunk];
+          state.released(chunk);
+        }
+      }
+      ASSERT_EQ(out, std::vector<int>(3, step + 1));
+    }
+  };
+  lets_all_go(schedule::as_ready::state(made, {}));
+  lets_all_go(schedule::in_order::state(made, {}));
+  lets_all_go(schedule::at_end::state(made, {}));
+  lets_all_go(schedule::by_priority::state(made, {.credit = 4}));
+}
+
+// ---- credit
+
+/// Both rules, plainly: the most urgent of what is ready, where credit allows it.
+class window {
+ public:
+  window(const plan& made, std::size_t credit, credit_rule rule)
+      : plan_(&made), most_(static_cast<long>(credit)), credit_(most_), rule_(rule) {}
+
+  void ready(std::uint32_t bucket) {
+    for (std::uint32_t c = 0; c < plan_->chunks.size(); ++c) {
+      if (plan_->chunks[c].bucket == bucket) {
+        waiting_.insert({plan_->chunks[c].priority, c});
+      }
+    }
+  }
+  std::optional<std::uint32_t> next() {
+    if (waiting_.empty()) {
+      return std::nullopt;
+    }
+    const std::uint32_t first = waiting_.begin()->second;
+    if (most_ != 0 && (rule_ == credit_rule::positive ? credit_ <= 0 : size(first) > credit_)) {
+      return std::nullopt;
+    }
+    credit_ -= size(first);
+    waiting_.erase(waiting_.begin());
+    return first;
+  }
+  void released(std::uint32_t chunk) { credit_ = std::min(most_, credit_ + size(chunk)); }
+
+ private:
+  long size(std::uint32_t chunk) const {
+    return 4 * static_cast<long>(plan_->chunks[chunk].elements);
+  }
+  const plan* plan_;
+  long most_;
+  long credit_;
+  credit_rule rule_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> waiting_{};
+};
+
+TEST(ByPriority, IsBothRulesAsTheyAreWritten) {
+  std::mt19937 random(11);
+  std::size_t let_go = 0;
+  std::size_t held = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::vector<std::size_t> elements(1 + random() % 6);
+    std::size_t largest = 0;
+    for (auto& each : elements) {
+      each = random() % 12;
+      largest = std::max(largest, each);
+    }
+    const plan made = cut(elements, 1 + random() % 6);
+    for (const auto& each : made.chunks) {
+      largest = std::max(largest, each.elements);
+    }
+    const auto rule = random() % 2 == 0 ? credit_rule::positive : credit_rule::fits;
+    const std::size_t credit =
+        random() % 5 == 0 ? 0 : (rule == credit_rule::fits ? 4 * largest : 1) + random() % 40;
+    schedule::by_priority::state state(made, {credit, rule});
+    window plain(made, credit, rule);
+    std::vector<char> is_out(made.buckets.size());
+    std::vector<std::size_t> pieces(made.buckets.size());
+    std::deque<std::uint32_t> away;
+    for (int event = 0; event < 200; ++event) {
+      const auto bucket = static_cast<std::uint32_t>(random() % made.buckets.size());
+      if (random() % 2 == 0 && !is_out[bucket]) {
+        is_out[bucket] = 1;
+        pieces[bucket] = made.buckets[bucket].chunks;
+        state.ready(bucket);
+        plain.ready(bucket);
+      } else if (!away.empty()) {
+        const std::size_t which = random() % away.size();
+        const std::uint32_t back = away[which];
+        away.erase(away.begin() + static_cast<std::ptrdiff_t>(which));
+        state.released(back);
+        plain.released(back);
+        if (--pieces[made.chunks[back].bucket] == 0) {
+          is_out[made.chunks[back].bucket] = 0;
+        }
+      }
+      for (auto expected = plain.next();; expected = plain.next()) {
+        ASSERT_EQ(state.next(), expected) << "round " << round;
+        if (!expected) {
+          break;
+        }
+        away.push_back(*expected);
+        ++let_go;
+      }
+      held += !away.empty() && std::ranges::count(is_out, 1) > 0;
+    }
+  }
+  EXPECT_GT(let_go, 10'000U);
+  EXPECT_GT(held, 10'000U);
+}
+
+/// Four chunks of 12 bytes and windows between: `positive` goes on while anything is left and goes
+/// below zero, `fits` stops before.
+TEST(ByPriority, WindowsTellTheRulesApart) {
+  const plan made = cut({12}, 3);
+  ASSERT_EQ(made.chunks.size(), 4U);
+  const auto begun = [&](std::size_t credit, credit_rule rule) {
+    schedule::by_priority::state state(made, {credit, rule});
+    state.ready(0);
+    return all_of(state).size();
+  };
+  EXPECT_EQ(begun(1, credit_rule::positive), 1U);
+  for (const std::size_t credit : {12u, 24u, 36u}) {  // whole chunks: the rules agree
+    EXPECT_EQ(begun(credit, credit_rule::positive), credit / 12);
+    EXPECT_EQ(begun(credit, credit_rule::fits), credit / 12);
+  }
+  for (const std::size_t credit : {13u, 23u, 25u}) {
+    EXPECT_EQ(begun(credit, credit_rule::positive), credit / 12 + 1);
+    EXPECT_EQ(begun(credit, credit_rule::fits), credit / 12);
+  }
+  EXPECT_EQ(begun(0, credit_rule::positive), 4U);
+  EXPECT_EQ(begun(0, credit_rule::fits), 4U);
+
+  // Of 13 bytes, 11 below zero: one chunk that comes back is not enough for the next, two are.
+  schedule::by_priority::state positive(made, {13, credit_rule::positive});
+  positive.ready(0);
+  EXPECT_EQ(all_of(positive), (chunks{0, 1}));
+  positive.released(1);
+  EXPECT_EQ(all_of(positive), (chunks{2}));
+  positive.released(0);
+  positive.released(2);
+  EXPECT_EQ(all_of(positive), (chunks{3}));
+
+  // A chunk that does not fit holds up smaller, less urgent ones: priority is not given up.
+  const plan mixed = cut({1, 3, 2});  // forward; chunk 2 is the most urgent
+  schedule::by_priority::state fits(mixed, {12, credit_rule::fits});
+  fits.ready(0);
+  EXPECT_EQ(all_of(fits), (chunks{0}));  // 8 of 12
+  fits.ready(1);
+  EXPECT_EQ(all_of(fits), chunks{});
+  fits.ready(2);
+  EXPECT_EQ(all_of(fits), (chunks{2}));
+  fits.released(0);
+  EXPECT_EQ(all_of(fits), chunks{});  // 8 of 12, and it needs 12
+  fits.released(2);
+  EXPECT_EQ(all_of(fits), (chunks{1}));
+}
+
+TEST(ByPriority, WhoHasTheOrderFromElsewhereTakesTheCreditHimself) {
+  const plan made = cut({6}, 3);
+  for (const auto rule : {credit_rule::positive, credit_rule::fits}) {
+    schedule::by_priority::state state(made, {12, rule});
+    EXPECT_TRUE(state.admits(1));
+    state.take(1);
+    EXPECT_FALSE(state.admits(0));
+    state.ready(0);
+    EXPECT_EQ(state.next(), std::nullopt);
+    state.released(1);
+    EXPECT_TRUE(state.admits(0));
+    EXPECT_EQ(state.next(), 0U);
+  }
+}
+
+TEST(ByPriority, AChunkThatNeverFitsIsRefused) {
+  const plan made = cut({3});
+  try {
+    schedule::by_priority::state state(made, {11, credit_rule::fits});
+    FAIL() << "taken";
+  } catch (const usage_error& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "a chunk of 12 bytes never fits in a credit of 11. Fix: raise schedule.credit or "
+                 "cut with partition::into");
+  }
+  schedule::by_priority::state over(made, {11, credit_rule::positive});
+  over.ready(0);
+  EXPECT_EQ(over.next(), 0U);
+}
+
+// ---- priority
+
+/// A piece is as urgent as the earliest tensor in it, not as its bucket.
+TEST(Priority, IsThatOfTheTensorsInThePiece) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<tensor> forward;
+    for (std::size_t i = 0; i < 1 + random() % 7; ++i) {
+      forward.push_back(tensor::phantom("t" + std::to_string(i), random() % 4 * (random() % 5)));
+    }
+    const std::size_t piece = 4 * (1 + random() % 8);
+    const plan made = make_plan(forward, fusion::up_to({.bytes = 4 * (random() % 40)}),
+                                partition::into({.bytes = piece}), {}, [](plan&) {});
+    std::vector<std::size_t> holder;  // forward index of each element's tensor
+    for (std::size_t i = forward.size(); i-- > 0;) {
+      holder.insert(holder.end(), forward[i].elements, i);
+    }
+    for (const auto& each : made.chunks) {
+      const auto& group = made.buckets[each.bucket];
+      const std::size_t expected = each.elements == 0
+                                       ? index(made.at(group.first_tensor + group.tensors - 1))
+                                       : holder[each.first_element + each.elements - 1];
+      ASSERT_EQ(each.priority, expected) << "round " << round;
+    }
+  }
+  const plan two =
+      make_plan(std::vector<tensor>{tensor::phantom("first", 4), tensor::phantom("last", 4)},
+                fusion::up_to({.bytes = 1000}), partition::into({.bytes = 16}), {}, [](plan&) {});
+  ASSERT_EQ(two.chunks.size(), 2U);
+  EXPECT_EQ(two.chunks[0].priority, 1U);
+  EXPECT_EQ(two.chunks[1].priority, 0U);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,374 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <span>
+#include <vector>
+
+#include "support/transports.hpp"
+#include "tutti/collective/addressable.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/collective/halving_doubling.hpp"
+#include "tutti/collective/hierarchical.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/collective/star.hpp"
+#include "tutti/role/collective.hpp"
+#include "tutti/role/transport.hpp"
+
+/// What every collective keeps. A world joins with
+/// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CollectiveLaw, collectives_on<my_placed_world>)`, a
+/// collective by its place in the list below.
+namespace tutti::test {
+
+template <template <class> class Each>
+using each_collective = testing::Types<
+    Each<collective::ring>, Each<collective::halving_doubling>, Each<collective::star>,
+    Each<collective::canonical>, Each<collective::addressable>, Each<collective::hierarchical<>>,
+    Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>>;
+
+/// A world here runs the coroutine `body(transport)` on one rank for each of `hosts`, which says
+/// where ranks live; false: this process is not among them. Where ranks are processes,
+/// `share(held)` tells each what the others hold.
+template <class World, class Collective>
+struct collective_on {
+  using world = World;
+  using collective = Collective;
+};
+
+template <class World>
+struct in_world {
+  template <class Collective>
+  using pair = collective_on<World, Collective>;
+};
+
+template <class World>
+using collectives_on = each_collective<in_world<World>::template pair>;
+
+using placement_of_ranks = std::vector<int>;
+
+/// One host, a host for each, even and uneven hosts, ranks of a host that are not neighbours.
+inline std::vector<placement_of_ranks> placements() {
+  std::vector<placement_of_ranks> all;
+  for (std::size_t hosts = 1; hosts <= 3; ++hosts) {
+    for (std::size_t ranks = 1; ranks <= 3; ++ranks) {
+      placement_of_ranks even;
+      for (std::size_t rank = 0; rank < hosts * ranks; ++rank) {
+        even.push_back(static_cast<int>(rank / ranks));
+      }
+      all.push_back(even);
+    }
+  }
+  for (const placement_of_ranks& uneven : {placement_of_ranks{0, 0, 1},
+                                           {0, 1, 0},
+                                           {0, 0, 0, 0, 0},
+                                           {1, 1, 0, 1},
+                                           {0, 1, 2, 1},
+                                           {0, 1, 1, 0, 1},
+                                           {2, 0, 2, 2, 1},
+                                           {0, 0, 0, 1, 1, 2},
+                                           {0, 1, 0, 1, 0, 0, 0}}) {
+    all.push_back(uneven);
+  }
+  return all;
+}
+
+/// Adds floats, or integers of two bytes.
+struct add_elements {
+  std::size_t element_bytes;
+
+  template <class Queue>
+  void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
+    queue.run([=, two = element_bytes == 2] {
+      if (two) {
+        add<std::uint16_t>(into, from, bytes);
+      } else {
+        add<float>(into, from, bytes);
+      }
+    });
+  }
+
+ private:
+  template <class T>
+  static void add(std::byte* into, const std::byte* from, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
+      T sum;
+      T other;
+      std::memcpy(&sum, into + at, sizeof(T));
+      std::memcpy(&other, from + at, sizeof(T));
+      sum = static_cast<T>(sum + other);
+      std::memcpy(into + at, &sum, sizeof(T));
+    }
+  }
+};
+
+enum class verb { all_reduce, reduce_scatter, all_gather };
+
+/// One run: what each rank holds, before and afterwards, of elements of so many bytes. Where ranks
+/// have colours, those of one colour know of nobody else.
+struct collective_run {
+  placement_of_ranks hosts{};
+  verb what{};
+  std::size_t element_bytes{};
+  std::vector<std::vector<std::byte>> held{};
+  std::vector<int> colours{};
+};
+
+/// A collective in a world, for laws that are compiled once for all of them.
+struct collective_subject {
+  bool rank_ordered;
+  bool has_halves;
+  bool runs_among_some;
+  bool (*run)(collective_run&);  // false: this process took no part
+};
+
+template <class Transport, class Collective>
+class collective_rank {
+ public:
+  collective_rank(collective_run& shared) : shared_(&shared) {}
+
+  task operator()(Transport& world) const {
+    std::vector<std::byte>& mine = shared_->held[at(world.rank())];
+    std::vector<int> members;
+    for (std::size_t rank = 0; rank < shared_->colours.size(); ++rank) {
+      if (shared_->colours[rank] == shared_->colours[at(world.rank())]) {
+        members.push_back(static_cast<int>(rank));
+      }
+    }
+    const std::size_t element = shared_->element_bytes;
+    const int ranks = members.empty() ? world.size() : static_cast<int>(members.size());
+    memory<typename Transport::queue_type> data(world.queue(), mine.size());
+    memory<typename Transport::queue_type> scratch(
+        world.queue(), Collective{}.scratch_bytes(mine.size() / element, element, ranks));
+    const reduction<add_elements> sum{
+        data.span().data(), mine.size() / element, element, {element}, scratch.span()};
+    const endpoint self(world, tag{channel::data, 1, 0});
+    for (int again = 0; again < 2; ++again) {  // a lane is used step after step
+      data.write(mine);
+      if constexpr (group_collective<Collective>) {
+        if (!members.empty()) {
+          co_await Collective{}.all_reduce(self.group(members), sum);
+          continue;
+        }
+      }
+      co_await begin(self, sum);
+    }
+    mine = data.read();
+  }
+
+ private:
+  task begin(endpoint<Transport> self, reduction<add_elements> data) const {
+    if constexpr (splitting_collective<Collective>) {
+      if (shared_->what == verb::reduce_scatter) {
+        return Collective{}.reduce_scatter(self, data);
+      }
+      if (shared_->what == verb::all_gather) {
+        return Collective{}.all_gather(self, data);
+      }
+    }
+    return Collective{}.all_reduce(self, data);
+  }
+
+  collective_run* shared_;
+};
+
+template <class Pair>
+class CollectiveLaw : public ::testing::Test {
+  using transport = typename Pair::world::transport;
+  using collective = typename Pair::collective;
+  static constexpr bool possible =
+      has_addressable_peers<transport> || !facts::requires_addressable_peers<collective>;
+
+ public:
+  void SetUp() override {
+    if (!possible) {
+      GTEST_SKIP() << "this transport's peers are not addressable";
+    }
+  }
+
+  static collective_subject subject() {
+    return {collective::rank_ordered, splitting_collective<collective>,
+            group_collective<collective>, [](collective_run& shared) {
+              if constexpr (possible) {
+                const bool took_part =
+                    Pair::world::run(shared.hosts, collective_rank<transport, collective>(shared));
+                if constexpr (requires { Pair::world::share(shared.held); }) {
+                  if (took_part) {
+                    Pair::world::share(shared.held);
+                  }
+                }
+                return took_part;
+              } else {
+                return false;
+              }
+            }};
+  }
+};
+TYPED_TEST_SUITE_P(CollectiveLaw);
+
+namespace laws {
+
+template <class T, class Value>
+std::vector<std::vector<std::byte>> hold(std::size_t ranks, std::size_t elements, Value value) {
+  std::vector<std::vector<std::byte>> all(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    all[rank].resize(elements * sizeof(T));
+    for (std::size_t i = 0; i < elements; ++i) {
+      const T each = static_cast<T>(value(rank, i));
+      std::memcpy(all[rank].data() + i * sizeof(T), &each, sizeof(T));
+    }
+  }
+  return all;
+}
+
+inline float float_at(const std::vector<std::byte>& bytes, std::size_t i) {
+  float value = 0;
+  std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+  return value;
+}
+
+/// Calls `check(ranks, n, after)` for every placement and size; `value(ranks, n)` makes the data.
+template <class T, class Data, class Check>
+void everywhere(const collective_subject& each, verb what, Data data, Check check) {
+  for (const placement_of_ranks& hosts : placements()) {
+    // An element for each rank or none, one more than parts, none that divides, many pieces.
+    for (const std::size_t n : {0U, 1U, 7U, 10U, 1001U, 100'003U}) {
+      if (n > 2000 && hosts.size() != 5) {
+        continue;
+      }
+      collective_run run{hosts, what, sizeof(T), data(hosts.size(), n)};
+      if (each.run(run)) {
+        check(hosts.size(), n, run.held);
+      }
+    }
+  }
+}
+
+inline float fraction(std::size_t rank, std::size_t i) {
+  const auto mixed =
+      static_cast<std::uint32_t>(rank * 7919) * 31u + static_cast<std::uint32_t>(i) * 2654435761u;
+  return static_cast<float>(mixed >> 8) / 16777216.0f - 0.5f;
+}
+
+inline void adds_within_one_rounding_a_peer(const collective_subject& each) {
+  everywhere<float>(
+      each, verb::all_reduce,
+      [](std::size_t ranks, std::size_t n) { return hold<float>(ranks, n, fraction); },
+      [&](std::size_t ranks, std::size_t n, const auto& held) {
+        for (const auto& bytes : held) {
+          ASSERT_EQ(bytes, held[0]) << "ranks must hold the same bits";
+        }
+        for (std::size_t i = 0; i < n; ++i) {
+          float in_rank_order = fraction(0, i);
+          double exact = double{in_rank_order};
+          double magnitude = std::abs(exact);
+          for (std::size_t rank = 1; rank < ranks; ++rank) {
+            in_rank_order += fraction(rank, i);
+            exact += double{fraction(rank, i)};
+            magnitude += std::abs(double{fraction(rank, i)});
+          }
+          const float sum = float_at(held[0], i);
+          if (each.rank_ordered) {
+            ASSERT_EQ(sum, in_rank_order) << i;
+          } else {
+            const double bound = static_cast<double>(ranks - 1) * std::ldexp(magnitude, -24);
+            ASSERT_NEAR(double{sum}, exact, bound) << i << " of " << n;
+          }
+        }
+      });
+}
+
+inline void adds_integers_of_two_bytes_exactly(const collective_subject& each) {
+  using integer = std::uint16_t;
+  const auto value = [](std::size_t rank, std::size_t i) { return 31 * rank + i % 1000; };
+  everywhere<integer>(
+      each, verb::all_reduce,
+      [&](std::size_t ranks, std::size_t n) { return hold<integer>(ranks, n, value); },
+      [](std::size_t ranks, std::size_t n, const auto& held) {
+        const auto sum = hold<integer>(ranks, n, [&](std::size_t, std::size_t i) {
+          return 31 * (ranks * (ranks - 1) / 2) + ranks * (i % 1000);
+        });
+        ASSERT_EQ(held, sum) << ranks << " ranks, " << n << " elements";
+      });
+}
+
+inline void halves_are_of_use_alone(const collective_subject& each) {
+  const auto owns = [](std::size_t ranks, std::size_t rank, std::size_t n, std::size_t i) {
+    return part_begin(n, ranks, rank) <= i && i < part_begin(n, ranks, rank + 1);
+  };
+  everywhere<float>(
+      each, verb::reduce_scatter,
+      [](std::size_t ranks, std::size_t n) {
+        return hold<float>(ranks, n, [](std::size_t rank, std::size_t i) { return 9 * rank + i; });
+      },
+      [&](std::size_t ranks, std::size_t n, const auto& held) {
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          for (std::size_t i = 0; i < n; ++i) {
+            const auto sum = static_cast<float>(9 * (ranks * (ranks - 1) / 2) + ranks * i);
+            ASSERT_TRUE(!owns(ranks, rank, n, i) || float_at(held[rank], i) == sum) << i;
+          }
+        }
+      });
+  everywhere<float>(
+      each, verb::all_gather,
+      [&](std::size_t ranks, std::size_t n) {
+        return hold<float>(ranks, n, [&](std::size_t rank, std::size_t i) {
+          return owns(ranks, rank, n, i) ? static_cast<float>(i) : -1.0f;
+        });
+      },
+      [](std::size_t ranks, std::size_t n, const auto& held) {
+        ASSERT_EQ(held, hold<float>(ranks, n, [](std::size_t, std::size_t i) { return i; }));
+      });
+}
+
+inline void runs_among_some_of_the_ranks(const collective_subject& each) {
+  for (const std::vector<int>& colours :
+       {std::vector<int>{0}, {0, 1}, {0, 1, 0}, {1, 0, 0, 1}, {0, 1, 0, 1, 1}, {0, 1, 2, 0, 0}}) {
+    constexpr std::size_t n = 1001;
+    const std::size_t ranks = colours.size();
+    const auto value = [](std::size_t rank, std::size_t i) {
+      return (std::size_t{1} << rank) + i % 9;
+    };
+    collective_run run{placement_of_ranks(ranks), verb::all_reduce, sizeof(float),
+                       hold<float>(ranks, n, value), colours};
+    if (each.run(run)) {
+      const auto sum = [&](std::size_t rank, std::size_t i) {
+        std::size_t all = 0;
+        for (std::size_t peer = 0; peer < ranks; ++peer) {
+          all += colours[peer] == colours[rank] ? value(peer, i) : 0;
+        }
+        return all;
+      };
+      ASSERT_EQ(run.held, hold<float>(ranks, n, sum));
+    }
+  }
+}
+
+}  // namespace laws
+
+TYPED_TEST_P(CollectiveLaw, AddsWithinOneRoundingAPeer) {
+  laws::adds_within_one_rounding_a_peer(TestFixture::subject());
+}
+TYPED_TEST_P(CollectiveLaw, AddsIntegersOfTwoBytesExactly) {
+  laws::adds_integers_of_two_bytes_exactly(TestFixture::subject());
+}
+TYPED_TEST_P(CollectiveLaw, ItsHalvesAreOfUseAlone) {
+  if (!TestFixture::subject().has_halves) {
+    GTEST_SKIP() << "it has no halves";
+  }
+  laws::halves_are_of_use_alone(TestFixture::subject());
+}
+TYPED_TEST_P(CollectiveLaw, RunsAmongSomeOfTheRanks) {
+  if (!TestFixture::subject().runs_among_some) {
+    GTEST_SKIP() << "it takes all ranks";
+  }
+  laws::runs_among_some_of_the_ranks(TestFixture::subject());
+}
+
+REGISTER_TYPED_TEST_SUITE_P(CollectiveLaw, AddsWithinOneRoundingAPeer,
+                            AddsIntegersOfTwoBytesExactly, ItsHalvesAreOfUseAlone,
+                            RunsAmongSomeOfTheRanks);
+
+}  // namespace tutti::test

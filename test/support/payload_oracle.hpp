@@ -1,0 +1,125 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "support/oracle.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/role/compression.hpp"
+
+// Compressed training in plain loops over all workers: of tutti's code only the codec is called.
+namespace tutti::test {
+
+/// How payloads meet: all at everybody's, parts at their owners' and back, all at a server and
+/// back.
+enum class way { gathered, scattered, served };
+
+struct expected_payloads {
+  std::vector<float> parameters{};
+  std::vector<std::uint64_t> bytes{};  ///< that each worker sends
+};
+
+/// One codec with what it remembers of every element of the model.
+template <class C>
+class codec {
+ public:
+  codec(const C& its, std::uint64_t rank)
+      : its_(its), rank_(rank), memory_(facts::memory_per_element<C> * total_elements(), 0.0f) {}
+
+  /// Adds what `values`, elements from `first` on, are decoded to; answers the payload's length.
+  std::size_t add(std::span<const float> values, std::size_t first, int step,
+                  std::span<float> sum) {
+    inline_queue queue;
+    site where;
+    where.memory = memory_.empty() ? nullptr : memory_.data() + first;
+    where.stride = total_elements();
+    where.step = static_cast<std::uint64_t>(step);
+    where.first_element = first;
+    where.rank = rank_;
+    std::vector<float> payload(capacity(its_, values.size()) / sizeof(float) + 1);
+    const wire room{reinterpret_cast<std::byte*>(payload.data()), capacity(its_, values.size())};
+    std::size_t length = 0;
+    encode(its_, queue, values, room, where, &length);
+    its_.accumulate(queue, const_wire(room.data, length), sum);
+    return length;
+  }
+
+ private:
+  C its_;
+  std::uint64_t rank_;
+  std::vector<float> memory_;
+};
+
+/// Parameters and bytes after `steps` steps, tensor by tensor. The server of `served` is the rank
+/// after the last worker's.
+template <class C>
+expected_payloads payloads(way how, int workers, int steps, sgd_values set = {}) {
+  using relayed = decltype(relay(C{}));
+  const auto size = static_cast<std::size_t>(workers);
+  const std::size_t n = total_elements();
+  expected_payloads made{std::vector<float>(n), std::vector<std::uint64_t>(size)};
+  std::vector<float> momenta(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    made.parameters[i] = initial(i);
+  }
+  std::vector<codec<C>> senders;
+  std::vector<codec<relayed>> owners;
+  for (std::size_t rank = 0; rank <= size; ++rank) {
+    senders.emplace_back(C{}, rank);
+    owners.emplace_back(relay(C{}), rank);
+  }
+  const float average = 1.0f / static_cast<float>(workers);
+  const auto mean_of = [&](std::size_t first, std::size_t count, int step, std::size_t owner) {
+    std::vector<float> sum(count);
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      std::vector<float> mine(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        mine[i] = gradient(static_cast<int>(rank), step, first + i);
+      }
+      const std::size_t length = senders[rank].add(mine, first, step, sum);
+      if (how == way::gathered) {
+        made.bytes[rank] += (size - 1) * length;
+      } else if (rank != owner) {
+        made.bytes[rank] += length;
+      }
+    }
+    for (float& each : sum) {
+      each = workers == 1 ? each : each * average;
+    }
+    if (how != way::gathered) {
+      const std::vector<float> exact = std::exchange(sum, std::vector<float>(count));
+      const std::size_t length = owners[owner].add(exact, first, step, sum);
+      if (how == way::scattered) {
+        made.bytes[owner] += (size - 1) * length;
+      }
+    }
+    return sum;
+  };
+  for (int step = 0; step < steps; ++step) {
+    std::size_t begin = 0;
+    for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
+      const std::size_t whole = tensor_sizes()[tensor];
+      const std::size_t parts = how == way::scattered ? size : 1;
+      std::size_t first = begin;
+      for (std::size_t part = 0; part < parts; ++part) {
+        const std::size_t count = whole / parts + (part < whole % parts ? 1 : 0);
+        const auto mean = mean_of(first, count, step, how == way::served ? size : part);
+        for (std::size_t i = 0; i < count; ++i) {
+          float& x = made.parameters[first + i];
+          float& m = momenta[first + i];
+          m = set.momentum * m + (mean[i] + set.weight_decay * x);
+          x -= set.learning_rate * m;
+        }
+        first += count;
+      }
+      begin += whole;
+    }
+  }
+  return made;
+}
+
+}  // namespace tutti::test
