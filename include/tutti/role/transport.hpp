@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,23 @@ struct transport {};
 struct traffic {
   std::uint64_t bytes_sent{};
   std::uint64_t messages_sent{};
+};
+
+/// Counts what one thread at a time sends; any thread may read it meanwhile.
+class traffic_counter {
+ public:
+  void add(std::uint64_t bytes, std::uint64_t messages = 1) {
+    bytes_.store(bytes_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+    messages_.store(messages_.load(std::memory_order_relaxed) + messages,
+                    std::memory_order_relaxed);
+  }
+  traffic read() const {
+    return {bytes_.load(std::memory_order_relaxed), messages_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<std::uint64_t> messages_{0};
 };
 
 /// Adds or copies received bytes: called on the transport's queue as fold(queue, into, from,

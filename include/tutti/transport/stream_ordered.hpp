@@ -169,8 +169,9 @@ class stream_ordered {
   seconds now() const { return carrier_->now(); }
   std::size_t in_flight() const { return carrier_->in_flight() + flights_.count(); }
   traffic counted() const {
+    const traffic here = counted_.read();
     const traffic beside = carrier_->counted();
-    return {counted_.bytes_sent + beside.bytes_sent, counted_.messages_sent + beside.messages_sent};
+    return {here.bytes_sent + beside.bytes_sent, here.messages_sent + beside.messages_sent};
   }
   bool single_threaded() const requires requires(const Carrier& carrier) {
     carrier.single_threaded();
@@ -474,8 +475,7 @@ class stream_ordered {
     fresh.out = bytes;
     fresh.peer = to;
     if (!flights_.failed()) {
-      counted_.bytes_sent += bytes.size();
-      ++counted_.messages_sent;
+      counted_.add(bytes.size());
     }
     begin(fresh, owner, bytes.empty());
   }
@@ -503,8 +503,7 @@ class stream_ordered {
     close_group();
     if (!flights_.failed() && !data.empty()) {
       const auto peers = static_cast<std::uint64_t>(size() - 1);
-      counted_.bytes_sent += 2 * peers * data.size_bytes() / static_cast<std::uint64_t>(size());
-      counted_.messages_sent += 2 * peers;
+      counted_.add(2 * peers * data.size_bytes() / static_cast<std::uint64_t>(size()), 2 * peers);
       guarded([&] { library_.all_reduce(data); });
     }
     if (flights_.failed()) {
@@ -570,7 +569,7 @@ class stream_ordered {
   Carrier* carrier_;
   Library library_;
   detail::staging<queue_type> staging_;
-  traffic counted_;
+  traffic_counter counted_;
   detail::under_way flights_;
   fifo<posting> open_;
   std::string complaint_;

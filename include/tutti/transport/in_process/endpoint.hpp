@@ -107,7 +107,7 @@ class basic_in_process {
     }
   }
   seconds now() const { return shared_->delivery_.now(); }
-  traffic counted() const { return counted_; }
+  traffic counted() const { return counted_.read(); }
   std::size_t in_flight() const { return flights_.count(); }
   /// Why this rank's part has ended; null while it has not.
   const std::exception_ptr& failure() const { return flights_.failure(); }
@@ -438,8 +438,7 @@ class basic_in_process {
       flights_.park(owner);
       return;
     }
-    counted_.bytes_sent += bytes.size();
-    ++counted_.messages_sent;
+    counted_.add(bytes.size());
     out.from = rank_;
     out.to = to;
     out.where = where;
@@ -645,7 +644,7 @@ class basic_in_process {
 
   Queue queue_;
   run_queue ready_;
-  traffic counted_;
+  traffic_counter counted_;
   detail::under_way flights_;
   std::exception_ptr refusal_;  // the queue's, the first
   detail::matching<message, pending_receive> matching_;

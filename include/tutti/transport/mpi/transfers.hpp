@@ -50,7 +50,7 @@ class mpi_transfers {
 
   Queue& queue() { return queue_; }
   run_queue& ready_coroutines() { return ready_; }
-  const traffic& counted() const { return counted_; }
+  traffic counted() const { return counted_.read(); }
   std::size_t in_flight() const { return flights_.count(); }
   const std::exception_ptr& failure() const { return flights_.failure(); }
   seconds now() const {
@@ -96,8 +96,7 @@ class mpi_transfers {
     out.failed = !queue_accepts([&] { out.in_order = is_the_queues(bytes); });
     out.data = const_cast<std::byte*>(bytes.data());  // MPI reads it only
     if (begin(out, owner, to, where, cut(where, bytes.size()))) {
-      counted_.bytes_sent += bytes.size();
-      ++counted_.messages_sent;
+      counted_.add(bytes.size());
       start(out);
     }
   }
@@ -117,9 +116,8 @@ class mpi_transfers {
       return;
     }
     const auto peers = static_cast<std::uint64_t>(world_->size() - 1);
-    counted_.bytes_sent +=
-        2 * peers * data.size_bytes() / static_cast<std::uint64_t>(world_->size());
-    counted_.messages_sent += 2 * peers;
+    counted_.add(2 * peers * data.size_bytes() / static_cast<std::uint64_t>(world_->size()),
+                 2 * peers);
     ++collectives_;
     all.complete = [](mpi_transfers& self, transfer&) { --self.collectives_; };
     all.posted = 1;
@@ -553,7 +551,7 @@ class mpi_transfers {
 
   Queue queue_;
   run_queue ready_;
-  traffic counted_;
+  traffic_counter counted_;
   under_way flights_;
   staging<Queue> loans_{queue_, place::shared};
   /// Where MPI gets at the queue's memory, folds read there what has come.
