@@ -593,7 +593,7 @@ class engine {
   /// What this rank waits for.
   chunk_step stuck() const {
     const auto found = flow_ ? flow_->stuck() : std::nullopt;
-    return found ? chunk_step{found->first, found->second} : chunk_step{no_chunk, 0};
+    return found.value_or(chunk_step{no_chunk, 0});
   }
 
   void describe(const chunk_step& about, control_message& answer) {
