@@ -114,7 +114,12 @@ class engine {
         services_(world, plan_, model_, around_, state_, optimizer_, set_, workers_, *this),
         posts_(plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
-    expect_reachable();
+    if constexpr (facts::delay < architecture >> 0) {
+      detail::expect_floats(model_.forward());
+    }
+    for (const tensor& each : model_.forward()) {
+      expect_reachable(each);
+    }
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
     if (!serves()) {
       flow_.emplace(world, plan_, model_, set_, around_, state_,
@@ -186,14 +191,37 @@ class engine {
   requires device_queue<Stream>
   void ready(tensor_id id, Stream& stream) { ready(id, stream.record()); }
 
+  /// The same, and the gradient lies in `gradient`, from this step on until told otherwise: of the
+  /// tensor's type and length, else usage_error. Where passes accumulate, it is their sum that the
+  /// last one's memory holds. Cost: while the gradients of a bucket are floats and neighbours, also
+  /// where they lie now, nothing; else a copy of the tensor.
+  void ready(tensor_id id, std::span<float> gradient) { ready_in(id, {.wide = gradient}); }
+  void ready(tensor_id id, std::span<std::uint16_t> gradient) {
+    ready_in(id, {.narrow = gradient});
+  }
+  template <class Stream>
+  requires device_queue<Stream>
+  void ready(tensor_id id, std::span<float> gradient, Stream& stream) {
+    ready_in(id, {.wide = gradient}, stream.record());
+  }
+  template <class Stream>
+  requires device_queue<Stream>
+  void ready(tensor_id id, std::span<std::uint16_t> gradient, Stream& stream) {
+    ready_in(id, {.narrow = gradient}, stream.record());
+  }
+
   /// Tensor `id` has no gradient in this pass: it counts as zero. Where passes accumulate, what
   /// earlier ones have added up stays. Throws usage_error as `ready` does, and touches nothing
   /// then.
   void absent(tensor_id id) {
     failure_.rethrow();
     if (expect_arrived(id).accumulated.load(std::memory_order_relaxed) == 0) {
-      const auto gradient = model_.forward()[index(id)].gradient;
-      world_->queue().clear(gradient.data(), gradient.size_bytes());
+      const tensor& its = model_.forward()[index(id)];
+      if (its.gradient_type == element_type::fp32) {
+        world_->queue().clear(its.gradient.data(), its.gradient.size_bytes());
+      } else {
+        world_->queue().clear(its.narrow_gradient.data(), its.narrow_gradient.size_bytes());
+      }
     }
     ready(id);
   }
@@ -419,18 +447,19 @@ class engine {
   }
 
   /// A device's kernels cannot follow a pointer into memory that is the host's alone.
-  void expect_reachable() {
+  void expect_reachable(const tensor& its, const void* memory) {
     if constexpr (requires { world_->queue().reaches(nullptr); }) {
-      for (const tensor& each : model_.forward()) {
-        for (const float* memory : {each.parameter.data(), each.gradient.data()}) {
-          if (memory != nullptr && !world_->queue().reaches(memory)) {
-            throw usage_error(each.name +
-                              " does not lie in memory of this transport's device. Fix: allocate "
-                              "it on the device, or train over transport::in_process");
-          }
-        }
+      if (memory != nullptr && !world_->queue().reaches(memory)) {
+        throw usage_error(its.name +
+                          " does not lie in memory of this transport's device. Fix: allocate it "
+                          "on the device, or train over transport::in_process");
       }
     }
+  }
+  void expect_reachable(const tensor& its) {
+    expect_reachable(its, its.parameter.data());
+    expect_reachable(its, its.gradient.data());
+    expect_reachable(its, its.narrow_gradient.data());
   }
 
   task start_up() {
@@ -474,6 +503,23 @@ class engine {
                         " is ready again before its last gradient arrived. Fix: wait(id) first");
     }
     return mine;
+  }
+
+  void ready_in(tensor_id id, const gradient_memory& memory) {
+    ready_in(id, memory, world_->queue().record());
+  }
+  void ready_in(tensor_id id, const gradient_memory& memory, mark when) {
+    failure_.rethrow();
+    auto& mine = expect_arrived(id);
+    const tensor& its = model_.forward()[index(id)];
+    expect_gradient(its, memory);
+    if (memory.wide.data() != its.gradient.data() ||
+        memory.narrow.data() != its.narrow_gradient.data()) {
+      expect_reachable(its, memory.wide.data());
+      expect_reachable(its, memory.narrow.data());
+      mine.moved = memory;
+    }
+    ready(id, when);
   }
 
   void ready(tensor_id id, mark when) {

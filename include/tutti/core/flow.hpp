@@ -62,7 +62,7 @@ class flow {
       facts::has_outgoing<state_type> ? written::by_the_architecture : written::by_the_model;
 
  public:
-  flow(transport& world, const plan& made, const model_memory<queue_type>& model,
+  flow(transport& world, const plan& made, model_memory<queue_type>& model,
        const typename Types::options& set, surroundings_type& around, state_type& state,
        tag words_tag, observer_type& watched, Owner& owner)
       : world_(&world),
@@ -98,6 +98,9 @@ class flow {
   void fill(std::size_t position) {
     observer_->record(event::ready, static_cast<std::uint32_t>(index(plan_->at(position))));
     const std::uint64_t step = tensors_[position].arrived.load(std::memory_order_relaxed);
+    if (const auto to = std::exchange(tensors_[position].moved, {}); !to.empty()) {
+      model_->move(position, to);
+    }
     if constexpr (facts::has_depart<state_type>) {
       world_->queue().wait(tensors_[position].written);
       state_->depart(position, step);
@@ -107,6 +110,7 @@ class flow {
     const bool full = ++filled_[number] == filling.tensors;
     if (full) {
       filled_[number] = 0;
+      model_->settle(world_->queue(), number);
     }
     if constexpr (facts::has_sends<state_type>) {
       if (!state_->sends(step)) {
@@ -568,7 +572,7 @@ class flow {
 
   transport* world_;
   const plan* plan_;
-  const model_memory<queue_type>* model_;
+  model_memory<queue_type>* model_;
   surroundings_type* around_;
   state_type* state_;
   observer_type* observer_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tutti/base/fifo.hpp"
+#include "tutti/core/model_memory.hpp"
 
 namespace tutti {
 
@@ -22,6 +23,7 @@ struct tensor_state {
   std::atomic<unsigned> accumulated{0};  ///< passes; the trainer's, others may look
   unsigned pieces = 0;                   ///< chunks that hold some of it
   unsigned pieces_left = 0;
+  gradient_memory moved{};  ///< where the gradient lies, if `ready` says so
   Mark written{};
   Mark current{};
   fifo<arrival_waiter> waiting{};
