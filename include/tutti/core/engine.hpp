@@ -78,6 +78,8 @@ class engine {
   static_assert(sizeof(rule::check_halves_need_an_exchange_of_two<typename types::schedule,
                                                                   architecture, compression>) > 0);
   static_assert(sizeof(rule::check_owners_need_an_optimizer<architecture, Optimizer>) > 0);
+  static_assert(sizeof(rule::check_pieces_need_an_elementwise_optimizer<architecture, Optimizer>) >
+                0);
   static_assert(sizeof(rule::check_optimizers_travel_as_bytes<Optimizer>) > 0);
   static_assert(sizeof(rule::check_peers_must_be_addressable<architecture, Transport>) > 0);
   static_assert(sizeof(rule::check_native_needs_the_transport<architecture, Transport>) > 0);
