@@ -290,7 +290,7 @@ class refusing_library : public rendezvous_library {
 
   void end_group() {
     if (refuses_) {
-      throw std::runtime_error("no such card");
+      throw std::runtime_error("no such device");
     }
     rendezvous_library::end_group();
   }
@@ -317,7 +317,7 @@ TEST(StreamOrdered, WhatALibraryRefusesEndsEveryRank) {
     };
     std::string words;
     drive(world, words_of(part(world, bytes.span()), words));
-    EXPECT_EQ(words, world.rank() == 1 ? "no such card" : "rank 1 failed: no such card");
+    EXPECT_EQ(words, world.rank() == 1 ? "no such device" : "rank 1 failed: no such device");
     EXPECT_EQ(world.in_flight(), 0U);
     if (world.rank() == 0) {
       heard = true;

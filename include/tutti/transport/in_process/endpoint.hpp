@@ -131,7 +131,7 @@ class basic_in_process {
     explicit folding_receive(Fold fold) : fold_(fold) {
       this->take = [](basic_in_process& self, pending_receive& which, message& read) {
         self.queue_.wait(read.mark);
-        if constexpr (!std::same_as<Fold, copy_bytes>) {  // a card writes what is only copied
+        if constexpr (!std::same_as<Fold, copy_bytes>) {  // a NIC writes what is only copied
           charge(self.queue_, 3 * read.bytes.size());
         }
         if (read.bytes.data() != nullptr && which.into.data() != nullptr) {
