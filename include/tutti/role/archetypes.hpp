@@ -18,9 +18,9 @@ namespace tutti::archetype {
 /// A device queue with the loops that kernels may use.
 class queue : public host_loops<queue> {
  public:
-  struct mark {};
-  mark record() { return {}; }
-  void wait(mark) {}
+  struct event {};
+  event record() { return {}; }
+  void wait(event) {}
   void synchronize() {}
 
   template <class F>

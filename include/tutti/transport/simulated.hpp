@@ -144,16 +144,16 @@ struct device {
 
 /// A device's queue on a virtual clock. Kernels run at once on the host, where there is memory to
 /// run on; what passes is the time that they are charged. As on a real device the host goes on
-/// meanwhile, and marks say when the device will have come so far.
+/// meanwhile, and events say when the device will have come so far.
 class virtual_queue : public host_loops<virtual_queue> {
  public:
   /// A moment on the virtual clock.
-  using mark = seconds;
+  using event = seconds;
 
   virtual_queue(const virtual_clock& clock, device kind) : clock_(&clock), kind_(kind) {}
 
-  mark record() const { return std::max(busy_until_, clock_->now()); }
-  void wait(mark passed) { busy_until_ = std::max(busy_until_, passed); }
+  event record() const { return std::max(busy_until_, clock_->now()); }
+  void wait(event passed) { busy_until_ = std::max(busy_until_, passed); }
   void synchronize() {}
   void charge(std::size_t bytes) {
     busy_until_ = record() + static_cast<double>(bytes) / kind_.bytes_per_second;
@@ -197,11 +197,11 @@ class virtual_link {
   template <class Fabric, class Message>
   void carry(Fabric& shared, Message& out) {
     if (out.to == out.from) {
-      events_.at(std::max(now(), out.mark), &deliver<Fabric, Message>, &shared, &out);
+      events_.at(std::max(now(), out.event), &deliver<Fabric, Message>, &shared, &out);
       return;
     }
     nic& from = nic_of(out.from, out);
-    const seconds head = std::max({now(), out.mark, from.egress_free});
+    const seconds head = std::max({now(), out.event, from.egress_free});
     from.egress_free = head + occupation(out.from, out.to, out);
     events_.at(head + network_.latency(out.from, out.to, out.where.channel),
                &arrive<Fabric, Message>, &shared, &out);

@@ -45,11 +45,11 @@ class basic_in_process {
  public:
   using role = tutti::role::transport;
   using queue_type = Queue;
-  using mark = typename Queue::mark;
+  using queue_event = typename Queue::event;
   static constexpr bool virtual_time = Delivery::virtual_time;
 
  private:
-  using message = detail::message<mark>;
+  using message = detail::message<queue_event>;
   using pending_receive = detail::pending_receive<basic_in_process>;
 
  public:
@@ -130,7 +130,7 @@ class basic_in_process {
    public:
     explicit folding_receive(Fold fold) : fold_(fold) {
       this->take = [](basic_in_process& self, pending_receive& which, message& read) {
-        self.queue_.wait(read.mark);
+        self.queue_.wait(read.event);
         if constexpr (!std::same_as<Fold, copy_bytes>) {  // a NIC writes what is only copied
           charge(self.queue_, 3 * read.bytes.size());
         }
@@ -195,7 +195,7 @@ class basic_in_process {
     loan_operation(basic_in_process& self, int from, tag where, std::size_t bytes)
         : operation(self.ready_coroutines(), 1), self_(&self) {
       in_.take = [](basic_in_process& taker, pending_receive& which, message& lent) {
-        taker.queue_.wait(lent.mark);
+        taker.queue_.wait(lent.event);
         static_cast<lending_receive&>(which).lent = &lent;
       };
       in_.lends = true;
@@ -444,7 +444,7 @@ class basic_in_process {
     out.where = where;
     out.bytes = bytes;
     out.owner = &owner;
-    if (!queue_accepts([&] { out.mark = queue_.record(); })) {
+    if (!queue_accepts([&] { out.event = queue_.record(); })) {
       flights_.park(owner);
       return;
     }
@@ -519,8 +519,8 @@ class basic_in_process {
   }
 
   void give_back(message& read) {
-    if (!queue_accepts([&] { read.mark = queue_.record(); })) {
-      read.mark = {};
+    if (!queue_accepts([&] { read.event = queue_.record(); })) {
+      read.event = {};
     }
     read.is_back = true;
     basic_in_process& sender = shared_->end(read.from);
@@ -538,7 +538,7 @@ class basic_in_process {
   void returned(message& mine) {
     bool intact = !mine.refused;
     if constexpr (!virtual_time) {  // over a network the receiver reads a copy
-      intact &= queue_accepts([&] { queue_.wait(mine.mark); });
+      intact &= queue_accepts([&] { queue_.wait(mine.event); });
     }
     if (!intact) {
       flights_.end_refused(*mine.owner);
