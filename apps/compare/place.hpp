@@ -8,7 +8,7 @@
 
 namespace compare {
 
-/// Where a job's ranks live: so many behind each NIC, and how those of one host meet.
+/// Where a job's ranks live: so many behind each NIC, and what connects those of one host.
 struct place {
   std::string name{};
   int per_host{1};
@@ -24,7 +24,7 @@ struct place {
 place parse_link(const std::string& text);
 
 /// A named network, or the user's own from a file: a line `link COUNTxRATEbit/LATENCY` and, if the
-/// ranks of a host meet by more than no time at all, a line `inside RATEbit/LATENCY`; `servers
+/// ranks of a host take some time to reach one another, a line `inside RATEbit/LATENCY`; `servers
 /// RATEbit/LATENCY` are the NICs of the servers' own hosts; `#` begins a comment. Throws
 /// common::flag_error with the nearest name, or the file's line.
 place find_network(const std::string& name);

@@ -11,7 +11,7 @@ namespace survey {
 /// The methods of the survey that share gradients by all-reduce, as the library names them.
 enum class method { BSP, WFBP, MGWFBP };
 
-/// How the survey's hosts met: 100GbE-TCP is the InfiniBand NIC through TCP.
+/// What connected the survey's hosts: 100GbE-TCP is the InfiniBand NIC through TCP.
 enum class network { ethernet10, ethernet100, infiniband100 };
 
 inline constexpr std::array methods{method::BSP, method::WFBP, method::MGWFBP};

@@ -28,7 +28,7 @@ const models::replayed& model();
 /// NIC's latency, that carry 2(p-1)/p of the bytes past the NIC.
 tutti::message_cost ring_cost(int workers, tutti::transport::link nic);
 
-/// How long an iteration takes on hosts of `per_host` workers that meet by `nic`. Inside a host
+/// How long an iteration takes on hosts of `per_host` workers, connected by `nic`. Inside a host
 /// and on the device nothing takes time but the model.
 tutti::seconds simulate(method how, traffic on_link, int workers, tutti::transport::link nic);
 

@@ -1,4 +1,4 @@
-// Processes that meet as over a network: what a message, a crowd and a ring take is worked out by
+// Processes connected as over a network: what a message, a crowd and a ring take is worked out by
 // hand, on the network's clock. The host's clock is never looked at.
 #include "tutti/transport/shaped.hpp"
 

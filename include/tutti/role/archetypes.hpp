@@ -59,7 +59,7 @@ class loan_operation : public operation {
 
 struct transport {};
 
-/// One that only sends and receives: no all-reduce of its own, no meetings.
+/// One that only sends and receives: no all-reduce of its own, no rendezvous.
 class endpoint {
  public:
   using transport_type = archetype::transport;

@@ -192,7 +192,7 @@ struct nccl_peer {
   std::array<char, 192> host{};
 };
 
-/// What rank 0 answers: how to meet, or why not.
+/// What rank 0 answers: how to connect, or why not.
 struct nccl_invitation {
   ncclUniqueId common{};
   std::array<char, 320> why{};
@@ -254,7 +254,7 @@ std::span<const std::byte> shown(const T& value) {
 
 /// Ends when rank 0 has heard of every peer and every rank has its answer; `awaited`: from whom.
 template <class Endpoint>
-task meet_for_nccl(Endpoint self, const nccl_peer& mine, nccl_invitation& answer, int& awaited) {
+task bootstrap_nccl(Endpoint self, const nccl_peer& mine, nccl_invitation& answer, int& awaited) {
   if (self.rank() != 0) {
     co_await self.send(0, shown(mine));
     const auto mail = co_await self.receive_loan(0, sizeof answer);
@@ -315,7 +315,7 @@ class nccl_library {
 
   template <host_transport Carrier>
   explicit nccl_library(Carrier& carrier, seconds deadline = 60)
-      : stream_(cuda::priority::urgent), communicator_(meet(carrier, deadline)) {
+      : stream_(cuda::priority::urgent), communicator_(connected(carrier, deadline)) {
     connect(carrier.rank(), carrier.size(), deadline);
   }
   /// The user's communicator, whose ranks are the carrier's. Collective too, within the deadline of
@@ -369,21 +369,21 @@ class nccl_library {
 
  private:
   template <class Carrier>
-  static nccl_communicator meet(Carrier& carrier, seconds deadline) {
+  static nccl_communicator connected(Carrier& carrier, seconds deadline) {
     const detail::nccl_peer mine = detail::nccl_peer_of_this_rank();
     detail::nccl_invitation answer;
     int awaited = 0;
-    task meeting = detail::meet_for_nccl(endpoint<Carrier>(carrier, tag{channel::host, 0, 0}), mine,
-                                         answer, awaited);
-    detail::complete(carrier, meeting, awaited, deadline);
+    task bootstrap = detail::bootstrap_nccl(endpoint<Carrier>(carrier, tag{channel::host, 0, 0}),
+                                            mine, answer, awaited);
+    detail::complete(carrier, bootstrap, awaited, deadline);
     if (answer.why[0] != '\0') {
       throw usage_error(answer.why.data());
     }
     return nccl_communicator(answer.common, carrier.rank(), carrier.size(), deadline);
   }
 
-  /// NCCL connects two ranks when they first meet, and blocks the host for it. Better here than in
-  /// a step, where ranks that wait for each other must hear of each other.
+  /// NCCL connects two ranks at their first message, and blocks the host for it. Better here than
+  /// in a step, where ranks that wait for each other must hear of each other.
   void connect(int rank, int ranks, seconds deadline) {
     cuda::buffer<std::byte> places =
         stream_.allocate<std::byte>(static_cast<std::size_t>(ranks) + 1);
@@ -426,7 +426,7 @@ class nccl_library {
 };
 static_assert(stream_library<nccl_library>);
 
-/// Ranks own a device each and meet by NCCL: `nccl<mpi>` where they are processes,
+/// Ranks own a device each and talk by NCCL: `nccl<mpi>` where they are processes,
 /// `nccl<in_process>` where they are threads. Make the device current, then the transport.
 template <host_transport Carrier>
 using nccl = stream_ordered<nccl_library, Carrier>;

@@ -26,7 +26,7 @@ struct stretch {
   double bytes{1};
 };
 
-/// Which ranks share a host, and by what NIC each host meets the others. The network between the
+/// Which ranks share a host, and by what NIC each host reaches the others. The network between the
 /// NICs is never the bottleneck.
 class network {
  public:
