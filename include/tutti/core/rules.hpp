@@ -235,7 +235,7 @@ struct check_senders_must_be_known {
   static_assert(
       senders_must_be_known<Architecture, Transport>::holds,
       "tutti: this architecture receives from whoever sends first, but this transport's "
-      "messages carry no sender and meet in one order. Fix: use architecture::replicated, "
+      "messages carry no sender and match in one order. Fix: use architecture::replicated, "
       "or transport::mpi.");
 };
 
