@@ -61,7 +61,7 @@ template <class Strategy, transport_policy Transport, optimizer_policy Optimizer
           monitor_policy Monitor = monitor::none>
 class engine {
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
-  using mark = typename Transport::queue_type::mark;
+  using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
 
  public:
@@ -495,10 +495,10 @@ class engine {
 
   // ---- gradients in
 
-  tensor_state<mark>& at(tensor_id id) { return flow_->at(plan_.position(id)); }
+  tensor_state<queue_event>& at(tensor_id id) { return flow_->at(plan_.position(id)); }
 
   /// The tensor's gradient is the caller's, not on its way.
-  tensor_state<mark>& expect_arrived(tensor_id id) {
+  tensor_state<queue_event>& expect_arrived(tensor_id id) {
     auto& mine = at(id);
     if (!mine.is_current()) {
       throw usage_error(model_.forward()[index(id)].name +
@@ -510,7 +510,7 @@ class engine {
   void ready_in(tensor_id id, const gradient_memory& memory) {
     ready_in(id, memory, world_->queue().record());
   }
-  void ready_in(tensor_id id, const gradient_memory& memory, mark when) {
+  void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
     failure_.rethrow();
     auto& mine = expect_arrived(id);
     const tensor& its = model_.forward()[index(id)];
@@ -524,7 +524,7 @@ class engine {
     ready(id, when);
   }
 
-  void ready(tensor_id id, mark when) {
+  void ready(tensor_id id, queue_event when) {
     failure_.rethrow();
     auto& mine = expect_arrived(id);
     const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
@@ -627,7 +627,7 @@ class engine {
 
    private:
     engine* engine_;
-    tensor_state<mark>* state_;
+    tensor_state<queue_event>* state_;
   };
 
   // ---- failure

@@ -16,7 +16,7 @@ struct arrival_waiter {
 };
 
 /// A tensor's place in the step. `readied` counts gradients given, `arrived` results received.
-template <class Mark>
+template <class Event>
 struct tensor_state {
   std::atomic<std::uint64_t> readied{0};
   std::atomic<std::uint64_t> arrived{0};
@@ -24,8 +24,8 @@ struct tensor_state {
   unsigned pieces = 0;                   ///< chunks that hold some of it
   unsigned pieces_left = 0;
   gradient_memory moved{};  ///< where the gradient lies, if `ready` says so
-  Mark written{};
-  Mark current{};
+  Event written{};
+  Event current{};
   fifo<arrival_waiter> waiting{};
 
   bool is_current() const {
