@@ -42,7 +42,7 @@ struct remembered {
       }
     }
   }
-  site at(std::size_t first, std::uint64_t step) {
+  chunk_context at(std::size_t first, std::uint64_t step) {
     return {floats.empty() ? nullptr : floats.data() + first, stride, {}, step, first};
   }
 
