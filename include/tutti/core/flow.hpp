@@ -2,36 +2,30 @@
 
 #include <algorithm>
 #include <atomic>
-#include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
-#include <limits>
 #include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "tutti/base/fifo.hpp"
 #include "tutti/base/gate.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
-#include "tutti/base/ring.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/coordination/decided.hpp"
-#include "tutti/coordination/local.hpp"
-#include "tutti/core/announcer.hpp"
+#include "tutti/core/chunk_records.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/fusion_buffers.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
-#include "tutti/core/state_memory.hpp"
+#include "tutti/core/order_of_starts.hpp"
 #include "tutti/core/surroundings.hpp"
+#include "tutti/core/tensor_state.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/coordination.hpp"
@@ -40,32 +34,10 @@
 
 namespace tutti {
 
-/// A coroutine that waits for a tensor.
-struct arrival_waiter {
-  arrival_waiter* next{};
-  std::coroutine_handle<> coroutine{};
-};
-
-/// A tensor's place in the step. `readied` counts gradients given, `arrived` results received.
-template <class Mark>
-struct tensor_state {
-  std::atomic<std::uint64_t> readied{0};
-  std::atomic<std::uint64_t> arrived{0};
-  std::atomic<unsigned> accumulated{0};  ///< passes; the trainer's, others may look
-  unsigned pieces = 0;                   ///< chunks that hold some of it
-  unsigned pieces_left = 0;
-  Mark written{};
-  Mark current{};
-  fifo<arrival_waiter> waiting{};
-
-  bool is_current() const {
-    return arrived.load(std::memory_order_acquire) == readied.load(std::memory_order_relaxed);
-  }
-};
-
 /// A gradient's way through a rank that trains: tensors fill buckets, chunks start when the
 /// coordination's machine says so, are exchanged as the architecture's state says, and make tensors
-/// arrive. It neither waits nor polls; `Owner` is told of failures.
+/// arrive. It neither waits nor polls; `Owner` is told of failures. One file although it is long:
+/// it reads in the order in which a gradient goes.
 template <class Types, class Owner>
 class flow {
   using transport = typename Types::transport;
@@ -74,30 +46,23 @@ class flow {
   using architecture = typename Types::architecture;
   using surroundings_type = surroundings<Types>;
   using state_type = typename architecture::template state<surroundings_type>;
-  using coordination = typename Types::coordination;
-  using machine_type = typename coordination::template state<typename Types::choice>;
   using launch_type = launch<compression>;
   using queue_type = typename transport::queue_type;
-  using mark = typename queue_type::mark;
+  using queue_event = typename queue_type::event;
   using observer_type = observer<typename Types::monitor, transport>;
-  static_assert(coordination_machine<machine_type>);
   static constexpr bool gathers = Types::choice::gathers;
-  static constexpr bool speaks = !std::is_same_v<coordination, tutti::coordination::local>;
-  static constexpr bool tells_first = speaks && is_stream_ordered<transport>;
-  /// Where a stream moves chunks, they have been enqueued before they leave.
-  static constexpr bool leaves_later = schedule::limits_in_flight && !Types::virtual_time &&
-                                       !std::is_same_v<queue_type, inline_queue>;
   static constexpr bool splits = surroundings_type::splits_phases;
   static constexpr bool delays = facts::delay<architecture> > 0;
-  static constexpr std::size_t owner_lanes =
-      facts::encodes_means<architecture> ? facts::memory_per_element<typename Types::relay> : 0;
-  using buffers_type = fusion_buffers<queue_type>;
-  using buffer_type = typename buffers_type::buffer;
+  using records_type = chunk_records<Types>;
+  using record_type = typename records_type::record;
+  using order_type = order_of_starts<Types, flow>;
+  friend order_type;
+  using buffer_type = typename records_type::buffers::buffer;
   static constexpr written written_by =
       facts::has_outgoing<state_type> ? written::by_the_architecture : written::by_the_model;
 
  public:
-  flow(transport& world, const plan& made, const model_memory<queue_type>& model,
+  flow(transport& world, const plan& made, model_memory<queue_type>& model,
        const typename Types::options& set, surroundings_type& around, state_type& state,
        tag words_tag, observer_type& watched, Owner& owner)
       : world_(&world),
@@ -107,28 +72,21 @@ class flow {
         state_(&state),
         observer_(&watched),
         owner_(&owner),
-        machine_(made, model.forward(), {world.rank(), around.workers()}, set.coordination,
-                 typename Types::choice(made, set.schedule, set.fusion)),
         tensors_(made.backward.size()),
         filled_(made.buckets.size()),
-        chunks_(made.chunks.size()),
+        chunks_(world, made, model, around, state),
         second_half_(made, set.schedule),
-        leaving_(leaves_later ? made.chunks.size() + 1 : 1),
-        worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
-        owner_memory_(world.queue(), owner_lanes, model.remembered()),
-        answered_(world.ready_coroutines()) {
-    set_up_chunks();
-    if constexpr (gathers) {
-      set_up_buffers(make_policy<typename Types::strategy::fusion>(set.fusion).most_bytes(made) /
-                     sizeof(float));
+        order_(world, made, model, set, around, words_tag, watched, *this) {
+    for (const chunk& piece : made.chunks) {
+      for_each_tensor(piece, [&](std::size_t position) { ++tensors_[position].pieces; });
     }
-    if constexpr (speaks) {
-      if (world.rank() == 0 && around.workers() > 1) {
-        announcer_.emplace(world, words_tag, 1, around.workers(), most_words(), *this);
-      } else if (world.rank() != 0) {
-        announcer_.emplace(world, words_tag, 0, 1, 1, *this);
-      }
-      heard_.reserve(most_words());
+    for (auto& each : tensors_) {
+      each.pieces_left = each.pieces;
+    }
+    if constexpr (gathers) {
+      chunks_.make_buffers(
+          buffers_, make_policy<typename Types::strategy::fusion>(set.fusion).most_bytes(made) /
+                        sizeof(float));
     }
   }
   flow(const flow&) = delete;
@@ -140,6 +98,9 @@ class flow {
   void fill(std::size_t position) {
     observer_->record(event::ready, static_cast<std::uint32_t>(index(plan_->at(position))));
     const std::uint64_t step = tensors_[position].arrived.load(std::memory_order_relaxed);
+    if (const auto to = std::exchange(tensors_[position].moved, {}); !to.empty()) {
+      model_->move(position, to);
+    }
     if constexpr (facts::has_depart<state_type>) {
       world_->queue().wait(tensors_[position].written);
       state_->depart(position, step);
@@ -149,6 +110,7 @@ class flow {
     const bool full = ++filled_[number] == filling.tensors;
     if (full) {
       filled_[number] = 0;
+      model_->settle(world_->queue(), number);
     }
     if constexpr (facts::has_sends<state_type>) {
       if (!state_->sends(step)) {
@@ -162,70 +124,27 @@ class flow {
     for (std::uint32_t i = 0; i < filling.chunks; ++i) {
       chunks_[filling.first_chunk + i].state = chunk_state::ready;
     }
-    machine_.ready(number, now());
-    go_on();
+    order_.ready(number);
   }
 
-  /// What another rank's machine has said.
-  void hear(int peer, std::span<const std::byte> words) {
-    heard_.resize(words.size() / sizeof(std::uint32_t));
-    std::memcpy(heard_.data(), words.data(), words.size());
-    machine_.hear(peer, heard_, now());
-    go_on();
-    answered_.open();
-  }
-  /// A rank has read all that was said to it.
-  void heard_by(int) {
-    if (world_->rank() != 0) {
-      go_on();
-    }
-  }
-
-  /// Starts what this rank has decided and told the others. Whoever starts on a stream, and then
-  /// blocks until the stream has come so far, could tell them no more.
-  bool carry_out() {
-    bool any = has_decided();
-    if constexpr (gathers) {
-      any = any || (waits_for_buffer_ && buffers_->any_free());
-    }
-    if (any) {
-      go_on();
-    }
-    return let_go() || any;
-  }
-  bool has_decided() const {
-    if constexpr (tells_first) {
-      return world_->rank() == 0 && announcer_ && announcer_->told() != carried_out_;
-    } else {
-      return false;
-    }
-  }
+  /// What another rank says about the order of starts.
+  void hear(int peer, std::span<const std::byte> words) { order_.hear(peer, words); }
+  bool carry_out() { return order_.carry_out(); }
+  bool has_decided() const { return order_.has_decided(); }
 
   // ---- what there is to see
 
-  tensor_state<mark>& at(std::size_t position) { return tensors_[position]; }
-  /// Other ranks' machines may speak to this one's.
-  bool listens() const {
-    if constexpr (speaks) {
-      return announcer_.has_value();
-    } else {
-      return false;
-    }
-  }
+  tensor_state<queue_event>& at(std::size_t position) { return tensors_[position]; }
+  bool listens() const { return order_.listens(); }
   std::uint64_t agenda() const { return agenda_.value(); }
   /// Steps that the model's last tensor has come to the end of.
   std::uint64_t steps() const {
     return tensors_.empty() ? 0 : tensors_.front().arrived.load(std::memory_order_acquire);
   }
-  /// What is remembered from step to step of each element sent, of each mean, and, where tensors
-  /// arrive before their launch has ended, what came of the last ones.
+  /// What is remembered from step to step, and, where tensors arrive before their launch has ended,
+  /// what came of the last ones.
   std::vector<std::span<float>> memories() {
-    std::vector<std::span<float>> all{worker_memory_.floats(), owner_memory_.floats()};
-    for (chunk_record& each : chunks_) {
-      if (each.remembered.size() != 0) {
-        all.push_back(span_of(each.remembered));
-      }
-    }
+    std::vector<std::span<float>> all = chunks_.memories();
     if constexpr (delays) {
       for (const chunk& each : plan_->chunks) {
         all.push_back(model_->phantom() ? std::span<float>() : model_->data(each));
@@ -239,18 +158,8 @@ class flow {
   /// Some launch is on its way. For any thread.
   bool communicates() const { return in_flight_.load(std::memory_order_acquire) != 0; }
   bool at_rest() const {
-    if constexpr (speaks) {
-      if (announcer_ && !announcer_->at_rest()) {
-        return false;
-      }
-    }
-    if constexpr (gathers) {
-      if (!ticker_.done()) {
-        return false;
-      }
-    }
-    return std::ranges::all_of(
-        chunks_, [](const auto& each) { return each.running.done() && each.before.done(); });
+    return order_.at_rest() &&
+           std::ranges::all_of(chunks_, [](const auto& each) { return each.at_rest(); });
   }
 
   /// Goes on from step `steps`; only where nothing is outstanding.
@@ -267,37 +176,19 @@ class flow {
   /// No more gradients: ends when every launch has, and the others have read and answered all.
   task finish() {
     if constexpr (delays) {
-      for (std::size_t i = 0; i < chunks_.size(); ++i) {
-        const task& last = chunks_[i].running;
+      for (auto& each : chunks_) {
+        const task& last = each.running;
         co_await last;
       }
     }
-    if constexpr (speaks) {
-      gate& answer = answered_;
-      while (machine_.expects_words() && !stopped_) {
-        co_await answer;
-      }
-      if (announcer_) {
-        co_await announcer_->finish();
-      }
-    }
-    co_return;
+    task silence = order_.finish();
+    co_await silence;
   }
-  /// Nobody need hear anything any more.
-  void stop_speaking() {
-    stopped_ = true;
-    answered_.open();
-    if constexpr (speaks) {
-      if (announcer_) {
-        announcer_->close();
-      }
-    }
-  }
+  void stop_speaking() { order_.stop_speaking(); }
   /// Coroutines that wait for tensors go on, to find out why nothing will come; exchanges between
   /// their halves do, too.
   void release_waiters() {
-    stopped_ = true;
-    answered_.open();
+    order_.stop_waiting();
     if constexpr (splits) {
       for (auto& each : chunks_) {
         each.second_half->open();
@@ -308,32 +199,19 @@ class flow {
     }
   }
 
-  /// The first chunk that has begun here and not ended, with its step; none if this rank waits for
-  /// something else.
-  std::optional<std::pair<std::uint32_t, std::uint64_t>> stuck() const {
+  /// The first chunk that has begun here and not ended; none if this rank waits for something else.
+  std::optional<chunk_step> stuck() const {
     if constexpr (is_stream_ordered<transport>) {
-      if (const auto at = stuck_on_stream()) {
+      if (const auto at = chunks_.first_on_stream()) {
         return at;
       }
     }
     // What rank 0 counts may not be due yet; what it has told the others have begun already.
-    const auto late = machine_.stuck(chunk_is_ready{this});
+    const auto late = order_.stuck();
     if (late && (world_->rank() != 0 || !communicates())) {
-      return std::pair{*late, chunks_[*late].steps};
+      return chunk_step{*late, chunks_[*late].steps};
     }
-    // What is merely ready may wait for the others' credit: they come last.
-    const auto order = [](const chunk_record& each) {
-      const int place = each.state == chunk_state::started ? 0
-                        : each.state == chunk_state::ready ? 1
-                                                           : 2;
-      return std::pair{place, each.steps};
-    };
-    const auto found = std::ranges::min_element(chunks_, {}, order);
-    if (found == chunks_.end() || order(*found).first == 2) {
-      return std::nullopt;
-    }
-    const bool counted = delays && found->state == chunk_state::started;  // its step is over
-    return std::pair{static_cast<std::uint32_t>(found - chunks_.begin()), found->steps - counted};
+    return chunks_.first_begun();
   }
 
   /// What a chunk is doing here, for a rank that is in step `step` of it.
@@ -372,108 +250,6 @@ class flow {
     }
   }
 
-  struct chunk_record {
-    chunk_state state{chunk_state::finished};
-    std::uint64_t steps{};
-    std::uint64_t started{};  ///< among all starts, from 1 on
-    mark moved{};             ///< where a stream moves chunks
-    bool released{};
-    memory_of<std::byte, queue_type> workspace{};
-    memory_of<std::byte, queue_type> scratch{};
-    memory_of<float, queue_type> remembered{};  ///< of its tensor, by its compressor
-    task running{};
-    std::conditional_t<splits, std::optional<gate>, std::monostate> second_half{};
-    task before{};  ///< the launch before, where the next may begin before it has ended
-  };
-
-  /// The first chunk that the stream has not come past.
-  std::optional<std::pair<std::uint32_t, std::uint64_t>> stuck_on_stream() const {
-    const chunk_record* first = nullptr;
-    for (const chunk_record& each : chunks_) {
-      const bool earlier = first == nullptr || each.started < first->started;
-      if (each.started != 0 && earlier && !queue_type::passed(each.moved)) {
-        first = &each;
-      }
-    }
-    if (first == nullptr) {
-      return std::nullopt;
-    }
-    return std::pair{static_cast<std::uint32_t>(first - chunks_.data()), first->steps - 1};
-  }
-
-  struct chunk_is_ready {
-    const flow* self;
-    bool operator()(std::uint32_t chunk) const {
-      return self->chunks_[chunk].state == chunk_state::ready;
-    }
-  };
-
-  std::size_t most_words() const { return tutti::coordination::decided<gathers>::room(*plan_); }
-
-  void set_up_chunks() {
-    for (std::size_t number = 0; number < chunks_.size(); ++number) {
-      const chunk& piece = plan_->chunks[number];
-      if (!model_->phantom() && (!gathers || is_alone(piece))) {
-        chunks_[number].workspace =
-            allocate<std::byte>(world_->queue(), workspace_of(*state_, piece));
-        with_compressor(around_->compressor(), piece.chosen,
-                        [&](const auto& its) { set_up(its, chunks_[number], piece); });
-      }
-      if constexpr (splits) {
-        chunks_[number].second_half.emplace(world_->ready_coroutines());
-      }
-      for_each_tensor(piece, [&](std::size_t position) { ++tensors_[position].pieces; });
-    }
-    for (auto& each : tensors_) {
-      each.pieces_left = each.pieces;
-    }
-  }
-
-  /// What the chunk's compressor works with.
-  template <class C>
-  void set_up(const C& its, chunk_record& record, const chunk& piece) {
-    if constexpr (facts::in_rounds<C>) {
-      const tensor_facts& tensor = around_->tensor_of(piece);
-      record.scratch = allocate<std::byte>(world_->queue(), its.scratch_bytes(tensor));
-      record.remembered = allocate_zeros<float>(world_->queue(), its.remembers(tensor));
-    } else {
-      record.scratch = allocate<std::byte>(
-          world_->queue(),
-          std::max(scratch_bytes(its, piece.elements), scratch_bytes(relay(its), piece.elements)));
-    }
-  }
-
-  /// Its compressor works on the one tensor that it holds: it is a launch by itself.
-  bool is_alone(const chunk& piece) const {
-    return with_compressor(around_->compressor(), piece.chosen, [](const auto& its) {
-      return facts::works_on_tensors<std::remove_cvref_t<decltype(its)>>;
-    });
-  }
-
-  /// Buffers for launches of either class of tensors, unless those are launches by themselves.
-  void set_up_buffers(std::size_t most) {
-    std::size_t workspace = 0;
-    std::size_t scratch = 0;
-    for (const bool chosen : {false, true}) {
-      chunk largest{};
-      largest.elements = most;
-      largest.chosen = chosen;
-      if (is_alone(largest)) {
-        continue;
-      }
-      workspace = std::max(workspace, workspace_of(*state_, largest));
-      with_compressor(around_->compressor(), chosen, [&](const auto& its) {
-        if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
-          scratch = std::max({scratch, scratch_bytes(its, most), scratch_bytes(relay(its), most)});
-        }
-      });
-    }
-    buffers_.emplace(
-        world_->queue(), *plan_, *model_, most, workspace, scratch,
-        remembered_lanes{worker_memory_.floats(), facts::memory_per_element<compression>},
-        remembered_lanes{owner_memory_.floats(), owner_lanes});
-  }
-
   /// The tensors that a chunk holds some of; one without elements counts to its bucket's first
   /// chunk.
   template <class Visit>
@@ -487,90 +263,22 @@ class flow {
     }
   }
 
-  /// Cycles alone are timed.
-  seconds now() const {
-    if constexpr (gathers) {
-      return world_->now();
-    } else {
-      return 0;
-    }
-  }
+  // ---- what the order of starts asks of its owner
 
-  /// After every event. A chunk that completes at once comes back here; the outermost call goes on
-  /// with the rest.
-  void go_on() {
-    if (std::exchange(deciding_, true)) {
-      return;
-    }
-    speak();
-    const std::size_t left = words_left();
-    while (has_buffer()) {
-      const auto next = machine_.next(chunk_is_ready{this}, left);
-      if (!next) {
-        break;
-      }
-      if constexpr (gathers) {
-        start_together(*next);
-      } else {
-        start(*next);
-      }
-    }
-    carried_out_ = left;
-    speak();
-    deciding_ = false;
-    if constexpr (gathers) {
-      if (machine_.due() && ticker_.done()) {
-        ticker_ = task();
-        ticker_ = tick();
-        ticker_.start(world_->ready_coroutines());
-      }
-    }
-  }
-
-  /// Launches wait for a buffer in their order, the same on all ranks.
-  bool has_buffer() {
-    if constexpr (gathers) {
-      waits_for_buffer_ = !buffers_->any_free();
-      return !waits_for_buffer_;
-    } else {
-      return true;
-    }
-  }
-
-  /// As long as the machine wants to be told the time.
-  task tick() {
-    try {
-      while (const auto due = machine_.due()) {
-        if (const seconds left = *due - world_->now(); left > 0) {
-          co_await world_->sleep(left);
-        }
-        machine_.tick(world_->now());
-        go_on();
-      }
-    } catch (...) {
-      owner_->chunk_failed(std::current_exception());
-    }
-  }
-
-  void speak() {
-    if constexpr (speaks) {
-      if (announcer_ && (world_->rank() == 0 || announcer_->is_read())) {
-        machine_.speak([this](std::span<const std::uint32_t> words) { announcer_->say(words); });
-      }
-    }
-  }
-
-  /// On a stream what this rank decides goes when it has left for the others.
-  std::size_t words_left() const {
-    if constexpr (tells_first) {
-      if (world_->rank() == 0 && announcer_) {
-        return announcer_->told();
-      }
-    }
-    return std::numeric_limits<std::size_t>::max();
-  }
-
+  bool is_ready(std::uint32_t chunk) const { return chunks_[chunk].state == chunk_state::ready; }
+  bool has_buffer() const requires gathers { return buffers_->any_free(); }
   void start(std::uint32_t number) {
+    if constexpr (gathers) {
+      start_together(number);
+    } else {
+      start_alone(number);
+    }
+  }
+  void chunk_failed(std::exception_ptr why) { owner_->chunk_failed(std::move(why)); }
+
+  // ---- a launch
+
+  void start_alone(std::uint32_t number) {
     auto& record = chunks_[number];
     agenda_.feed(number);
     record.state = chunk_state::started;
@@ -591,7 +299,7 @@ class flow {
   void start_together(std::uint32_t number) {
     buffer_type& mine = buffers_->take();
     for (std::uint32_t each = number; each != tutti::coordination::no_chunk;
-         each = machine_.after(each)) {
+         each = order_.after(each)) {
       mine.chunks.push_back(each);
       agenda_.feed(each);
       chunks_[each].state = chunk_state::started;
@@ -616,7 +324,7 @@ class flow {
       }
       buffers_->lay_out(mine, chunks_[number].steps, written_by);
       if constexpr (facts::has_outgoing<state_type>) {
-        for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
+        buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
           state_->outgoing(piece, part);
         });
       } else {
@@ -626,7 +334,7 @@ class flow {
       }
       buffers_->gather(queue, mine);
       launch_type what = launch_of(number);
-      if (!is_alone(plan_->chunks[number])) {
+      if (!chunks_.is_alone(plan_->chunks[number])) {
         what.data = mine.data;
         what.worker = in_buffer(what.worker, mine.worker);
         what.owner = in_buffer(what.owner, mine.owner);
@@ -638,7 +346,7 @@ class flow {
       }
       buffers_->scatter(queue, mine);
       if constexpr (facts::has_incoming<state_type>) {
-        for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
+        buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
           state_->incoming(piece, part);
         });
       }
@@ -649,7 +357,7 @@ class flow {
       }
       finish_together(number, mine);
     } catch (...) {
-      owner_->chunk_failed(std::current_exception());
+      chunk_failed(std::current_exception());
     }
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
@@ -662,19 +370,8 @@ class flow {
     return where;
   }
 
-  template <class Visit>
-  void for_each_part(const buffer_type& mine, Visit visit) const {
-    std::size_t place = 0;
-    for (const std::uint32_t each : mine.chunks) {
-      const chunk& piece = plan_->chunks[each];
-      visit(piece,
-            model_->phantom() ? std::span<float>() : mine.data.subspan(place, piece.elements));
-      place += piece.elements;
-    }
-  }
-
   void finish_together(std::uint32_t number, buffer_type& mine) {
-    const mark moved = moved_so_far();
+    const queue_event moved = moved_so_far();
     for (const std::uint32_t each : mine.chunks) {
       chunks_[each].moved = moved;
       chunks_[each].state = chunk_state::finished;
@@ -685,7 +382,7 @@ class flow {
       make_tensors_arrive(each);
     }
     buffers_->give_back(world_->queue(), mine);
-    go_on();
+    order_.go_on();
   }
 
   task run(std::uint32_t number) {
@@ -723,18 +420,9 @@ class flow {
       }
       finish(number);
     } catch (...) {
-      owner_->chunk_failed(std::current_exception());
+      chunk_failed(std::current_exception());
     }
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-  }
-
-  site with_tensor(site where, chunk_record& record, const chunk& piece) const {
-    where.rank = static_cast<std::uint64_t>(world_->rank());
-    if constexpr (facts::works_on_tensors<compression> || selects<compression>) {
-      where.tensor = &around_->tensor_of(piece);
-      where.remembered = record.remembered.size() == 0 ? nullptr : record.remembered.data();
-    }
-    return where;
   }
 
   launch_type launch_of(std::uint32_t number) {
@@ -744,26 +432,23 @@ class flow {
       auto* mine = static_cast<flow*>(self);
       mine->release(which, mine->moved_so_far());
     };
-    return {
-        number,
-        record.steps,
-        model_->data(piece),
-        &around_->compressor(),
-        with_tensor(worker_memory_.at(piece.first_element, span_of(record.scratch), record.steps),
-                    record, piece),
-        with_tensor(owner_memory_.at(piece.first_element, span_of(record.scratch), record.steps),
-                    record, piece),
-        span_of(record.workspace),
-        average(),
-        piece.placed_on,
-        piece.chosen,
-        release,
-        [](void* self) { static_cast<flow*>(self)->half_done(); },
-        this,
-        gate_of(record)};
+    return {number,
+            record.steps,
+            model_->data(piece),
+            &around_->compressor(),
+            chunks_.worker_site(number),
+            chunks_.owner_site(number),
+            span_of(record.workspace),
+            average(),
+            piece.placed_on,
+            piece.chosen,
+            release,
+            [](void* self) { static_cast<flow*>(self)->half_done(); },
+            this,
+            gate_of(record)};
   }
 
-  gate* gate_of([[maybe_unused]] chunk_record& record) {
+  gate* gate_of([[maybe_unused]] record_type& record) {
     if constexpr (splits) {
       return &*record.second_half;
     } else {
@@ -818,45 +503,19 @@ class flow {
     arrive(position, step);
   }
 
-  struct departure {
-    mark after{};
-    std::uint32_t number{};
-  };
-
-  mark moved_so_far() {
-    if constexpr (is_stream_ordered<transport> || leaves_later) {
+  queue_event moved_so_far() {
+    if constexpr (is_stream_ordered<transport> || order_type::leaves_later) {
       return world_->queue().record();
     } else {
       return {};
     }
   }
 
-  /// The chunk's bytes have left, or will have after that mark: then its credit is free.
-  void release(std::uint32_t number, const mark& after) {
-    if (std::exchange(chunks_[number].released, true)) {
-      return;
+  /// The chunk's bytes have left, or will have after that event.
+  void release(std::uint32_t number, const queue_event& after) {
+    if (!std::exchange(chunks_[number].released, true)) {
+      order_.released(number, after);
     }
-    if constexpr (leaves_later) {
-      leaving_.push({after, number});
-    } else {
-      free_credit(number);
-    }
-  }
-  /// Frees what the stream has come past.
-  bool let_go() {
-    bool any = false;
-    if constexpr (leaves_later) {
-      while (!leaving_.empty() && queue_type::passed(leaving_.front().after)) {
-        free_credit(leaving_.pop().number);
-        any = true;
-      }
-    }
-    return any;
-  }
-  void free_credit(std::uint32_t number) {
-    observer_->record(event::released, number);
-    machine_.released(number, now());
-    go_on();
   }
 
   void finish(std::uint32_t number) {
@@ -905,7 +564,7 @@ class flow {
     wake(mine);
   }
 
-  void wake(tensor_state<mark>& mine) {
+  void wake(tensor_state<queue_event>& mine) {
     while (arrival_waiter* waiter = mine.waiting.pop()) {
       world_->ready_coroutines().push(waiter->coroutine);
     }
@@ -913,32 +572,21 @@ class flow {
 
   transport* world_;
   const plan* plan_;
-  const model_memory<queue_type>* model_;
+  model_memory<queue_type>* model_;
   surroundings_type* around_;
   state_type* state_;
   observer_type* observer_;
   Owner* owner_;
-  machine_type machine_;
-  std::vector<tensor_state<mark>> tensors_;
+  std::vector<tensor_state<queue_event>> tensors_;
   std::vector<std::size_t> filled_;
-  std::vector<chunk_record> chunks_;
+  records_type chunks_;
   [[no_unique_address]] typename decltype(second_half_of())::type second_half_;
-  ring<departure> leaving_;
-  state_memory<queue_type> worker_memory_;
-  state_memory<queue_type> owner_memory_;
   std::atomic<std::size_t> in_flight_{0};  ///< launches; written by the loop's owner alone
-  struct silence {};
-  std::conditional_t<speaks, std::optional<announcer<transport, flow>>, silence> announcer_{};
-  std::vector<std::uint32_t> heard_{};
-  gate answered_;
-  std::conditional_t<gathers, std::optional<buffers_type>, silence> buffers_{};
-  std::conditional_t<gathers, task, silence> ticker_{};
-  bool waits_for_buffer_ = false;
+  struct no_buffers {};
+  std::conditional_t<gathers, std::optional<typename records_type::buffers>, no_buffers> buffers_{};
   running_hash agenda_{};
   std::uint64_t starts_ = 0;
-  std::size_t carried_out_ = 0;
-  bool stopped_ = false;
-  bool deciding_ = false;
+  order_type order_;
 };
 
 }  // namespace tutti

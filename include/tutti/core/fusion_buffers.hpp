@@ -142,6 +142,19 @@ class fusion_buffers {
     }
   }
 
+  /// A chunk of the launch has its place in the buffer: `visit(chunk, place)`, with no place where
+  /// nothing is computed.
+  template <class Visit>
+  void for_each_part(const buffer& mine, Visit visit) const {
+    std::size_t place = 0;
+    for (const std::uint32_t number : mine.chunks) {
+      const chunk& piece = plan_->chunks[number];
+      visit(piece,
+            model_->phantom() ? std::span<float>() : mine.data.subspan(place, piece.elements));
+      place += piece.elements;
+    }
+  }
+
   void gather(Queue& queue, const buffer& mine) const { copy(queue, mine, mine.in_); }
   void scatter(Queue& queue, const buffer& mine) const { copy(queue, mine, mine.out_); }
 

@@ -33,6 +33,7 @@ struct computation {
   std::size_t elements{};
   seconds forward{};
   seconds backward{};
+  tensor_shape shape{};
 };
 
 /// How long a replay goes on; the iterations before the measured ones fill the pipeline.
@@ -117,7 +118,7 @@ class replay {
     }
     set_.profile.backward.clear();
     for (const auto& each : model_) {
-      declared_.push_back({each.name, each.elements});
+      declared_.push_back({each.name, each.elements, each.shape});
       set_.profile.backward.push_back(each.backward);
       result_.forward += each.forward;
       result_.backward += each.backward;
@@ -163,7 +164,7 @@ class replay {
     }
     std::vector<tensor> all;
     for (const auto& each : model_) {
-      all.push_back(tensor::phantom(each.name, each.elements));
+      all.push_back(tensor::phantom(each.name, each.elements, each.shape));
     }
     return all;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -55,6 +56,7 @@ class surroundings {
         momenta_per_element_(values.memory_per_element()),
         momenta_(world.queue(), keeps_momenta(world.rank(), workers) ? momenta_per_element_ : 0,
                  model.remembered()),
+        widened_(allocate<float>(most_narrow(model))),
         failed_(failed),
         context_(context) {}
   surroundings(const surroundings&) = delete;
@@ -146,13 +148,10 @@ class surroundings {
     if (phantom()) {
       return;
     }
-    const tensor& to = model_->at(position);
     if constexpr (std::is_same_v<optimizer, tutti::optimizer::none>) {
-      if (mean.data() != to.gradient.data()) {
-        queue().copy(to.gradient.data(), mean.data(), mean.size_bytes());
-      }
+      model_->leave(queue(), position, mean);
     } else {
-      optimizer_->apply(queue(), to.parameter, mean,
+      optimizer_->apply(queue(), model_->at(position).parameter, mean,
                         momenta_.at(plan_->first_element[position], {}, step));
     }
   }
@@ -163,10 +162,15 @@ class surroundings {
       return;
     }
     const tensor& to = model_->at(position);
-    if (accumulation_ != 1) {
-      kernels::scale(queue(), to.gradient, 1.0f / static_cast<float>(accumulation_));
+    std::span<float> gradient = to.gradient;
+    if (to.gradient_type != element_type::fp32) {
+      gradient = span_of(widened_).first(to.elements);
+      model_->widen(queue(), position, 0, gradient);
     }
-    optimizer_->apply(queue(), to.parameter, std::span<const float>(to.gradient),
+    if (accumulation_ != 1) {
+      kernels::scale(queue(), gradient, 1.0f / static_cast<float>(accumulation_));
+    }
+    optimizer_->apply(queue(), to.parameter, std::span<const float>(gradient),
                       momenta_.at(plan_->first_element[position], {}, step));
   }
 
@@ -212,6 +216,14 @@ class surroundings {
     return rank < workers && !facts::owns_parameters<typename Types::architecture>;
   }
 
+  static std::size_t most_narrow(const model_memory<queue_type>& model) {
+    std::size_t most = 0;
+    for (const tensor& each : model.forward()) {
+      most = std::max(most, each.narrow_gradient.size());
+    }
+    return most;
+  }
+
   template <class Run>
   void for_each_run(const chunk& piece, Run run) const {
     if (!phantom()) {
@@ -240,6 +252,7 @@ class surroundings {
   unsigned accumulation_;
   std::size_t momenta_per_element_;
   state_memory<queue_type> momenta_;
+  memory<float> widened_;  ///< room for the largest gradient that is not of floats
   void (*failed_)(void*, std::exception_ptr);
   void* context_;
   std::vector<task> beside_{};

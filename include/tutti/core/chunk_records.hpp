@@ -1,0 +1,213 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tutti/base/gate.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/core/control.hpp"
+#include "tutti/core/fusion_buffers.hpp"
+#include "tutti/core/model_memory.hpp"
+#include "tutti/core/state_memory.hpp"
+#include "tutti/core/surroundings.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// What a rank keeps of a chunk from launch to launch.
+template <class Queue, bool Splits>
+struct chunk_record {
+  chunk_state state{chunk_state::finished};
+  std::uint64_t steps{};
+  std::uint64_t started{};        ///< among all starts, from 1 on
+  typename Queue::event moved{};  ///< where a stream moves chunks
+  bool released{};
+  memory_of<std::byte, Queue> workspace{};
+  memory_of<std::byte, Queue> scratch{};
+  memory_of<float, Queue> remembered{};  ///< of its tensor, by its compressor
+  task running{};
+  std::conditional_t<Splits, std::optional<gate>, std::monostate> second_half{};
+  task before{};  ///< the launch before, where the next may begin before it has ended
+
+  bool at_rest() const { return running.done() && before.done(); }
+};
+
+/// All of a rank's chunks: where each stands, and the memory that its launches work in.
+template <class Types>
+class chunk_records {
+  using transport = typename Types::transport;
+  using queue_type = typename transport::queue_type;
+  using compression = typename Types::compression;
+  using surroundings_type = surroundings<Types>;
+  using state_type = typename Types::architecture::template state<surroundings_type>;
+  static constexpr bool splits = surroundings_type::splits_phases;
+  static constexpr bool delays = facts::delay<typename Types::architecture> > 0;
+  static constexpr std::size_t owner_lanes = facts::encodes_means<typename Types::architecture>
+                                                 ? facts::memory_per_element<typename Types::relay>
+                                                 : 0;
+
+ public:
+  using record = chunk_record<queue_type, splits>;
+  using buffers = fusion_buffers<queue_type>;
+
+  /// Without the workspace of chunks that travel in a fusion's buffers.
+  chunk_records(transport& world, const plan& made, const model_memory<queue_type>& model,
+                const surroundings_type& around, const state_type& state)
+      : world_(&world),
+        plan_(&made),
+        model_(&model),
+        around_(&around),
+        state_(&state),
+        records_(made.chunks.size()),
+        worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
+        owner_memory_(world.queue(), owner_lanes, model.remembered()) {
+    for (std::size_t number = 0; number < records_.size(); ++number) {
+      const chunk& piece = made.chunks[number];
+      if (!model.phantom() && (!Types::choice::gathers || is_alone(piece))) {
+        records_[number].workspace = allocate<std::byte>(world.queue(), workspace_of(state, piece));
+        with_compressor(around.compressor(), piece.chosen,
+                        [&](const auto& its) { set_up(its, records_[number], piece); });
+      }
+      if constexpr (splits) {
+        records_[number].second_half.emplace(world.ready_coroutines());
+      }
+    }
+  }
+  chunk_records(const chunk_records&) = delete;
+  chunk_records& operator=(const chunk_records&) = delete;
+
+  record& operator[](std::uint32_t number) { return records_[number]; }
+  const record& operator[](std::uint32_t number) const { return records_[number]; }
+  auto begin() { return records_.begin(); }
+  auto end() { return records_.end(); }
+  auto begin() const { return records_.begin(); }
+  auto end() const { return records_.end(); }
+  std::size_t size() const { return records_.size(); }
+
+  /// The chunk's compressor works on the one tensor that it holds: it is a launch by itself.
+  bool is_alone(const chunk& piece) const {
+    return with_compressor(around_->compressor(), piece.chosen, [](const auto& its) {
+      return facts::works_on_tensors<std::remove_cvref_t<decltype(its)>>;
+    });
+  }
+
+  /// Buffers of `most` elements for launches of either class of tensors, unless those are launches
+  /// by themselves.
+  void make_buffers(std::optional<buffers>& made, std::size_t most) {
+    std::size_t workspace = 0;
+    std::size_t scratch = 0;
+    for (const bool chosen : {false, true}) {
+      chunk largest{};
+      largest.elements = most;
+      largest.chosen = chosen;
+      if (is_alone(largest)) {
+        continue;
+      }
+      workspace = std::max(workspace, workspace_of(*state_, largest));
+      with_compressor(around_->compressor(), chosen, [&](const auto& its) {
+        if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
+          scratch = std::max({scratch, scratch_bytes(its, most), scratch_bytes(relay(its), most)});
+        }
+      });
+    }
+    made.emplace(world_->queue(), *plan_, *model_, most, workspace, scratch,
+                 remembered_lanes{worker_memory_.floats(), facts::memory_per_element<compression>},
+                 remembered_lanes{owner_memory_.floats(), owner_lanes});
+  }
+
+  /// What is remembered of the chunk's elements, for its own compressor and for its owner's.
+  site worker_site(std::uint32_t number) { return site_in(worker_memory_, number); }
+  site owner_site(std::uint32_t number) { return site_in(owner_memory_, number); }
+
+  /// What is remembered from step to step of each element sent, of each mean, and of each tensor.
+  std::vector<std::span<float>> memories() {
+    std::vector<std::span<float>> all{worker_memory_.floats(), owner_memory_.floats()};
+    for (record& each : records_) {
+      if (each.remembered.size() != 0) {
+        all.push_back(span_of(each.remembered));
+      }
+    }
+    return all;
+  }
+
+  /// The first that is under way, or else ready, with its step.
+  std::optional<chunk_step> first_begun() const {
+    // What is merely ready may wait for the others' credit: they come last.
+    const auto order = [](const record& each) {
+      const int place = each.state == chunk_state::started ? 0
+                        : each.state == chunk_state::ready ? 1
+                                                           : 2;
+      return std::pair{place, each.steps};
+    };
+    const auto found = std::ranges::min_element(records_, {}, order);
+    if (found == records_.end() || order(*found).first == 2) {
+      return std::nullopt;
+    }
+    const bool counted = delays && found->state == chunk_state::started;  // its step is over
+    return chunk_step{static_cast<std::uint32_t>(found - records_.begin()), found->steps - counted};
+  }
+
+  /// The first that the stream has not come past.
+  std::optional<chunk_step> first_on_stream() const {
+    const record* first = nullptr;
+    for (const record& each : records_) {
+      const bool earlier = first == nullptr || each.started < first->started;
+      if (each.started != 0 && earlier && !queue_type::passed(each.moved)) {
+        first = &each;
+      }
+    }
+    if (first == nullptr) {
+      return std::nullopt;
+    }
+    return chunk_step{static_cast<std::uint32_t>(first - records_.data()), first->steps - 1};
+  }
+
+ private:
+  /// What the chunk's compressor works with.
+  template <class C>
+  void set_up(const C& its, record& mine, const chunk& piece) {
+    if constexpr (facts::in_rounds<C>) {
+      const tensor_facts& tensor = around_->tensor_of(piece);
+      mine.scratch = allocate<std::byte>(world_->queue(), its.scratch_bytes(tensor));
+      mine.remembered = allocate_zeros<float>(world_->queue(), its.remembers(tensor));
+    } else {
+      mine.scratch = allocate<std::byte>(
+          world_->queue(),
+          std::max(scratch_bytes(its, piece.elements), scratch_bytes(relay(its), piece.elements)));
+    }
+  }
+
+  site site_in(state_memory<queue_type>& memory, std::uint32_t number) {
+    record& mine = records_[number];
+    const chunk& piece = plan_->chunks[number];
+    site where = memory.at(piece.first_element, span_of(mine.scratch), mine.steps);
+    where.rank = static_cast<std::uint64_t>(world_->rank());
+    if constexpr (facts::works_on_tensors<compression> || selects<compression>) {
+      where.tensor = &around_->tensor_of(piece);
+      where.remembered = mine.remembered.size() == 0 ? nullptr : mine.remembered.data();
+    }
+    return where;
+  }
+
+  transport* world_;
+  const plan* plan_;
+  const model_memory<queue_type>* model_;
+  const surroundings_type* around_;
+  const state_type* state_;
+  std::vector<record> records_;
+  state_memory<queue_type> worker_memory_;
+  state_memory<queue_type> owner_memory_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,309 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/gate.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/ring.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/coordination/decided.hpp"
+#include "tutti/coordination/local.hpp"
+#include "tutti/core/announcer.hpp"
+#include "tutti/core/model_memory.hpp"
+#include "tutti/core/observer.hpp"
+#include "tutti/core/surroundings.hpp"
+#include "tutti/role/coordination.hpp"
+#include "tutti/role/monitor.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// When this rank's launches start: the coordination's machine, the words that ranks say to each
+/// other for it, the clock of its cycles, and the credit that comes back to it. It touches no
+/// gradient. `Owner::is_ready(chunk)` says what could start, `Owner::start(chunk)` begins a launch,
+/// `Owner::has_buffer()` whether one more may begin; `Owner::chunk_failed` hears of exceptions.
+template <class Types, class Owner>
+class order_of_starts {
+  using transport = typename Types::transport;
+  using queue_type = typename transport::queue_type;
+  using queue_event = typename queue_type::event;
+  using coordination = typename Types::coordination;
+  using machine_type = typename coordination::template state<typename Types::choice>;
+  using observer_type = observer<typename Types::monitor, transport>;
+  static_assert(coordination_machine<machine_type>);
+  static constexpr bool gathers = Types::choice::gathers;
+  static constexpr bool speaks = !std::is_same_v<coordination, tutti::coordination::local>;
+  static constexpr bool tells_first = speaks && is_stream_ordered<transport>;
+
+ public:
+  /// Where a stream moves chunks, they have been enqueued before they leave.
+  static constexpr bool leaves_later = Types::schedule::limits_in_flight && !Types::virtual_time &&
+                                       !std::is_same_v<queue_type, inline_queue>;
+
+  order_of_starts(transport& world, const plan& made, const model_memory<queue_type>& model,
+                  const typename Types::options& set, const surroundings<Types>& around,
+                  tag words_tag, observer_type& watched, Owner& owner)
+      : world_(&world),
+        observer_(&watched),
+        owner_(&owner),
+        machine_(made, model.forward(), {world.rank(), around.workers()}, set.coordination,
+                 typename Types::choice(made, set.schedule, set.fusion)),
+        leaving_(leaves_later ? made.chunks.size() + 1 : 1),
+        answered_(world.ready_coroutines()) {
+    if constexpr (speaks) {
+      const std::size_t most_words = tutti::coordination::decided<gathers>::room(made);
+      if (world.rank() == 0 && around.workers() > 1) {
+        announcer_.emplace(world, words_tag, 1, around.workers(), most_words, *this);
+      } else if (world.rank() != 0) {
+        announcer_.emplace(world, words_tag, 0, 1, 1, *this);
+      }
+      heard_.reserve(most_words);
+    }
+  }
+  order_of_starts(const order_of_starts&) = delete;
+  order_of_starts& operator=(const order_of_starts&) = delete;
+
+  // ---- events in
+
+  /// Every gradient of the bucket is there.
+  void ready(std::uint32_t number) {
+    machine_.ready(number, now());
+    go_on();
+  }
+
+  /// What another rank's machine has said.
+  void hear(int peer, std::span<const std::byte> words) {
+    heard_.resize(words.size() / sizeof(std::uint32_t));
+    std::memcpy(heard_.data(), words.data(), words.size());
+    machine_.hear(peer, heard_, now());
+    go_on();
+    answered_.open();
+  }
+  /// A rank has read all that was said to it.
+  void heard_by(int) {
+    if (world_->rank() != 0) {
+      go_on();
+    }
+  }
+
+  /// The launch's bytes have left, or will have after that event: then its credit is free.
+  void released(std::uint32_t number, const queue_event& after) {
+    if constexpr (leaves_later) {
+      leaving_.push({after, number});
+    } else {
+      free_credit(number);
+    }
+  }
+
+  /// Starts what this rank has decided and told the others. Whoever starts on a stream, and then
+  /// blocks until the stream has come so far, could tell them no more.
+  bool carry_out() {
+    bool any = has_decided();
+    if constexpr (gathers) {
+      any = any || (waits_for_buffer_ && owner_->has_buffer());
+    }
+    if (any) {
+      go_on();
+    }
+    return let_go() || any;
+  }
+  bool has_decided() const {
+    if constexpr (tells_first) {
+      return world_->rank() == 0 && announcer_ && announcer_->told() != carried_out_;
+    } else {
+      return false;
+    }
+  }
+
+  /// Starts what may start. A launch that completes at once comes back here; the outermost call
+  /// goes on with the rest.
+  void go_on() {
+    if (std::exchange(deciding_, true)) {
+      return;
+    }
+    speak();
+    const std::size_t left = words_left();
+    while (has_buffer()) {
+      const auto next = machine_.next(could_start{owner_}, left);
+      if (!next) {
+        break;
+      }
+      owner_->start(*next);
+    }
+    carried_out_ = left;
+    speak();
+    deciding_ = false;
+    if constexpr (gathers) {
+      if (machine_.due() && ticker_.done()) {
+        ticker_ = task();
+        ticker_ = tick();
+        ticker_.start(world_->ready_coroutines());
+      }
+    }
+  }
+
+  /// The chunk that travels with this one, in the launch that `Owner::start` is told of.
+  std::uint32_t after(std::uint32_t chunk) const requires gathers { return machine_.after(chunk); }
+
+  // ---- what there is to see
+
+  /// Other ranks' machines may speak to this one's.
+  bool listens() const {
+    if constexpr (speaks) {
+      return announcer_.has_value();
+    } else {
+      return false;
+    }
+  }
+  bool at_rest() const {
+    if constexpr (speaks) {
+      if (announcer_ && !announcer_->at_rest()) {
+        return false;
+      }
+    }
+    if constexpr (gathers) {
+      return ticker_.done();
+    } else {
+      return true;
+    }
+  }
+  /// The chunk that has to start next and cannot.
+  std::optional<std::uint32_t> stuck() const { return machine_.stuck(could_start{owner_}); }
+
+  // ---- the end
+
+  /// Ends when no word is expected any more, and the others have read all that was said.
+  task finish() {
+    if constexpr (speaks) {
+      gate& answer = answered_;
+      while (machine_.expects_words() && !stopped_) {
+        co_await answer;
+      }
+      if (announcer_) {
+        co_await announcer_->finish();
+      }
+    }
+    co_return;
+  }
+  /// Whoever waits for words goes on: none will come.
+  void stop_waiting() {
+    stopped_ = true;
+    answered_.open();
+  }
+  /// Nobody need hear anything any more.
+  void stop_speaking() {
+    stop_waiting();
+    if constexpr (speaks) {
+      if (announcer_) {
+        announcer_->close();
+      }
+    }
+  }
+
+ private:
+  struct could_start {
+    const Owner* owner;
+    bool operator()(std::uint32_t chunk) const { return owner->is_ready(chunk); }
+  };
+  struct departure {
+    queue_event after{};
+    std::uint32_t number{};
+  };
+  struct silence {};
+
+  /// Cycles alone are timed.
+  seconds now() const {
+    if constexpr (gathers) {
+      return world_->now();
+    } else {
+      return 0;
+    }
+  }
+
+  /// Launches wait for a buffer in their order, the same on all ranks.
+  bool has_buffer() {
+    if constexpr (gathers) {
+      waits_for_buffer_ = !owner_->has_buffer();
+      return !waits_for_buffer_;
+    } else {
+      return true;
+    }
+  }
+
+  /// As long as the machine wants to be told the time.
+  task tick() {
+    try {
+      while (const auto due = machine_.due()) {
+        if (const seconds left = *due - world_->now(); left > 0) {
+          co_await world_->sleep(left);
+        }
+        machine_.tick(world_->now());
+        go_on();
+      }
+    } catch (...) {
+      owner_->chunk_failed(std::current_exception());
+    }
+  }
+
+  void speak() {
+    if constexpr (speaks) {
+      if (announcer_ && (world_->rank() == 0 || announcer_->is_read())) {
+        machine_.speak([this](std::span<const std::uint32_t> words) { announcer_->say(words); });
+      }
+    }
+  }
+
+  /// On a stream what this rank decides goes when it has left for the others.
+  std::size_t words_left() const {
+    if constexpr (tells_first) {
+      if (world_->rank() == 0 && announcer_) {
+        return announcer_->told();
+      }
+    }
+    return std::numeric_limits<std::size_t>::max();
+  }
+
+  /// Frees what the stream has come past.
+  bool let_go() {
+    bool any = false;
+    if constexpr (leaves_later) {
+      while (!leaving_.empty() && queue_type::passed(leaving_.front().after)) {
+        free_credit(leaving_.pop().number);
+        any = true;
+      }
+    }
+    return any;
+  }
+  void free_credit(std::uint32_t number) {
+    observer_->record(event::released, number);
+    machine_.released(number, now());
+    go_on();
+  }
+
+  transport* world_;
+  observer_type* observer_;
+  Owner* owner_;
+  machine_type machine_;
+  ring<departure> leaving_;
+  std::conditional_t<speaks, std::optional<announcer<transport, order_of_starts>>, silence>
+      announcer_{};
+  std::vector<std::uint32_t> heard_{};
+  gate answered_;
+  std::conditional_t<gathers, task, silence> ticker_{};
+  bool waits_for_buffer_ = false;
+  std::size_t carried_out_ = 0;
+  bool stopped_ = false;
+  bool deciding_ = false;
+};
+
+}  // namespace tutti
