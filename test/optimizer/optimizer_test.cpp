@@ -257,7 +257,7 @@ struct normalised {
   static std::size_t memory_per_element() { return 0; }
   template <class Queue>
   void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
-             const site&) const {
+             const chunk_context&) const {
     queue.run([=, rate = rate] {
       double squares = 0;
       for (const float each : gradient) {
