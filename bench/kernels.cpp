@@ -88,8 +88,8 @@ class arrays {
   tutti::wire wire(const Compression& compression) {
     return {reinterpret_cast<std::byte*>(payload.data()), compression.wire_bytes(n)};
   }
-  tutti::site site() {
-    tutti::site where;
+  tutti::chunk_context context() {
+    tutti::chunk_context where;
     where.memory = residual.data();
     where.stride = n;
     where.scratch = std::as_writable_bytes(std::span(scratch));
@@ -215,7 +215,7 @@ void add_plain(const std::string& name) {
   const double payload =
       static_cast<double>(Compression{}.wire_bytes(whole_model)) / static_cast<double>(whole_model);
   add("encode/" + name, 4 + payload, reading, [](arrays& on) {
-    tutti::encode(Compression{}, queue, on.gradient, on.wire(Compression{}), on.site());
+    tutti::encode(Compression{}, queue, on.gradient, on.wire(Compression{}), on.context());
   });
   add("accumulate/" + name, 8 + payload, adding,
       [](arrays& on) { Compression{}.accumulate(queue, on.wire(Compression{}), on.sum); });
@@ -231,10 +231,10 @@ void add_feedback(const std::string& name,
   add("error_feedback/" + name, [=](arrays& on) {
     const remembering compression;
     const auto fused = [&on, compression] {
-      compression.encode(queue, on.gradient, on.wire(compression), on.site());
+      compression.encode(queue, on.gradient, on.wire(compression), on.context());
     };
     const auto in_steps = [&on, compression] {
-      compression.encode_in_steps(queue, on.gradient, on.wire(compression), on.site());
+      compression.encode_in_steps(queue, on.gradient, on.wire(compression), on.context());
     };
     comparison made{{"", fused, on.bytes(12 + payload)}, on.adding(), {{"in_steps", in_steps}}};
     for (const auto& [peer, call] : others) {
@@ -247,7 +247,7 @@ void add_feedback(const std::string& name,
 /// The residual is added and measured, then packed and what was sent taken off.
 void two_passes_with_scale(arrays& on) {
   const tutti::compression::error_feedback<tutti::compression::scaled_sign> compression;
-  compression.encode(queue, on.gradient, on.wire(compression), on.site());
+  compression.encode(queue, on.gradient, on.wire(compression), on.context());
 }
 
 /// The same without a scale.
@@ -295,7 +295,7 @@ void add_selection(const std::string& density, std::size_t one_in) {
       const tutti::compression::top_k compression({.density = 1 / static_cast<double>(one_in)});
       return comparison{{"",
                          [&on, input, compression] {
-                           compression.encode(queue, on.*input, on.wire(compression), on.site());
+                           compression.encode(queue, on.*input, on.wire(compression), on.context());
                          },
                          on.bytes(4)},
                         on.reading(on.*input),

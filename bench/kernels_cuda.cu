@@ -122,7 +122,7 @@ void add_blocks(const std::string& name, const std::shared_ptr<arrays>& on) {
   const double payload = static_cast<double>(bytes) / static_cast<double>(on->n);
   const auto memory = std::make_shared<buffer<std::byte>>(bytes);
   const auto out = [=] { return tutti::wire{memory->data(), bytes}; };
-  tutti::site where;
+  tutti::chunk_context where;
   where.memory = on->sum.data();
   where.stride = on->n;
   add("encode/" + name, on, 4 + payload,

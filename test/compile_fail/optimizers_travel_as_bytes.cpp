@@ -22,7 +22,7 @@ struct grouped {
   }
   static std::size_t memory_per_element() { return 0; }
   template <class Queue>
-  void apply(Queue&, std::span<float>, std::span<const float>, const tutti::site&) const {}
+  void apply(Queue&, std::span<float>, std::span<const float>, const tutti::chunk_context&) const {}
 };
 static_assert(tutti::optimizer_policy<grouped>);
 

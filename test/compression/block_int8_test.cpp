@@ -77,12 +77,12 @@ quantised by_definition(const std::vector<float>& input, std::size_t block) {
 
 void expect_as_defined(const std::vector<float>& input, std::size_t block) {
   const std::size_t n = input.size();
-  placed<block_int8> site(n, {.block = block});
-  const auto payload = site.encode(input);
-  ASSERT_FALSE(site.overran);
+  placed<block_int8> codec(n, {.block = block});
+  const auto payload = codec.encode(input);
+  ASSERT_FALSE(codec.overran);
   const quantised sent = read(payload, n, block);
   ASSERT_EQ(sent, by_definition(input, block)) << "n=" << n << ", block " << block;
-  const auto decoded = site.decode(payload);
+  const auto decoded = codec.decode(payload);
   for (std::size_t i = 0; i < n; ++i) {
     const double scale = sent.scales[i / block];
     const double error = static_cast<double>(decoded[i]) - static_cast<double>(input[i]);
@@ -124,8 +124,8 @@ TEST(block_int8, rounds_ties_to_even) {
     input.push_back(static_cast<float>(2 * code + 1));
     expected.push_back(code % 2 == 0 ? code : code + 1);
   }
-  placed<block_int8> site(input.size());
-  const auto sent = read(site.encode(input), input.size(), 256);
+  placed<block_int8> codec(input.size());
+  const auto sent = read(codec.encode(input), input.size(), 256);
   EXPECT_EQ(sent.scales, std::vector<float>{2.0f});
   EXPECT_EQ(std::vector<int>(sent.codes.begin(), sent.codes.end()), expected);
 }
@@ -136,18 +136,18 @@ TEST(block_int8, gives_the_largest_of_a_block_the_largest_code) {
   for (int i = 0; i < 10'000; ++i) {
     const auto largest = static_cast<float>(std::exp2(exponent(random)));
     const std::vector<float> input = {largest, -largest};
-    placed<block_int8> site(2);
-    ASSERT_EQ(read(site.encode(input), 2, 256).codes, (std::vector<std::int8_t>{127, -127}))
+    placed<block_int8> codec(2);
+    ASSERT_EQ(read(codec.encode(input), 2, 256).codes, (std::vector<std::int8_t>{127, -127}))
         << std::hexfloat << largest;
   }
 }
 
 TEST(block_int8, sends_zeros_as_zeros) {
   for (const std::size_t n : {1u, 256u, 257u}) {
-    placed<block_int8> site(n);
-    const auto payload = site.encode(std::vector<float>(n, -0.0f));
+    placed<block_int8> codec(n);
+    const auto payload = codec.encode(std::vector<float>(n, -0.0f));
     EXPECT_EQ(read(payload, n, 256).codes, std::vector<std::int8_t>(n));
-    EXPECT_EQ(site.decode(payload), std::vector<float>(n, 0.0f));
+    EXPECT_EQ(codec.decode(payload), std::vector<float>(n, 0.0f));
   }
 }
 
@@ -164,9 +164,9 @@ TEST(block_int8, shows_what_is_not_finite_in_its_own_block) {
   for (const float odd : {std::nanf(""), -std::nanf("7"), infinity, -infinity}) {
     std::vector<float> gradient(192, 1.0f);
     gradient[70] = odd;
-    placed<block_int8> site(gradient.size(), {.block = 64});
-    const auto payload = site.encode(gradient);
-    const auto decoded = site.decode(payload);
+    placed<block_int8> codec(gradient.size(), {.block = 64});
+    const auto payload = codec.encode(gradient);
+    const auto decoded = codec.decode(payload);
     const auto sent = read(payload, gradient.size(), 64);
     for (std::size_t i = 0; i < gradient.size(); ++i) {
       const bool shown = i >= 64 && i < 128;
@@ -199,16 +199,16 @@ TEST(block_int8, under_error_feedback_says_in_one_pass_what_steps_say) {
 /// A product that is exact leaves a residual that is: nothing is lost, not even a rounding.
 TEST(block_int8, under_error_feedback_loses_no_more_than_a_rounding) {
   constexpr std::size_t n = 1000;
-  placed<compression::error_feedback<block_int8>> site(n, {.block = 64});
+  placed<compression::error_feedback<block_int8>> codec(n, {.block = 64});
   std::vector<double> given(n);
   std::vector<double> arrived(n);
   for (unsigned step = 0; step < 20; ++step) {
     const auto gradient = gradient_of(n, 80 + step);
-    const auto sent = site.decode(site.encode(gradient));
+    const auto sent = codec.decode(codec.encode(gradient));
     for (std::size_t i = 0; i < n; ++i) {
       given[i] += static_cast<double>(gradient[i]);
       arrived[i] += static_cast<double>(sent[i]);
-      const double kept = static_cast<double>(site.lane(0)[i]);
+      const double kept = static_cast<double>(codec.lane(0)[i]);
       ASSERT_NEAR(given[i], arrived[i] + kept, (step + 1) * 2e-7) << "element " << i;
     }
   }

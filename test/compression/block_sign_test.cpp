@@ -49,11 +49,11 @@ std::vector<float> means_of(const std::vector<std::byte>& payload, std::size_t c
 
 void expect_as_defined(const std::vector<float>& gradient, std::size_t block) {
   const std::size_t n = gradient.size();
-  placed<block_sign> site(n, {.block = block});
-  const auto payload = site.encode(gradient);
-  ASSERT_FALSE(site.overran);
+  placed<block_sign> codec(n, {.block = block});
+  const auto payload = codec.encode(gradient);
+  ASSERT_FALSE(codec.overran);
   const auto means = means_of(payload, (n + block - 1) / block);
-  const auto decoded = site.decode(payload);
+  const auto decoded = codec.decode(payload);
   packed_words expected;
   for (std::size_t begin = 0; begin < n; begin += block) {
     const auto each = part(gradient, begin, block);
@@ -95,11 +95,11 @@ TEST(block_sign, of_two_blocks_by_hand) {
   gradient[0] = -2.0f;
   std::fill(gradient.begin() + 32, gradient.end(), 0.5f);
   gradient[33] = -0.5f;
-  placed<block_sign> site(40, {.block = 32});
-  const auto payload = site.encode(gradient);
+  placed<block_sign> codec(40, {.block = 32});
+  const auto payload = codec.encode(gradient);
   EXPECT_EQ(means_of(payload, 2), (std::vector<float>{2.0f, 0.5f}));
   EXPECT_EQ(words_of(payload, 8), (packed_words{0x8000'0000u, 0x4000'0000u}));
-  EXPECT_EQ(site.decode(payload), gradient);
+  EXPECT_EQ(codec.decode(payload), gradient);
 }
 
 TEST(block_sign, shows_what_is_not_finite_in_its_own_block) {
@@ -107,8 +107,8 @@ TEST(block_sign, shows_what_is_not_finite_in_its_own_block) {
   for (const float odd : {std::nanf(""), -std::nanf(""), infinity, -infinity}) {
     std::vector<float> gradient(192, 1.0f);
     gradient[70] = odd;
-    placed<block_sign> site(gradient.size(), {.block = 64});
-    const auto decoded = site.decode(site.encode(gradient));
+    placed<block_sign> codec(gradient.size(), {.block = 64});
+    const auto decoded = codec.decode(codec.encode(gradient));
     for (std::size_t i = 0; i < gradient.size(); ++i) {
       ASSERT_EQ(std::isfinite(decoded[i]), i < 64 || i >= 128) << odd << " at " << i;
     }
@@ -145,11 +145,11 @@ TEST(block_sign, under_error_feedback_says_in_one_pass_what_steps_say) {
 TEST(block_sign, under_error_feedback_follows_the_published_recurrence) {
   constexpr std::size_t n = 1000;
   constexpr std::size_t block = 64;
-  placed<compression::error_feedback<block_sign>> site(n, {.block = block});
+  placed<compression::error_feedback<block_sign>> codec(n, {.block = block});
   std::vector<double> residual(n);
   for (unsigned step = 0; step < 20; ++step) {
     const auto gradient = gradient_of(n, 60 + step);
-    site.encode(gradient);
+    codec.encode(gradient);
     for (std::size_t begin = 0; begin < n; begin += block) {
       const std::size_t end = std::min(n, begin + block);
       double total = 0;
@@ -160,7 +160,7 @@ TEST(block_sign, under_error_feedback_follows_the_published_recurrence) {
       for (std::size_t i = begin; i < end; ++i) {
         const double mean = total / static_cast<double>(end - begin);
         residual[i] -= residual[i] < 0 ? -mean : mean;
-        ASSERT_NEAR(site.lane(0)[i], residual[i], 1e-6) << "step " << step << ", element " << i;
+        ASSERT_NEAR(codec.lane(0)[i], residual[i], 1e-6) << "step " << step << ", element " << i;
       }
     }
   }

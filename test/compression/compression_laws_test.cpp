@@ -35,17 +35,17 @@ TYPED_TEST(compression_law, leaves_the_gradient_alone) {
   for (const std::size_t n : awkward_sizes) {
     const auto gradient = gradient_of(n, 2);
     auto seen = gradient;
-    placed<TypeParam> site(n);
-    site.encode(seen);
+    placed<TypeParam> codec(n);
+    codec.encode(seen);
     EXPECT_TRUE(n == 0 || std::memcmp(seen.data(), gradient.data(), n * sizeof(float)) == 0);
   }
 }
 
 TYPED_TEST(compression_law, is_finite_on_zeros) {
   for (const std::size_t n : awkward_sizes) {
-    placed<TypeParam> site(n);
+    placed<TypeParam> codec(n);
     for (int step = 0; step < 3; ++step) {
-      for (const float each : site.decode(site.encode(std::vector<float>(n)))) {
+      for (const float each : codec.decode(codec.encode(std::vector<float>(n)))) {
         ASSERT_TRUE(std::isfinite(each)) << n;
       }
     }
@@ -54,10 +54,10 @@ TYPED_TEST(compression_law, is_finite_on_zeros) {
 
 TYPED_TEST(compression_law, accumulates_onto_what_is_there) {
   for (const std::size_t n : awkward_sizes) {
-    placed<TypeParam> site(n);
-    const auto payload = site.encode(gradient_of(n, 3));
-    const auto alone = site.decode(payload);
-    const auto onto = site.decode(payload, 0.625f);
+    placed<TypeParam> codec(n);
+    const auto payload = codec.encode(gradient_of(n, 3));
+    const auto alone = codec.decode(payload);
+    const auto onto = codec.decode(payload, 0.625f);
     for (std::size_t i = 0; i < n; ++i) {
       ASSERT_EQ(onto[i], 0.625f + alone[i]) << "element " << i << " of " << n;
     }
@@ -100,9 +100,9 @@ TYPED_TEST(compression_law, gives_back_what_it_took_if_lossless) {
     GTEST_SKIP() << "it is lossy";
   } else {
     for (const std::size_t n : awkward_sizes) {
-      placed<TypeParam> site(n);
+      placed<TypeParam> codec(n);
       const auto gradient = gradient_of(n, 4);
-      EXPECT_EQ(site.decode(site.encode(gradient)), gradient);
+      EXPECT_EQ(codec.decode(codec.encode(gradient)), gradient);
     }
   }
 }
@@ -136,17 +136,17 @@ TYPED_TEST(compression_law, folds_run_by_run_as_it_folds_the_whole) {
     GTEST_SKIP() << "its payloads do not add";
   } else {
     constexpr std::size_t n = 1000;
-    placed<TypeParam> site(n);
-    const auto from = site.encode(gradient_of(n, 7));
-    auto whole = site.encode(gradient_of(n, 8));
+    placed<TypeParam> codec(n);
+    const auto from = codec.encode(gradient_of(n, 7));
+    auto whole = codec.encode(gradient_of(n, 8));
     auto in_runs = whole;
     inline_queue queue;
-    site.policy.fold(queue, wire{whole.data(), whole.size()}, {from.data(), from.size()});
+    codec.policy.fold(queue, wire{whole.data(), whole.size()}, {from.data(), from.size()});
     const std::size_t cuts[] = {0, 1, 34, 34, 511, n};
     for (std::size_t run = 0; run + 1 < std::size(cuts); ++run) {
-      const std::size_t begin = site.policy.wire_bytes(cuts[run]);
-      const std::size_t bytes = site.policy.wire_bytes(cuts[run + 1]) - begin;
-      site.policy.fold(queue, wire{in_runs.data() + begin, bytes}, {from.data() + begin, bytes});
+      const std::size_t begin = codec.policy.wire_bytes(cuts[run]);
+      const std::size_t bytes = codec.policy.wire_bytes(cuts[run + 1]) - begin;
+      codec.policy.fold(queue, wire{in_runs.data() + begin, bytes}, {from.data() + begin, bytes});
     }
     EXPECT_EQ(in_runs, whole);
   }
@@ -159,16 +159,16 @@ TYPED_TEST_SUITE(error_feedback_law, testing_lists::memoryless_compressions);
 
 TYPED_TEST(error_feedback_law, conserves_what_it_was_given) {
   for (const std::size_t n : awkward_sizes) {
-    placed<compression::error_feedback<TypeParam>> site(n);
+    placed<compression::error_feedback<TypeParam>> codec(n);
     for (unsigned step = 0; step < 8; ++step) {
       const auto gradient = gradient_of(n, 20 + step);
-      std::vector<float> input(site.lane(0).begin(), site.lane(0).end());
+      std::vector<float> input(codec.lane(0).begin(), codec.lane(0).end());
       for (std::size_t i = 0; i < n; ++i) {
         input[i] += gradient[i];
       }
-      const auto sent = site.decode(site.encode(gradient));
+      const auto sent = codec.decode(codec.encode(gradient));
       for (std::size_t i = 0; i < n; ++i) {
-        const double kept = double{sent[i]} + double{site.lane(0)[i]};
+        const double kept = double{sent[i]} + double{codec.lane(0)[i]};
         const double larger = std::max(std::fabs(input[i]), std::fabs(sent[i]));
         const bool selects = std::is_same_v<TypeParam, compression::top_k>;
         const double bound = selects ? 0 : std::ldexp(larger, -24);

@@ -46,8 +46,8 @@ class placed {
     }
   }
 
-  site where() {
-    site made;
+  chunk_context where() {
+    chunk_context made;
     made.memory = memory_.data();
     made.stride = stride();
     made.scratch = std::as_writable_bytes(std::span(scratch_));

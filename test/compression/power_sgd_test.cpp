@@ -107,8 +107,8 @@ class ranks_of {
   static wire wire_of(floats& payload) {
     return {reinterpret_cast<std::byte*>(payload.data()), payload.size() * sizeof(float)};
   }
-  site at(std::size_t i) {
-    site where;
+  chunk_context at(std::size_t i) {
+    chunk_context where;
     where.memory = all_[i].residual.data();
     where.stride = tensor_.elements;
     where.scratch = std::as_writable_bytes(std::span(all_[i].scratch));

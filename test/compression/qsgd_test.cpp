@@ -68,7 +68,7 @@ std::string binary(float value) {
   return bits;
 }
 
-coded oracle(const std::vector<float>& gradient, const options& with, const site& where,
+coded oracle(const std::vector<float>& gradient, const options& with, const chunk_context& where,
              std::uint64_t seed) {
   split_mix random(split_mix(split_mix(seed).number(where.rank)).number(where.step));
   for (std::uint64_t i = 0; i < where.first_element; ++i) {
@@ -185,17 +185,17 @@ TEST(counted_random, is_the_published_sequence_from_any_place) {
 TEST(qsgd, writes_and_reads_the_papers_bits) {
   for (const options& with : variants) {
     for (const std::size_t n : {0u, 1u, 7u, 33u, 512u, 1000u, 4099u, 70'001u}) {
-      placed<compression::qsgd> site(n, with);
+      placed<compression::qsgd> codec(n, with);
       for (unsigned step = 0; step < 3; ++step) {
         const auto gradient = gradient_of(n, step);
-        const coded expected = oracle(gradient, with, site.where(), with.seed);
-        const auto payload = site.encode(gradient);
-        ASSERT_FALSE(site.overran);
+        const coded expected = oracle(gradient, with, codec.where(), with.seed);
+        const auto payload = codec.encode(gradient);
+        ASSERT_FALSE(codec.overran);
         ASSERT_EQ(payload.size(), (expected.bits.size() + 7) / 8) << "the coder's own bytes";
         std::string padded = expected.bits;
         padded.resize(8 * payload.size(), '0');
         ASSERT_TRUE(bits_of(payload) == padded) << n << " elements, " << with.levels << " levels";
-        const auto decoded = site.decode(payload);
+        const auto decoded = codec.decode(payload);
         for (std::size_t i = 0; i < n; ++i) {
           ASSERT_EQ(decoded[i], static_cast<float>(expected.values[i])) << i;
         }
@@ -223,12 +223,12 @@ TEST(qsgd, never_needs_more_than_its_capacity) {
            {zeros, std::vector<float>(n, 1.0f), std::vector<float>(n, -least),
             std::vector<float>(n, most), with_one(most, 0), with_one(-least, n - 1),
             with_one(std::nanf(""), 3), with_one(-std::numeric_limits<float>::infinity(), 3)}) {
-        placed<compression::qsgd> site(n, with);
-        const auto payload = site.encode(gradient);
-        ASSERT_FALSE(site.overran) << n;
+        placed<compression::qsgd> codec(n, with);
+        const auto payload = codec.encode(gradient);
+        ASSERT_FALSE(codec.overran) << n;
         ASSERT_LE(payload.size(), policy.capacity(n));
         const bool finite = std::ranges::all_of(gradient, [](float x) { return std::isfinite(x); });
-        const auto decoded = site.decode(payload);
+        const auto decoded = codec.decode(payload);
         for (std::size_t i = 0; i < n; ++i) {
           const std::size_t block = i / with.block;
           double squares = 0;
@@ -255,10 +255,10 @@ TEST(qsgd, is_unbiased) {
   for (const options& with :
        {options{.levels = 3, .block = 32}, options{.levels = 7, .block = 32}}) {
     const auto gradient = gradient_of(n, 9);
-    placed<compression::qsgd> site(n, with);
+    placed<compression::qsgd> codec(n, with);
     std::vector<double> sum(n);
     for (int step = 0; step < steps; ++step) {
-      const auto decoded = site.decode(site.encode(gradient));
+      const auto decoded = codec.decode(codec.encode(gradient));
       for (std::size_t i = 0; i < n; ++i) {
         sum[i] += decoded[i];
       }
@@ -281,7 +281,7 @@ TEST(qsgd, rounds_otherwise_in_another_place_step_rank_seed_and_on_the_way_back)
   const auto gradient = gradient_of(n, 4);
   placed<compression::qsgd> made(n);
   inline_queue queue;
-  const auto payload_at = [&](const compression::qsgd& policy, const site& where) {
+  const auto payload_at = [&](const compression::qsgd& policy, const chunk_context& where) {
     std::vector<std::byte> payload(policy.capacity(n));
     std::size_t length = 0;
     encode(policy, queue, std::span<const float>(gradient), wire{payload.data(), payload.size()},
@@ -290,14 +290,14 @@ TEST(qsgd, rounds_otherwise_in_another_place_step_rank_seed_and_on_the_way_back)
     return payload;
   };
   const compression::qsgd policy;
-  const site here = made.where();
+  const chunk_context here = made.where();
   const auto first = payload_at(policy, here);
   EXPECT_EQ(payload_at(policy, here), first);
-  site later = here;
+  chunk_context later = here;
   later.step += 1;
-  site elsewhere = here;
+  chunk_context elsewhere = here;
   elsewhere.first_element += 1;
-  site other_rank = here;
+  chunk_context other_rank = here;
   other_rank.rank += 1;
   for (const auto& other :
        {payload_at(policy, later), payload_at(policy, elsewhere), payload_at(policy, other_rank),
@@ -313,9 +313,9 @@ TEST(qsgd, expects_what_normal_gradients_make) {
   std::vector<float> gradient(n);
   std::ranges::generate(gradient, [&] { return normal(random); });
   for (const options& with : {options{}, options{.levels = 1}, options{.levels = 255}}) {
-    placed<compression::qsgd> site(n, with);
-    const auto bytes = static_cast<double>(site.encode(gradient).size());
-    EXPECT_NEAR(static_cast<double>(site.policy.expected(n)), bytes, 0.03 * bytes) << with.levels;
+    placed<compression::qsgd> codec(n, with);
+    const auto bytes = static_cast<double>(codec.encode(gradient).size());
+    EXPECT_NEAR(static_cast<double>(codec.policy.expected(n)), bytes, 0.03 * bytes) << with.levels;
   }
 }
 
@@ -332,28 +332,28 @@ TEST(qsgd, survives_what_is_no_code) {
         noise[1] = std::byte{0x80};
       }
       noise.shrink_to_fit();
-      placed<compression::qsgd> site(600, with);
-      site.decode(noise);
+      placed<compression::qsgd> codec(600, with);
+      codec.decode(noise);
     }
   }
 }
 
 TEST(qsgd, leaves_under_error_feedback_what_it_does_not_send) {
   for (const std::size_t n : awkward_sizes) {
-    placed<compression::error_feedback<compression::qsgd>> site(n);
+    placed<compression::error_feedback<compression::qsgd>> codec(n);
     for (unsigned step = 0; step < 4; ++step) {
       const auto gradient = gradient_of(n, 20 + step);
-      std::vector<float> input(site.lane(0).begin(), site.lane(0).end());
+      std::vector<float> input(codec.lane(0).begin(), codec.lane(0).end());
       for (std::size_t i = 0; i < n; ++i) {
         input[i] += gradient[i];
       }
-      const coded expected = oracle(input, {}, site.where(), options{}.seed);
-      const auto payload = site.encode(gradient);
+      const coded expected = oracle(input, {}, codec.where(), options{}.seed);
+      const auto payload = codec.encode(gradient);
       ASSERT_EQ(payload.size(), (expected.bits.size() + 7) / 8);
-      const auto sent = site.decode(payload);
+      const auto sent = codec.decode(payload);
       for (std::size_t i = 0; i < n; ++i) {
         ASSERT_EQ(sent[i], static_cast<float>(expected.values[i]));
-        ASSERT_EQ(site.lane(0)[i], input[i] - sent[i]);
+        ASSERT_EQ(codec.lane(0)[i], input[i] - sent[i]);
       }
     }
   }

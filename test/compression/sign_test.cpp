@@ -26,11 +26,11 @@ constexpr std::size_t lengths[] = {0,    1,    31,   32,   33,      64,       10
 TEST(sign, packs_as_published) {
   for (const std::size_t n : lengths) {
     const auto gradient = gradient_of(n, 1);
-    placed<compression::sign> site(n);
-    const auto payload = site.encode(gradient);
+    placed<compression::sign> codec(n);
+    const auto payload = codec.encode(gradient);
     EXPECT_EQ(words_of(payload), published_layout(doubles(gradient))) << n;
     if (n != 0) {
-      EXPECT_EQ(doubles(site.decode(payload)), unpacked(words_of(payload), n)) << n;
+      EXPECT_EQ(doubles(codec.decode(payload)), unpacked(words_of(payload), n)) << n;
     }
   }
 }
@@ -57,21 +57,21 @@ TEST(sign, of_two_columns_by_hand) {
   gradient[0] = -1;   // row 0, column 0: the top bit of word 0
   gradient[3] = -1;   // row 1, column 1
   gradient[63] = -1;  // row 31, column 1: the bottom bit of word 1
-  placed<compression::sign> site(64);
-  EXPECT_EQ(words_of(site.encode(gradient)), (packed_words{0x8000'0000u, 0x4000'0001u}));
+  placed<compression::sign> codec(64);
+  EXPECT_EQ(words_of(codec.encode(gradient)), (packed_words{0x8000'0000u, 0x4000'0001u}));
 }
 
 TEST(sign, counts_zeros_and_nan_as_positive) {
   const std::vector<float> gradient = {0.0f, -0.0f, std::nanf(""), -std::nanf(""),
                                        -std::numeric_limits<float>::denorm_min()};
-  placed<compression::sign> site(gradient.size());
-  EXPECT_EQ(site.decode(site.encode(gradient)), (std::vector<float>{1, 1, 1, 1, -1}));
+  placed<compression::sign> codec(gradient.size());
+  EXPECT_EQ(codec.decode(codec.encode(gradient)), (std::vector<float>{1, 1, 1, 1, -1}));
 }
 
 template <class C>
 void expect_votes_as_counted(std::size_t voters, std::size_t n) {
-  placed<C> site(n);
-  const std::size_t bytes = site.policy.wire_bytes(n);
+  placed<C> codec(n);
+  const std::size_t bytes = codec.policy.wire_bytes(n);
   const std::size_t stride = round_up(bytes, 64);
   std::vector<std::byte> payloads(voters * stride);
   std::vector<double> votes(n);
@@ -87,9 +87,9 @@ void expect_votes_as_counted(std::size_t voters, std::size_t n) {
   const payload_row ballots{payloads.data(), stride, voters, bytes};
   std::vector<std::byte> elected(bytes);
   inline_queue queue;
-  site.policy.vote(queue, ballots, wire{elected.data(), elected.size()});
+  codec.policy.vote(queue, ballots, wire{elected.data(), elected.size()});
   EXPECT_EQ(words_of(elected), published_layout(votes)) << voters << " voters, n=" << n;
-  site.policy.vote(queue, ballots, wire{payloads.data(), bytes});
+  codec.policy.vote(queue, ballots, wire{payloads.data(), bytes});
   payloads.resize(bytes);
   EXPECT_EQ(payloads, elected) << "the first ballot may take the result";
 }
@@ -107,14 +107,14 @@ TEST(sign, elects_the_majority_and_a_tie_is_positive) {
 TEST(signum, packs_the_sign_of_its_momentum) {
   constexpr std::size_t n = 1003;
   for (const double beta : {0.9, 0.5, 0.0}) {
-    placed<compression::signum> site(n, {.beta = beta});
+    placed<compression::signum> codec(n, {.beta = beta});
     std::vector<double> momentum(n);
     for (unsigned step = 0; step < 20; ++step) {
       const auto gradient = gradient_of(n, step);
-      const auto signs = site.decode(site.encode(gradient));
+      const auto signs = codec.decode(codec.encode(gradient));
       for (std::size_t i = 0; i < n; ++i) {
         momentum[i] = beta * momentum[i] + (1 - beta) * gradient[i];
-        ASSERT_NEAR(site.lane(0)[i], momentum[i], 1e-6) << "beta " << beta;
+        ASSERT_NEAR(codec.lane(0)[i], momentum[i], 1e-6) << "beta " << beta;
         if (std::fabs(momentum[i]) > 1e-6) {
           ASSERT_EQ(signs[i], momentum[i] < 0 ? -1 : 1) << "beta " << beta << ", element " << i;
         }
@@ -130,17 +130,17 @@ TEST(signum, remembers_bit_for_bit_what_both_factors_say) {
   for (const double beta : {0.9, 0.99, 0.3, 0.5, 0.0}) {
     const auto keep = static_cast<float>(beta);
     const auto take = static_cast<float>(1 - beta);
-    placed<compression::signum> site(n, {.beta = beta});
+    placed<compression::signum> codec(n, {.beta = beta});
     std::vector<float> momentum(n);
     for (unsigned step = 0; step < 20; ++step) {
       const auto gradient = gradient_of(n, step);
-      const auto payload = site.encode(gradient);
+      const auto payload = codec.encode(gradient);
       for (std::size_t i = 0; i < n; ++i) {
         const float kept = keep * momentum[i];
         const float taken = take * gradient[i];
         momentum[i] = kept + taken;
       }
-      ASSERT_TRUE(std::ranges::equal(site.lane(0), momentum)) << "beta " << beta;
+      ASSERT_TRUE(std::ranges::equal(codec.lane(0), momentum)) << "beta " << beta;
       ASSERT_EQ(words_of(payload), published_layout(doubles(momentum))) << "beta " << beta;
     }
   }
@@ -161,15 +161,15 @@ TEST(signum, refuses_a_beta_that_never_forgets) {
 TEST(scaled_sign, sends_the_mean_magnitude_and_the_signs) {
   for (const std::size_t n : {1u, 31u, 33u, 1000u, 4099u, 300'007u}) {
     const auto gradient = gradient_of(n, 2);
-    placed<compression::scaled_sign> site(n);
-    const auto payload = site.encode(gradient);
+    placed<compression::scaled_sign> codec(n);
+    const auto payload = codec.encode(gradient);
     double magnitude = 0;
     for (const float each : gradient) {
       magnitude += std::fabs(each);
     }
     magnitude /= static_cast<double>(n);
     EXPECT_EQ(words_of(payload, sizeof(float)), published_layout(doubles(gradient)));
-    const auto decoded = site.decode(payload);
+    const auto decoded = codec.decode(payload);
     for (std::size_t i = 0; i < n; ++i) {
       ASSERT_NEAR(decoded[i], gradient[i] < 0 ? -magnitude : magnitude, 1e-7 * magnitude) << i;
     }
@@ -179,8 +179,8 @@ TEST(scaled_sign, sends_the_mean_magnitude_and_the_signs) {
 TEST(scaled_sign, shows_a_gradient_that_is_not_finite) {
   std::vector<float> gradient(40, 1.0f);
   gradient[17] = std::nanf("");
-  placed<compression::scaled_sign> site(40);
-  EXPECT_TRUE(std::isnan(site.decode(site.encode(gradient))[0]));
+  placed<compression::scaled_sign> codec(40);
+  EXPECT_TRUE(std::isnan(codec.decode(codec.encode(gradient))[0]));
 }
 
 }  // namespace

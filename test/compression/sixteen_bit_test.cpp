@@ -59,8 +59,8 @@ constexpr format bfloat16{8, 7};
 
 template <class C>
 std::uint16_t encoded(float value) {
-  placed<C> site(1);
-  const auto payload = site.encode(std::span(&value, 1));
+  placed<C> codec(1);
+  const auto payload = codec.encode(std::span(&value, 1));
   std::uint16_t bits{};
   std::memcpy(&bits, payload.data(), sizeof bits);
   return bits;
@@ -109,8 +109,8 @@ void expect_rounds_to_nearest_even(format its_format) {
       inputs.push_back(value);
     }
   }
-  placed<C> site(inputs.size());
-  const auto payload = site.encode(inputs);
+  placed<C> codec(inputs.size());
+  const auto payload = codec.encode(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::uint16_t bits{};
     std::memcpy(&bits, payload.data() + 2 * i, sizeof bits);
@@ -127,13 +127,13 @@ TEST(fp16, shows_an_overflow_as_infinity) {
   EXPECT_EQ(encoded<compression::fp16>(65519.0f), 0x7bff);  // still rounds to 65504
   EXPECT_EQ(encoded<compression::fp16>(65520.0f), 0x7c00);
   EXPECT_EQ(encoded<compression::fp16>(-1e6f), 0xfc00);
-  placed<compression::fp16> site(1);
+  placed<compression::fp16> codec(1);
   const float large = 60000;
-  auto into = site.encode(std::span(&large, 1));
+  auto into = codec.encode(std::span(&large, 1));
   const auto from = into;
   inline_queue queue;
-  site.policy.fold(queue, wire{into.data(), into.size()}, {from.data(), from.size()});
-  EXPECT_TRUE(std::isinf(site.decode(into)[0])) << "an overflow in the sum must be seen too";
+  codec.policy.fold(queue, wire{into.data(), into.size()}, {from.data(), from.size()});
+  EXPECT_TRUE(std::isinf(codec.decode(into)[0])) << "an overflow in the sum must be seen too";
 }
 
 TEST(bf16, shows_an_overflow_as_infinity) {

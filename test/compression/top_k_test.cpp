@@ -51,11 +51,11 @@ selection sorted_out(const std::vector<float>& values, std::size_t k) {
 }
 
 void expect_selects(const std::vector<float>& gradient, const top_k::options& with) {
-  placed<top_k> site(gradient.size(), with);
-  const std::size_t k = site.policy.selected(gradient.size());
-  ASSERT_EQ(selection_of(site.encode(gradient)), sorted_out(gradient, k))
+  placed<top_k> codec(gradient.size(), with);
+  const std::size_t k = codec.policy.selected(gradient.size());
+  ASSERT_EQ(selection_of(codec.encode(gradient)), sorted_out(gradient, k))
       << k << " of " << gradient.size();
-  ASSERT_FALSE(site.overran);
+  ASSERT_FALSE(codec.overran);
 }
 
 TEST(top_k, counts_as_published) {
@@ -93,8 +93,8 @@ TEST(top_k, selects_among_all_magnitudes) {
 
 TEST(top_k, takes_the_first_of_equals) {
   const std::vector<float> equals = {1, -2, 2, -2, 2, 0};
-  placed<top_k> site(equals.size(), {.k = 2});
-  EXPECT_EQ(selection_of(site.encode(equals)), (selection{{1, 2}, {-2, 2}}));
+  placed<top_k> codec(equals.size(), {.k = 2});
+  EXPECT_EQ(selection_of(codec.encode(equals)), (selection{{1, 2}, {-2, 2}}));
 }
 
 /// Inputs that a sample at any stride misjudges.
@@ -138,9 +138,9 @@ TEST(top_k, names_the_element_that_is_not_a_number) {
   for (const std::size_t n : {100u, 100'000u}) {
     auto gradient = gradient_of(n, 4);
     gradient[42] = std::nanf("");
-    placed<top_k> site(n);
+    placed<top_k> codec(n);
     try {
-      site.encode(gradient);
+      codec.encode(gradient);
       FAIL() << n;
     } catch (const usage_error& sentence) {
       EXPECT_NE(std::string(sentence.what()).find("element 5042 "), std::string::npos)
@@ -157,7 +157,7 @@ TEST(top_k, refuses_an_impossible_density) {
 
 TEST(error_feedback, follows_the_published_recurrence_with_top_k) {
   for (const std::size_t n : {7u, 1000u, 40'000u}) {
-    placed<compression::error_feedback<top_k>> site(n, {.density = 0.01});
+    placed<compression::error_feedback<top_k>> codec(n, {.density = 0.01});
     std::vector<float> residual(n);
     for (unsigned step = 0; step < 30; ++step) {
       const auto gradient = gradient_of(n, step);
@@ -165,11 +165,11 @@ TEST(error_feedback, follows_the_published_recurrence_with_top_k) {
         residual[i] += gradient[i];
       }
       const auto expected = sorted_out(residual, std::max<std::size_t>(n / 100, 1));
-      ASSERT_EQ(selection_of(site.encode(gradient)), expected) << "step " << step;
+      ASSERT_EQ(selection_of(codec.encode(gradient)), expected) << "step " << step;
       for (const std::uint32_t i : expected.indices) {
         residual[i] = 0;
       }
-      ASSERT_TRUE(std::equal(residual.begin(), residual.end(), site.lane(0).begin()));
+      ASSERT_TRUE(std::equal(residual.begin(), residual.end(), codec.lane(0).begin()));
     }
   }
 }

@@ -102,7 +102,7 @@ struct breaks_down {
   static void describe(Self&, Visitor&&) {}
 
   template <class Queue>
-  void apply(Queue&, std::span<float>, std::span<const float>, const site&) const {
+  void apply(Queue&, std::span<float>, std::span<const float>, const chunk_context&) const {
     if (rank == 1) {
       throw std::runtime_error("out of room");
     }

@@ -45,7 +45,7 @@ struct remembered {
       }
     }
   }
-  site at(std::size_t first, std::uint64_t step) {
+  chunk_context at(std::size_t first, std::uint64_t step) {
     return {floats.empty() ? nullptr : floats.data() + first, stride, {}, step, first};
   }
 
@@ -257,7 +257,7 @@ struct normalised {
   static std::size_t memory_per_element() { return 0; }
   template <class Queue>
   void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
-             const site&) const {
+             const chunk_context&) const {
     queue.run([=, rate = rate] {
       double squares = 0;
       for (const float each : gradient) {

@@ -34,7 +34,7 @@ class codec {
   std::size_t add(std::span<const float> values, std::size_t first, int step,
                   std::span<float> sum) {
     inline_queue queue;
-    site where;
+    chunk_context where;
     where.memory = memory_.empty() ? nullptr : memory_.data() + first;
     where.stride = total_elements();
     where.step = static_cast<std::uint64_t>(step);

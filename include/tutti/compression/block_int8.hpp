@@ -61,7 +61,7 @@ class block_int8 {
   /// Encodes gradient + residual; the residual becomes what the payload leaves behind.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
-                            std::span<float> residual, wire out, const site&) const {
+                            std::span<float> residual, wire out, const chunk_context&) const {
     kernels::add_and_quantise_blocks(queue, residual, gradient, options_.block, out.header<float>(),
                                      codes(out, gradient.size()));
   }

@@ -13,7 +13,7 @@ namespace tutti::compression {
 template <class C>
 concept encodes_with_residual = requires(const C compression, inline_queue& queue,
                                          std::span<const float> gradient, std::span<float> residual,
-                                         wire out, const site& where) {
+                                         wire out, const chunk_context& where) {
   compression.encode_with_residual(queue, gradient, residual, out, where);
 };
 
@@ -53,7 +53,7 @@ class error_feedback {
 
   template <class Queue>
   requires(!facts::variable_length<C>) void encode(Queue& queue, std::span<const float> gradient,
-                                                   wire out, const site& where) const {
+                                                   wire out, const chunk_context& where) const {
     if constexpr (encodes_with_residual<C>) {
       compression_.encode_with_residual(queue, gradient, where.lane(0, gradient.size()), out,
                                         where.after(1));
@@ -64,7 +64,7 @@ class error_feedback {
 
   template <class Queue>
   requires facts::variable_length<C>
-  void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where,
+  void encode(Queue& queue, std::span<const float> gradient, wire out, const chunk_context& where,
               std::size_t* length) const {
     around(queue, gradient, out, where, [&](std::span<const float> residual) {
       compression_.encode(queue, residual, out, where.after(1), length);
@@ -74,7 +74,7 @@ class error_feedback {
   /// What `encode` means, for any compressor of a fixed length.
   template <class Queue>
   void encode_in_steps(Queue& queue, std::span<const float> gradient, wire out,
-                       const site& where) const {
+                       const chunk_context& where) const {
     around(queue, gradient, out, where, [&](std::span<const float> residual) {
       tutti::encode(compression_, queue, residual, out, where.after(1));
     });
@@ -94,7 +94,7 @@ class error_feedback {
   /// The residual takes the gradient in, is encoded, and becomes input - decoded, computed as
   /// -(-input + decoded), so that no second array is needed.
   template <class Queue, class Encode>
-  void around(Queue& queue, std::span<const float> gradient, wire out, const site& where,
+  void around(Queue& queue, std::span<const float> gradient, wire out, const chunk_context& where,
               Encode encode_it) const {
     const std::span<float> residual = where.lane(0, gradient.size());
     kernels::add(queue, residual, gradient);

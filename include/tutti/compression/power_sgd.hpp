@@ -74,7 +74,7 @@ class power_sgd {
 
   template <class Queue>
   void encode(Queue& queue, int round, std::span<const float> gradient, wire out,
-              const site& where) const {
+              const chunk_context& where) const {
     const kernels::low_rank size = matrix(*where.tensor);
     const std::span<float> input = where.lane(0, gradient.size());
     if (round == 0) {
@@ -90,14 +90,14 @@ class power_sgd {
   }
 
   template <class Queue>
-  void between(Queue& queue, int, const_wire sum, const site& where) const {
+  void between(Queue& queue, int, const_wire sum, const chunk_context& where) const {
     const kernels::low_rank size = matrix(*where.tensor);
     queue.copy(left(where), sum.data, sum.size);
     kernels::orthonormalise(queue, left(where), size.rows, size.rank);
   }
 
   template <class Queue>
-  void decode(Queue& queue, const_wire sum, std::span<float> mean, const site& where,
+  void decode(Queue& queue, const_wire sum, std::span<float> mean, const chunk_context& where,
               const summed& over) const {
     queue.copy(where.remembered, sum.data, sum.size);
     kernels::expand_and_subtract(queue, left(where), sum.header<float>(), matrix(*where.tensor),
@@ -110,7 +110,9 @@ class power_sgd {
   }
 
  private:
-  static float* left(const site& where) { return reinterpret_cast<float*>(where.scratch.data()); }
+  static float* left(const chunk_context& where) {
+    return reinterpret_cast<float*>(where.scratch.data());
+  }
 
   options options_{};
 };

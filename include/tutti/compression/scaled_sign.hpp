@@ -36,7 +36,7 @@ struct scaled_sign {
   /// Encodes gradient + residual; the residual becomes what the payload leaves behind.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
-                            std::span<float> residual, wire out, const site&) const {
+                            std::span<float> residual, wire out, const chunk_context&) const {
     kernels::add_and_mean_magnitude(queue, residual, gradient, out.header<float>());
     kernels::pack_signs_and_subtract(queue, residual, out.header<float>(), words(out));
   }

@@ -36,7 +36,7 @@ struct sign {
   /// Encodes gradient + residual; the residual becomes what the votes leave behind.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
-                            std::span<float> residual, wire out, const site&) const {
+                            std::span<float> residual, wire out, const chunk_context&) const {
     kernels::add_and_pack_signs(queue, residual, gradient, out.header<std::uint32_t>());
   }
 

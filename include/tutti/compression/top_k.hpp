@@ -64,7 +64,8 @@ class top_k {
 
   /// Throws usage_error at a NaN, by its place in the model.
   template <class Queue>
-  void encode(Queue& queue, std::span<const float> gradient, wire out, const site& where) const {
+  void encode(Queue& queue, std::span<const float> gradient, wire out,
+              const chunk_context& where) const {
     kernels::select_largest(queue, gradient, where.first_element, {indices(out), values(out)},
                             room(where));
   }
@@ -77,7 +78,7 @@ class top_k {
   /// Encodes gradient + residual; the residual keeps all that does not travel.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
-                            std::span<float> residual, wire out, const site& where) const {
+                            std::span<float> residual, wire out, const chunk_context& where) const {
     kernels::add(queue, residual, gradient);
     encode(queue, residual, out, where);
     kernels::clear_at(queue, residual, indices(out));
@@ -95,7 +96,7 @@ class top_k {
   static std::size_t count(const_wire in) {
     return in.size / (sizeof(std::uint32_t) + sizeof(float));
   }
-  static kernels::candidates room(const site& where) {
+  static kernels::candidates room(const chunk_context& where) {
     const std::size_t places = where.scratch.size() / (sizeof(float) + sizeof(std::uint32_t));
     auto* values = reinterpret_cast<float*>(where.scratch.data());
     auto* indices = reinterpret_cast<std::uint32_t*>(values + places);

@@ -45,8 +45,8 @@ class fusion_buffers {
   struct buffer {
     std::vector<std::uint32_t> chunks{};
     std::span<float> data{};  ///< of all of them, side by side
-    site worker{};
-    site owner{};
+    chunk_context worker{};
+    chunk_context owner{};
     memory_of<std::byte, Queue> workspace{};
 
    private:
@@ -116,7 +116,7 @@ class fusion_buffers {
     mine.copied_ = 0;
     const chunk& first = first_of(mine);
     const auto scratch = span_of(mine.scratch_);
-    mine.worker = site{nullptr, 0, scratch, step, first.first_element};
+    mine.worker = chunk_context{nullptr, 0, scratch, step, first.first_element};
     mine.owner = mine.worker;
     if (model_->phantom() || neighbours) {
       mine.data = {model_->data(first).data(), elements};

@@ -252,7 +252,7 @@ struct check_lengths_must_be_known {
 template <class Compression, class Queue>
 struct compiles_for_the_queue {
   static void verbs(const Compression& compression, Queue& queue, std::span<const float> gradient,
-                    std::span<float> sum, const site& where) {
+                    std::span<float> sum, const chunk_context& where) {
     tutti::encode(compression, queue, gradient, wire{}, where);
     compression.accumulate(queue, const_wire{}, sum);
   }

@@ -19,9 +19,9 @@ class state_memory {
 
   std::span<float> floats() { return span_of(floats_); }
 
-  site at(std::size_t first_element, std::span<std::byte> scratch, std::uint64_t step) {
+  chunk_context at(std::size_t first_element, std::span<std::byte> scratch, std::uint64_t step) {
     float* first = floats_.empty() ? nullptr : floats_.data() + first_element;
-    return site{first, elements_, scratch, step, first_element};
+    return chunk_context{first, elements_, scratch, step, first_element};
   }
 
  private:

@@ -13,7 +13,7 @@ struct none {
   static void describe(Self&, Visitor&&) {}
   static std::size_t memory_per_element() { return 0; }
   template <class Queue>
-  void apply(Queue&, std::span<float>, std::span<const float>, const site&) const {}
+  void apply(Queue&, std::span<float>, std::span<const float>, const chunk_context&) const {}
 };
 static_assert(optimizer_policy<none>);
 

@@ -34,7 +34,7 @@ struct sgd {
 
   template <class Queue>
   void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
-             const site& where) const {
+             const chunk_context& where) const {
     const kernels::descent values{learning_rate, momentum, weight_decay};
     if (where.memory == nullptr) {
       TUTTI_ASSERT(momentum == 0.0f || parameters.empty(), "momentum needs memory");

@@ -46,8 +46,8 @@ struct launch {
   std::uint64_t step{};    ///< steps of this chunk that were completed before
   std::span<float> data{};
   const Compression* compression{};
-  site worker{};  ///< where this rank's gradient is encoded
-  site owner{};   ///< where a sum is encoded again, by the rank that made it
+  chunk_context worker{};  ///< where this rank's gradient is encoded
+  chunk_context owner{};   ///< where a sum is encoded again, by the rank that made it
   std::span<std::byte> workspace{};
   float average{1.0f};  ///< turns the sum into what is wanted
   int placed_on{};      ///< rank that owns the chunk, where the plan says so
@@ -167,7 +167,7 @@ struct launch {
  private:
   template <class C, class Queue>
   std::span<std::byte> encode_by(const C& its, Queue& queue, std::size_t first, std::size_t count,
-                                 std::span<std::byte> room, const site& where) const {
+                                 std::span<std::byte> room, const chunk_context& where) const {
     std::size_t length = expected(its, count);
     charge(queue, encoding_bytes<C>(count) + length);
     if (!phantom()) {

@@ -25,8 +25,8 @@ enum class unit {
   bucket,
 };
 
-/// Where an encoder stands: what it may remember from step to step and scribble on.
-struct site {
+/// What an encoder of a chunk may remember from step to step, scribble on and know.
+struct chunk_context {
   /// `memory_per_element` floats for each element, lane by lane: lane `i` of this chunk begins at
   /// `memory + i * stride`. It survives re-planning and travels with checkpoints.
   float* memory{};
@@ -43,9 +43,9 @@ struct site {
   const tensor_facts* tensor{};
   float* remembered{};
 
-  /// The site of the same chunk's elements from `first` on.
-  site from(std::size_t first) const {
-    site rest = *this;
+  /// The context of the same chunk's elements from `first` on.
+  chunk_context from(std::size_t first) const {
+    chunk_context rest = *this;
     rest.memory = memory == nullptr ? nullptr : memory + first;
     rest.first_element += first;
     return rest;
@@ -53,9 +53,9 @@ struct site {
   std::span<float> lane(std::size_t i, std::size_t elements) const {
     return {memory + i * stride, elements};
   }
-  /// The site for a decorated compressor, whose lanes follow the first `taken` of its decorator.
-  site after(std::size_t taken) const {
-    site inner = *this;
+  /// The context for a decorated compressor, whose lanes follow the first `taken` of its decorator.
+  chunk_context after(std::size_t taken) const {
+    chunk_context inner = *this;
     inner.memory += taken * stride;
     return inner;
   }
@@ -138,7 +138,7 @@ constexpr std::size_t expected(const C& compression, std::size_t elements) {
 template <class C, class Queue>
 requires(!facts::variable_length<C>) void encode(const C& compression, Queue& queue,
                                                  std::span<const float> gradient, wire out,
-                                                 const site& where) {
+                                                 const chunk_context& where) {
   if constexpr (requires { compression.encode(queue, gradient, out, where); }) {
     compression.encode(queue, gradient, out, where);
   } else {
@@ -150,7 +150,7 @@ requires(!facts::variable_length<C>) void encode(const C& compression, Queue& qu
 /// the queue runs this where only the encoder knows.
 template <class C, class Queue>
 void encode(const C& compression, Queue& queue, std::span<const float> gradient, wire out,
-            const site& where, std::size_t* length) {
+            const chunk_context& where, std::size_t* length) {
   if constexpr (facts::variable_length<C>) {
     compression.encode(queue, gradient, out, where, length);
   } else {
@@ -198,7 +198,7 @@ template <class C>
 concept encodes_a_fixed_length =
     !facts::variable_length<C> &&
     requires(const C compression, inline_queue& queue, std::span<const float> gradient, wire out,
-             const site& where, std::size_t n) {
+             const chunk_context& where, std::size_t n) {
   { compression.wire_bytes(n) } -> std::same_as<std::size_t>;
   tutti::encode(compression, queue, gradient, out, where);
 };
@@ -208,7 +208,7 @@ template <class C>
 concept encodes_up_to_a_capacity =
     facts::variable_length<C> && !facts::summable<C> &&
     requires(const C compression, inline_queue& queue, std::span<const float> gradient, wire out,
-             const site& where, std::size_t n, std::size_t* length) {
+             const chunk_context& where, std::size_t n, std::size_t* length) {
   { compression.capacity(n) } -> std::same_as<std::size_t>;
   { compression.expected(n) } -> std::same_as<std::size_t>;
   compression.encode(queue, gradient, out, where, length);
@@ -245,7 +245,7 @@ concept encodes_in_rounds = std::same_as<typename C::role, role::compression> &&
     facts::in_rounds<C> && facts::summable<C> && facts::works_on_tensors<C> &&
     requires(const C compression, inline_queue& queue, const tensor_facts& tensor, int round,
              std::span<const float> gradient, std::span<float> mean, wire out, const_wire in,
-             const site& where) {
+             const chunk_context& where) {
   { compression.wire_bytes(tensor, round) } -> std::same_as<std::size_t>;
   { compression.remembers(tensor) } -> std::same_as<std::size_t>;
   { compression.scratch_bytes(tensor) } -> std::same_as<std::size_t>;
@@ -314,21 +314,22 @@ constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& 
 /// * `summable`: the fact above. A summable compressor also supplies
 ///   `fold(queue, wire into, const_wire from)` on any run of whole elements.
 /// * `wire_bytes(n)`: exact bytes on the wire of n elements, without looking at data.
-/// * `encode(queue, gradient, wire [, site])`: writes exactly those bytes. The gradient is not
-///   changed; what is left behind goes to the site's memory.
+/// * `encode(queue, gradient, wire [, context])`: writes exactly those bytes. The gradient is not
+///   changed; what is left behind goes to the context's memory.
 /// * `accumulate(queue, const_wire, sum)`: adds the decoded payload to `sum`.
 ///
 /// Where the length depends on the data, in place of `wire_bytes`: `capacity(n)`, `expected(n)` and
-/// `encode(queue, gradient, wire, site, size_t* length)`. Such a payload shows by itself where it
-/// ends: `accumulate` may be given more bytes, and must not believe them blindly.
+/// `encode(queue, gradient, wire, context, size_t* length)`. Such a payload shows by itself where
+/// it ends: `accumulate` may be given more bytes, and must not believe them blindly.
 ///
 /// Of several payloads (`rounds`), each summed over the ranks as floats; its unit is a tensor:
 ///
 /// * `wire_bytes(tensor, round)`; `remembers(tensor)`: floats that it keeps of a tensor, 0 at
 ///   first, equal on all ranks; `scratch_bytes(tensor)`: what it keeps between rounds.
-/// * `encode(queue, round, gradient, wire, site)`: the first round also takes the gradient in.
-/// * `between(queue, round, const_wire sum, site)`: after every round but the last.
-/// * `decode(queue, const_wire sum, mean, site, summed)`: the last sum becomes the mean gradient.
+/// * `encode(queue, round, gradient, wire, context)`: the first round also takes the gradient in.
+/// * `between(queue, round, const_wire sum, context)`: after every round but the last.
+/// * `decode(queue, const_wire sum, mean, context, summed)`: the last sum becomes the mean
+/// gradient.
 ///
 /// Of two kinds, tensor by tensor: `chosen`, `otherwise`, `chooses(tensor)`.
 ///

@@ -36,8 +36,10 @@ struct looks_at_values {
 /// * `elementwise`: as facts::elementwise says.
 /// * `memory_per_element()`: floats of memory that it keeps for each element with its values as
 /// they
-///   are (site lanes). An engine has room for what its first values need; later ones may need less.
-/// * `apply(queue, parameters, gradient, site)`: `site.step` counts the steps before this one.
+///   are (context lanes). An engine has room for what its first values need; later ones may need
+///   less.
+/// * `apply(queue, parameters, gradient, context)`: `context.step` counts the steps before this
+/// one.
 /// * `describe`: its values, as base/options.hpp says. All ranks must set them alike; they may be
 ///   changed between steps, and a checkpoint has them.
 ///
@@ -46,7 +48,7 @@ struct looks_at_values {
 template <class O>
 concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
     requires(O& values, const O optimizer, inline_queue& queue, std::span<float> parameters,
-             std::span<const float> gradient, const site& where) {
+             std::span<const float> gradient, const chunk_context& where) {
   { O::elementwise } -> std::convertible_to<bool>;
   { optimizer.memory_per_element() } -> std::convertible_to<std::size_t>;
   optimizer.apply(queue, parameters, gradient, where);

@@ -2,15 +2,12 @@
 
 #include <atomic>
 #include <concepts>
-#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "tutti/base/error.hpp"
@@ -22,30 +19,10 @@
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/operation.hpp"
 #include "tutti/transport/staging.hpp"
+#include "tutti/transport/stream_ordered/either_way.hpp"
+#include "tutti/transport/stream_ordered/library.hpp"
 
 namespace tutti::transport {
-
-/// A library that moves messages between ranks in the order of a queue, and never blocks the host.
-///
-/// * What is between `begin_group` and `end_group` moves together, and what the queue does next
-///   begins when all of it has moved. The messages of two ranks match in the order enqueued.
-/// * `send` and `receive` throw nothing: what they refuse, `end_group` throws.
-/// * `all_reduce`: sums, in place, in an order that is the library's business.
-/// * `failure()`: what it found out by itself about its peers, or nothing.
-/// * `abort()`: what is enqueued ends, and what is enqueued from now on does nothing.
-template <class L>
-concept stream_library = device_queue<typename L::queue_type> &&
-    requires(L& library, std::span<const std::byte> out, std::span<std::byte> in,
-             std::span<float> data, int peer) {
-  { library.queue() } -> std::same_as<typename L::queue_type&>;
-  library.begin_group();
-  library.send(out, peer);
-  library.receive(in, peer);
-  library.end_group();
-  library.all_reduce(data);
-  { library.failure() } -> std::same_as<std::string>;
-  library.abort();
-};
 
 /// A transport of the host's memory: what carries start-up, decisions, diagnosis and failure.
 template <class T>
@@ -77,53 +54,6 @@ struct posting {
   std::span<const std::byte> out{};
   std::span<std::byte> in{};
   void (*follow)(Transport&, posting&){};  // enqueues what comes after the group
-};
-
-/// A message takes one of two ways, and this is its operation on either.
-template <class Direct, class Carried>
-class either_way {
- public:
-  /// `make()` begins the one or the other.
-  template <class Make>
-  explicit either_way(Make make) : direct_way_(std::is_same_v<std::invoke_result_t<Make>, Direct>) {
-    if constexpr (std::is_same_v<std::invoke_result_t<Make>, Direct>) {
-      ::new (static_cast<void*>(&direct_)) Direct(make());
-    } else {
-      ::new (static_cast<void*>(&carried_)) Carried(make());
-    }
-  }
-  either_way(const either_way&) = delete;
-  either_way& operator=(const either_way&) = delete;
-  ~either_way() {
-    if (direct_way_) {
-      direct_.~Direct();
-    } else {
-      carried_.~Carried();
-    }
-  }
-
-  bool await_ready() { return direct_way_ ? direct_.await_ready() : carried_.await_ready(); }
-  void await_suspend(std::coroutine_handle<> waiter) {
-    if (direct_way_) {
-      direct_.await_suspend(waiter);
-    } else {
-      carried_.await_suspend(waiter);
-    }
-  }
-  decltype(auto) await_resume() {
-    using result = decltype(std::declval<Direct&>().await_resume());
-    if (direct_way_) {
-      return direct_.await_resume();
-    }
-    return static_cast<result>(carried_.await_resume());
-  }
-
- private:
-  union {
-    Direct direct_;
-    Carried carried_;
-  };
-  bool direct_way_;
 };
 
 }  // namespace detail

@@ -210,7 +210,7 @@ class parameter_server_server {
     return mine;
   }
 
-  site site_of(shelf& mine, const chunk& piece, floats& lanes) const {
+  chunk_context context_of(shelf& mine, const chunk& piece, floats& lanes) const {
     return {lanes.size() == 0 ? nullptr : lanes.data(),
             piece.elements,
             span_of(mine.scratch),
@@ -299,10 +299,10 @@ class parameter_server_server {
     }
     if constexpr (runs_optimizer) {
       world_->values().apply(queue, span_of(mine.parameters), std::span<const float>(mean),
-                             site_of(mine, piece, mine.momenta));
+                             context_of(mine, piece, mine.momenta));
     } else if constexpr (encodes_means) {
       encode(relay(world_->compressor()), queue, std::span<const float>(mean),
-             wire{mine.payload.data(), mine.payload.size()}, site_of(mine, piece, mine.residual),
+             wire{mine.payload.data(), mine.payload.size()}, context_of(mine, piece, mine.residual),
              &mine.payload_bytes);
     }
   }
