@@ -67,6 +67,7 @@ class surroundings {
   bool trains() const { return rank() < workers_; }
   /// Backward passes that a gradient is the sum of.
   unsigned accumulation() const { return accumulation_; }
+  void accumulate(unsigned passes) { accumulation_ = passes; }
   const plan& planned() const { return *plan_; }
   /// The tensor that a chunk is, where the encoder works on one; else the first that it holds.
   const tensor_facts& tensor_of(const chunk& piece) const {
