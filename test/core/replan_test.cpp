@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <span>
 #include <sstream>
@@ -19,6 +20,7 @@
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/compression/block_int8.hpp"
@@ -260,6 +262,37 @@ TEST(Replan, AsynchronousServersGoOnWhereTheyWere) {
       compose<architecture::parameter_server<consistency::asynchronous, updated_by::workers>,
               fusion::up_to, partition::into>;
   EXPECT_EQ(train<strategy>(1, {3, 6}), train<strategy>(1, {}));
+}
+
+/// An architecture that switches at a step of its own does so at the step that training chooses.
+TEST(Replan, SwitchesArchitectures) {
+  using strategy =
+      compose<architecture::switch_at<dense, architecture::local_sgd<collective::canonical>>,
+              fusion::up_to, partition::into>;
+  constexpr int at = 3;
+  const auto parameters = [](std::uint64_t planned, bool changes) {
+    std::vector<std::vector<float>> all(3);
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto set = plan_of<strategy>(0);
+      set.architecture.step = planned;
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), set);
+      for (int step = 0; step < steps; ++step) {
+        if (changes && step == at) {
+          engine.wait();
+          set.architecture.step = engine.steps();
+          engine.replan(set);
+        }
+        hand_in(engine, memory, step);
+      }
+      engine.wait();
+      all[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                         memory.parameters().end());
+    });
+    return all;
+  };
+  EXPECT_EQ(parameters(1000, true), parameters(at, false));
+  EXPECT_NE(parameters(1000, false), parameters(at, false));
 }
 
 TEST(Replan, ChangesHowManyPassesAStepHas) {

@@ -128,6 +128,19 @@ class surroundings {
     });
   }
 
+  // ---- gradients, of a chunk: run by run
+
+  void read_gradients(const chunk& piece, std::span<float> into) const {
+    for_each_run_of(&tensor::gradient, piece, [&](std::span<float> own, std::size_t in_chunk) {
+      queue().copy(into.data() + in_chunk, own.data(), own.size_bytes());
+    });
+  }
+  void write_gradients(const chunk& piece, std::span<const float> from) const {
+    for_each_run_of(&tensor::gradient, piece, [&](std::span<float> own, std::size_t in_chunk) {
+      queue().copy(own.data(), from.data() + in_chunk, own.size_bytes());
+    });
+  }
+
   /// Calls `visit(number)` for each chunk that holds an element of the tensor at `position`.
   template <class Visit>
   void for_each_chunk(std::size_t position, Visit visit) const {
@@ -156,6 +169,11 @@ class surroundings {
       optimizer_->apply(queue(), to.parameter, mean,
                         momenta_.at(plan_->first_element[position], {}, step));
     }
+  }
+
+  /// The same on a mean that lies where the model had its gradient.
+  void update_by_gradient(std::size_t position, std::uint64_t step) {
+    update(position, step, model_->at(position).gradient);
   }
 
   /// The optimizer on this rank's own gradient, the mean of the passes that it is the sum of.
@@ -215,10 +233,14 @@ class surroundings {
 
   template <class Run>
   void for_each_run(const chunk& piece, Run run) const {
+    for_each_run_of(&tensor::parameter, piece, run);
+  }
+  template <class Run>
+  void for_each_run_of(std::span<float> tensor::*its, const chunk& piece, Run run) const {
     if (!phantom()) {
       model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
                                       std::size_t in_chunk) {
-        run(model_->at(position).parameter.subspan(offset, count), in_chunk);
+        run((model_->at(position).*its).subspan(offset, count), in_chunk);
       });
     }
   }

@@ -253,6 +253,7 @@ enum class carries {
 ///   then what is remembered of means moves to its new owners with a plan.
 /// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
 ///   steps before (0 or 1); nothing before there was one.
+/// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
 /// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.
 /// * `listens(options, rank, size)`: this rank answers whoever asks; needs `serve`.
 /// * `place(plan, options, size)`: says which rank owns each chunk. Throws usage_error.
@@ -333,6 +334,11 @@ constexpr bool encodes_means = requires {
 template <class A>
 constexpr bool adds_in_rounds = requires {
   requires A::adds_in_rounds;
+};
+/// Its exchanges change from one step to a later one.
+template <class A>
+constexpr bool turns_on_steps = requires {
+  requires A::turns_on_steps;
 };
 template <class A>
 constexpr int delay = 0;
