@@ -81,12 +81,12 @@ class flags {
          "workers: the workers' hosts have them, one after the other; own: one more machine for "
          "each");
     text("link", into_->links,
-         "cards as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
+         "NICs as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
     text("network", into_->networks,
          "10GbE, 100GbE-TCP or 100GbIB, four ranks a host; or a FILE with lines as\n"
-         "link 4x25Gbit/10us, a host's ranks and card;\n"
+         "link 4x25Gbit/10us, a host's ranks and NIC;\n"
          "inside 48Gbit/5us, between ranks of a host;\n"
-         "servers 10Gbit/10us, the cards of the servers' own hosts");
+         "servers 10Gbit/10us, the NICs of the servers' own hosts");
     text("world", into_->world,
          "simulated, or emulated: time passes; under mpirun each rank is a process");
     text("payloads", into_->payloads,

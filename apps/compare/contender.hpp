@@ -82,10 +82,10 @@ struct row {
     return payload_stretch * static_cast<double>(shown().bytes_sent) /
            static_cast<double>(shown().iterations.size());
   }
-  /// Seconds for which the bytes that must pass one card keep it busy.
-  double on_the_wire() const { return simulated.on_the_wire(of.where.card.bytes_per_second); }
+  /// Seconds for which the bytes that must pass one NIC keep it busy.
+  double on_the_wire() const { return simulated.on_the_wire(of.where.nic.bytes_per_second); }
   /// No iteration is shorter.
-  double bound() const { return simulated.bound(of.where.card.bytes_per_second); }
+  double bound() const { return simulated.bound(of.where.nic.bytes_per_second); }
 };
 
 /// A named strategy that can be compared.
@@ -158,13 +158,13 @@ row run(const scenario& of, const common::job& asked) {
       {}, std::string(Strategy::name), kind_of<Strategy>(), of, common::servers<Strategy>(asked)};
   auto set = common::options<Strategy>(asked);
   const double p = of.workers;
-  const auto& card = of.where.card;
+  const auto& nic = of.where.nic;
   set.profile.message =
-      tutti::message_cost(2 * (p - 1) * card.latency, 2 * (p - 1) / p / card.bytes_per_second);
+      tutti::message_cost(2 * (p - 1) * nic.latency, 2 * (p - 1) / p / nic.bytes_per_second);
   const auto model = models::computations(*of.model);
   const tutti::placement many{
       of.workers, result.servers, of.where.per_host, of.serving,
-      of.where.server_card.value_or(card).bytes_per_second / card.bytes_per_second};
+      of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
   const auto who = stand_ins<Strategy>(many);
   result.stand_ins = who.few.workers;
   result.payload_stretch = who.data.bytes;

@@ -20,13 +20,13 @@ namespace {
 std::uint64_t contents(const scenario& of) {
   tutti::running_hash seen;
   const auto figure = [&seen](double value) { seen.feed(std::bit_cast<std::uint64_t>(value)); };
-  const auto card = [&figure](const tutti::transport::link& each) {
+  const auto nic = [&figure](const tutti::transport::link& each) {
     figure(each.bytes_per_second);
     figure(each.latency);
   };
-  card(of.where.card);
-  card(of.where.inside);
-  card(of.where.server_card.value_or(of.where.card));
+  nic(of.where.nic);
+  nic(of.where.inside);
+  nic(of.where.server_nic.value_or(of.where.nic));
   seen.feed(static_cast<std::uint64_t>(of.where.per_host));
   seen.feed(static_cast<std::uint64_t>(of.model->batch));
   for (const auto& each : of.model->tensors) {
@@ -130,7 +130,7 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   known.mean = line.of_iterations("mean");
   shown.bytes_sent = 3 * static_cast<std::uint64_t>(line.real("bytes_sent_per_rank"));
   shown.planned.hash = line.hash("plan_hash");
-  shown.busiest_card = line.real("busiest_card_bytes");
+  shown.busiest_nic = line.real("busiest_nic_bytes");
   shown.crosses_iterations = line.truth("crosses_iterations");
   known.simulated = shown;
   const double predicted = line.real("predicted_ms") / 1e3;

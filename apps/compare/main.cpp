@@ -179,9 +179,9 @@ void run(const common::job& asked) {
   const auto serving =
       asked.server_hosts == "own" ? tutti::server_hosts::own : tutti::server_hosts::workers;
   for (const auto& each : where) {
-    if (each.server_card && serving == tutti::server_hosts::workers) {
+    if (each.server_nic && serving == tutti::server_hosts::workers) {
       throw common::flag_error(each.name +
-                               " gives servers cards of their own, and they have none on the "
+                               " gives servers NICs of their own, and they have none on the "
                                "workers' hosts. Fix: --server-hosts own");
     }
   }

@@ -44,7 +44,7 @@ constexpr unit times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 /// Networks of "A Quantitative Survey of Communication Optimizations in Distributed Deep Learning"
 /// (Shi et al., IEEE Network 2020),
 /// four GPUs to a host: rates that its BSP rows reach with 2(p-1)/p of the gradient, the start-up
-/// of MG-WFBP's tables. What it calls 100GbE is the InfiniBand card through TCP.
+/// of MG-WFBP's tables. What it calls 100GbE is the InfiniBand NIC through TCP.
 const std::vector<place>& named_networks() {
   static const link inside{6.0e9, 5e-6};
   static const std::vector<place> all{{"10GbE", 4, {1.2e9, 5e-5}, inside},
@@ -57,12 +57,12 @@ const std::vector<place>& named_networks() {
 
 tutti::transport::network place::with(const tutti::representatives& who) const {
   const auto& few = who.few;
-  tutti::transport::network all(few.workers + few.servers, card, per_host, inside);
+  tutti::transport::network all(few.workers + few.servers, nic, per_host, inside);
   all.stretch_data(who.data);
   for (int server = 0; server < few.servers; ++server) {
     const int rank = few.workers + server;
     if (few.serving == tutti::server_hosts::own) {
-      const link its = server_card.value_or(card);
+      const link its = server_nic.value_or(nic);
       all.isolate(rank, {its.bytes_per_second / who.server_load, its.latency});
     } else {
       all.join(rank, server % few.hosts() * few.per_host);
@@ -83,12 +83,12 @@ place parse_link(const std::string& text) {
     }
     left.remove_prefix(times_at + 1);
   }
-  parsed.card.bytes_per_second = take(left, bits);
+  parsed.nic.bytes_per_second = take(left, bits);
   const bool slash = left.starts_with('/');
   left.remove_prefix(slash ? 1 : 0);
-  parsed.card.latency = take(left, times);
-  if (parsed.per_host < 1 || parsed.per_host > most_a_host || !(parsed.card.bytes_per_second > 0) ||
-      !slash || !(parsed.card.latency >= 0) || !left.empty()) {
+  parsed.nic.latency = take(left, times);
+  if (parsed.per_host < 1 || parsed.per_host > most_a_host || !(parsed.nic.bytes_per_second > 0) ||
+      !slash || !(parsed.nic.latency >= 0) || !left.empty()) {
     throw common::flag_error("--link " + text +
                              " is no link. Fix: as 10Gbit/50us or 4x10Gbit/50us, a million ranks a "
                              "host at most");
@@ -101,7 +101,7 @@ namespace {
 place read_network(const std::string& file) {
   std::ifstream in(file);
   place read{file};
-  read.card.bytes_per_second = 0;
+  read.nic.bytes_per_second = 0;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -120,18 +120,18 @@ place read_network(const std::string& file) {
     try {
       const place parsed = parse_link(link);
       if (what == "inside") {
-        read.inside = parsed.card;
+        read.inside = parsed.nic;
       } else if (what == "servers") {
-        read.server_card = parsed.card;
+        read.server_nic = parsed.nic;
       } else {
         read.per_host = parsed.per_host;
-        read.card = parsed.card;
+        read.nic = parsed.nic;
       }
     } catch (const common::flag_error& refused) {
       throw common::flag_error(where + ": " + refused.what());
     }
   }
-  if (!(read.card.bytes_per_second > 0)) {
+  if (!(read.nic.bytes_per_second > 0)) {
     throw common::flag_error(file + " has no line 'link'. Fix: as link 4x25Gbit/10us");
   }
   return read;

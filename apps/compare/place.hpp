@@ -8,13 +8,13 @@
 
 namespace compare {
 
-/// Where a job's ranks live: so many behind each card, and how those of one host meet.
+/// Where a job's ranks live: so many behind each NIC, and what connects those of one host.
 struct place {
   std::string name{};
   int per_host{1};
-  tutti::transport::link card{};
+  tutti::transport::link nic{};
   tutti::transport::link inside = tutti::transport::network::at_once;
-  std::optional<tutti::transport::link> server_card{};  ///< like the workers', unless it is said
+  std::optional<tutti::transport::link> server_nic{};  ///< like the workers', unless it is said
 
   /// Workers share hosts.
   tutti::transport::network with(const tutti::representatives& who) const;
@@ -24,8 +24,8 @@ struct place {
 place parse_link(const std::string& text);
 
 /// A named network, or the user's own from a file: a line `link COUNTxRATEbit/LATENCY` and, if the
-/// ranks of a host meet by more than no time at all, a line `inside RATEbit/LATENCY`; `servers
-/// RATEbit/LATENCY` are the cards of the servers' own hosts; `#` begins a comment. Throws
+/// ranks of a host take some time to reach one another, a line `inside RATEbit/LATENCY`; `servers
+/// RATEbit/LATENCY` are the NICs of the servers' own hosts; `#` begins a comment. Throws
 /// common::flag_error with the nearest name, or the file's line.
 place find_network(const std::string& name);
 

@@ -64,7 +64,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"worst_lateness_us", nullptr},
                               {"unusable", nullptr},
                               {"plan_hash", shown.planned.hash},
-                              {"busiest_card_bytes", of.simulated.busiest_card},
+                              {"busiest_nic_bytes", of.simulated.busiest_nic},
                               {"crosses_iterations", of.simulated.crosses_iterations},
                               {"version", TUTTI_VERSION},
                               {"job", of.job}};

@@ -64,7 +64,7 @@ struct cudnn::program {
   buffer<float> scores;  // the logits before they travel
   buffer<float> slopes;  // the loss's gradient by them
   pinned_buffer<float> labels_sent;
-  tutti::cuda::stream::mark labels_read{};  // the device has a copy of what was sent
+  tutti::cuda::stream::event labels_read{};  // the device has a copy of what was sent
   buffer<float> labels;
   tensor_layout compared{};  // as many rows of logits as there are labels
 };

@@ -111,6 +111,7 @@ struct layer_facts {
   shape out{};
   std::size_t weights{};
   std::size_t biases{};
+  std::size_t filters{};  ///< rows of the weights, where they are a matrix
   double mean{};
   double deviation{};
   std::size_t normalised{};  ///< channels that have running statistics
@@ -145,6 +146,7 @@ inline layer_facts facts(const linear& layer, shape in) {
           .out = {layer.outputs, 1, 1},
           .weights = layer.outputs * in.size(),
           .biases = layer.outputs,
+          .filters = layer.outputs,
           .deviation = before_a_rectifier(in.size())};
 }
 inline layer_facts facts(const convolution& layer, shape in) {
@@ -157,6 +159,7 @@ inline layer_facts facts(const convolution& layer, shape in) {
           .out = {layer.filters, across(in.height), across(in.width)},
           .weights = layer.filters * inputs,
           .biases = layer.bias == bias::none ? 0 : layer.filters,
+          .filters = layer.filters,
           .deviation = before_a_rectifier(inputs)};
 }
 inline layer_facts facts(const batch_norm& layer, shape in) {

@@ -162,7 +162,10 @@ class network {
     std::vector<typename arena::declaration> all;
     for (const auto& each : layers) {
       if (each.weights > 0) {
-        all.push_back({each.name + ".weight", each.weights});
+        all.push_back({each.name + ".weight", each.weights,
+                       each.filters == 0
+                           ? tutti::tensor_shape()
+                           : tutti::tensor_shape{each.filters, each.weights / each.filters}});
       }
       if (each.biases > 0) {
         all.push_back({each.name + ".bias", each.biases});

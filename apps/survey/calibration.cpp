@@ -16,17 +16,17 @@ seconds all_reduce_of(const calibration_cells& measured) {
   return measured.BSP - model().forward() - model().backward();
 }
 
-/// The card of this latency with which BSP takes as long as measured: its time is linear in what a
+/// The NIC of this latency with which BSP takes as long as measured: its time is linear in what a
 /// byte costs.
-link card_of(seconds latency, const calibration_cells& measured) {
+link nic_of(seconds latency, const calibration_cells& measured) {
   const double bytes = sizeof(float) * static_cast<double>(model().elements());
   const seconds startup = ring_cost(calibration_workers, {1, latency}).startup();
   const seconds of_a_byte_a_second = ring_cost(calibration_workers, {1 / bytes, 0})(1);
   return {of_a_byte_a_second / (all_reduce_of(measured) - startup), latency};
 }
 
-seconds WFBP_of(link card, traffic on_link) {
-  return simulate(method::WFBP, on_link, calibration_workers, card);
+seconds WFBP_of(link nic, traffic on_link) {
+  return simulate(method::WFBP, on_link, calibration_workers, nic);
 }
 
 }  // namespace
@@ -48,22 +48,22 @@ calibrated calibrate(const calibration_cells& measured, traffic on_link) {
   if (!(all_reduce_of(measured) > 0)) {
     throw tutti::usage_error("BSP is no slower than its compute: no link has such a rate");
   }
-  const link without = card_of(0, measured);
+  const link without = nic_of(0, measured);
   if (WFBP_of(without, on_link) >= measured.WFBP) {
     return {without, latency_from::nothing};
   }
   seconds low = 0;
   // Nothing but start-ups, all but a thousandth of BSP's time.
   seconds high = 0.999 * all_reduce_of(measured) / ring_cost(calibration_workers, {1, 1}).startup();
-  if (WFBP_of(card_of(high, measured), on_link) < measured.WFBP) {
+  if (WFBP_of(nic_of(high, measured), on_link) < measured.WFBP) {
     throw tutti::usage_error("WFBP is slower than BSP explains: no link has such a latency");
   }
   constexpr int halvings = 50;
   for (int i = 0; i < halvings; ++i) {
     const seconds middle = (low + high) / 2;
-    (WFBP_of(card_of(middle, measured), on_link) < measured.WFBP ? low : high) = middle;
+    (WFBP_of(nic_of(middle, measured), on_link) < measured.WFBP ? low : high) = middle;
   }
-  return {card_of(high, measured), latency_from::WFBP};
+  return {nic_of(high, measured), latency_from::WFBP};
 }
 
 }  // namespace survey

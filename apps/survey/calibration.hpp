@@ -24,14 +24,14 @@ enum class latency_from {
   nothing,  ///< WFBP was faster than even a latency of 0 allows
 };
 
-/// A card that does what was measured.
+/// A NIC that does what was measured.
 struct calibrated {
-  tutti::transport::link card{};
+  tutti::transport::link nic{};
   latency_from source{};
 };
 
 /// The rate with which the simulated BSP takes as long as the measured one and the latency with
-/// which WFBP does, both at once. Throws tutti::usage_error where no card can.
+/// which WFBP does, both at once. Throws tutti::usage_error where no NIC can.
 calibrated calibrate(const calibration_cells& measured, traffic on_link);
 
 }  // namespace survey

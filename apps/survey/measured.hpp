@@ -11,7 +11,7 @@ namespace survey {
 /// The methods of the survey that share gradients by all-reduce, as the library names them.
 enum class method { BSP, WFBP, MGWFBP };
 
-/// How the survey's hosts met: 100GbE-TCP is the InfiniBand card through TCP.
+/// What connected the survey's hosts: 100GbE-TCP is the InfiniBand NIC through TCP.
 enum class network { ethernet10, ethernet100, infiniband100 };
 
 inline constexpr std::array methods{method::BSP, method::WFBP, method::MGWFBP};
@@ -22,7 +22,7 @@ inline constexpr std::array networks{network::ethernet10, network::ethernet100,
 std::string_view name_of(method which);
 std::string_view name_of(network which);
 
-constexpr int per_host = 4;             ///< GPUs behind one card
+constexpr int per_host = 4;             ///< GPUs behind one NIC
 constexpr int batch = 64;               ///< samples a GPU and iteration
 constexpr double one_gpu = 253.1;       ///< samples a second of a GPU that shares nothing
 constexpr int calibration_workers = 8;  ///< the smallest job that leaves its host

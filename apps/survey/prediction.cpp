@@ -30,13 +30,13 @@ double error_percent(tutti::seconds predicted, tutti::seconds measured) {
 prediction predict(const std::vector<cell>& grid, traffic on_link) {
   prediction made{.on_link = on_link};
   for (const network each : networks) {
-    made.cards[static_cast<std::size_t>(each)] =
+    made.nics[static_cast<std::size_t>(each)] =
         calibrate(calibration_cells_of(grid, each), on_link);
   }
   for (const cell& each : grid) {
     row next{each, standing_of(each)};
     if (next.what != standing::inside_one_host) {
-      next.predicted = simulate(each.how, on_link, each.workers, made.card(each.over).card);
+      next.predicted = simulate(each.how, on_link, each.workers, made.nic(each.over).nic);
     }
     made.rows.push_back(next);
   }

@@ -16,7 +16,7 @@ namespace survey {
 enum class standing {
   calibration,      ///< equal by construction
   predicted,        ///< nothing was fitted to it
-  inside_one_host,  ///< never meets the card, so nothing is said of it
+  inside_one_host,  ///< never passes a NIC, so nothing is said of it
 };
 
 std::string_view name_of(standing which);
@@ -38,10 +38,10 @@ struct row {
 /// A grid, predicted from its calibration cells alone.
 struct prediction {
   traffic on_link{};
-  std::array<calibrated, networks.size()> cards{};  ///< in the order of `networks`
+  std::array<calibrated, networks.size()> nics{};  ///< in the order of `networks`
   std::vector<row> rows{};
 
-  const calibrated& card(network over) const { return cards[static_cast<std::size_t>(over)]; }
+  const calibrated& nic(network over) const { return nics[static_cast<std::size_t>(over)]; }
 };
 
 prediction predict(const std::vector<cell>& grid, traffic on_link);

@@ -25,11 +25,11 @@ std::string_view name_of(traffic which);
 const models::replayed& model();
 
 /// What one all-reduce costs by the law of extrapolation: a ring's 2(p-1) messages, each with the
-/// card's latency, that carry 2(p-1)/p of the bytes past the card.
-tutti::message_cost ring_cost(int workers, tutti::transport::link card);
+/// NIC's latency, that carry 2(p-1)/p of the bytes past the NIC.
+tutti::message_cost ring_cost(int workers, tutti::transport::link nic);
 
-/// How long an iteration takes on hosts of `per_host` workers that meet by `card`. Inside a host
+/// How long an iteration takes on hosts of `per_host` workers, connected by `nic`. Inside a host
 /// and on the device nothing takes time but the model.
-tutti::seconds simulate(method how, traffic on_link, int workers, tutti::transport::link card);
+tutti::seconds simulate(method how, traffic on_link, int workers, tutti::transport::link nic);
 
 }  // namespace survey

@@ -47,15 +47,15 @@ void print_summaries(const std::vector<row>& rows) {
   print_summary(rows, "all");
 }
 
-void print_card(network over, const calibrated& found) {
+void print_nic(network over, const calibrated& found) {
   const auto name = name_of(over);
   std::printf("calibrated %.*s: %.3f GB/s, %.1f us a message%s\n", width(name), name.data(),
-              found.card.bytes_per_second / 1e9, 1e6 * found.card.latency,
+              found.nic.bytes_per_second / 1e9, 1e6 * found.nic.latency,
               found.source == latency_from::nothing ? " (clamped: a negative one would fit)" : "");
 }
 
 nlohmann::ordered_json figures(const row& each, const prediction& of) {
-  const auto& card = of.card(each.of.over).card;
+  const auto& nic = of.nic(each.of.over).nic;
   nlohmann::ordered_json line{{"strategy", name_of(each.of.how)},
                               {"traffic", name_of(of.on_link)},
                               {"model", model().name},
@@ -72,8 +72,8 @@ nlohmann::ordered_json figures(const row& each, const prediction& of) {
                               {"predicted_ms", nullptr},
                               {"error_percent", nullptr},
                               {"cell", name_of(each.what)},
-                              {"link_bytes_per_second", card.bytes_per_second},
-                              {"link_latency_us", 1e6 * card.latency},
+                              {"link_bytes_per_second", nic.bytes_per_second},
+                              {"link_latency_us", 1e6 * nic.latency},
                               {"version", TUTTI_VERSION}};
   if (each.predicted) {
     line["predicted_ms"] = 1e3 * *each.predicted;
@@ -109,7 +109,7 @@ void print(const prediction& made) {
   }
   print_summaries(made.rows);
   for (const network each : networks) {
-    print_card(each, made.card(each));
+    print_nic(each, made.nic(each));
   }
   std::fflush(stdout);
 }

@@ -31,22 +31,22 @@ class one_pass {
     const std::size_t begin = tutti::part_begin(elements_, buffers_.size(), mine);
     const std::size_t end = tutti::part_begin(elements_, buffers_.size(), mine + 1);
     for (std::size_t call = 0; call < calls; ++call) {
-      meet(mine);
+      barrier(mine);
       add(begin, end);
-      meet(mine);
+      barrier(mine);
     }
   }
 
  private:
   struct alignas(128) flag {
-    std::atomic<std::uint64_t> met{0};
+    std::atomic<std::uint64_t> arrived{0};
   };
 
-  void meet(std::size_t mine) {
-    const std::uint64_t now = flags_[mine].met.load(std::memory_order_relaxed) + 1;
-    flags_[mine].met.store(now, std::memory_order_release);
+  void barrier(std::size_t mine) {
+    const std::uint64_t now = flags_[mine].arrived.load(std::memory_order_relaxed) + 1;
+    flags_[mine].arrived.store(now, std::memory_order_release);
     for (std::size_t peer = 0; peer < buffers_.size(); ++peer) {
-      while (flags_[peer].met.load(std::memory_order_acquire) < now) {
+      while (flags_[peer].arrived.load(std::memory_order_acquire) < now) {
         if (crowded_) {
           std::this_thread::yield();
         }

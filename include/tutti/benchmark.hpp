@@ -374,7 +374,7 @@ struct replayed_choice {
   std::size_t batch{1};                ///< samples of one iteration and worker
   transport::device device{};
   std::string link{};  ///< as cases name it
-  transport::link card{};
+  transport::link nic{};
   int workers{4};
 };
 
@@ -387,7 +387,7 @@ void simulate(::benchmark::State& state, const replayed_choice& choice,
   if constexpr (facts::has_servers<typename strategy_of<Strategy>::architecture>) {
     servers = options.architecture.servers;
   }
-  const transport::network over(choice.workers + servers, choice.card);
+  const transport::network over(choice.workers + servers, choice.nic);
   replayed found;
   for (auto _ : state) {
     replay<Strategy> job(choice.profile, options, payloads::counted);
@@ -399,8 +399,8 @@ void simulate(::benchmark::State& state, const replayed_choice& choice,
   const seconds iteration = found.quantile(0.5);
   auto& counters = state.counters;
   counters["iteration_ms"] = 1e3 * iteration;
-  counters["wire_bound_ms"] = 1e3 * found.on_the_wire(choice.card.bytes_per_second);
-  counters["lower_bound_ms"] = 1e3 * found.bound(choice.card.bytes_per_second);
+  counters["wire_bound_ms"] = 1e3 * found.on_the_wire(choice.nic.bytes_per_second);
+  counters["lower_bound_ms"] = 1e3 * found.bound(choice.nic.bytes_per_second);
   counters["samples_per_second"] = static_cast<double>(choice.batch) * choice.workers / iteration;
   counters["exposed_ms"] = 1e3 * std::max(0.0, iteration - found.compute());
   counters["bytes_sent_per_rank"] =

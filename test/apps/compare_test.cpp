@@ -104,7 +104,7 @@ TEST_F(Compare, OneServerFourServersAndARingMove102MB) {
   EXPECT_NEAR(seconds("ByteScheduler"), 1.226, 0.05 * 1.226);
 }
 
-TEST_F(Compare, ServersOnTheWorkersHostsShareTheirCards) {
+TEST_F(Compare, ServersOnTheWorkersHostsShareTheirNics) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,25550000,1,1\n";
   const std::string flags =
       "--model mine.csv --link 1Gbit/0us --partition.bytes 128KiB --strategy BytePS --servers 4";
@@ -125,7 +125,7 @@ TEST_F(Compare, ServersOnTheWorkersHostsShareTheirCards) {
   compare_refuses(flags + " --server-hosts mine", "no place for servers is named 'mine'.");
 }
 
-TEST_F(Compare, AServerBehindASlowerCardHoldsItsWorkersUp) {
+TEST_F(Compare, AServerBehindASlowerNicHoldsItsWorkersUp) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,25550000,1,1\n";
   const auto row_of = [&](const std::string& servers) {
     std::ofstream(here_ / "mine.net") << "link 10Gbit/0us\n" << servers;
@@ -142,7 +142,7 @@ TEST_F(Compare, AServerBehindASlowerCardHoldsItsWorkersUp) {
     EXPECT_NEAR(got["iteration_ms"]["median"].get<double>(), wire, 0.05 * wire) << got;
   }
   compare_refuses("--network mine.net",
-                  "mine.net gives servers cards of their own, and they have none on the workers' "
+                  "mine.net gives servers NICs of their own, and they have none on the workers' "
                   "hosts. Fix: --server-hosts own");
 }
 
@@ -164,7 +164,7 @@ TEST_F(Compare, HalfTheLinkDoublesWhatBSPExposes) {
 }
 
 TEST_F(Compare, ANetworkOfTheUsersOwnIsTheLinkItNames) {
-  std::ofstream(here_ / "mine.net") << "# two a host\nlink 2x10Gbit/50us  # the card\n";
+  std::ofstream(here_ / "mine.net") << "# two a host\nlink 2x10Gbit/50us  # the NIC\n";
   const std::string flags = "--strategy WFBP,BytePS --model mobilenet_v2";
   auto own = rows(flags + " --network mine.net");
   auto named = rows(flags + " --link 2x10Gbit/50us");
@@ -177,8 +177,8 @@ TEST_F(Compare, ANetworkOfTheUsersOwnIsTheLinkItNames) {
             named[0]["iteration_ms"]["median"]);
   std::ofstream(here_ / "bad.net") << "\nlink fast\n";
   compare_refuses("--network bad.net", "bad.net line 2: --link fast is no link. Fix:");
-  std::ofstream(here_ / "bad.net") << "card 10Gbit/50us\n";
-  compare_refuses("--network bad.net", "bad.net line 1: 'card 10Gbit/50us' is no link. Fix:");
+  std::ofstream(here_ / "bad.net") << "NIC 10Gbit/50us\n";
+  compare_refuses("--network bad.net", "bad.net line 1: 'NIC 10Gbit/50us' is no link. Fix:");
   std::ofstream(here_ / "bad.net") << "# nothing\n";
   compare_refuses("--network bad.net", "bad.net has no line 'link'. Fix:");
 }
@@ -223,11 +223,10 @@ TEST_F(Compare, ARowThatLacksAFigureOrHasAnotherIsNamed) {
                                                 field +
                                                 "' is missing or cannot be. Fix: delete it");
   };
-  for (const char* field :
-       {"job", "strategy", "kind", "transport", "servers", "simulated_workers", "iteration_ms",
-        "bytes_sent_per_rank", "plan_hash", "busiest_card_bytes", "crosses_iterations",
-        "predicted_ms", "measured_ms", "wall_over_logical", "mean_lateness_us",
-        "worst_lateness_us"}) {
+  for (const char* field : {"job", "strategy", "kind", "transport", "servers", "simulated_workers",
+                            "iteration_ms", "bytes_sent_per_rank", "plan_hash", "busiest_nic_bytes",
+                            "crosses_iterations", "predicted_ms", "measured_ms",
+                            "wall_over_logical", "mean_lateness_us", "worst_lateness_us"}) {
     auto bad = good;
     bad.erase(field);
     refused(bad, field);
@@ -303,10 +302,10 @@ TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {
   }
 }
 
-TEST_F(Compare, RanksMayShareACard) {
+TEST_F(Compare, RanksMayShareANic) {
   const auto one = rows("--strategy BSP --link 10Gbit/0us --ranks 8").front();
   const auto four = rows("--strategy BSP --link 4x10Gbit/0us --ranks 8").front();
-  // 14/8 of the bytes pass each card in turn either way; two hosts could do with 2/2.
+  // 14/8 of the bytes pass each NIC in turn either way; two hosts could do with 2/2.
   EXPECT_NEAR(four["exposed_ms"].get<double>(), one["exposed_ms"].get<double>(),
               0.05 * one["exposed_ms"].get<double>());
   EXPECT_LT(four["lower_bound_ms"].get<double>(), 1e-9 + one["lower_bound_ms"].get<double>());

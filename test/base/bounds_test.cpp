@@ -11,7 +11,7 @@
 namespace tutti::test {
 namespace {
 
-/// The least that the busiest card can do when n hosts serve the share x each and k more the rest.
+/// The least that the busiest NIC can do when n hosts serve the share x each and k more the rest.
 double best_share(int n, int k) {
   double best = 1e9;
   constexpr int steps = 200'000;
@@ -58,10 +58,10 @@ TEST(Bounds, MeetWhereTheyAreTheSameThing) {
   EXPECT_DOUBLE_EQ(bound::all_gather(7, 4, 4), 0);
 }
 
-/// What passes the hosts' cards, both ways.
-class cards {
+/// What passes the hosts' NICs, both ways.
+class nics {
  public:
-  explicit cards(int hosts) : sent_(static_cast<std::size_t>(hosts)), received_(sent_) {}
+  explicit nics(int hosts) : sent_(static_cast<std::size_t>(hosts)), received_(sent_) {}
 
   void message(int from, int to, double bytes) {
     if (from != to) {
@@ -92,7 +92,7 @@ void everywhere(Check check) {
 /// Every push to `servers` and its answer.
 template <class HostOf>
 double busiest_of_servers(int workers, int servers, int per_host, HostOf host_of) {
-  cards all(hosts_of(workers, per_host) + servers);
+  nics all(hosts_of(workers, per_host) + servers);
   for (int worker = 0; worker < workers; ++worker) {
     for (int server = 0; server < servers; ++server) {
       all.message(worker / per_host, host_of(server), 1.0 / servers);
@@ -131,7 +131,7 @@ TEST(Bounds, ServersOfTheirOwnAreTheirMessages) {
 
 TEST(Bounds, OfAPartForEachRankAreItsMessages) {
   everywhere([](int workers, int per_host) {
-    cards all(hosts_of(workers, per_host));
+    nics all(hosts_of(workers, per_host));
     for (int from = 0; from < workers; ++from) {
       for (int to = 0; to < workers; ++to) {
         all.message(from / per_host, to / per_host, 2.0 / workers);  // its part, and a result
@@ -147,7 +147,7 @@ TEST(Bounds, OfPayloadsThatAllMustHaveAreTheirMessages) {
     const int hosts = hosts_of(workers, per_host);
     double most = 0;
     for (int host = 0; host < hosts; ++host) {
-      cards to_it(hosts);
+      nics to_it(hosts);
       for (int from = 0; from < workers; ++from) {
         to_it.message(from / per_host, host, 1);
       }

@@ -122,8 +122,8 @@ TEST(HostStream, ReducesToTheSameBitsAsTheInlineQueue) {
   EXPECT_EQ(result.read_back()[0], expected);
 }
 
-TEST(HostStream, AMarkOutlivesItsStream) {
-  host_stream::mark last;
+TEST(HostStream, AnEventOutlivesItsStream) {
+  host_stream::event last;
   {
     host_stream gone;
     gone.run([] {});
@@ -131,7 +131,7 @@ TEST(HostStream, AMarkOutlivesItsStream) {
   }
   host_stream stream;
   stream.wait(last);
-  stream.wait(host_stream::mark{});
+  stream.wait(host_stream::event{});
   stream.synchronize();
 }
 

@@ -177,7 +177,7 @@ TEST(Hierarchical, SendsOnceForEachHost) {
     std::vector<int> even(static_cast<std::size_t>(2 * hosts));
     std::ranges::generate(even, [&, rank = 0]() mutable { return rank++ % hosts; });
     const auto bound = bound::hierarchical_all_reduce(static_cast<double>(bytes), hosts, 2);
-    EXPECT_EQ(static_cast<double>(sent_across<tree>(even, n)[0]), bound.card);
+    EXPECT_EQ(static_cast<double>(sent_across<tree>(even, n)[0]), bound.nic);
   }
   for (const std::vector<int>& three : {std::vector<int>{0, 1, 2}, {0, 0, 1, 1, 2, 2, 1}}) {
     EXPECT_EQ(sent_across<tree>(three, n), std::vector<std::size_t>(3, 2 * bytes * 2 / 3));

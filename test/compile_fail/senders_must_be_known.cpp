@@ -1,4 +1,4 @@
-// expect: tutti: this architecture receives from whoever sends first, but this transport's messages carry no sender and meet in one order. Fix: use architecture::replicated, or transport::mpi.
+// expect: tutti: this architecture receives from whoever sends first, but this transport's messages carry no sender and match in one order. Fix: use architecture::replicated, or transport::mpi.
 #include <span>
 #include <string>
 

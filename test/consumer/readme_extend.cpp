@@ -44,7 +44,7 @@ struct neighbours {
   static constexpr bool updates_first = true;
 
   /// Bytes through the busiest NIC: predictions stand beside this bound.
-  static constexpr double busiest_card(double payload, double, tutti::placement) {
+  static constexpr double busiest_nic(double payload, double, tutti::placement) {
     return 2 * payload;
   }
 

@@ -1,5 +1,5 @@
 // The seam a GPU will use, without one: every queue is a host_stream, memory is poison until the
-// stream has written it, and the order of work is kept by marks alone.
+// stream has written it, and the order of work is kept by events alone.
 #include <gtest/gtest.h>
 #include <limits>
 #include <sstream>

@@ -602,7 +602,7 @@ TEST(Failure, ARankThatCannotStartIsHeardAtOnce) {
 
 /// A device that refuses every call from some moment on, as CUDA does after an illegal address.
 struct breakable : host_loops<breakable> {
-  struct mark {
+  struct event {
     const breakable* of{};
   };
 
@@ -611,12 +611,12 @@ struct breakable : host_loops<breakable> {
       throw std::runtime_error("an illegal memory access was encountered");
     }
   }
-  mark record() {
+  event record() {
     look();
     return {this};
   }
-  void wait(mark) { look(); }
-  static bool passed(mark when) {
+  void wait(event) { look(); }
+  static bool passed(event when) {
     if (when.of != nullptr) {
       when.of->look();
     }
@@ -633,7 +633,7 @@ struct breakable : host_loops<breakable> {
 };
 
 /// Rank 1's device breaks when it has handed in so many tensors: in the trainer's hands, or, after
-/// the last, under whoever drives. A window of credit makes the loop look at marks, too.
+/// the last, under whoever drives. A window of credit makes the loop look at events, too.
 void a_device_breaks(progress who, std::size_t handed_in) {
   using breakable_ranks = transport::basic_in_process<breakable, transport::by_mailbox>;
   using strategy = compose<architecture::all_reduce<>, schedule::by_priority>;

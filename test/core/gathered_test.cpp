@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "support/device_training.hpp"
-#include "support/rendezvous.hpp"
 #include "support/training.hpp"
+#include "support/unbuffered_library.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/canonical.hpp"

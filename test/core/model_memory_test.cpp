@@ -98,6 +98,30 @@ TEST(ModelMemory, ScatteredTensorsArePackedInBackwardOrderByOneOperationAChunk) 
   EXPECT_EQ(queue.operations, made.chunks.size());
 }
 
+TEST(ModelMemory, ABucketThatMovesWholeStaysAView) {
+  const std::vector<arena::declaration> declared = {{"0", 3}, {"1", 0}, {"2", 5}};
+  const arena here(declared);
+  const arena there(declared);
+  const plan made = planned(here.tensors(), fusion::all(), partition::none());
+  counting_queue queue;
+  model_memory<counting_queue> model(queue, here.tensors(), made);
+  const auto lies_at = [&] { return model.data(made.chunks[0]).data(); };
+  model.move(0, {.wide = there.tensors()[2].gradient});
+  model.move(2, {.wide = there.tensors()[0].gradient});
+  EXPECT_EQ(lies_at(), here.tensors()[2].gradient.data());  // what was launched before lies there
+  model.settle(queue, 0);
+  model.pack(queue, 0);
+  EXPECT_EQ(lies_at(), there.tensors()[2].gradient.data());
+  EXPECT_EQ(queue.operations, 0u);
+
+  model.move(2, {.wide = here.tensors()[0].gradient});
+  model.settle(queue, 0);
+  queue.operations = 0;
+  model.pack(queue, 0);
+  EXPECT_NE(lies_at(), there.tensors()[2].gradient.data());
+  EXPECT_EQ(queue.operations, 2u);
+}
+
 /// What planning `tensors` says.
 std::string refusal(const std::vector<tensor>& tensors) {
   try {

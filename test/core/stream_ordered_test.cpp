@@ -15,8 +15,8 @@
 
 #include "support/device_training.hpp"
 #include "support/errors.hpp"
-#include "support/rendezvous.hpp"
 #include "support/training.hpp"
+#include "support/unbuffered_library.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
@@ -238,9 +238,9 @@ TEST(StreamOrderedStrategy, RankZeroLeadsWhereOrdersMightDiffer) {
   static_assert(!decides::needs_one_order);
 }
 
-/// Without a leader two ranks start chunks in two orders, and messages meet that do not belong
+/// Without a leader two ranks start chunks in two orders, and messages match that do not belong
 /// together: the library says so, and the ranks end before any deadline.
-TEST(StreamOrderedStrategy, WithoutALeaderTheWrongMessagesMeet) {
+TEST(StreamOrderedStrategy, WithoutALeaderTheWrongMessagesMatch) {
   using strategy = compose<architecture::all_reduce<collective::ring>, coordination::local>;
   const auto said = errors<streams>(2, [](streamed& world) {
     host_stream compute;

@@ -186,6 +186,9 @@ void casts_agree() {
       kernels::add_narrow<Format>(host, std::span(here), std::vector(here).data());
       kernels::add_narrow<Format>(queue, there.span(), there.data());
       EXPECT_TRUE(same_bits(there.read(), here)) << n;
+      kernels::widen<Format>(host, here.data(), input);
+      kernels::widen<Format>(queue, there.data(), there_input.span());
+      EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
       kernels::add_widened<Format>(host, here.data(), input);
       kernels::add_widened<Format>(queue, there.data(), there_input.span());
       EXPECT_TRUE(same_bits(there_input.read(), input)) << n;

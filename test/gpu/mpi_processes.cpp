@@ -1,4 +1,4 @@
-// Processes that meet and train by MPI, each on a device of its own or all on one: what they come
+// Processes that train by MPI, each on a device of its own or all on one: what they come
 // to is what threads of a CPU come to. Without a device it says so and has skipped.
 #include <cstdio>
 

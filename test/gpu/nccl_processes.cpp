@@ -1,5 +1,5 @@
-// Processes that meet by MPI and train over NCCL, each on a device of its own or all on one: what
-// they come to is what threads of a CPU come to. Without a device it says so and has skipped.
+// Processes that connect by MPI and train over NCCL, each on a device of its own or all on one:
+// what they come to is what threads of a CPU come to. Without a device it says so and has skipped.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

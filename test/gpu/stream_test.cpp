@@ -37,7 +37,7 @@ TEST_F(Stream, AWaitAcrossStreamsSeesWhatWasWrittenBefore) {
   }
 }
 
-TEST_F(Stream, MarksAreUsedAgain) {
+TEST_F(Stream, EventsAreUsedAgain) {
   cuda::stream queue;
   const auto& events = cuda::detail::events_of(queue.device());
   { const auto warm = queue.record(); }
@@ -48,8 +48,8 @@ TEST_F(Stream, MarksAreUsedAgain) {
   EXPECT_EQ(events.made(), made);
 }
 
-TEST_F(Stream, AMarkOutlivesItsStream) {
-  cuda::stream::mark last;
+TEST_F(Stream, AnEventOutlivesItsStream) {
+  cuda::stream::event last;
   {
     cuda::stream gone;
     last = gone.record();

@@ -173,6 +173,10 @@ TEST(elements, casts_are_the_hosts) {
       device(n, element::add_narrow<kernels::half>{}, doubled.data(),
              static_cast<const std::uint16_t*>(there.data()));
       EXPECT_TRUE(same_bits(here, doubled)) << n;
+      kernels::widen<kernels::half>(queue, here.data(), expected);
+      device(n, element::widen<kernels::half>{}, static_cast<const std::uint16_t*>(here.data()),
+             kernels::only_written<float>{sum.data()});
+      EXPECT_TRUE(same_bits(sum, expected)) << n;
       kernels::add_widened<kernels::half>(queue, here.data(), expected);
       device(n, element::add_widened<kernels::half>{},
              static_cast<const std::uint16_t*>(here.data()), sum.data());

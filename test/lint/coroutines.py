@@ -20,7 +20,7 @@ heads = re.compile(r"\b(struct|class|union|enum|namespace|extern)\b")
 # Told by name: a view, and what every architecture calls the algorithm that it is given, which has
 # no state.
 views = {"span", "Collective"}
-verbs = {"send", "receive", "meet"}
+verbs = {"send", "receive", "rendezvous"}
 
 
 def body(text: str, begin: int) -> str:

@@ -259,6 +259,17 @@ TYPED_TEST(network, a_seed_fixes_the_parameters_and_their_spread) {
   EXPECT_TRUE(std::ranges::all_of(one.tensors()[1].parameter, [](float b) { return b == 0; }));
 }
 
+TYPED_TEST(network, weights_are_matrices_of_a_row_an_output) {
+  const models::network<TypeParam> dense(models::mlp(), 1, 3);
+  const auto& tensors = dense.tensors();
+  EXPECT_EQ(tensors[0].shape, (tutti::tensor_shape{tensors[1].elements, 784}));
+  EXPECT_EQ(tensors[1].shape, tutti::tensor_shape());
+  const models::network<TypeParam> convolving(models::cnn(), 1, 3);
+  const auto& filters = convolving.tensors();
+  EXPECT_EQ(filters[0].shape[0], filters[1].elements);
+  EXPECT_EQ(filters[0].shape.elements(), filters[0].elements);
+}
+
 TYPED_TEST(network, evaluation_counts_every_image_and_learning_helps) {
   const auto sets = data::synthetic({.train = 640, .test = 101});
   models::network<TypeParam> model(models::mlp(), 32, 3);

@@ -94,6 +94,24 @@ TEST(replayed, tensors_stand_where_the_network_has_them) {
   expect("kungfu_bert", 598, "t598", 2);
 }
 
+TEST(replayed, weights_are_matrices_of_a_row_an_output) {
+  const auto expect = [](const char* network, std::size_t index, const tutti::tensor_shape& shape) {
+    EXPECT_EQ(models::replay(network).tensors.at(index).shape, shape) << network << " " << index;
+  };
+  expect("resnet50", 0, {64, 3 * 7 * 7});
+  expect("resnet50", 1, {});
+  expect("resnet50", 12, {256, 64});
+  expect("mobilenet_v2", 3, {32, 3 * 3});
+  expect("vgg16", 26, {4096, 25088});
+  expect("bert_base", 0, {30528, 768});
+  for (const auto& name : models::replayed_names()) {
+    for (const auto& each : models::replay(name).tensors) {
+      EXPECT_TRUE(each.shape.dimensions() == 0 || each.shape.elements() == each.elements)
+          << name << " " << each.name;
+    }
+  }
+}
+
 TEST(replayed, totals_are_the_measured_ones_and_every_tensor_has_a_share) {
   const auto expect = [](const char* name, std::size_t batch, double seconds) {
     const auto network = models::replay(name);

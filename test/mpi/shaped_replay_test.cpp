@@ -74,7 +74,7 @@ TEST(ShapedReplay, BytePS) { comes_to_what_is_simulated<strategies::BytePS>(payl
 TEST(ShapedReplay, WithPayloads) {
   comes_to_what_is_simulated<strategies::WFBP>(payloads::carried);
 }
-TEST(ShapedReplay, TwoRanksBehindEachCard) {
+TEST(ShapedReplay, TwoRanksBehindEachNic) {
   comes_to_what_is_simulated<strategies::WFBP>(payloads::counted, 2);
 }
 

@@ -1,4 +1,4 @@
-// Processes that meet as over a network: what a message, a crowd and a ring take is worked out by
+// Processes connected as over a network: what a message, a crowd and a ring take is worked out by
 // hand, on the network's clock. The host's clock is never looked at.
 #include "tutti/transport/shaped.hpp"
 
@@ -23,18 +23,18 @@ using transport::link;
 using transport::network;
 using processes = tutti::transport::shaped<tutti::transport::mpi>;
 
-/// A rank is a process, over a network of such cards.
-template <class Card>
+/// A rank is a process, over a network of such NICs.
+template <class Nic>
 struct processes_world {
   using transport = processes;
   static constexpr bool phantoms = true;
-  static constexpr std::size_t longest = Card::longest;
+  static constexpr std::size_t longest = Nic::longest;
 
   template <class Body>
   static bool run(int ranks, Body body) {
     return among(ranks, [&](MPI_Comm some) {
       tutti::transport::mpi carrier(some);
-      tutti::transport::run_shaped(carrier, network(ranks, Card::kind), body);
+      tutti::transport::run_shaped(carrier, network(ranks, Nic::kind), body);
     });
   }
 };
@@ -58,8 +58,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(ShapedAndLate, TransportLaw, too_fast);
 
 namespace {
 
-constexpr link card{1e8, 1e-3};
-constexpr std::size_t bytes = 200'000;  // 2 ms of the card
+constexpr link nic{1e8, 1e-3};
+constexpr std::size_t bytes = 200'000;  // 2 ms of the NIC
 constexpr seconds busy = 2e-3;
 constexpr seconds rounding = 1e-9;
 
@@ -107,7 +107,7 @@ task chain(processes& world) {
   if (world.rank() > 0) {
     co_await world.receive(world.rank() - 1, data_tag(0), all);
     EXPECT_EQ(all, pattern(bytes, 7));
-    EXPECT_NEAR(world.now(), world.rank() * (card.latency + busy), rounding);
+    EXPECT_NEAR(world.now(), world.rank() * (nic.latency + busy), rounding);
   } else {
     all = pattern(bytes, 7);
   }
@@ -117,41 +117,41 @@ task chain(processes& world) {
 }
 
 TEST(Shaped, AMessageTakesLatencyAndItsBytes) {
-  takes(card.latency + busy, network(2, card), half_sends);
+  takes(nic.latency + busy, network(2, nic), half_sends);
 }
 
 TEST(Shaped, AChainAddsUpAndCarriesPayloads) {
   for (const int ranks : {2, 3, 5}) {
-    takes((ranks - 1) * (card.latency + busy), network(ranks, card), chain);
+    takes((ranks - 1) * (nic.latency + busy), network(ranks, nic), chain);
   }
 }
 
-TEST(Shaped, ManySendersShareTheReceiversCard) {
+TEST(Shaped, ManySendersShareTheReceiversNic) {
   for (const int ranks : {2, 3, 5}) {
-    takes(card.latency + (ranks - 1) * busy, network(ranks, card), all_send_to_the_last);
+    takes(nic.latency + (ranks - 1) * busy, network(ranks, nic), all_send_to_the_last);
   }
 }
 
-TEST(Shaped, RanksOfAHostShareItsCard) {
-  takes(card.latency + busy, network(4, card), half_sends);
-  takes(card.latency + 2 * busy, network(4, card, 2, network::at_once), half_sends);
+TEST(Shaped, RanksOfAHostShareItsNic) {
+  takes(nic.latency + busy, network(4, nic), half_sends);
+  takes(nic.latency + 2 * busy, network(4, nic, 2, network::at_once), half_sends);
 }
 
-TEST(Shaped, WhatStaysInsideAHostDoesNotPassItsCard) {
-  takes(1e-4 + busy / 10, network(4, card, 4, {1e9, 1e-4}), half_sends);
+TEST(Shaped, WhatStaysInsideAHostDoesNotPassItsNic) {
+  takes(1e-4 + busy / 10, network(4, nic, 4, {1e9, 1e-4}), half_sends);
 }
 
-TEST(Shaped, TheSlowerOfTwoCardsSetsTheRate) {
-  network slow_receiver(2, card);
+TEST(Shaped, TheSlowerOfTwoNicsSetsTheRate) {
+  network slow_receiver(2, nic);
   slow_receiver.isolate(1, {1e7, 1e-3});
-  takes(card.latency + 10 * busy, slow_receiver, half_sends);
-  network slow_sender(2, card);
+  takes(nic.latency + 10 * busy, slow_receiver, half_sends);
+  network slow_sender(2, nic);
   slow_sender.isolate(0, {1e7, 1e-3});
-  takes(card.latency + 10 * busy, slow_sender, half_sends);
+  takes(nic.latency + 10 * busy, slow_sender, half_sends);
 }
 
 TEST(Shaped, ASleepGoesOnWhereItIsDue) {
-  takes(20 * 3e-4, network(1, card), [](processes& world) -> task {
+  takes(20 * 3e-4, network(1, nic), [](processes& world) -> task {
     for (int step = 1; step <= 20; ++step) {
       co_await world.sleep(3e-4);
       EXPECT_NEAR(world.now(), step * 3e-4, rounding);
@@ -160,7 +160,7 @@ TEST(Shaped, ASleepGoesOnWhereItIsDue) {
 }
 
 TEST(Shaped, AMessageToOneselfIsThereAtOnce) {
-  takes(0, network(1, card), [](processes& world) -> task {
+  takes(0, network(1, nic), [](processes& world) -> task {
     auto sent = world.send(0, data_tag(0), phantom(bytes));
     co_await world.receive(0, data_tag(0), phantom(bytes));
     co_await sent;
@@ -168,7 +168,7 @@ TEST(Shaped, AMessageToOneselfIsThereAtOnce) {
 }
 
 TEST(Shaped, ASendEndsWhenItIsRead) {
-  takes(10e-3, network(2, card), [](processes& world) -> task {
+  takes(10e-3, network(2, nic), [](processes& world) -> task {
     if (world.rank() == 0) {
       co_await world.send(1, data_tag(0), phantom(bytes));
       EXPECT_NEAR(world.now(), 10e-3, rounding);
@@ -183,8 +183,8 @@ TEST(Shaped, ASendEndsWhenItIsRead) {
 TEST(Shaped, TheRingTakesTwiceItsSteps) {
   for (const int ranks : {2, 3, 4, 5}) {
     const std::size_t elements = 12'000 * static_cast<std::size_t>(ranks);
-    const double part = 48'000 / card.bytes_per_second;
-    takes(2 * (ranks - 1) * (card.latency + part), network(ranks, card),
+    const double part = 48'000 / nic.bytes_per_second;
+    takes(2 * (ranks - 1) * (nic.latency + part), network(ranks, nic),
           [elements](processes& world) -> task {
             std::vector<float> mine(elements, static_cast<float>(world.rank() + 1));
             std::vector<float> sums(elements);
@@ -218,7 +218,7 @@ TEST(Shaped, RefusesANetworkForOthers) {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   tutti::transport::mpi carrier(MPI_COMM_WORLD);
-  EXPECT_THROW(tutti::transport::run_shaped(carrier, network(size + 1, card), half_sends), error);
+  EXPECT_THROW(tutti::transport::run_shaped(carrier, network(size + 1, nic), half_sends), error);
 }
 
 }  // namespace

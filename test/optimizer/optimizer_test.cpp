@@ -1,5 +1,6 @@
 // Optimizers: what their facts promise, their recurrence, and what an engine keeps for them.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <span>
@@ -13,6 +14,8 @@
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/partition/into.hpp"
 
 namespace tutti::test {
 namespace {
@@ -237,6 +240,77 @@ TEST(optimizer_sgd, momentum_for_which_there_is_no_memory_is_refused) {
                  "with these values the optimizer remembers 1 floats an element, and this engine "
                  "was made with room for 0. Fix: make the engine with values that need as much; "
                  "they may be changed before the first step");
+  }
+}
+
+/// A step along the gradient over its tensor's norm.
+struct normalised {
+  using role = tutti::role::optimizer;
+  static constexpr bool elementwise = false;
+
+  float rate{0.5f};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("rate", self.rate, "length of a step");
+  }
+  static std::size_t memory_per_element() { return 0; }
+  template <class Queue>
+  void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
+             const site&) const {
+    queue.run([=, rate = rate] {
+      double squares = 0;
+      for (const float each : gradient) {
+        squares += static_cast<double>(each) * static_cast<double>(each);
+      }
+      const double scale = squares > 0 ? static_cast<double>(rate) / std::sqrt(squares) : 0;
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        parameters[i] -= static_cast<float>(scale * static_cast<double>(gradient[i]));
+      }
+    });
+  }
+};
+
+/// Whatever travels: pieces of buckets of many tensors.
+TEST(optimizer_of_whole_tensors, sees_each_whole) {
+  using strategy = compose<fusion::all, partition::into>;
+  engine_options<strategy> set;
+  set.partition.bytes = 100;
+  for (const int workers : {1, 3}) {
+    transport::run_ranks(workers, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), normalised{}, set);
+      std::size_t element = 0;
+      for (float& each : memory.gradients()) {
+        each = gradient(world.rank(), 0, element++);
+      }
+      const std::vector<float> from(memory.parameters().begin(), memory.parameters().end());
+      for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+        engine.ready(tensor_id(i));
+      }
+      engine.wait();
+      element = 0;
+      for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+        const std::size_t first = element;
+        const std::size_t end = first + memory.tensors()[i].elements;
+        double squares = 0;
+        std::vector<double> means;
+        for (; element < end; ++element) {
+          double sum = 0;
+          for (int worker = 0; worker < workers; ++worker) {
+            sum += static_cast<double>(gradient(worker, 0, element));
+          }
+          means.push_back(sum / workers);
+          squares += means.back() * means.back();
+        }
+        const double norm = squares > 0 ? std::sqrt(squares) : 1;
+        for (std::size_t k = first; k < end; ++k) {
+          ASSERT_NEAR(memory.parameters()[k],
+                      static_cast<double>(from[k]) - 0.5 * means[k - first] / norm, 1e-5)
+              << k;
+        }
+      }
+    });
   }
 }
 

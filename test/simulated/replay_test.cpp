@@ -31,8 +31,8 @@ using transport::link;
 using transport::network;
 using transport::simulated;
 
-constexpr link card{1e9, 1e-5};
-constexpr std::size_t elements = 1'000'000;  // 4 ms of the card
+constexpr link nic{1e9, 1e-5};
+constexpr std::size_t elements = 1'000'000;  // 4 ms of the NIC
 
 std::vector<computation> model(std::size_t tensors, seconds forward, seconds backward) {
   const auto n = static_cast<double>(tensors);
@@ -54,24 +54,24 @@ using over_ring = compose<architecture::all_reduce<collective::ring>, Policies..
 TEST(Replay, WithoutOverlapComputeAndTheRingAddUp) {
   for (const int ranks : {1, 2, 3, 4, 5}) {
     const auto got =
-        run<over_ring<fusion::all, schedule::at_end>>(network(ranks, card), model(8, 3e-3, 6e-3));
+        run<over_ring<fusion::all, schedule::at_end>>(network(ranks, nic), model(8, 3e-3, 6e-3));
     const double p = ranks;
     const auto n = static_cast<std::size_t>(ranks);
     const double parts = static_cast<double>((elements + n - 1) / n * 4) / 1e9;
     ASSERT_EQ(got.iterations.size(), 4U);
     for (const seconds each : got.iterations) {
-      EXPECT_NEAR(each, 9e-3 + 2 * (p - 1) * (parts + card.latency), 1e-7) << ranks;
+      EXPECT_NEAR(each, 9e-3 + 2 * (p - 1) * (parts + nic.latency), 1e-7) << ranks;
     }
-    EXPECT_NEAR(got.busiest_card, 2 * (p - 1) / p * 4e6, 1);
+    EXPECT_NEAR(got.busiest_nic, 2 * (p - 1) / p * 4e6, 1);
   }
 }
 
 TEST(Replay, TheDeviceIsChargedForEncodingAddingAndScaling) {
-  const auto got = run<over_ring<fusion::all>>(network(2, card), model(1, 0, 1e-3), {}, {1e10});
+  const auto got = run<over_ring<fusion::all>>(network(2, nic), model(1, 0, 1e-3), {}, {1e10});
   // Half the floats are read, added and written; then all are scaled.
   const double added = 3 * 2e6 / 1e10;
   const double scaled = 2 * 4e6 / 1e10;
-  EXPECT_NEAR(got.quantile(0.5), 1e-3 + 2 * (2e-3 + card.latency) + added + scaled, 1e-7);
+  EXPECT_NEAR(got.quantile(0.5), 1e-3 + 2 * (2e-3 + nic.latency) + added + scaled, 1e-7);
 }
 
 TEST(Replay, JitterIsSeededAndMakesAllWaitForTheSlowest) {
@@ -112,7 +112,7 @@ TEST(Replay, ComputingBesideCommunicationIsSlower) {
 }
 
 TEST(Replay, CrossingTheBarrierHidesCommunicationBehindBothPasses) {
-  // 10 ms of the card: more than follows the first gradient, less than both passes take.
+  // 10 ms of the NIC: more than follows the first gradient, less than both passes take.
   const network over(2, {4e8, 1e-5});
   const auto compute = model(10, 6e-3, 6e-3);
   const auto barrier = run<over_ring<>>(over, compute).quantile(0.5);
@@ -152,13 +152,13 @@ TEST(Replay, OneServerIsTheBottleneckAndManyAreNot) {
   EXPECT_NEAR(step(1, {1.25e8, 0}).quantile(0.5), 4 * up, 0.05 * 4 * up);
   EXPECT_NEAR(step(4, {1.25e8, 0}).quantile(0.5), up, 0.10 * up);
   EXPECT_NEAR(step(1, {6.25e7, 0}).quantile(0.5), 8 * up, 0.05 * 8 * up) << "incast";
-  EXPECT_EQ(step(1, {1.25e8, 0}).busiest_card, 4 * 4e6);
-  EXPECT_EQ(step(4, {1.25e8, 0}).busiest_card, 4e6);
+  EXPECT_EQ(step(1, {1.25e8, 0}).busiest_nic, 4 * 4e6);
+  EXPECT_EQ(step(4, {1.25e8, 0}).busiest_nic, 4e6);
 }
 
 TEST(Replay, PayloadsAreCountedAsTheCompressorSays) {
-  const auto votes = run<compose<architecture::all_gather, compression::sign>>(network(3, card),
-                                                                               model(4, 0, 1e-3));
+  const auto votes =
+      run<compose<architecture::all_gather, compression::sign>>(network(3, nic), model(4, 0, 1e-3));
   EXPECT_EQ(votes.payload_bytes, 4 * 31'252) << "bits of 250,000 signs, in whole words";
   EXPECT_EQ(votes.bytes_sent, 4U * 2 * static_cast<std::uint64_t>(votes.payload_bytes));
 }

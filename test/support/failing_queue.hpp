@@ -13,15 +13,15 @@ namespace tutti::test {
 template <class Queue>
 class failing : public Queue {
  public:
-  using mark = typename Queue::mark;
+  using event = typename Queue::event;
 
   void fail() { failed_ = true; }
 
-  mark record() {
+  event record() {
     expect_working();
     return Queue::record();
   }
-  void wait(const mark& until) {
+  void wait(const event& until) {
     expect_working();
     Queue::wait(until);
   }

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "support/rendezvous.hpp"
 #include "support/transports.hpp"
+#include "support/unbuffered_library.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/simulated.hpp"

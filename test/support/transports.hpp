@@ -97,7 +97,7 @@ struct recording_world {
   }
 };
 
-/// Threads that meet as processes over a network would.
+/// Threads connected as processes over a network are.
 struct shaped_world {
   using transport = tutti::transport::shaped<tutti::transport::in_process>;
   static constexpr bool phantoms = true;

@@ -22,7 +22,7 @@ using tutti::transport::link;
 
 /// Wait-free back-propagation by hand: a group goes when its gradients are there and the one before
 /// it has arrived. `tensors_a_group` neighbours go together.
-seconds by_hand(int workers, link card, std::size_t tensors_a_group) {
+seconds by_hand(int workers, link nic, std::size_t tensors_a_group) {
   const auto& tensors = model().tensors;
   const double p = workers;
   seconds computed = model().forward();
@@ -32,15 +32,15 @@ seconds by_hand(int workers, link card, std::size_t tensors_a_group) {
     computed += tensors[left].backward_seconds;
     bytes += 4 * static_cast<double>(tensors[left].elements);
     if (left % tensors_a_group == 0) {
-      arrived = std::max(computed, arrived) + 2 * (p - 1) * card.latency +
-                2 * (p - 1) / p * bytes / card.bytes_per_second;
+      arrived = std::max(computed, arrived) + 2 * (p - 1) * nic.latency +
+                2 * (p - 1) / p * bytes / nic.bytes_per_second;
       bytes = 0;
     }
   }
   return std::max(computed, arrived);
 }
 
-const link cards[] = {{1.2e9, 5e-5}, {2.5e9, 0}, {6.5e9, 2e-4}};
+const link nics[] = {{1.2e9, 5e-5}, {2.5e9, 0}, {6.5e9, 2e-4}};
 
 TEST(SurveyGrid, HoldsEveryCellOnce) {
   std::set<std::tuple<network, method, int>> cells;
@@ -58,20 +58,20 @@ TEST(SurveyGrid, TheModelComputesWhatOneGPUDoes) {
 }
 
 TEST(SurveySimulation, BSPIsTheRingsFormula) {
-  for (const link card : cards) {
+  for (const link nic : nics) {
     for (const int workers : {8, 16, 32}) {
-      const seconds expected = by_hand(workers, card, model().tensors.size());
-      EXPECT_NEAR(simulate(method::BSP, traffic::all_at_once, workers, card), expected,
+      const seconds expected = by_hand(workers, nic, model().tensors.size());
+      EXPECT_NEAR(simulate(method::BSP, traffic::all_at_once, workers, nic), expected,
                   0.01 * expected);
     }
   }
 }
 
 TEST(SurveySimulation, WFBPOneAtATimeIsTheRecurrence) {
-  for (const link card : cards) {
+  for (const link nic : nics) {
     for (const int workers : {8, 16, 32}) {
-      const seconds expected = by_hand(workers, card, 1);
-      EXPECT_NEAR(simulate(method::WFBP, traffic::one_at_a_time, workers, card), expected,
+      const seconds expected = by_hand(workers, nic, 1);
+      EXPECT_NEAR(simulate(method::WFBP, traffic::one_at_a_time, workers, nic), expected,
                   0.01 * expected);
     }
   }
@@ -107,9 +107,8 @@ TEST_P(SurveyPrediction, DependsOnNoOtherCell) {
   const auto original = predict(measured(), GetParam());
   const auto perturbed = predict(grid, GetParam());
   for (const network each : networks) {
-    EXPECT_EQ(original.card(each).card.bytes_per_second,
-              perturbed.card(each).card.bytes_per_second);
-    EXPECT_EQ(original.card(each).card.latency, perturbed.card(each).card.latency);
+    EXPECT_EQ(original.nic(each).nic.bytes_per_second, perturbed.nic(each).nic.bytes_per_second);
+    EXPECT_EQ(original.nic(each).nic.latency, perturbed.nic(each).nic.latency);
   }
   for (std::size_t i = 0; i < grid.size(); ++i) {
     EXPECT_EQ(original.rows[i].predicted, perturbed.rows[i].predicted);
@@ -118,33 +117,33 @@ TEST_P(SurveyPrediction, DependsOnNoOtherCell) {
 
 TEST_P(SurveyPrediction, DependsOnTheCalibrationCells) {
   const auto cells = calibration_cells_of(measured(), network::ethernet10);
-  const auto found = calibrate(cells, GetParam()).card;
-  const auto slower = calibrate({cells.BSP + 0.010, cells.WFBP}, GetParam()).card;
-  const auto later = calibrate({cells.BSP, cells.WFBP + 0.005}, GetParam()).card;
+  const auto found = calibrate(cells, GetParam()).nic;
+  const auto slower = calibrate({cells.BSP + 0.010, cells.WFBP}, GetParam()).nic;
+  const auto later = calibrate({cells.BSP, cells.WFBP + 0.005}, GetParam()).nic;
   EXPECT_LT(slower.bytes_per_second, found.bytes_per_second);
   EXPECT_GT(later.latency, found.latency);
 }
 
-TEST_P(SurveyPrediction, FindsTheCardThatMadeTheFigures) {
-  const link card{2e9, 3e-5};
-  const calibration_cells made{simulate(method::BSP, GetParam(), calibration_workers, card),
-                               simulate(method::WFBP, GetParam(), calibration_workers, card)};
+TEST_P(SurveyPrediction, FindsTheNicThatMadeTheFigures) {
+  const link nic{2e9, 3e-5};
+  const calibration_cells made{simulate(method::BSP, GetParam(), calibration_workers, nic),
+                               simulate(method::WFBP, GetParam(), calibration_workers, nic)};
   const auto found = calibrate(made, GetParam());
   EXPECT_EQ(found.source, latency_from::WFBP);
-  EXPECT_NEAR(found.card.bytes_per_second, card.bytes_per_second, 1e-3 * card.bytes_per_second);
-  EXPECT_NEAR(found.card.latency, card.latency, 1e-2 * card.latency);
+  EXPECT_NEAR(found.nic.bytes_per_second, nic.bytes_per_second, 1e-3 * nic.bytes_per_second);
+  EXPECT_NEAR(found.nic.latency, nic.latency, 1e-2 * nic.latency);
 }
 
 TEST_P(SurveyPrediction, ALatencyBelow0Is0AndSaysSo) {
   const seconds compute = model().forward() + model().backward();
   const auto found = calibrate({compute + 0.1, compute}, GetParam());
   EXPECT_EQ(found.source, latency_from::nothing);
-  EXPECT_EQ(found.card.latency, 0);
-  EXPECT_NEAR(simulate(method::BSP, GetParam(), calibration_workers, found.card), compute + 0.1,
+  EXPECT_EQ(found.nic.latency, 0);
+  EXPECT_NEAR(simulate(method::BSP, GetParam(), calibration_workers, found.nic), compute + 0.1,
               0.005 * compute);
 }
 
-TEST_P(SurveyPrediction, RefusesWhatNoCardDoes) {
+TEST_P(SurveyPrediction, RefusesWhatNoNicDoes) {
   const seconds compute = model().forward() + model().backward();
   EXPECT_THROW(calibrate({compute, compute}, GetParam()), tutti::usage_error);
   EXPECT_THROW(calibrate({compute + 0.1, compute + 60}, GetParam()), tutti::usage_error);

@@ -31,7 +31,7 @@ using transport::link;
 using transport::network;
 using transport::simulated;
 
-constexpr link card{1.25e9, 50e-6};
+constexpr link nic{1.25e9, 50e-6};
 constexpr link inside{6e9, 5e-6};
 constexpr int servers = 4;
 
@@ -46,10 +46,10 @@ std::vector<computation> model() {
 }
 
 network around(const representatives& who) {
-  network over(who.few.workers + who.few.servers, card, who.few.per_host, inside);
+  network over(who.few.workers + who.few.servers, nic, who.few.per_host, inside);
   over.stretch_data(who.data);
   for (int rank = who.few.workers; rank < who.few.workers + who.few.servers; ++rank) {
-    over.isolate(rank, {card.bytes_per_second / who.server_load, card.latency});
+    over.isolate(rank, {nic.bytes_per_second / who.server_load, nic.latency});
   }
   return over;
 }
@@ -104,7 +104,7 @@ TEST(Representatives, OneRingIsExact) {
     const double p = workers;
     const double bytes = 10 * (1000 + 2 * 1'275'000) * 4;
     const double ring_time =
-        2 * (p - 1) * card.latency + 2 * (p - 1) / p * bytes / card.bytes_per_second;
+        2 * (p - 1) * nic.latency + 2 * (p - 1) / p * bytes / nic.bytes_per_second;
     EXPECT_NEAR(iteration<alone>(who), 30 * 8.25e-3 + ring_time, 1e-6) << workers;
   }
 }

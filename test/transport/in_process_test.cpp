@@ -44,13 +44,14 @@ task keep_words(task body, std::string& words) {
 
 }  // namespace
 
-TEST(Meeting, ShowsEverybodysBytesToEverybody) {
+TEST(Rendezvous, ShowsEverybodysBytesToEverybody) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     run_ranks(ranks, [](in_process& world) {
       const auto rounds = [](in_process& on) -> task {
         for (int round = 0; round < 300; ++round) {
           const std::array<int, 14> mine{on.rank(), round};  // 56 bytes
-          const auto view = co_await on.meet(round % 3 == 0 ? chunk_0 : chunk_1, bytes_of(mine));
+          const auto view =
+              co_await on.rendezvous(round % 3 == 0 ? chunk_0 : chunk_1, bytes_of(mine));
           for (int rank = 0; rank < on.size(); ++rank) {
             const auto shown = view.shown<std::array<int, 14>>(rank);
             EXPECT_EQ(shown[0], rank);
@@ -64,15 +65,15 @@ TEST(Meeting, ShowsEverybodysBytesToEverybody) {
   }
 }
 
-TEST(Meeting, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
+TEST(Rendezvous, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
   run_ranks(2, [](in_process& world) {
-    const auto meets = [](in_process& on) -> task {
+    const auto attend = [](in_process& on) -> task {
       if (on.rank() == 1) {
         int heard = 0;
         co_await on.receive(0, chunk_1, std::as_writable_bytes(std::span(&heard, 1)));
         EXPECT_EQ(heard, 5);
       }
-      const auto view = co_await on.meet(chunk_0, bytes_of(on.rank()));
+      const auto view = co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
       EXPECT_EQ(view.shown<int>(1), 1);
     };
     const auto works = [](in_process& on) -> task {
@@ -85,34 +86,35 @@ TEST(Meeting, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
       }
     };
     const auto both = [&](in_process& on) -> task {
-      task meeting = meets(on);
+      task attending = attend(on);
       task work = works(on);
-      meeting.start(on.ready_coroutines());
+      attending.start(on.ready_coroutines());
       work.start(on.ready_coroutines());
-      co_await meeting;
+      co_await attending;
       co_await work;
     };
     drive(world, both(world));
   });
 }
 
-// A trainer that starts a meeting goes on with its backward pass; only who waits looks for a while.
-TEST(Meeting, DoesNotHoldUpWhoHasSomethingElseToDo) {
-  constexpr int meetings = 50;
+// A trainer that starts a rendezvous goes on with its backward pass; only who waits looks for a
+// while.
+TEST(Rendezvous, DoesNotHoldUpWhoHasSomethingElseToDo) {
+  constexpr int rendezvous = 50;
   std::atomic<bool> all_begun{false};
   run_ranks(2, [&](in_process& world) {
-    const auto meets = [](in_process& on, int chunk) -> task {
-      co_await on.meet(tag{channel::data, static_cast<std::uint32_t>(chunk), 0},
-                       bytes_of(on.rank()));
+    const auto attend = [](in_process& on, int chunk) -> task {
+      co_await on.rendezvous(tag{channel::data, static_cast<std::uint32_t>(chunk), 0},
+                             bytes_of(on.rank()));
     };
     while (world.rank() == 1 && !all_begun) {
       std::this_thread::yield();
     }
     std::vector<task> begun;
     seconds shortest = 1;
-    for (int i = 0; i < meetings; ++i) {
+    for (int i = 0; i < rendezvous; ++i) {
       const seconds before = world.now();
-      begun.push_back(meets(world, i));
+      begun.push_back(attend(world, i));
       begun.back().start(world.ready_coroutines());
       world.poll();
       world.ready_coroutines().drain();
@@ -131,21 +133,21 @@ TEST(Meeting, DoesNotHoldUpWhoHasSomethingElseToDo) {
   });
 }
 
-TEST(Meeting, EndsWhenARankFails) {
+TEST(Rendezvous, EndsWhenARankFails) {
   std::atomic<int> ended{0};
   EXPECT_THROW(run_ranks(3,
                          [&](in_process& world) {
                            if (world.rank() == 2) {
                              throw usage_error("out of tune");
                            }
-                           const auto meets = [](in_process& on) -> task {
-                             co_await on.meet(chunk_0, bytes_of(on.rank()));
+                           const auto attend = [](in_process& on) -> task {
+                             co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
                            };
                            std::string words;
-                           drive(world, keep_words(meets(world), words));
+                           drive(world, keep_words(attend(world), words));
                            EXPECT_EQ(words, "rank 2 failed: out of tune");
                            std::string again;
-                           drive(world, keep_words(meets(world), again));
+                           drive(world, keep_words(attend(world), again));
                            EXPECT_EQ(again, words);
                            ++ended;
                          }),
@@ -153,12 +155,12 @@ TEST(Meeting, EndsWhenARankFails) {
   EXPECT_EQ(ended, 2);
 }
 
-TEST(Meeting, WhatARankHasShownStaysWhileAPeerLooksAtIt) {
+TEST(Rendezvous, WhatARankHasShownStaysWhileAPeerLooksAtIt) {
   std::atomic<bool> looks{false};
   std::atomic<bool> looked{false};
   run_ranks(2, [&](in_process& world) {
-    const auto meets = [&](in_process& on) -> task {
-      const auto view = co_await on.meet(chunk_0, bytes_of(on.rank()));
+    const auto attend = [&](in_process& on) -> task {
+      const auto view = co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
       if (on.rank() == 0) {
         looks = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -166,7 +168,7 @@ TEST(Meeting, WhatARankHasShownStaysWhileAPeerLooksAtIt) {
         looked = true;
       }
     };
-    drive(world, meets(world));
+    drive(world, attend(world));
     if (world.rank() == 1) {
       while (!looks) {
         std::this_thread::yield();
@@ -180,24 +182,24 @@ TEST(Meeting, WhatARankHasShownStaysWhileAPeerLooksAtIt) {
   });
 }
 
-TEST(Meeting, NobodyMeetsARankThatHasFailed) {
+TEST(Rendezvous, NobodyWaitsForARankThatHasFailed) {
   for (const bool shows_first : {true, false}) {
     std::atomic<bool> failed{false};
     run_ranks(2, [&](in_process& world) {
-      const auto meets = [](in_process& on) -> task {
-        co_await on.meet(chunk_0, bytes_of(on.rank()));
+      const auto attend = [](in_process& on) -> task {
+        co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
       };
       std::string words;
-      task meeting = keep_words(meets(world), words);
+      task attending = keep_words(attend(world), words);
       if (world.rank() == 1) {
         const auto why = std::make_exception_ptr(std::runtime_error("out of room"));
         if (!shows_first) {
           world.fail(why);
         }
-        meeting.start(world.ready_coroutines());
+        attending.start(world.ready_coroutines());
         world.fail(why);
         failed = true;
-        while (!meeting.done()) {
+        while (!attending.done()) {
           world.poll();
           world.ready_coroutines().drain();
         }
@@ -206,16 +208,16 @@ TEST(Meeting, NobodyMeetsARankThatHasFailed) {
         while (!failed) {
           std::this_thread::yield();
         }
-        drive(world, std::move(meeting));
+        drive(world, std::move(attending));
         EXPECT_EQ(words, "rank 1 failed: out of room") << shows_first;
       }
     });
   }
 }
 
-TEST(Meeting, IsOnAChunkThatExists) {
+TEST(Rendezvous, IsOnAChunkThatExists) {
   run_ranks(1, [](in_process& world) {
-    EXPECT_THROW(world.meet(tag{channel::data, 1U << 30, 0}, {}), usage_error);
+    EXPECT_THROW(world.rendezvous(tag{channel::data, 1U << 30, 0}, {}), usage_error);
   });
 }
 

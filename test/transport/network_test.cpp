@@ -1,4 +1,4 @@
-// Where ranks live decides which cards their messages share.
+// Where ranks live decides which NICs their messages share.
 #include "tutti/transport/network.hpp"
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace tutti::transport {
 namespace {
 
-constexpr link card{1e6, 1e-3};
+constexpr link nic{1e6, 1e-3};
 constexpr tag chunk_0{channel::data, 0, 0};
 
 std::span<std::byte> phantom(std::size_t bytes) {
@@ -55,54 +55,54 @@ seconds all_send_to_the_last(const network& over, std::size_t bytes) {
       .time;
 }
 
-TEST(Network, RanksOfAHostShareItsCard) {
-  EXPECT_DOUBLE_EQ(all_send(network(8, card), 4, 500), 1e-3 + 500e-6);
-  EXPECT_DOUBLE_EQ(all_send(network(8, card, 4, network::at_once), 4, 500), 1e-3 + 4 * 500e-6);
-  EXPECT_DOUBLE_EQ(all_send(network(8, card, 2, network::at_once), 4, 500), 1e-3 + 2 * 500e-6);
+TEST(Network, RanksOfAHostShareItsNic) {
+  EXPECT_DOUBLE_EQ(all_send(network(8, nic), 4, 500), 1e-3 + 500e-6);
+  EXPECT_DOUBLE_EQ(all_send(network(8, nic, 4, network::at_once), 4, 500), 1e-3 + 4 * 500e-6);
+  EXPECT_DOUBLE_EQ(all_send(network(8, nic, 2, network::at_once), 4, 500), 1e-3 + 2 * 500e-6);
 }
 
-TEST(Network, WhatStaysInsideAHostDoesNotPassItsCard) {
-  EXPECT_DOUBLE_EQ(all_send(network(8, card, 8, network::at_once), 4, 500), 0);
-  EXPECT_DOUBLE_EQ(all_send(network(8, card, 8, {1e7, 1e-5}), 4, 500), 1e-5 + 50e-6);
-  EXPECT_DOUBLE_EQ(all_send_to_the_last(network(5, card, 5, {1e7, 1e-5}), 500), 1e-5 + 4 * 50e-6);
+TEST(Network, WhatStaysInsideAHostDoesNotPassItsNic) {
+  EXPECT_DOUBLE_EQ(all_send(network(8, nic, 8, network::at_once), 4, 500), 0);
+  EXPECT_DOUBLE_EQ(all_send(network(8, nic, 8, {1e7, 1e-5}), 4, 500), 1e-5 + 50e-6);
+  EXPECT_DOUBLE_EQ(all_send_to_the_last(network(5, nic, 5, {1e7, 1e-5}), 500), 1e-5 + 4 * 50e-6);
 }
 
-TEST(Network, TheSlowerOfTwoCardsSetsTheRate) {
-  network slow_receiver(2, card);
+TEST(Network, TheSlowerOfTwoNicsSetsTheRate) {
+  network slow_receiver(2, nic);
   slow_receiver.isolate(1, {1e5, 1e-3});
   EXPECT_DOUBLE_EQ(all_send(slow_receiver, 1, 500), 1e-3 + 5000e-6);
-  network slow_sender(2, card);
+  network slow_sender(2, nic);
   slow_sender.isolate(0, {1e5, 1e-3});
   EXPECT_DOUBLE_EQ(all_send(slow_sender, 1, 500), 1e-3 + 5000e-6);
 }
 
-TEST(Network, AServerBehindASlowerCardSuffersIncast) {
-  network over(5, card);
+TEST(Network, AServerBehindASlowerNicSuffersIncast) {
+  network over(5, nic);
   EXPECT_DOUBLE_EQ(all_send_to_the_last(over, 500), 1e-3 + 4 * 500e-6);
   over.isolate(4, {1e5, 1e-3});
   EXPECT_DOUBLE_EQ(all_send_to_the_last(over, 500), 1e-3 + 4 * 5000e-6);
 }
 
-TEST(Network, SlowSendersDoNotHoldTheReceiversCard) {
+TEST(Network, SlowSendersDoNotHoldTheReceiversNic) {
   network over(5, {1e5, 1e-3});
   over.isolate(4, {1e6, 1e-3});
   EXPECT_DOUBLE_EQ(all_send_to_the_last(over, 500), 1e-3 + 5000e-6);
 }
 
 TEST(Network, ARankMayJoinAnothersHost) {
-  network over(3, card);
+  network over(3, nic);
   over.join(2, 0);
   EXPECT_EQ(over.host(2), over.host(0));
   EXPECT_DOUBLE_EQ(all_send_to_the_last(over, 500), 1e-3 + 500e-6);
 }
 
 TEST(Network, RefusesWhatCannotBe) {
-  EXPECT_THROW(network(0, card), usage_error);
-  EXPECT_THROW(network(4, card, 0, network::at_once), usage_error);
+  EXPECT_THROW(network(0, nic), usage_error);
+  EXPECT_THROW(network(4, nic, 0, network::at_once), usage_error);
   EXPECT_THROW(network(4, {0, 1e-3}), usage_error);
   EXPECT_THROW(network(4, {1e6, -1}), usage_error);
-  EXPECT_THROW(network(4, card, 2, {-1, 0}), usage_error);
-  EXPECT_THROW(network(4, card).isolate(4, card), std::out_of_range);
+  EXPECT_THROW(network(4, nic, 2, {-1, 0}), usage_error);
+  EXPECT_THROW(network(4, nic).isolate(4, nic), std::out_of_range);
 }
 
 TEST(Emulated, TakesAsLongAsTheNetworkAndCountsAsTheSimulation) {
@@ -139,7 +139,7 @@ void expect_two_one_two(const Transport& world) {
 }
 
 TEST(Hosts, AreTheNetworksOrThoseThatSomebodySet) {
-  network over(5, card, 2, network::at_once);  // 0 1 | 2 3 | 4
+  network over(5, nic, 2, network::at_once);  // 0 1 | 2 3 | 4
   over.join(3, 4);
   run_simulated(over, [](simulated& world) -> task {
     expect_two_one_two(world);
@@ -165,7 +165,7 @@ TEST(Hosts, AreTheNetworksOrThoseThatSomebodySet) {
 
 TEST(Shaped, ANetworkThatIsAnotherOnSomeRankIsRefusedEverywhere) {
   const auto said = test::errors(2, [](in_process& world) {
-    const network over = world.rank() == 0 ? network(2, card, 2, card) : network(2, card);
+    const network over = world.rank() == 0 ? network(2, nic, 2, nic) : network(2, nic);
     run_shaped(world, over, [](shaped<in_process>&) -> task { co_return; });
   });
   for (const auto& each : said) {

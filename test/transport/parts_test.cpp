@@ -101,7 +101,7 @@ TEST(Recording, WritesDownWhatBeginsAndForgetsNothingSilently) {
       int value = 1;
       const auto bytes = std::as_writable_bytes(std::span(&value, 1));
       co_await on.exchange(0, bytes, 0, bytes.first(4), tag{channel::data, 5, 1});
-      co_await on.meet(tag{channel::data, 6, 0}, bytes);
+      co_await on.rendezvous(tag{channel::data, 6, 0}, bytes);
       auto any = on.receive_any(channel::service);
       auto sent = on.send(0, tag{channel::service, 7, 0}, bytes.first(2));
       co_await any;
@@ -115,7 +115,7 @@ TEST(Recording, WritesDownWhatBeginsAndForgetsNothingSilently) {
     EXPECT_EQ(log[0].bytes, 4U);
     EXPECT_EQ(log[0].where, (tag{channel::data, 5, 1}));
     EXPECT_EQ(log[1].what, kind::receive);
-    EXPECT_EQ(log[2].what, kind::meeting);
+    EXPECT_EQ(log[2].what, kind::rendezvous);
     EXPECT_EQ(log[2].peer, -1);
     EXPECT_EQ(log[3].what, kind::any);
     EXPECT_LE(log[0].time, log[3].time);

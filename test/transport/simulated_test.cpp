@@ -187,7 +187,7 @@ TEST(Simulated, AMessageLeavesWhenTheDeviceHasWrittenIt) {
                   } else {
                     co_await world.receive(0, chunk_0, phantom(500));
                     EXPECT_DOUBLE_EQ(world.now(), 300e-6 + 1e-3 + 500e-6);
-                    EXPECT_DOUBLE_EQ(world.queue().record(), world.now()) << "the card wrote it";
+                    EXPECT_DOUBLE_EQ(world.queue().record(), world.now()) << "the NIC wrote it";
                   }
                 });
 }

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "support/rendezvous.hpp"
 #include "support/transport_laws.hpp"
 #include "support/transports.hpp"
+#include "support/unbuffered_library.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/transport.hpp"
@@ -91,7 +91,7 @@ TEST(StreamOrdered, WhatBeginsTogetherMovesTogether) {
   });
 }
 
-TEST(StreamOrdered, MessagesOfAPairMeetInTheOrderEnqueuedWhateverTheirTags) {
+TEST(StreamOrdered, MessagesOfAPairMatchInTheOrderEnqueuedWhateverTheirTags) {
   on_every_number_of_ranks([](streamed& world) -> task {
     const int to = (world.rank() + 1) % world.size();
     const int from = (world.rank() - 1 + world.size()) % world.size();
@@ -283,16 +283,16 @@ TEST(StreamOrdered, AFoldThatThrowsEndsEveryRank) {
 }
 
 /// Rank 1's end of it takes nothing.
-class refusing_library : public rendezvous_library {
+class refusing_library : public unbuffered_library {
  public:
-  refusing_library(transport::in_process& carrier, rendezvous& shared)
-      : rendezvous_library(carrier, shared), refuses_(carrier.rank() == 1) {}
+  refusing_library(transport::in_process& carrier, unbuffered_job& shared)
+      : unbuffered_library(carrier, shared), refuses_(carrier.rank() == 1) {}
 
   void end_group() {
     if (refuses_) {
-      throw std::runtime_error("no such card");
+      throw std::runtime_error("no such device");
     }
-    rendezvous_library::end_group();
+    unbuffered_library::end_group();
   }
 
  private:
@@ -301,7 +301,7 @@ class refusing_library : public rendezvous_library {
 
 /// Rank 1 stays for a while, so that nobody learns it from its leaving.
 TEST(StreamOrdered, WhatALibraryRefusesEndsEveryRank) {
-  rendezvous shared(2);
+  unbuffered_job shared(2);
   std::atomic<bool> heard{false};
   transport::run_ranks(2, [&](transport::in_process& carrier) {
     using refusing = transport::stream_ordered<refusing_library, transport::in_process>;
@@ -317,7 +317,7 @@ TEST(StreamOrdered, WhatALibraryRefusesEndsEveryRank) {
     };
     std::string words;
     drive(world, words_of(part(world, bytes.span()), words));
-    EXPECT_EQ(words, world.rank() == 1 ? "no such card" : "rank 1 failed: no such card");
+    EXPECT_EQ(words, world.rank() == 1 ? "no such device" : "rank 1 failed: no such device");
     EXPECT_EQ(world.in_flight(), 0U);
     if (world.rank() == 0) {
       heard = true;

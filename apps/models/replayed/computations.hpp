@@ -11,7 +11,8 @@ namespace models {
 inline std::vector<tutti::computation> computations(const replayed& network) {
   std::vector<tutti::computation> all;
   for (const auto& each : network.tensors) {
-    all.push_back({each.name, each.elements, each.forward_seconds, each.backward_seconds});
+    all.push_back(
+        {each.name, each.elements, each.forward_seconds, each.backward_seconds, each.shape});
   }
   return all;
 }

@@ -20,8 +20,9 @@ data::shape pooled(data::shape in, std::size_t side, std::size_t stride, padding
 data::shape layer_list::convolve(const std::string& name, data::shape in, const filters& with) {
   const data::shape out{with.count, steps(in.height, with.rows, with.stride, with.edge),
                         steps(in.width, with.columns, with.stride, with.edge)};
-  const std::size_t weights = with.count * (in.channels / with.groups) * with.rows * with.columns;
-  add({name, weights, 2 * count(weights * out.height * out.width)});
+  const std::size_t inputs = in.channels / with.groups * with.rows * with.columns;
+  const std::size_t weights = with.count * inputs;
+  add({name, weights, 2 * count(weights * out.height * out.width), {with.count, inputs}});
   return out;
 }
 
@@ -31,12 +32,12 @@ void layer_list::per_channel(const std::string& name, data::shape of) {
 
 void layer_list::multiply(const std::string& name, std::size_t inputs, std::size_t outputs,
                           std::size_t positions) {
-  add({name, inputs * outputs, 2 * count(inputs * outputs * positions)});
+  add({name, inputs * outputs, 2 * count(inputs * outputs * positions), {outputs, inputs}});
 }
 
 void layer_list::look_up(const std::string& name, std::size_t rows, std::size_t columns,
                          std::size_t positions) {
-  add({name, rows * columns, count(columns * positions)});
+  add({name, rows * columns, count(columns * positions), {rows, columns}});
 }
 
 }  // namespace models

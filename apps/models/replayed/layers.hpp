@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "tutti/base/tensor.hpp"
 
 namespace models {
 
@@ -14,6 +15,7 @@ struct counted_tensor {
   std::string name{};
   std::size_t elements{};
   double operations{};
+  tutti::tensor_shape shape{};
 };
 
 /// What a window does at the image's edge: stay within it, or reach over it so that an image keeps

@@ -73,7 +73,8 @@ double seconds(const entry& of) {
 replayed timed(const entry& of) {
   replayed made{.name = of.name, .batch = of.batch, .device = of.device};
   for (auto& each : of.tensors()) {  // shares for now; the totals make seconds of them
-    made.tensors.push_back({std::move(each.name), each.elements, each.operations, each.operations});
+    made.tensors.push_back(
+        {std::move(each.name), each.elements, each.operations, each.operations, each.shape});
   }
   const double all = seconds(of);
   return with_totals(std::move(made), all / 3, all * 2 / 3);

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tutti/base/tensor.hpp"
+
 namespace models {
 
 /// A tensor that is communicated, and the seconds of forward and of backward that are its own.
@@ -12,6 +14,7 @@ struct replayed_tensor {
   std::size_t elements{};
   double forward_seconds{};
   double backward_seconds{};
+  tutti::tensor_shape shape{};  ///< nobody says of a tensor from a file
 };
 
 /// A network as communication sees it, for a simulator to replay: nothing is computed. Tensors in

@@ -16,7 +16,7 @@ struct all_gather {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
 
-  static constexpr double busiest_card(double payload, double, placement who) {
+  static constexpr double busiest_nic(double payload, double, placement who) {
     return bound::all_gather(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {

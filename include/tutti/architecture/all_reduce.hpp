@@ -52,7 +52,7 @@ struct all_reduce {
   static constexpr bool ordered_start = Collective::ordered_start;
   static constexpr bool has_halves = splitting_collective<Collective>;
 
-  static constexpr double busiest_card(double payload, double, placement who) {
+  static constexpr double busiest_nic(double payload, double, placement who) {
     return bound::all_reduce(payload, who.hosts());
   }
   static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }

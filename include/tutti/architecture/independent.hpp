@@ -16,7 +16,7 @@ struct independent {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = true;
 
-  static constexpr double busiest_card(double, double, placement) { return 0; }
+  static constexpr double busiest_nic(double, double, placement) { return 0; }
   static constexpr exchange_cost alone(placement) { return {}; }
 
   template <class World>

@@ -32,9 +32,9 @@ struct local_sgd : all_reduce<Collective> {
     }
   };
 
-  static constexpr double busiest_card(const options& set, double payload, double dense,
-                                       placement who) {
-    return all_reduce<Collective>::busiest_card(payload, dense, who) / set.period;
+  static constexpr double busiest_nic(const options& set, double payload, double dense,
+                                      placement who) {
+    return all_reduce<Collective>::busiest_nic(payload, dense, who) / set.period;
   }
 
   template <class World>

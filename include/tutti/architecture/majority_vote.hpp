@@ -18,7 +18,7 @@ struct majority_vote {
   static constexpr bool counts_votes = true;
 
   /// Rank 0's host receives the ballots of all that live elsewhere.
-  static constexpr double busiest_card(double payload, double, placement who) {
+  static constexpr double busiest_nic(double payload, double, placement who) {
     return bound::gather(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {

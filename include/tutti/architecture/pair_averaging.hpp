@@ -56,7 +56,7 @@ struct pair_averaging {
   static constexpr bool listens(const options&, int, int) { return true; }
 
   /// A rank alone on its host pulls a model in each step; another may draw a neighbour each time.
-  static constexpr double busiest_card(double, double dense, placement who) {
+  static constexpr double busiest_nic(double, double dense, placement who) {
     return who.workers < 2 || who.per_host > 1 ? 0 : dense;
   }
   /// A request and a model, of ranks that ask in the same moment.

@@ -57,7 +57,7 @@ struct parameter_server {
   static constexpr tutti::carries carries =
       updates_first ? tutti::carries::difference : tutti::carries::gradient;
 
-  static constexpr double busiest_card(double payload, double dense, placement who) {
+  static constexpr double busiest_nic(double payload, double dense, placement who) {
     const double each_way = keeps_parameters ? std::max(payload, dense) : payload;
     return who.serving == server_hosts::own
                ? bound::servers(each_way, who.workers, who.servers, who.per_host, who.server_speed)

@@ -22,7 +22,7 @@ struct reduce_scatter_all_gather {
   static constexpr bool completes_alone = false;
   static constexpr bool encodes_means = true;
 
-  static constexpr double busiest_card(double payload, double, placement who) {
+  static constexpr double busiest_nic(double payload, double, placement who) {
     return bound::compressed_all_reduce(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {

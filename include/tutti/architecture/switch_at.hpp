@@ -34,7 +34,7 @@ struct switch_options {
 /// `switch_at<all_reduce<>, local_sgd<>>`. Momenta go on as they are. `engine.replan` with another
 /// `step` switches on what training shows.
 /// Wire: as the one whose turn it is. Cost: a buffer as large as the model where either of them has
-/// one, and then two copies of the gradients for the other.
+/// one, and then a copy of the gradients for the other.
 /// After: Lin et al., "Don't use large mini-batches, use local SGD", ICLR 2020; KungFu's adaptive
 /// policies, Mai et al., OSDI 2020.
 template <architecture_policy First, architecture_policy Second>
@@ -82,10 +82,10 @@ struct switch_at {
   }
 
   /// Of a step of whichever sends less.
-  static constexpr double busiest_card(const options& set, double payload, double dense,
-                                       placement who) {
-    return std::min(card_of<First>(set.first, payload, dense, who),
-                    card_of<Second>(set.second, payload, dense, who));
+  static constexpr double busiest_nic(const options& set, double payload, double dense,
+                                      placement who) {
+    return std::min(nic_of<First>(set.first, payload, dense, who),
+                    nic_of<Second>(set.second, payload, dense, who));
   }
 
   template <class World>
@@ -167,8 +167,6 @@ struct switch_at {
       turn(*this, step_of(piece), [&](auto& its) {
         if constexpr (facts::has_incoming<std::remove_cvref_t<decltype(its)>>) {
           its.incoming(piece, buffer);
-        } else {
-          world_->write_gradients(piece, buffer);
         }
       });
     }
@@ -178,7 +176,7 @@ struct switch_at {
         if constexpr (facts::has_arrive<std::remove_cvref_t<decltype(its)>>) {
           its.arrive(position, step);
         } else {
-          world_->update_by_gradient(position, step);
+          world_->update_by_launches(position, step);
         }
       });
     }
@@ -229,12 +227,12 @@ struct switch_at {
 
  private:
   template <class A>
-  static constexpr double card_of(const options_of<A>& set, double payload, double dense,
-                                  placement who) {
-    if constexpr (requires { A::busiest_card(set, payload, dense, who); }) {
-      return A::busiest_card(set, payload, dense, who);
+  static constexpr double nic_of(const options_of<A>& set, double payload, double dense,
+                                 placement who) {
+    if constexpr (requires { A::busiest_nic(set, payload, dense, who); }) {
+      return A::busiest_nic(set, payload, dense, who);
     } else {
-      return A::busiest_card(payload, dense, who);
+      return A::busiest_nic(payload, dense, who);
     }
   }
 };

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-/// Bytes that must pass the busiest card in one direction, whatever the order and the algorithm of
-/// its kind: divided by the card's rate, no step's communication is shorter. Cards work in both
+/// Bytes that must pass the busiest NIC in one direction, whatever the order and the algorithm of
+/// its kind: divided by the NIC's rate, no step's communication is shorter. NICs work in both
 /// directions at once. `payload` is one worker's bytes in a step. Hosts have `per_host` ranks each,
 /// but the last what is left.
 namespace tutti::bound {
@@ -19,7 +19,7 @@ constexpr int ranks_on(int host, int ranks, int per_host) {
 
 /// A sum that every host has at the end. Whoever finishes a part hears of it from the other h-1
 /// hosts, which can have added up their own addends, and each of them must get the result: 2 (h-1)
-/// payloads leave the h cards together, so one of them sends 2 (h-1)/h. A ring attains it
+/// payloads leave the h NICs together, so one of them sends 2 (h-1)/h. A ring attains it
 /// (Patarasuk and Yuan, JPDC 2009), and so do direct sends of each part to whoever finishes it.
 constexpr double all_reduce(double payload, int hosts) {
   return 2.0 * (hosts - 1) / hosts * payload;
@@ -49,7 +49,7 @@ constexpr double compressed_all_reduce(double payload, int ranks, int per_host) 
 
 /// k servers on hosts of their own: each receives its share, payload / k, from every worker and
 /// sends as much back, at the same time; a host of g workers sends g payloads and receives as much.
-/// Bytes of a worker's card, which may be slower than a server's by the factor `speed`.
+/// Bytes of a worker's NIC, which may be slower than a server's by the factor `speed`.
 constexpr double servers(double payload, int workers, int servers, int per_host, double speed = 1) {
   return payload * std::max<double>(workers / (servers * speed), ranks_on(0, workers, per_host));
 }
@@ -80,10 +80,10 @@ constexpr double shared_servers(double payload, int hosts, int more) {
 }
 
 /// All-reduce in two levels: inside each host a reduce-scatter, then each rank with its like on the
-/// other hosts, then inside again. A card carries what any all-reduce between hosts does; a rank's
+/// other hosts, then inside again. A NIC carries what any all-reduce between hosts does; a rank's
 /// link inside carries 2 (g-1)/g of the payload.
 struct hierarchical {
-  double card{};
+  double nic{};
   double inside{};
 };
 constexpr hierarchical hierarchical_all_reduce(double payload, int hosts, int per_host) {

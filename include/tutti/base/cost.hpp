@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-/// Latencies in a row and payloads through a card, one after the other: the alpha and the beta term
+/// Latencies in a row and payloads through a NIC, one after the other: the alpha and the beta term
 /// of an exchange that has the network to itself.
 struct exchange_cost {
   double latencies{};

@@ -35,13 +35,13 @@ class host_stream : public host_loops<host_stream> {
 
  public:
   /// A point in a stream's order of work. It may outlive the stream.
-  class mark {
+  class event {
    public:
-    mark() = default;
+    event() = default;
 
    private:
     friend host_stream;
-    mark(std::shared_ptr<progress> of, std::uint64_t at) : of_(std::move(of)), at_(at) {}
+    event(std::shared_ptr<progress> of, std::uint64_t at) : of_(std::move(of)), at_(at) {}
 
     std::shared_ptr<progress> of_;
     std::uint64_t at_ = 0;
@@ -73,19 +73,19 @@ class host_stream : public host_loops<host_stream> {
     wake_.notify_one();
   }
 
-  mark record() {
+  event record() {
     const std::scoped_lock lock(mutex_);
-    return mark(passed_, enqueued_);
+    return event(passed_, enqueued_);
   }
 
-  void wait(const mark& until) {
+  void wait(const event& until) {
     if (until.of_ != nullptr && until.of_ != passed_) {
       run([until] { until.of_->wait(until.at_); });
     }
   }
 
   /// Whether all before `until` is done; blocks nobody.
-  static bool passed(const mark& until) {
+  static bool passed(const event& until) {
     return until.of_ == nullptr || until.of_->has_come(until.at_);
   }
 
@@ -117,7 +117,7 @@ class host_stream : public host_loops<host_stream> {
 
  private:
   void finish() {
-    const mark now = record();
+    const event now = record();
     passed_->wait(now.at_);
   }
 

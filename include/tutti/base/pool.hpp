@@ -112,7 +112,7 @@ class pool {
     const std::size_t place = made_.load(std::memory_order_relaxed);
     if (place / block_size >= blocks_.size()) {
       throw error(
-          "so many marks of queues are held at once that there is no room for another. Fix: let go "
+          "so many events of queues are held at once that there is room for no other. Fix: let go "
           "of those that nobody waits for any more.");
     }
     auto& room = blocks_[place / block_size];

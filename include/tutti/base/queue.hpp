@@ -72,13 +72,13 @@ concept host_queue = requires(Queue& queue) {
   { queue.run(detail::no_work{}) } -> std::same_as<void>;
 };
 
-/// Work in order. `record` marks the work enqueued so far; `wait(mark)` lets nothing enqueued later
-/// begin before the mark, of this queue or another, is passed. Only `synchronize` blocks the host;
-/// it throws what the work has refused meanwhile.
+/// Work in order. `record` puts an event behind the work enqueued so far; `wait(event)` lets
+/// nothing enqueued later begin before that event, of this queue or another, has passed. Only
+/// `synchronize` blocks the host; it throws what the work has refused meanwhile.
 template <class Queue>
-concept device_queue = requires(Queue& queue, typename Queue::mark mark, std::byte* bytes) {
-  { queue.record() } -> std::same_as<typename Queue::mark>;
-  queue.wait(mark);
+concept device_queue = requires(Queue& queue, typename Queue::event event, std::byte* bytes) {
+  { queue.record() } -> std::same_as<typename Queue::event>;
+  queue.wait(event);
   queue.synchronize();
   queue.copy(bytes, bytes, std::size_t{});
   queue.clear(bytes, std::size_t{});
@@ -88,10 +88,10 @@ concept device_queue = requires(Queue& queue, typename Queue::mark mark, std::by
 class inline_queue : public host_loops<inline_queue> {
  public:
   /// A point in a queue's order of work; here it is always passed already.
-  struct mark {};
-  mark record() { return {}; }
-  void wait(mark) {}
-  static bool passed(mark) { return true; }
+  struct event {};
+  event record() { return {}; }
+  void wait(event) {}
+  static bool passed(event) { return true; }
   void synchronize() {}
 
   template <class F>

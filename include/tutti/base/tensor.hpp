@@ -57,15 +57,24 @@ class tensor_shape {
   std::size_t dimensions_{};
 };
 
+/// What a gradient's values are: IEEE binary32, IEEE binary16 or bfloat16.
+enum class element_type : std::uint8_t { fp32, fp16, bf16 };
+
 /// One parameter tensor as its model declares it. The memory belongs to the model and must outlive
 /// the engine. A tensor without memory (both spans empty, `elements` set) is a phantom: the
 /// simulator moves its length and never its values. An engine refuses one whose spans are not
 /// `elements` long each.
+///
+/// Parameters are floats. A gradient may have 16 bits an element: it is widened where it is taken,
+/// sums and means are made in floats, and only a mean that is left to the model, where there is no
+/// optimizer, is rounded back (to nearest, ties to even). Cost: a buffer of floats, and a pass.
 struct tensor {
   std::string name{};
   std::size_t elements{};
   std::span<float> parameter{};
-  std::span<float> gradient{};
+  std::span<float> gradient{};                 ///< of fp32
+  std::span<std::uint16_t> narrow_gradient{};  ///< of fp16 or bf16: then `gradient` is empty
+  element_type gradient_type{element_type::fp32};
   tensor_shape shape{};  ///< only compressors that work on whole tensors ask for it
 
   tensor() = default;
@@ -75,6 +84,15 @@ struct tensor {
         elements(its_gradient.size()),
         parameter(its_parameter),
         gradient(its_gradient),
+        shape(its_shape) {}
+  tensor(std::string its_name, std::span<float> its_parameter,
+         std::span<std::uint16_t> its_gradient, element_type its_type,
+         const tensor_shape& its_shape = {})
+      : name(std::move(its_name)),
+        elements(its_gradient.size()),
+        parameter(its_parameter),
+        narrow_gradient(its_gradient),
+        gradient_type(its_type),
         shape(its_shape) {}
   static tensor phantom(std::string its_name, std::size_t its_elements,
                         const tensor_shape& its_shape = {}) {

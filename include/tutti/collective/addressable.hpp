@@ -9,8 +9,8 @@
 namespace tutti::collective {
 
 /// Every rank adds its part straight out of its peers' memory, in rank order, and writes the sum
-/// into everybody's. Up to 56 bytes travel inside the meeting itself.
-/// Wire: none; two meetings, or one. Cost: one pass over the data, shared by the ranks.
+/// into everybody's. Up to 56 bytes travel inside the rendezvous itself.
+/// Wire: none; two rendezvous, or one. Cost: one pass over the data, shared by the ranks.
 /// After: the shared-memory bound that MPI libraries pay copies to approach.
 struct addressable {
   using role = tutti::role::collective;
@@ -24,7 +24,7 @@ struct addressable {
   task all_reduce(Endpoint self, reduction<Fold> data) const {
     const auto bytes = data.all();
     if (bytes.size() <= inline_bytes) {
-      const auto shown = co_await self.meet(bytes);
+      const auto shown = co_await self.rendezvous(bytes);
       for (int peer = 0; peer < self.size() && !bytes.empty(); ++peer) {
         if (peer == 0) {
           std::memcpy(bytes.data(), shown.of(0), bytes.size());
@@ -35,10 +35,10 @@ struct addressable {
       co_return;
     }
     {
-      const auto shown = co_await self.meet(std::as_bytes(std::span(&data.data, 1)));
+      const auto shown = co_await self.rendezvous(std::as_bytes(std::span(&data.data, 1)));
       add_part(self, data, shown);
     }
-    co_await self.meet(std::span<const std::byte>{});
+    co_await self.rendezvous(std::span<const std::byte>{});
   }
 
  private:

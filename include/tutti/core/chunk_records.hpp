@@ -30,8 +30,8 @@ template <class Queue, bool Splits>
 struct chunk_record {
   chunk_state state{chunk_state::finished};
   std::uint64_t steps{};
-  std::uint64_t started{};       ///< among all starts, from 1 on
-  typename Queue::mark moved{};  ///< where a stream moves chunks
+  std::uint64_t started{};        ///< among all starts, from 1 on
+  typename Queue::event moved{};  ///< where a stream moves chunks
   bool released{};
   memory_of<std::byte, Queue> workspace{};
   memory_of<std::byte, Queue> scratch{};

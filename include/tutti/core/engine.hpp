@@ -62,7 +62,7 @@ template <class Strategy, transport_policy Transport, optimizer_policy Optimizer
           monitor_policy Monitor = monitor::none>
 class engine {
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
-  using mark = typename Transport::queue_type::mark;
+  using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
 
  public:
@@ -80,6 +80,8 @@ class engine {
   static_assert(sizeof(rule::check_halves_need_an_exchange_of_two<typename types::schedule,
                                                                   architecture, compression>) > 0);
   static_assert(sizeof(rule::check_owners_need_an_optimizer<architecture, Optimizer>) > 0);
+  static_assert(sizeof(rule::check_pieces_need_an_elementwise_optimizer<architecture, Optimizer>) >
+                0);
   static_assert(sizeof(rule::check_optimizers_travel_as_bytes<Optimizer>) > 0);
   static_assert(sizeof(rule::check_peers_must_be_addressable<architecture, Transport>) > 0);
   static_assert(sizeof(rule::check_native_needs_the_transport<architecture, Transport>) > 0);
@@ -112,7 +114,12 @@ class engine {
         services_(world, plan_, model_, around_, *state_, optimizer_, set_, workers_, *this),
         posts_(plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
-    expect_reachable();
+    if constexpr (facts::delay < architecture >> 0) {
+      detail::expect_floats(model_.forward());
+    }
+    for (const tensor& each : model_.forward()) {
+      expect_reachable(each);
+    }
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
     open_flow();
     startup_ = start_up();
@@ -181,13 +188,36 @@ class engine {
   requires device_queue<Stream>
   void ready(tensor_id id, Stream& stream) { ready(id, stream.record()); }
 
+  /// The same, and the gradient lies in `gradient`, from this step on until told otherwise: of the
+  /// tensor's type and length, else usage_error. Where passes accumulate, it is their sum that the
+  /// last one's memory holds. Cost: while the gradients of a bucket are floats and neighbours, also
+  /// where they lie now, nothing; else a copy of the tensor.
+  void ready(tensor_id id, std::span<float> gradient) { ready_in(id, {.wide = gradient}); }
+  void ready(tensor_id id, std::span<std::uint16_t> gradient) {
+    ready_in(id, {.narrow = gradient});
+  }
+  template <class Stream>
+  requires device_queue<Stream>
+  void ready(tensor_id id, std::span<float> gradient, Stream& stream) {
+    ready_in(id, {.wide = gradient}, stream.record());
+  }
+  template <class Stream>
+  requires device_queue<Stream>
+  void ready(tensor_id id, std::span<std::uint16_t> gradient, Stream& stream) {
+    ready_in(id, {.narrow = gradient}, stream.record());
+  }
+
   /// Tensor `id` has no gradient in this pass: it counts as zero. Where passes accumulate, what
   /// earlier ones have added up stays. Throws usage_error as `ready` does, and touches nothing
   /// then.
   void absent(tensor_id id) {
     if (expect_arrived(id).accumulated.load(std::memory_order_relaxed) == 0) {
-      const auto gradient = model_.forward()[index(id)].gradient;
-      world_->queue().clear(gradient.data(), gradient.size_bytes());
+      const tensor& its = model_.forward()[index(id)];
+      if (its.gradient_type == element_type::fp32) {
+        world_->queue().clear(its.gradient.data(), its.gradient.size_bytes());
+      } else {
+        world_->queue().clear(its.narrow_gradient.data(), its.narrow_gradient.size_bytes());
+      }
     }
     ready(id);
   }
@@ -452,18 +482,19 @@ class engine {
   }
 
   /// A device's kernels cannot follow a pointer into memory that is the host's alone.
-  void expect_reachable() {
+  void expect_reachable(const tensor& its, const void* memory) {
     if constexpr (requires { world_->queue().reaches(nullptr); }) {
-      for (const tensor& each : model_.forward()) {
-        for (const float* memory : {each.parameter.data(), each.gradient.data()}) {
-          if (memory != nullptr && !world_->queue().reaches(memory)) {
-            throw usage_error(each.name +
-                              " does not lie in memory of this transport's device. Fix: allocate "
-                              "it on the device, or train over transport::in_process");
-          }
-        }
+      if (memory != nullptr && !world_->queue().reaches(memory)) {
+        throw usage_error(its.name +
+                          " does not lie in memory of this transport's device. Fix: allocate it "
+                          "on the device, or train over transport::in_process");
       }
     }
+  }
+  void expect_reachable(const tensor& its) {
+    expect_reachable(its, its.parameter.data());
+    expect_reachable(its, its.gradient.data());
+    expect_reachable(its, its.narrow_gradient.data());
   }
 
   task start_up() {
@@ -497,13 +528,13 @@ class engine {
 
   // ---- gradients in
 
-  tensor_state<mark>& at(tensor_id id) {
+  tensor_state<queue_event>& at(tensor_id id) {
     failure_.rethrow();
     return flow_->at(plan_.position(id));
   }
 
   /// The tensor's gradient is the caller's, not on its way.
-  tensor_state<mark>& expect_arrived(tensor_id id) {
+  tensor_state<queue_event>& expect_arrived(tensor_id id) {
     auto& mine = at(id);
     if (!mine.is_current()) {
       throw usage_error(model_.forward()[index(id)].name +
@@ -512,7 +543,23 @@ class engine {
     return mine;
   }
 
-  void ready(tensor_id id, mark when) {
+  void ready_in(tensor_id id, const gradient_memory& memory) {
+    ready_in(id, memory, world_->queue().record());
+  }
+  void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
+    auto& mine = expect_arrived(id);
+    const tensor& its = model_.forward()[index(id)];
+    expect_gradient(its, memory);
+    if (memory.wide.data() != its.gradient.data() ||
+        memory.narrow.data() != its.narrow_gradient.data()) {
+      expect_reachable(its, memory.wide.data());
+      expect_reachable(its, memory.narrow.data());
+      mine.moved = memory;
+    }
+    ready(id, when);
+  }
+
+  void ready(tensor_id id, queue_event when) {
     auto& mine = expect_arrived(id);
     const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
     if (passes < set_.run.accumulation) {
@@ -614,7 +661,7 @@ class engine {
 
    private:
     engine* engine_;
-    tensor_state<mark>* state_;
+    tensor_state<queue_event>* state_;
   };
 
   // ---- failure

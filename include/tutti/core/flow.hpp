@@ -48,7 +48,7 @@ class flow {
   using state_type = typename architecture::template state<surroundings_type>;
   using launch_type = launch<compression>;
   using queue_type = typename transport::queue_type;
-  using mark = typename queue_type::mark;
+  using queue_event = typename queue_type::event;
   using observer_type = observer<typename Types::monitor, transport>;
   static constexpr bool gathers = Types::choice::gathers;
   static constexpr bool splits = surroundings_type::splits_phases;
@@ -62,7 +62,7 @@ class flow {
       facts::has_outgoing<state_type> ? written::by_the_architecture : written::by_the_model;
 
  public:
-  flow(transport& world, const plan& made, const model_memory<queue_type>& model,
+  flow(transport& world, const plan& made, model_memory<queue_type>& model,
        const typename Types::options& set, surroundings_type& around, state_type& state,
        tag words_tag, observer_type& watched, Owner& owner)
       : world_(&world),
@@ -98,6 +98,9 @@ class flow {
   void fill(std::size_t position) {
     observer_->record(event::ready, static_cast<std::uint32_t>(index(plan_->at(position))));
     const std::uint64_t step = tensors_[position].arrived.load(std::memory_order_relaxed);
+    if (const auto to = std::exchange(tensors_[position].moved, {}); !to.empty()) {
+      model_->move(position, to);
+    }
     if constexpr (facts::has_depart<state_type>) {
       world_->queue().wait(tensors_[position].written);
       state_->depart(position, step);
@@ -107,6 +110,7 @@ class flow {
     const bool full = ++filled_[number] == filling.tensors;
     if (full) {
       filled_[number] = 0;
+      model_->settle(world_->queue(), number);
     }
     if constexpr (facts::has_sends<state_type>) {
       if (!state_->sends(step)) {
@@ -130,7 +134,7 @@ class flow {
 
   // ---- what there is to see
 
-  tensor_state<mark>& at(std::size_t position) { return tensors_[position]; }
+  tensor_state<queue_event>& at(std::size_t position) { return tensors_[position]; }
   bool listens() const { return order_.listens(); }
   std::uint64_t agenda() const { return agenda_.value(); }
   /// Steps that the model's last tensor has come to the end of.
@@ -367,7 +371,7 @@ class flow {
   }
 
   void finish_together(std::uint32_t number, buffer_type& mine) {
-    const mark moved = moved_so_far();
+    const queue_event moved = moved_so_far();
     for (const std::uint32_t each : mine.chunks) {
       chunks_[each].moved = moved;
       chunks_[each].state = chunk_state::finished;
@@ -499,7 +503,7 @@ class flow {
     arrive(position, step);
   }
 
-  mark moved_so_far() {
+  queue_event moved_so_far() {
     if constexpr (is_stream_ordered<transport> || order_type::leaves_later) {
       return world_->queue().record();
     } else {
@@ -507,8 +511,8 @@ class flow {
     }
   }
 
-  /// The chunk's bytes have left, or will have after that mark.
-  void release(std::uint32_t number, const mark& after) {
+  /// The chunk's bytes have left, or will have after that event.
+  void release(std::uint32_t number, const queue_event& after) {
     if (!std::exchange(chunks_[number].released, true)) {
       order_.released(number, after);
     }
@@ -560,7 +564,7 @@ class flow {
     wake(mine);
   }
 
-  void wake(tensor_state<mark>& mine) {
+  void wake(tensor_state<queue_event>& mine) {
     while (arrival_waiter* waiter = mine.waiting.pop()) {
       world_->ready_coroutines().push(waiter->coroutine);
     }
@@ -568,12 +572,12 @@ class flow {
 
   transport* world_;
   const plan* plan_;
-  const model_memory<queue_type>* model_;
+  model_memory<queue_type>* model_;
   surroundings_type* around_;
   state_type* state_;
   observer_type* observer_;
   Owner* owner_;
-  std::vector<tensor_state<mark>> tensors_;
+  std::vector<tensor_state<queue_event>> tensors_;
   std::vector<std::size_t> filled_;
   records_type chunks_;
   [[no_unique_address]] typename decltype(second_half_of())::type second_half_;

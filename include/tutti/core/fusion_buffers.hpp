@@ -34,9 +34,9 @@ enum class written { by_the_model, by_the_architecture };
 /// Cost: `most` elements and their lanes a buffer; a copy in and out of what is gathered.
 template <class Queue>
 class fusion_buffers {
-  using mark = typename Queue::mark;
+  using queue_event = typename Queue::event;
   /// Whatever a queue reads later, the list of copies as well, must stay until it has.
-  static constexpr bool works_later = requires(mark until) { Queue::passed(until); }
+  static constexpr bool works_later = requires(queue_event until) { Queue::passed(until); }
   &&!std::is_same_v<Queue, inline_queue>;
 
  public:
@@ -56,7 +56,7 @@ class fusion_buffers {
     std::vector<kernels::copy_run> in_{};
     std::vector<kernels::copy_run> out_{};
     std::size_t copied_ = 0;
-    mark until_{};
+    queue_event until_{};
     bool is_taken_ = false;
   };
 

@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 
 namespace tutti {
@@ -21,9 +23,28 @@ enum class buffers {
   none,      ///< nothing travels from this rank
 };
 
-/// The model's tensors as buckets see them: a bucket whose gradients are neighbours in memory is a
-/// view of them where it may be one, any other has a buffer to be packed into, where `Queue`'s work
-/// reaches it.
+/// A gradient's memory, of one type or the other; none where it stays what it was.
+struct gradient_memory {
+  std::span<float> wide{};
+  std::span<std::uint16_t> narrow{};
+
+  bool empty() const { return wide.empty() && narrow.empty(); }
+};
+
+/// Memory given for a step is as the tensor was declared.
+inline void expect_gradient(const tensor& its, const gradient_memory& given) {
+  const bool is_wide = its.gradient_type == element_type::fp32;
+  const std::size_t length = is_wide ? given.wide.size() : given.narrow.size();
+  if (length != its.elements) {
+    throw usage_error(sentence({its.name, " is ready with ", length, " values of ",
+                                is_wide ? "32" : "16", " bits, and has ", its.elements,
+                                ". Fix: give its gradient, of the type that was declared"}));
+  }
+}
+
+/// The model's tensors as buckets see them: a bucket whose gradients are floats and neighbours in
+/// memory is a view of them where it may be one, any other has a buffer of floats to be packed
+/// into, where `Queue`'s work reaches it.
 template <class Queue>
 class model_memory {
  public:
@@ -31,7 +52,7 @@ class model_memory {
                buffers wanted = buffers::views)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
     phantom_ = std::ranges::all_of(forward_, [](const tensor& each) {
-      return each.elements == 0 || each.gradient.data() == nullptr;
+      return each.elements == 0 || (each.gradient.empty() && each.narrow_gradient.empty());
     });
     phantom_ = phantom_ && made.elements() > 0;
     if (!phantom_) {
@@ -63,11 +84,72 @@ class model_memory {
   }
 
   /// Brings the gradients of the plan's chunk `number` into its bucket, if they are not there
-  /// already: one operation of the queue.
+  /// already: one operation of the queue, or one a tensor where those are narrow or have moved.
   void pack(Queue& queue, std::size_t number) const {
-    if (!phantom_ && !packed_[plan_->chunks[number].bucket].empty()) {
-      const std::size_t first = first_run_[number];
-      kernels::copy_runs(queue, std::span(runs_).subspan(first, first_run_[number + 1] - first));
+    const chunk& piece = plan_->chunks[number];
+    if (phantom_ || packed_[piece.bucket].empty()) {
+      return;
+    }
+    if (one_by_one_[piece.bucket]) {
+      const std::span<float> room = data(piece);
+      for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
+                              std::size_t in_chunk) {
+        widen(queue, position, offset, room.subspan(in_chunk, count));
+      });
+      return;
+    }
+    const std::size_t first = first_run_[number];
+    kernels::copy_runs(queue, std::span(runs_).subspan(first, first_run_[number + 1] - first));
+  }
+
+  /// Elements of a tensor's gradient from `offset` on, as floats.
+  void widen(Queue& queue, std::size_t position, std::size_t offset, std::span<float> into) const {
+    const tensor& from = at(position);
+    const std::uint16_t* bits = from.narrow_gradient.data() + offset;
+    switch (from.gradient_type) {
+      case element_type::fp32:
+        queue.copy(into.data(), from.gradient.data() + offset, into.size_bytes());
+        break;
+      case element_type::fp16:
+        kernels::widen<kernels::half>(queue, bits, into);
+        break;
+      case element_type::bf16:
+        kernels::widen<kernels::bfloat>(queue, bits, into);
+        break;
+    }
+  }
+
+  /// Leaves a mean where the model had the tensor's gradient, rounded to its type.
+  void leave(Queue& queue, std::size_t position, std::span<const float> mean) const {
+    const tensor& to = at(position);
+    switch (to.gradient_type) {
+      case element_type::fp32:
+        if (mean.data() != to.gradient.data()) {
+          queue.copy(to.gradient.data(), mean.data(), mean.size_bytes());
+        }
+        break;
+      case element_type::fp16:
+        kernels::narrow<kernels::half>(queue, mean, to.narrow_gradient.data());
+        break;
+      case element_type::bf16:
+        kernels::narrow<kernels::bfloat>(queue, mean, to.narrow_gradient.data());
+        break;
+    }
+  }
+
+  /// A tensor's gradient lies elsewhere from now on; nothing of it is on its way. Its bucket has to
+  /// `settle` before it goes next.
+  void move(std::size_t position, const gradient_memory& to) {
+    tensor& mine = forward_[forward_.size() - 1 - position];
+    mine.gradient = to.wide;
+    mine.narrow_gradient = to.narrow;
+    one_by_one_[plan_->bucket_of[position]] = true;
+  }
+  /// A bucket that is a view of gradients, of which some have moved, is one of where they lie now,
+  /// if they are neighbours there; nothing of it is on its way.
+  void settle(Queue& queue, std::size_t number) {
+    if (!phantom_ && one_by_one_[number] && packed_[number].empty()) {
+      view_or_pack(queue, number);
     }
   }
 
@@ -91,22 +173,42 @@ class model_memory {
  private:
   void lay_out(Queue& queue, buffers wanted) {
     packed_.resize(data_.size());
+    one_by_one_.resize(data_.size());
     if (wanted == buffers::none) {
       return;
     }
     for (std::size_t number = 0; number < data_.size(); ++number) {
       const auto& group = plan_->buckets[number];
-      data_[number] = at(group.first_tensor).gradient.data();
-      float* next = data_[number];
       for (std::size_t i = 0; i < group.tensors; ++i) {
-        const auto gradient = at(group.first_tensor + i).gradient;
-        if ((gradient.data() != next || wanted == buffers::separate) && !gradient.empty()) {
-          packed_[number] = allocate_zeros<float>(queue, group.elements);
-          data_[number] = packed_[number].data();
-          break;
-        }
-        next += gradient.size();
+        const bool is_narrow = at(group.first_tensor + i).gradient_type != element_type::fp32;
+        one_by_one_[number] = one_by_one_[number] || is_narrow;
       }
+      if (wanted == buffers::views) {
+        view_or_pack(queue, number);
+      } else {
+        make_room(queue, number);
+      }
+    }
+  }
+
+  void view_or_pack(Queue& queue, std::size_t number) {
+    const bucket& group = plan_->buckets[number];
+    data_[number] = at(group.first_tensor).gradient.data();
+    float* next = data_[number];
+    for (std::size_t i = 0; i < group.tensors; ++i) {
+      const tensor& each = at(group.first_tensor + i);
+      const bool is_next = each.gradient_type == element_type::fp32 && each.gradient.data() == next;
+      if (each.elements > 0 && !is_next) {
+        make_room(queue, number);
+        return;
+      }
+      next += each.gradient.size();
+    }
+  }
+  void make_room(Queue& queue, std::size_t number) {
+    if (const std::size_t elements = plan_->buckets[number].elements; elements > 0) {
+      packed_[number] = allocate_zeros<float>(queue, elements);
+      data_[number] = packed_[number].data();
     }
   }
 
@@ -114,7 +216,7 @@ class model_memory {
   void list_runs() {
     first_run_.push_back(0);
     for (const chunk& piece : plan_->chunks) {
-      if (!packed_[piece.bucket].empty()) {
+      if (!packed_[piece.bucket].empty() && !one_by_one_[piece.bucket]) {
         const std::span<float> room = data(piece);
         for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
                                 std::size_t in_chunk) {
@@ -130,6 +232,7 @@ class model_memory {
   bool phantom_ = false;
   std::vector<float*> data_;
   std::vector<memory_of<float, Queue>> packed_;
+  std::vector<bool> one_by_one_;  ///< buckets with gradients that are narrow or have moved
   std::vector<kernels::copy_run> runs_;
   std::vector<std::size_t> first_run_;  ///< of each chunk, and the end
 };

@@ -36,7 +36,7 @@ template <class Types, class Owner>
 class order_of_starts {
   using transport = typename Types::transport;
   using queue_type = typename transport::queue_type;
-  using mark = typename queue_type::mark;
+  using queue_event = typename queue_type::event;
   using coordination = typename Types::coordination;
   using machine_type = typename coordination::template state<typename Types::choice>;
   using observer_type = observer<typename Types::monitor, transport>;
@@ -96,8 +96,8 @@ class order_of_starts {
     }
   }
 
-  /// The launch's bytes have left, or will have after that mark: then its credit is free.
-  void released(std::uint32_t number, const mark& after) {
+  /// The launch's bytes have left, or will have after that event: then its credit is free.
+  void released(std::uint32_t number, const queue_event& after) {
     if constexpr (leaves_later) {
       leaving_.push({after, number});
     } else {
@@ -220,7 +220,7 @@ class order_of_starts {
     bool operator()(std::uint32_t chunk) const { return owner->is_ready(chunk); }
   };
   struct departure {
-    mark after{};
+    queue_event after{};
     std::uint32_t number{};
   };
   struct silence {};

@@ -46,10 +46,16 @@ inline void add_hash(plan& made, std::span<const tensor> forward, std::string_vi
   made.hash = hash.value();
 }
 
+/// Of the memory that its type says.
+inline std::size_t length_of_gradient(const tensor& each) {
+  return each.gradient_type == element_type::fp32 ? each.gradient.size()
+                                                  : each.narrow_gradient.size();
+}
+
 /// A tensor has memory for its elements, or none has any.
 inline void expect_memory(std::span<const tensor> forward) {
   const auto phantom = [](const tensor& each) {
-    return each.parameter.empty() && each.gradient.empty();
+    return each.parameter.empty() && each.gradient.empty() && each.narrow_gradient.empty();
   };
   const tensor* without = nullptr;
   const tensor* with = nullptr;
@@ -58,17 +64,29 @@ inline void expect_memory(std::span<const tensor> forward) {
       (phantom(each) ? without : with) = &each;
     }
     if (!phantom(each) &&
-        (each.parameter.size() != each.elements || each.gradient.size() != each.elements)) {
-      throw usage_error(sentence({each.name, " has ", each.elements, " elements, its parameter ",
-                                  each.parameter.size(), " and its gradient ", each.gradient.size(),
-                                  ". Fix: make it as tensor(name, parameter, gradient), with two "
-                                  "spans of one length"}));
+        (each.parameter.size() != each.elements || length_of_gradient(each) != each.elements)) {
+      throw usage_error(
+          sentence({each.name, " has ", each.elements, " elements, its parameter ",
+                    each.parameter.size(), " and its gradient ", length_of_gradient(each),
+                    ". Fix: make it as tensor(name, parameter, gradient), with two "
+                    "spans of one length"}));
     }
   }
   if (without != nullptr && with != nullptr) {
     throw usage_error(
         sentence({with->name, " has memory and ", without->name,
                   " has none. Fix: give every tensor memory, or, to simulate, none"}));
+  }
+}
+
+/// Where tensors arrive before their launch has ended, means and gradients change places.
+inline void expect_floats(std::span<const tensor> forward) {
+  for (const tensor& each : forward) {
+    if (each.gradient_type != element_type::fp32) {
+      throw usage_error(each.name +
+                        " has a gradient of 16 bits an element, and this architecture puts the "
+                        "last step's mean in its place. Fix: give it a gradient of fp32");
+    }
   }
 }
 

@@ -33,6 +33,7 @@ struct computation {
   std::size_t elements{};
   seconds forward{};
   seconds backward{};
+  tensor_shape shape{};
 };
 
 /// How long a replay goes on; the iterations before the measured ones fill the pipeline.
@@ -64,23 +65,23 @@ struct replayed {
   plan planned{};
   std::vector<exchanged> agenda{};  ///< the last iteration's, in the order of starting
   double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
-  double busiest_card{};            ///< bytes of a step that must pass one card in one direction
+  double busiest_nic{};             ///< bytes of a step that must pass one NIC in one direction
   bool crosses_iterations{};
   seconds forward{};         ///< of the profile, undisturbed
   seconds backward{};        ///< likewise
   seconds first_gradient{};  ///< from the beginning of the backward pass
 
   seconds compute() const { return forward + backward; }
-  /// For so long a step's bytes keep one card of this rate busy.
-  seconds on_the_wire(double card_bytes_per_second) const {
-    return busiest_card / card_bytes_per_second;
+  /// For so long a step's bytes keep one NIC of this rate busy.
+  seconds on_the_wire(double nic_bytes_per_second) const {
+    return busiest_nic / nic_bytes_per_second;
   }
-  /// No iteration of this architecture is shorter, with cards of this rate: neither than the
-  /// compute nor than what must pass one card, which cannot begin before there is a gradient and,
+  /// No iteration of this architecture is shorter, with NICs of this rate: neither than the
+  /// compute nor than what must pass one NIC, which cannot begin before there is a gradient and,
   /// without crossing the iteration's end, is over before the next forward pass.
-  seconds bound(double card_bytes_per_second) const {
+  seconds bound(double nic_bytes_per_second) const {
     const seconds before = crosses_iterations ? 0 : forward + first_gradient;
-    return std::max(compute(), before + on_the_wire(card_bytes_per_second));
+    return std::max(compute(), before + on_the_wire(nic_bytes_per_second));
   }
 
   /// The time that `share` of the iterations did not exceed.
@@ -117,7 +118,7 @@ class replay {
     }
     set_.profile.backward.clear();
     for (const auto& each : model_) {
-      declared_.push_back({each.name, each.elements});
+      declared_.push_back({each.name, each.elements, each.shape});
       set_.profile.backward.push_back(each.backward);
       result_.forward += each.forward;
       result_.backward += each.backward;
@@ -163,7 +164,7 @@ class replay {
     }
     std::vector<tensor> all;
     for (const auto& each : model_) {
-      all.push_back(tensor::phantom(each.name, each.elements));
+      all.push_back(tensor::phantom(each.name, each.elements, each.shape));
     }
     return all;
   }
@@ -272,11 +273,11 @@ class replay {
     const auto dense = static_cast<double>(report.elements * sizeof(float));
     const placement who = length_.of.value_or(placement{report.workers, report.servers});
     using architecture = typename Engine::architecture;
-    if constexpr (requires { architecture::busiest_card(set_.architecture, 0, 0, who); }) {
-      result_.busiest_card =
-          architecture::busiest_card(set_.architecture, result_.payload_bytes, dense, who);
+    if constexpr (requires { architecture::busiest_nic(set_.architecture, 0, 0, who); }) {
+      result_.busiest_nic =
+          architecture::busiest_nic(set_.architecture, result_.payload_bytes, dense, who);
     } else {
-      result_.busiest_card = architecture::busiest_card(result_.payload_bytes, dense, who);
+      result_.busiest_nic = architecture::busiest_nic(result_.payload_bytes, dense, who);
     }
     result_.crosses_iterations = crosses || (facts::delay<architecture> > 0);
   }

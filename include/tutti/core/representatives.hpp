@@ -13,16 +13,16 @@ namespace tutti {
 /// can be simulated message by message.
 ///
 /// An exchange that has the network to itself takes so many latencies and so many payloads through
-/// a card (`architecture::alone`). Fewer ranks take as long where latencies and bytes last longer
+/// a NIC (`architecture::alone`). Fewer ranks take as long where latencies and bytes last longer
 /// in the proportion of the two closed forms. Servers are sent no more by each worker when there
-/// are more of them: there it is the servers' cards that few workers keep busy for longer. Exact
-/// for one exchange at a time where all parts are equally long; several at once share the cards in
+/// are more of them: there it is the servers' NICs that few workers keep busy for longer. Exact
+/// for one exchange at a time where all parts are equally long; several at once share the NICs in
 /// larger pieces (test: within 2 % at 8 to 64 ranks). Left out: encoding and adding that grow with
 /// p, and the headers of p parts.
 struct representatives {
   placement few{};
   transport::stretch data{};  ///< of the data channel
-  double server_load{1};      ///< how much longer a server's card is busy
+  double server_load{1};      ///< how much longer a server's NIC is busy
 };
 
 /// `few` workers at least, in hosts as full as theirs, stand for `many`.

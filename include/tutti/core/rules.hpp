@@ -96,6 +96,12 @@ struct owners_need_an_optimizer {
       !facts::updates_first<Architecture> || !std::is_same_v<Optimizer, optimizer::none>;
 };
 
+template <class Architecture, class Optimizer>
+struct pieces_need_an_elementwise_optimizer {
+  static constexpr bool holds =
+      !facts::owns_parameters<Architecture> || facts::elementwise<Optimizer>;
+};
+
 template <class Optimizer>
 struct optimizers_travel_as_bytes {
   static constexpr bool holds = std::is_trivially_copyable_v<Optimizer>;
@@ -208,6 +214,13 @@ struct check_owners_need_an_optimizer {
                 "tutti: this architecture updates the parameters itself, on their owner or before "
                 "it sends them, but it was given no optimizer. Fix: pass one to make_engine.");
 };
+template <class Architecture, class Optimizer>
+struct check_pieces_need_an_elementwise_optimizer {
+  static_assert(pieces_need_an_elementwise_optimizer<Architecture, Optimizer>::holds,
+                "tutti: this architecture updates pieces of tensors, on their owner, but this "
+                "optimizer needs whole tensors. Fix: updated_by::workers, or an optimizer that is "
+                "elementwise.");
+};
 template <class Optimizer>
 struct check_optimizers_travel_as_bytes {
   static_assert(optimizers_travel_as_bytes<Optimizer>::holds,
@@ -233,7 +246,7 @@ struct check_senders_must_be_known {
   static_assert(
       senders_must_be_known<Architecture, Transport>::holds,
       "tutti: this architecture receives from whoever sends first, but this transport's "
-      "messages carry no sender and meet in one order. Fix: use architecture::replicated, "
+      "messages carry no sender and match in one order. Fix: use architecture::replicated, "
       "or transport::mpi.");
 };
 

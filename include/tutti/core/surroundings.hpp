@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -55,6 +56,7 @@ class surroundings {
         momenta_per_element_(values.memory_per_element()),
         momenta_(world.queue(), keeps_momenta(world.rank(), workers) ? momenta_per_element_ : 0,
                  model.remembered()),
+        widened_(allocate<float>(most_narrow(model))),
         failed_(failed),
         context_(context) {}
   surroundings(const surroundings&) = delete;
@@ -128,17 +130,14 @@ class surroundings {
     });
   }
 
-  // ---- gradients, of a chunk: run by run
-
+  /// A chunk's gradients as the model gave them, as floats.
   void read_gradients(const chunk& piece, std::span<float> into) const {
-    for_each_run_of(&tensor::gradient, piece, [&](std::span<float> own, std::size_t in_chunk) {
-      queue().copy(into.data() + in_chunk, own.data(), own.size_bytes());
-    });
-  }
-  void write_gradients(const chunk& piece, std::span<const float> from) const {
-    for_each_run_of(&tensor::gradient, piece, [&](std::span<float> own, std::size_t in_chunk) {
-      queue().copy(own.data(), from.data() + in_chunk, own.size_bytes());
-    });
+    if (!phantom()) {
+      model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
+                                      std::size_t in_chunk) {
+        model_->widen(queue(), position, offset, into.subspan(in_chunk, count));
+      });
+    }
   }
 
   /// Calls `visit(number)` for each chunk that holds an element of the tensor at `position`.
@@ -160,20 +159,18 @@ class surroundings {
     if (phantom()) {
       return;
     }
-    const tensor& to = model_->at(position);
     if constexpr (std::is_same_v<optimizer, tutti::optimizer::none>) {
-      if (mean.data() != to.gradient.data()) {
-        queue().copy(to.gradient.data(), mean.data(), mean.size_bytes());
-      }
+      model_->leave(queue(), position, mean);
     } else {
-      optimizer_->apply(queue(), to.parameter, mean,
+      optimizer_->apply(queue(), model_->at(position).parameter, mean,
                         momenta_.at(plan_->first_element[position], {}, step));
     }
   }
 
-  /// The same on a mean that lies where the model had its gradient.
-  void update_by_gradient(std::size_t position, std::uint64_t step) {
-    update(position, step, model_->at(position).gradient);
+  /// The same on the mean that its launches have left in their buffer; not where launches are
+  /// gathered at run time.
+  void update_by_launches(std::size_t position, std::uint64_t step) {
+    update(position, step, model_->data(position));
   }
 
   /// The optimizer on this rank's own gradient, the mean of the passes that it is the sum of.
@@ -182,10 +179,15 @@ class surroundings {
       return;
     }
     const tensor& to = model_->at(position);
-    if (accumulation_ != 1) {
-      kernels::scale(queue(), to.gradient, 1.0f / static_cast<float>(accumulation_));
+    std::span<float> gradient = to.gradient;
+    if (to.gradient_type != element_type::fp32) {
+      gradient = span_of(widened_).first(to.elements);
+      model_->widen(queue(), position, 0, gradient);
     }
-    optimizer_->apply(queue(), to.parameter, std::span<const float>(to.gradient),
+    if (accumulation_ != 1) {
+      kernels::scale(queue(), gradient, 1.0f / static_cast<float>(accumulation_));
+    }
+    optimizer_->apply(queue(), to.parameter, std::span<const float>(gradient),
                       momenta_.at(plan_->first_element[position], {}, step));
   }
 
@@ -231,16 +233,20 @@ class surroundings {
     return rank < workers && !facts::owns_parameters<typename Types::architecture>;
   }
 
+  static std::size_t most_narrow(const model_memory<queue_type>& model) {
+    std::size_t most = 0;
+    for (const tensor& each : model.forward()) {
+      most = std::max(most, each.narrow_gradient.size());
+    }
+    return most;
+  }
+
   template <class Run>
   void for_each_run(const chunk& piece, Run run) const {
-    for_each_run_of(&tensor::parameter, piece, run);
-  }
-  template <class Run>
-  void for_each_run_of(std::span<float> tensor::*its, const chunk& piece, Run run) const {
     if (!phantom()) {
       model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
                                       std::size_t in_chunk) {
-        run((model_->at(position).*its).subspan(offset, count), in_chunk);
+        run(model_->at(position).parameter.subspan(offset, count), in_chunk);
       });
     }
   }
@@ -263,6 +269,7 @@ class surroundings {
   unsigned accumulation_;
   std::size_t momenta_per_element_;
   state_memory<queue_type> momenta_;
+  memory<float> widened_;  ///< room for the largest gradient that is not of floats
   void (*failed_)(void*, std::exception_ptr);
   void* context_;
   std::vector<task> beside_{};

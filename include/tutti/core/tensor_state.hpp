@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tutti/base/fifo.hpp"
+#include "tutti/core/model_memory.hpp"
 
 namespace tutti {
 
@@ -15,15 +16,16 @@ struct arrival_waiter {
 };
 
 /// A tensor's place in the step. `readied` counts gradients given, `arrived` results received.
-template <class Mark>
+template <class Event>
 struct tensor_state {
   std::atomic<std::uint64_t> readied{0};
   std::atomic<std::uint64_t> arrived{0};
   std::atomic<unsigned> accumulated{0};  ///< passes; the trainer's, others may look
   unsigned pieces = 0;                   ///< chunks that hold some of it
   unsigned pieces_left = 0;
-  Mark written{};
-  Mark current{};
+  gradient_memory moved{};  ///< where the gradient lies, if `ready` says so
+  Event written{};
+  Event current{};
   fifo<arrival_waiter> waiting{};
 
   bool is_current() const {

@@ -18,9 +18,9 @@ namespace tutti::archetype {
 /// A device queue with the loops that kernels may use.
 class queue : public host_loops<queue> {
  public:
-  struct mark {};
-  mark record() { return {}; }
-  void wait(mark) {}
+  struct event {};
+  event record() { return {}; }
+  void wait(event) {}
   void synchronize() {}
 
   template <class F>
@@ -59,7 +59,7 @@ class loan_operation : public operation {
 
 struct transport {};
 
-/// One that only sends and receives: no all-reduce of its own, no meetings.
+/// One that only sends and receives: no all-reduce of its own, no rendezvous.
 class endpoint {
  public:
   using transport_type = archetype::transport;

@@ -196,7 +196,7 @@ Endpoint carrier_of(const Endpoint& self) {
 /// Where parameter servers live.
 enum class server_hosts {
   own,      ///< each on a host of its own
-  workers,  ///< one after the other on the workers' hosts, whose cards they share
+  workers,  ///< one after the other on the workers' hosts, whose NICs they share
 };
 
 /// Who lives where, for bounds: workers share hosts.
@@ -205,7 +205,7 @@ struct placement {
   int servers{};
   int per_host{1};
   server_hosts serving{};
-  double server_speed{1};  ///< of the card of a server's own host, a worker's being 1
+  double server_speed{1};  ///< of the NIC of a server's own host, a worker's being 1
 
   constexpr int hosts() const { return bound::hosts(workers, per_host); }
 };
@@ -259,11 +259,11 @@ enum class carries {
 /// * `place(plan, options, size)`: says which rank owns each chunk. Throws usage_error.
 /// * `adds_in_rounds`: where payloads add, it runs compressors of several rounds, and those that
 ///   select: its states' `workspace_bytes` also takes a chunk.
-/// * `busiest_card(payload, dense, placement)`: bytes that must pass some host's card in one
+/// * `busiest_nic(payload, dense, placement)`: bytes that must pass some host's NIC in one
 ///   direction, in a step of so many payload bytes a worker, whatever the order: no step is shorter
-///   than these at the card's rate. `dense` is the same gradient as floats.
+///   than these at the NIC's rate. `dense` is the same gradient as floats.
 /// * `alone(placement)`: what an exchange that has the network to itself takes, where that is so
-///   many latencies and so many payloads through one card: then few ranks can stand for many.
+///   many latencies and so many payloads through one NIC: then few ranks can stand for many.
 ///
 /// `state<World>(world, options)` is made once a rank, after the plan and before the parameters are
 /// broadcast. `World` (core/surroundings.hpp) is all that it may know and do. Its verbs are plain

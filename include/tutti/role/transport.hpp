@@ -123,13 +123,14 @@ int ranks_here(const Transport& transport) {
   return count;
 }
 
-/// Ranks can read each other's memory: `meet(tag, bytes)` shows up to 56 bytes (a pointer, say) to
-/// every rank and completes when all have shown theirs. A rank that fails keeps the memory until
-/// the last answer of a `meet` is destroyed; so no coroutine keeps one over another await.
+/// Ranks can read each other's memory: `rendezvous(tag, bytes)` shows up to 56 bytes (a pointer,
+/// say) to every rank and completes when all have shown theirs. A rank that fails keeps the memory
+/// until the last answer of a `rendezvous` is destroyed; so no coroutine keeps one over another
+/// await.
 template <class T>
 concept has_addressable_peers = requires(T& transport, tag where,
                                          std::span<const std::byte> bytes) {
-  transport.meet(where, bytes);
+  transport.rendezvous(where, bytes);
 };
 
 /// The transport's own all-reduce. Every rank must start them in the same order.
@@ -139,7 +140,7 @@ concept has_all_reduce = requires(T& transport, tag where, std::span<float> data
 };
 
 /// The queue moves the messages of the data channel, and an operation is complete once enqueued:
-/// the host waits for no peer. Messages of two ranks carry no tags and meet in the order in which
+/// the host waits for no peer. Messages of two ranks carry no tags and match in the order in which
 /// both enqueue them. So every rank starts chunks in one order, a coroutine begins whatever must
 /// move together before it awaits the first of it, and all else, in host memory, takes other
 /// channels.
@@ -238,8 +239,9 @@ class endpoint {
                      Fold fold) const {
     return transport_->exchange_fold(to, out, from, in, where_, fold);
   }
-  auto meet(std::span<const std::byte> bytes) const requires has_addressable_peers<Transport> {
-    return transport_->meet(where_, bytes);
+  auto rendezvous(std::span<const std::byte> bytes) const requires
+      has_addressable_peers<Transport> {
+    return transport_->rendezvous(where_, bytes);
   }
   auto all_reduce(std::span<float> data) const requires has_all_reduce<Transport> {
     return transport_->all_reduce(where_, data);
@@ -253,7 +255,7 @@ class endpoint {
 /// An endpoint among some ranks of another, its members, who are numbered by their place in a list
 /// that outlives it: a collective runs inside as if nobody else were there. Messages keep the
 /// endpoint's tag, so what two members tell each other inside and outside follow in one order. What
-/// takes every rank of the transport, its own all-reduce or a meeting, is not offered; a loan's
+/// takes every rank of the transport, its own all-reduce or a rendezvous, is not offered; a loan's
 /// peer is the rank of the whole.
 template <class Endpoint>
 class group_endpoint {

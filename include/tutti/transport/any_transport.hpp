@@ -247,7 +247,7 @@ class boundary_to final : public boundary {
 }  // namespace detail
 
 /// Some transport, known at run time: the one erased boundary, for registries. Native all-reduce
-/// and meetings stay behind it. Cost: two indirect calls a message, no allocation.
+/// and rendezvous stay behind it. Cost: two indirect calls a message, no allocation.
 class any_transport {
  public:
   using role = tutti::role::transport;

@@ -29,7 +29,7 @@ namespace tutti::transport {
 /// Ranks are MPI processes whose gradients lie where `Queue` works: `mpi` on the host,
 /// `mpi_on<cuda::stream>` on the device that is current where it is made. Channels are
 /// communicators of its own, so that a wildcard never takes another channel's message and nothing
-/// meets the user's messages.
+/// matches the user's messages.
 ///
 /// Long messages of the data channel travel in pieces, so that folding the first overlaps the wire.
 /// A device's memory is sent when its queue has come so far, and received in the queue's order; the

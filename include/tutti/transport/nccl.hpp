@@ -186,13 +186,13 @@ class nccl_communicator {
 namespace detail {
 
 /// What ranks show each other before they make a communicator; of fixed size.
-struct nccl_card {
+struct nccl_peer {
   std::int32_t version{};
   std::array<char, 64> device{};  // its bus address
   std::array<char, 192> host{};
 };
 
-/// What rank 0 answers: how to meet, or why not.
+/// What rank 0 answers: how to connect, or why not.
 struct nccl_invitation {
   ncclUniqueId common{};
   std::array<char, 320> why{};
@@ -210,17 +210,17 @@ inline std::string nccl_host() {
   return name.data() + (" " + boot);
 }
 
-inline nccl_card nccl_card_of_this_rank() {
-  nccl_card card;
+inline nccl_peer nccl_peer_of_this_rank() {
+  nccl_peer peer;
   int version = 0;
   check(ncclGetVersion(&version));
-  card.version = version;
+  peer.version = version;
   int device = 0;
   cuda::check(cudaGetDevice(&device));
   cuda::check(
-      cudaDeviceGetPCIBusId(card.device.data(), static_cast<int>(card.device.size()) - 1, device));
-  nccl_host().copy(card.host.data(), card.host.size() - 1);
-  return card;
+      cudaDeviceGetPCIBusId(peer.device.data(), static_cast<int>(peer.device.size()) - 1, device));
+  nccl_host().copy(peer.host.data(), peer.host.size() - 1);
+  return peer;
 }
 
 inline std::string spelt_nccl_version(std::int32_t code) {
@@ -228,7 +228,7 @@ inline std::string spelt_nccl_version(std::int32_t code) {
 }
 
 /// Why these ranks cannot make a communicator; empty if they can.
-inline std::string nccl_obstacle(std::span<const nccl_card> all) {
+inline std::string nccl_obstacle(std::span<const nccl_peer> all) {
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].version != all[0].version) {
       return sentence({"rank 0 runs NCCL ", spelt_nccl_version(all[0].version), " and rank ", rank,
@@ -252,16 +252,16 @@ std::span<const std::byte> shown(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Ends when rank 0 has seen every card and every rank has its answer; `awaited`: from whom.
+/// Ends when rank 0 has heard of every peer and every rank has its answer; `awaited`: from whom.
 template <class Endpoint>
-task meet_for_nccl(Endpoint self, const nccl_card& mine, nccl_invitation& answer, int& awaited) {
+task bootstrap_nccl(Endpoint self, const nccl_peer& mine, nccl_invitation& answer, int& awaited) {
   if (self.rank() != 0) {
     co_await self.send(0, shown(mine));
     const auto mail = co_await self.receive_loan(0, sizeof answer);
     std::memcpy(&answer, mail.bytes().data(), sizeof answer);
     co_return;
   }
-  std::vector<nccl_card> all(static_cast<std::size_t>(self.size()), mine);
+  std::vector<nccl_peer> all(static_cast<std::size_t>(self.size()), mine);
   for (int rank = 1; rank < self.size(); ++rank) {
     awaited = rank;
     const auto mail = co_await self.receive_loan(rank, sizeof mine);
@@ -277,8 +277,8 @@ task meet_for_nccl(Endpoint self, const nccl_card& mine, nccl_invitation& answer
   }
 }
 
-/// Drives a carrier until `asking` has ended; at the deadline it fails. Rank 0 has our card until
-/// it answers: where that never happens the job ends.
+/// Drives a carrier until `asking` has ended; at the deadline it fails. What we sent is rank 0's to
+/// read until it answers: where that never happens the job ends.
 template <class Carrier>
 void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadline) {
   asking.start(carrier.ready_coroutines());
@@ -315,7 +315,7 @@ class nccl_library {
 
   template <host_transport Carrier>
   explicit nccl_library(Carrier& carrier, seconds deadline = 60)
-      : stream_(cuda::priority::urgent), communicator_(meet(carrier, deadline)) {
+      : stream_(cuda::priority::urgent), communicator_(connected(carrier, deadline)) {
     connect(carrier.rank(), carrier.size(), deadline);
   }
   /// The user's communicator, whose ranks are the carrier's. Collective too, within the deadline of
@@ -369,21 +369,21 @@ class nccl_library {
 
  private:
   template <class Carrier>
-  static nccl_communicator meet(Carrier& carrier, seconds deadline) {
-    const detail::nccl_card mine = detail::nccl_card_of_this_rank();
+  static nccl_communicator connected(Carrier& carrier, seconds deadline) {
+    const detail::nccl_peer mine = detail::nccl_peer_of_this_rank();
     detail::nccl_invitation answer;
     int awaited = 0;
-    task meeting = detail::meet_for_nccl(endpoint<Carrier>(carrier, tag{channel::host, 0, 0}), mine,
-                                         answer, awaited);
-    detail::complete(carrier, meeting, awaited, deadline);
+    task bootstrap = detail::bootstrap_nccl(endpoint<Carrier>(carrier, tag{channel::host, 0, 0}),
+                                            mine, answer, awaited);
+    detail::complete(carrier, bootstrap, awaited, deadline);
     if (answer.why[0] != '\0') {
       throw usage_error(answer.why.data());
     }
     return nccl_communicator(answer.common, carrier.rank(), carrier.size(), deadline);
   }
 
-  /// NCCL connects two ranks when they first meet, and blocks the host for it. Better here than in
-  /// a step, where ranks that wait for each other must hear of each other.
+  /// NCCL connects two ranks at their first message, and blocks the host for it. Better here than
+  /// in a step, where ranks that wait for each other must hear of each other.
   void connect(int rank, int ranks, seconds deadline) {
     cuda::buffer<std::byte> places =
         stream_.allocate<std::byte>(static_cast<std::size_t>(ranks) + 1);
@@ -426,7 +426,7 @@ class nccl_library {
 };
 static_assert(stream_library<nccl_library>);
 
-/// Ranks own a device each and meet by NCCL: `nccl<mpi>` where they are processes,
+/// Ranks own a device each and talk by NCCL: `nccl<mpi>` where they are processes,
 /// `nccl<in_process>` where they are threads. Make the device current, then the transport.
 template <host_transport Carrier>
 using nccl = stream_ordered<nccl_library, Carrier>;

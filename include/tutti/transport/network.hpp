@@ -12,8 +12,8 @@
 
 namespace tutti::transport {
 
-/// A network card: bytes pass it at this rate, one message after the other, in each direction
-/// apart; the head of a message that it sends is so long on its way.
+/// A network interface card (NIC): bytes pass it at this rate, one message after the other, in
+/// each direction apart; the head of a message that it sends is so long on its way.
 struct link {
   double bytes_per_second{};
   seconds latency{};
@@ -26,19 +26,19 @@ struct stretch {
   double bytes{1};
 };
 
-/// Which ranks share a host, and by what card each host meets the others. The network between the
-/// cards is never the bottleneck.
+/// Which ranks share a host, and by what NIC each host reaches the others. The network between the
+/// NICs is never the bottleneck.
 class network {
  public:
   /// Between ranks of one host, unless somebody says otherwise: no time.
   static constexpr link at_once{std::numeric_limits<double>::infinity(), 0};
 
   /// A host for each rank.
-  network(int ranks, link card) : network(ranks, card, 1, at_once) {}
+  network(int ranks, link nic) : network(ranks, nic, 1, at_once) {}
 
-  /// Consecutive ranks share a host, `per_host` each, and its card; to one another they send by
+  /// Consecutive ranks share a host, `per_host` each, and its NIC; to one another they send by
   /// `inside`, of which every rank has its own. Throws usage_error if that cannot be.
-  network(int ranks, link card, int per_host, link inside) : inside_(check(inside)) {
+  network(int ranks, link nic, int per_host, link inside) : inside_(check(inside)) {
     if (ranks < 1) {
       throw usage_error("cannot simulate " + std::to_string(ranks) + " ranks. Fix: use at least 1");
     }
@@ -48,31 +48,31 @@ class network {
     for (int rank = 0; rank < ranks; ++rank) {
       host_.push_back(static_cast<std::size_t>(rank / per_host));
     }
-    cards_.assign(host_.back() + 1, check(card));
+    nics_.assign(host_.back() + 1, check(nic));
   }
 
   int ranks() const { return static_cast<int>(host_.size()); }
-  std::size_t hosts() const { return cards_.size(); }
+  std::size_t hosts() const { return nics_.size(); }
   /// The number of the host that `rank` lives on.
   std::size_t host(int rank) const { return host_[static_cast<std::size_t>(rank)]; }
-  const link& card(std::size_t host) const { return cards_[host]; }
+  const link& nic(std::size_t host) const { return nics_[host]; }
   const link& inside() const { return inside_; }
   bool share_host(int rank, int other) const { return host(rank) == host(other); }
   /// The link by which `rank` takes part in a message that it has with `peer`.
   const link& way(int rank, int peer) const {
-    return share_host(rank, peer) ? inside_ : card(host(rank));
+    return share_host(rank, peer) ? inside_ : nic(host(rank));
   }
 
-  /// Moves `rank` to a host of its own, with this card.
-  void isolate(int rank, link card) {
-    host_.at(static_cast<std::size_t>(rank)) = cards_.size();
-    cards_.push_back(check(card));
+  /// Moves `rank` to a host of its own, with this NIC.
+  void isolate(int rank, link nic) {
+    host_.at(static_cast<std::size_t>(rank)) = nics_.size();
+    nics_.push_back(check(nic));
   }
   /// From now on messages of the data channel take so much longer.
   void stretch_data(stretch by) { data_ = by; }
   const stretch& data() const { return data_; }
 
-  /// How long a message between two ranks keeps the card of `rank`, one of them, busy.
+  /// How long a message between two ranks keeps the NIC of `rank`, one of them, busy.
   seconds occupation(int rank, int peer, channel on, std::size_t bytes) const {
     return static_cast<double>(bytes) * stretched(on).bytes / way(rank, peer).bytes_per_second;
   }
@@ -96,7 +96,7 @@ class network {
 
   link inside_;
   std::vector<std::size_t> host_;
-  std::vector<link> cards_;
+  std::vector<link> nics_;
   stretch data_{};
 };
 

@@ -18,7 +18,7 @@ namespace tutti::transport {
 
 /// One operation as it began, on the transport's clock.
 struct recorded {
-  enum class kind : std::uint8_t { send, receive, loan, any, meeting, all_reduce };
+  enum class kind : std::uint8_t { send, receive, loan, any, rendezvous, all_reduce };
 
   seconds time{};
   int rank{};
@@ -111,9 +111,10 @@ class recording {
     note(recorded::kind::receive, from, where, into.size());
     return inner_->exchange_fold(to, out, from, into, where, fold);
   }
-  auto meet(tag where, std::span<const std::byte> bytes) requires has_addressable_peers<Transport> {
-    note(recorded::kind::meeting, -1, where, bytes.size());
-    return inner_->meet(where, bytes);
+  auto rendezvous(tag where,
+                  std::span<const std::byte> bytes) requires has_addressable_peers<Transport> {
+    note(recorded::kind::rendezvous, -1, where, bytes.size());
+    return inner_->rendezvous(where, bytes);
   }
   auto all_reduce(tag where, std::span<float> data) requires has_all_reduce<Transport> {
     note(recorded::kind::all_reduce, -1, where, data.size_bytes());

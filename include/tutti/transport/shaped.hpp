@@ -21,7 +21,7 @@
 
 namespace tutti::transport {
 
-/// Processes of one host that meet as over a network of many hosts, in real time; what `Carrier`
+/// Processes of one host connected as over a network of many hosts, in real time; what `Carrier`
 /// can do beside messages, its own all-reduce or a peer's memory, is hidden.
 template <class Carrier>
 using shaped = basic_in_process<virtual_queue, shaped_link<Carrier>>;

@@ -115,7 +115,7 @@ requires(!Carrier::virtual_time) class shaped_link {
 
   template <class Fabric>
   void carry(Fabric& shared, message& out) {
-    const seconds earliest = std::max(now(), out.mark);
+    const seconds earliest = std::max(now(), out.event);
     if (out.to == out.from) {
       events_.at(earliest, &deliver_here<Fabric>, &shared, &out);
       return;
@@ -399,7 +399,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     in.from = peer;
     in.to = carrier_->rank();
     in.where = head.where;
-    in.mark = head.time;
+    in.event = head.time;
     in.number = head.number;
     const bool phantom = head.contents == detail::stamp::payload::phantom;
     in.staged = phantom ? nullptr : staging_.take(head.bytes);

@@ -144,16 +144,16 @@ struct device {
 
 /// A device's queue on a virtual clock. Kernels run at once on the host, where there is memory to
 /// run on; what passes is the time that they are charged. As on a real device the host goes on
-/// meanwhile, and marks say when the device will have come so far.
+/// meanwhile, and events say when the device will have come so far.
 class virtual_queue : public host_loops<virtual_queue> {
  public:
   /// A moment on the virtual clock.
-  using mark = seconds;
+  using event = seconds;
 
   virtual_queue(const virtual_clock& clock, device kind) : clock_(&clock), kind_(kind) {}
 
-  mark record() const { return std::max(busy_until_, clock_->now()); }
-  void wait(mark passed) { busy_until_ = std::max(busy_until_, passed); }
+  event record() const { return std::max(busy_until_, clock_->now()); }
+  void wait(event passed) { busy_until_ = std::max(busy_until_, passed); }
   void synchronize() {}
   void charge(std::size_t bytes) {
     busy_until_ = record() + static_cast<double>(bytes) / kind_.bytes_per_second;
@@ -171,11 +171,11 @@ class virtual_queue : public host_loops<virtual_queue> {
 };
 static_assert(host_queue<virtual_queue> && device_queue<virtual_queue>);
 
-/// Delivery on a virtual clock, through the cards of a network.
+/// Delivery on a virtual clock, through the NICs of a network.
 ///
 /// The head of a message leaves when its bytes are there and the sender's NIC is free, and its
-/// last byte bytes / rate later. It passes the receiver's card as soon as the head is there and the
-/// card free, in bytes / rate, and not before its last byte has come. Cards serve messages in the
+/// last byte bytes / rate later. It passes the receiver's NIC as soon as the head is there and the
+/// NIC free, in bytes / rate, and not before its last byte has come. NICs serve messages in the
 /// order in which their heads come. A message is delivered, and its send completes once it is read,
 /// when its last byte has passed; to oneself at once. Cost: two heap operations a message.
 class virtual_link {
@@ -197,11 +197,11 @@ class virtual_link {
   template <class Fabric, class Message>
   void carry(Fabric& shared, Message& out) {
     if (out.to == out.from) {
-      events_.at(std::max(now(), out.mark), &deliver<Fabric, Message>, &shared, &out);
+      events_.at(std::max(now(), out.event), &deliver<Fabric, Message>, &shared, &out);
       return;
     }
-    card& from = card_of(out.from, out);
-    const seconds head = std::max({now(), out.mark, from.egress_free});
+    nic& from = nic_of(out.from, out);
+    const seconds head = std::max({now(), out.event, from.egress_free});
     from.egress_free = head + occupation(out.from, out.to, out);
     events_.at(head + network_.latency(out.from, out.to, out.where.channel),
                &arrive<Fabric, Message>, &shared, &out);
@@ -214,13 +214,13 @@ class virtual_link {
   }
 
  private:
-  struct card {
+  struct nic {
     seconds egress_free = 0;
     seconds ingress_free = 0;
   };
 
   template <class Message>
-  card& card_of(int rank, const Message& which) {
+  nic& nic_of(int rank, const Message& which) {
     return network_.share_host(which.from, which.to) ? ranks_[static_cast<std::size_t>(rank)]
                                                      : hosts_[network_.host(rank)];
   }
@@ -235,7 +235,7 @@ class virtual_link {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
     const auto& out = *static_cast<Message*>(its);
     const seconds last_byte = self.now() + self.occupation(out.from, out.to, out);
-    card& to = self.card_of(out.to, out);
+    nic& to = self.nic_of(out.to, out);
     to.ingress_free =
         std::max(self.now(), to.ingress_free) + self.occupation(out.to, out.from, out);
     self.events_.at(std::max(to.ingress_free, last_byte), &deliver<Fabric, Message>, shared, its);
@@ -249,8 +249,8 @@ class virtual_link {
 
   device device_;
   network network_;
-  std::vector<card> hosts_;
-  std::vector<card> ranks_;  // for what stays inside a host
+  std::vector<nic> hosts_;
+  std::vector<nic> ranks_;  // for what stays inside a host
   virtual_clock events_;
   run_queue ready_;
 };
@@ -429,10 +429,10 @@ template <class Body>
 simulated_run run_simulated(network over, Body body) {
   return run_simulated(std::move(over), device(), std::move(body));
 }
-/// The same where every rank has a host and a card of its own.
+/// The same where every rank has a host and a NIC of its own.
 template <class Body>
-simulated_run run_simulated(int ranks, link card, Body body) {
-  return run_simulated(network(ranks, card), std::move(body));
+simulated_run run_simulated(int ranks, link nic, Body body) {
+  return run_simulated(network(ranks, nic), std::move(body));
 }
 
 /// The same, no faster than on that network: every rank and the work it does share this thread,

@@ -21,7 +21,7 @@ enum class place { own, shared };
 template <class Queue>
 class staging {
  public:
-  using mark = typename Queue::mark;
+  using queue_event = typename Queue::event;
 
   explicit staging(Queue& queue, place where = place::own) : queue_(&queue), where_(where) {}
   staging(const staging&) = delete;
@@ -51,16 +51,16 @@ class staging {
     return taken;
   }
 
-  /// `bytes` as it was asked for. Without a mark: whoever takes it next enqueues behind whatever
+  /// `bytes` as it was asked for. Without an event: whoever takes it next enqueues behind whatever
   /// still works on it.
-  void give(std::byte* taken, std::size_t bytes, mark until = {}) {
+  void give(std::byte* taken, std::size_t bytes, queue_event until = {}) {
     free_[class_of(bytes)].push_back({taken, std::move(until)});
   }
 
  private:
   struct block {
     std::byte* bytes;
-    mark until;
+    queue_event until;
   };
 
   static std::size_t class_of(std::size_t bytes) {

@@ -28,7 +28,7 @@ namespace tutti::transport {
 /// A library that moves messages between ranks in the order of a queue, and never blocks the host.
 ///
 /// * What is between `begin_group` and `end_group` moves together, and what the queue does next
-///   begins when all of it has moved. The messages of two ranks meet in the order enqueued.
+///   begins when all of it has moved. The messages of two ranks match in the order enqueued.
 /// * `send` and `receive` throw nothing: what they refuse, `end_group` throws.
 /// * `all_reduce`: sums, in place, in an order that is the library's business.
 /// * `failure()`: what it found out by itself about its peers, or nothing.

@@ -80,6 +80,20 @@ void narrow(Queue& queue, std::span<const float> input, std::uint16_t* out) {
 template <class Format>
 void narrow(cuda::stream& queue, std::span<const float> input, std::uint16_t* out);
 
+/// out[i] = input[i].
+template <class Format, host_queue Queue>
+void widen(Queue& queue, const std::uint16_t* input, std::span<float> out) {
+  queue.run([=] {
+    widest([=] {
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        element::widen<Format>{}(input[i], out[i]);
+      }
+    });
+  });
+}
+template <class Format>
+void widen(cuda::stream& queue, const std::uint16_t* input, std::span<float> out);
+
 /// sum[i] += input[i].
 template <class Format, host_queue Queue>
 void add_widened(Queue& queue, const std::uint16_t* input, std::span<float> sum) {

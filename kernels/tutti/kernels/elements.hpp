@@ -80,6 +80,11 @@ struct narrow {
 };
 
 template <class Format>
+struct widen {
+  TUTTI_HD void operator()(std::uint16_t from, float& to) const { to = Format::to_float(from); }
+};
+
+template <class Format>
 struct add_widened {
   TUTTI_HD void operator()(std::uint16_t from, float& sum) const { sum += Format::to_float(from); }
 };

@@ -63,7 +63,7 @@ TUTTI_HD void load(row_of_lane& into, Values from, std::size_t n, std::uint32_t 
 
 /// Which elements of a warp's packs are meant: a bit for each lane, of the first of the four, the
 /// second and so on.
-struct marks {
+struct masks {
   std::uint32_t of[4];
 
   TUTTI_HD std::uint32_t total() const {
@@ -81,10 +81,10 @@ struct marks {
   }
 };
 
-/// Marks what `f(lane, i)` says.
+/// The elements of which `f(lane, i)` is true.
 template <class Warp, class F>
-TUTTI_HD marks marked(const Warp& warp, const F& f) {
-  marks made;
+TUTTI_HD masks masks_of(const Warp& warp, const F& f) {
+  masks made;
   for (std::uint32_t i = 0; i < 4; ++i) {
     made.of[i] = warp.ballot([&](std::uint32_t lane) { return f(lane, i); });
   }
@@ -124,7 +124,7 @@ struct source {
   }
 };
 
-/// Calls `f(first element, marks above, marks equal, value)` for the packs of every row;
+/// Calls `f(first element, masks above, masks equal, value)` for the packs of every row;
 /// `value(lane, i)` is a lane's i-th element of them.
 template <class Warp, class Values, class F>
 TUTTI_HD void for_each_pack(const Warp& warp, const source<Values>& from, search limit,
@@ -137,10 +137,10 @@ TUTTI_HD void for_each_pack(const Warp& warp, const source<Values>& from, search
       const auto value = [&](std::uint32_t lane, std::uint32_t i) {
         return held[lane].of[p].value[i];
       };
-      const marks above = marked(warp, [&](std::uint32_t lane, std::uint32_t i) {
+      const masks above = masks_of(warp, [&](std::uint32_t lane, std::uint32_t i) {
         return key_of(value(lane, i)) > limit.prefix;
       });
-      const marks equal = marked(warp, [&](std::uint32_t lane, std::uint32_t i) {
+      const masks equal = masks_of(warp, [&](std::uint32_t lane, std::uint32_t i) {
         return key_of(value(lane, i)) == limit.prefix && begin + place_in_row(p, lane) + i < from.n;
       });
       f(begin + place_in_row(p, 0), above, equal, value);
@@ -309,7 +309,7 @@ struct collect_candidates {
     using warp = typename Block::warp;
     typename Block::template of_threads<row_of_lane> held;
     const auto reach = [&](const warp& lanes_of, std::uint32_t g, std::uint32_t p) {
-      return marked(lanes_of, [&](std::uint32_t lane, std::uint32_t i) {
+      return masks_of(lanes_of, [&](std::uint32_t lane, std::uint32_t i) {
         return key_of(held[g * lanes + lane].of[p].value[i]) >= floor;
       });
     };
@@ -341,7 +341,7 @@ struct collect_candidates {
         place += shared.hits[i];
       }
       for (std::uint32_t p = 0; p < packs; ++p) {
-        const marks hit = reach(lanes_of, g, p);
+        const masks hit = reach(lanes_of, g, p);
         const std::size_t first = number * tile + g * row;
         lanes_of.each([&](std::uint32_t lane) {
           for (std::uint32_t i = 0; i < 4; ++i) {
@@ -444,7 +444,7 @@ struct count_selected {
       tally total{0, 0};
       if (number < tiles) {
         for_each_pack(lanes_of, of.part(number), shared.limit,
-                      [&](std::size_t, const marks& above, const marks& equal, const auto&) {
+                      [&](std::size_t, const masks& above, const masks& equal, const auto&) {
                         total = total + tally{above.total(), equal.total()};
                       });
       }
@@ -514,7 +514,7 @@ struct write_selected {
     const search limit = of.state->known[rounds];
     for_each_pack(
         warp, from, limit,
-        [&](std::size_t first, const marks& above, const marks& equal, const auto& value) {
+        [&](std::size_t first, const masks& above, const masks& equal, const auto& value) {
           warp.each([&](std::uint32_t lane) {
             for (std::uint32_t i = 0; i < 4; ++i) {
               const std::uint32_t ties = before.equal + equal.before(lane, i);

@@ -18,6 +18,8 @@ namespace tutti::kernels {
 
 template void narrow<half>(cuda::stream&, std::span<const float>, std::uint16_t*);
 template void narrow<bfloat>(cuda::stream&, std::span<const float>, std::uint16_t*);
+template void widen<half>(cuda::stream&, const std::uint16_t*, std::span<float>);
+template void widen<bfloat>(cuda::stream&, const std::uint16_t*, std::span<float>);
 template void add_widened<half>(cuda::stream&, const std::uint16_t*, std::span<float>);
 template void add_widened<bfloat>(cuda::stream&, const std::uint16_t*, std::span<float>);
 template void add_narrow<half>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "gpu/stand_in/runtime.hpp"
-#include "support/rendezvous.hpp"
+#include "support/unbuffered_library.hpp"
 #include "tutti/transport/nccl.hpp"
 
-using tutti::test::rendezvous;
 using tutti::test::stood_in_by;
+using tutti::test::unbuffered_job;
 
 struct ncclComm {
-  std::shared_ptr<rendezvous> job;
+  std::shared_ptr<unbuffered_job> job;
   int rank;
   int ranks;
   int questions_until_done;
@@ -30,12 +30,12 @@ namespace {
 constexpr int questions_a_call = 3;
 
 std::mutex jobs_mutex;
-std::map<int, std::shared_ptr<rendezvous>> jobs;
+std::map<int, std::shared_ptr<unbuffered_job>> jobs;
 
 struct posted {
   ncclComm_t of;
   cudaStream_t stream;
-  rendezvous::message message;
+  unbuffered_job::message message;
 };
 thread_local int depth = 0;
 thread_local std::vector<posted> group;
@@ -83,7 +83,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId co
   const std::scoped_lock lock(jobs_mutex);
   auto& job = jobs[number];
   if (job == nullptr) {
-    job = std::make_shared<rendezvous>(ranks);
+    job = std::make_shared<unbuffered_job>(ranks);
   }
   *made = new ncclComm{job, rank, ranks, 0};
   return under_way(*made);
@@ -124,7 +124,7 @@ ncclResult_t ncclGroupEnd() {
   if (--depth > 0 || group.empty()) {
     return ncclSuccess;
   }
-  std::vector<rendezvous::message> messages;
+  std::vector<unbuffered_job::message> messages;
   for (const posted& each : group) {
     messages.push_back(each.message);
   }

@@ -130,7 +130,8 @@ TEST(StandInNCCL, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
   EXPECT_EQ(said[0], "rank 1 has not come to make a communicator in time");
 }
 
-/// Its card lies where nobody reads it, so that nothing of it may go; it says why, and ends.
+/// What rank 1 sent lies where nobody reads it, so that nothing of it may go; it says why, and
+/// ends.
 TEST(StandInNCCL, ARankZeroThatNeverLooksEndsTheJobInASentence) {
   const auto without_rank_zero = [] {
     std::atomic<bool> over{false};

@@ -24,7 +24,7 @@ using tutti::host_stream;
 
 struct event {
   std::mutex mutex;
-  host_stream::mark mark;
+  host_stream::event recorded;
 };
 
 struct device {
@@ -190,18 +190,18 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
   const std::scoped_lock lock(event_of(handle).mutex);
-  event_of(handle).mark = stream_of(stream).record();
+  event_of(handle).recorded = stream_of(stream).record();
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   const std::scoped_lock lock(event_of(handle).mutex);
-  return host_stream::passed(event_of(handle).mark) ? cudaSuccess : cudaErrorNotReady;
+  return host_stream::passed(event_of(handle).recorded) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned) {
-  host_stream::mark until;
+  host_stream::event until;
   {
     const std::scoped_lock lock(event_of(handle).mutex);
-    until = event_of(handle).mark;
+    until = event_of(handle).recorded;
   }
   stream_of(stream).wait(until);
   return cudaSuccess;

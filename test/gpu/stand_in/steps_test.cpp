@@ -54,8 +54,8 @@ void only_enqueues() {
   EXPECT_GT(before.events, 0);
   EXPECT_EQ(after.allocations, before.allocations);
   EXPECT_EQ(after.synchronizations, before.synchronizations);
-  // As many are made as are ever held at once, which is a matter of who runs ahead of whom; a mark
-  // that made one each time would show as hundreds.
+  // As many are made as are ever held at once, which is a matter of who runs ahead of whom; an
+  // event that made one each time would show as hundreds.
   EXPECT_LE(after.events, before.events + 8);
 }
 

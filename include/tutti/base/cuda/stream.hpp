@@ -25,7 +25,7 @@ enum class priority { usual, urgent };
 
 namespace detail {
 
-/// Events of one device. They are never destroyed: a mark may outlive its stream, and the device
+/// Events of one device. They are never destroyed: they may outlive their stream, and the device
 /// lets go of everything when the process ends.
 inline pool<cudaEvent_t>& events_of(int device) {
   static std::array<std::atomic<pool<cudaEvent_t>*>, 64> all{};
@@ -90,19 +90,20 @@ class stream_room {
 /// Kernels that select throw usage_error at NaN from the next `synchronize`, and every one after
 /// it: what they selected is wrong and so is what was made of it. One thread at a time enqueues
 /// kernels; `record`, `wait`, `copy`, `clear` and `synchronize` are anybody's.
-/// Cost: a mark is an event that is used again; after the first steps none is made.
+/// Cost: events are used again; after the first steps none is made.
 class stream {
  public:
   /// A point in a stream's order of work. It may outlive the stream.
-  class mark {
+  class event {
    public:
-    mark() = default;
+    event() = default;
 
    private:
     friend stream;
-    mark(pool<cudaEvent_t>::handle event, std::uint64_t of) : event_(std::move(event)), of_(of) {}
+    event(pool<cudaEvent_t>::handle handle, std::uint64_t of)
+        : handle_(std::move(handle)), of_(of) {}
 
-    pool<cudaEvent_t>::handle event_{};
+    pool<cudaEvent_t>::handle handle_{};
     std::uint64_t of_ = 0;
   };
 
@@ -142,29 +143,29 @@ class stream {
   cudaStream_t native_handle() const { return handle_; }
   int device() const { return device_; }
 
-  mark record() {
-    auto event = detail::events_of(device_).take([this] {
+  event record() {
+    auto handle = detail::events_of(device_).take([this] {
       const on_device here(device_);
       cudaEvent_t made = nullptr;
       check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
       return made;
     });
-    check(cudaEventRecord(*event, handle_));
-    return mark(std::move(event), number_);
+    check(cudaEventRecord(*handle, handle_));
+    return event(std::move(handle), number_);
   }
 
-  void wait(const mark& until) {
-    if (until.event_ && until.of_ != number_) {
-      check(cudaStreamWaitEvent(handle_, *until.event_, 0));
+  void wait(const event& until) {
+    if (until.handle_ && until.of_ != number_) {
+      check(cudaStreamWaitEvent(handle_, *until.handle_, 0));
     }
   }
 
   /// Whether all before `until` is done; blocks nobody. Throws if the device has failed.
-  static bool passed(const mark& until) {
-    if (!until.event_) {
+  static bool passed(const event& until) {
+    if (!until.handle_) {
       return true;
     }
-    const cudaError_t answer = cudaEventQuery(*until.event_);
+    const cudaError_t answer = cudaEventQuery(*until.handle_);
     if (answer == cudaErrorNotReady) {
       ignore(answer);
       return false;
@@ -293,7 +294,7 @@ class stream {
   cudaStream_t handle_ = nullptr;
   bool owned_ = false;
   int device_ = 0;
-  std::uint64_t number_ = next_number();  // handles are used again, and marks outlive streams
+  std::uint64_t number_ = next_number();  // handles are used again, and events outlive streams
   std::unique_ptr<stream_room> room_{};
 };
 static_assert(device_queue<stream> && !host_queue<stream>);

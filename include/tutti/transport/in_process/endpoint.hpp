@@ -45,11 +45,11 @@ class basic_in_process {
  public:
   using role = tutti::role::transport;
   using queue_type = Queue;
-  using mark = typename Queue::mark;
+  using queue_event = typename Queue::event;
   static constexpr bool virtual_time = Delivery::virtual_time;
 
  private:
-  using message = detail::message<mark>;
+  using message = detail::message<queue_event>;
   using pending_receive = detail::pending_receive<basic_in_process>;
 
  public:
@@ -130,8 +130,8 @@ class basic_in_process {
    public:
     explicit folding_receive(Fold fold) : fold_(fold) {
       this->take = [](basic_in_process& self, pending_receive& which, message& read) {
-        self.queue_.wait(read.mark);
-        if constexpr (!std::same_as<Fold, copy_bytes>) {  // a card writes what is only copied
+        self.queue_.wait(read.event);
+        if constexpr (!std::same_as<Fold, copy_bytes>) {  // a NIC writes what is only copied
           charge(self.queue_, 3 * read.bytes.size());
         }
         if (read.bytes.data() != nullptr && which.into.data() != nullptr) {
@@ -195,7 +195,7 @@ class basic_in_process {
     loan_operation(basic_in_process& self, int from, tag where, std::size_t bytes)
         : operation(self.ready_coroutines(), 1), self_(&self) {
       in_.take = [](basic_in_process& taker, pending_receive& which, message& lent) {
-        taker.queue_.wait(lent.mark);
+        taker.queue_.wait(lent.event);
         static_cast<lending_receive&>(which).lent = &lent;
       };
       in_.lends = true;
@@ -237,7 +237,7 @@ class basic_in_process {
       }
     }
 
-    /// Valid until this rank meets again for the second time on this tag.
+    /// Valid until this rank's second rendezvous from now on this tag.
     const std::byte* of(int rank) const { return where_->line(generation_, rank).bytes.data(); }
     template <class T>
     T shown(int rank) const {
@@ -252,9 +252,9 @@ class basic_in_process {
     std::uint64_t generation_;
   };
 
-  class meet_operation : public detail::operation {
+  class rendezvous_operation : public detail::operation {
    public:
-    meet_operation(basic_in_process& self, tag where, std::span<const std::byte> bytes)
+    rendezvous_operation(basic_in_process& self, tag where, std::span<const std::byte> bytes)
         : operation(self.ready_coroutines(), 0),
           self_(&self),
           where_(&self.shared_->rendezvous_.at(where)) {
@@ -271,14 +271,15 @@ class basic_in_process {
         self_->flights_.park(*this);
         return operation::await_ready();
       }
-      const auto met = [this] { return complete(); };
-      return (met() || (self_->caller_waits() && self_->backoff_.glance(met))) && self_->look();
+      const auto all_here = [this] { return complete(); };
+      return (all_here() || (self_->caller_waits() && self_->backoff_.glance(all_here))) &&
+             self_->look();
     }
     void await_suspend(std::coroutine_handle<> waiter) {
       operation::await_suspend(waiter);
       if (!self_->flights_.failed()) {
         expect_half();
-        self_->meets_.push(*this);
+        self_->at_rendezvous_.push(*this);
         self_->flights_.begin();
       }
     }
@@ -289,7 +290,7 @@ class basic_in_process {
 
     bool complete() const { return where_->complete(generation_); }
 
-    meet_operation* next{};
+    rendezvous_operation* next{};
 
    private:
     basic_in_process* self_;
@@ -327,10 +328,10 @@ class basic_in_process {
     return detail::sleep_operation(ready_coroutines(), flights_, now() + duration,
                                    [this](detail::sleep_operation& fresh) { lay_down(fresh); });
   }
-  auto meet(tag where,
-            std::span<const std::byte> bytes) requires(std::same_as<Queue, inline_queue> &&
-                                                       !virtual_time) {
-    return meet_operation(*this, where, bytes);
+  auto rendezvous(tag where,
+                  std::span<const std::byte> bytes) requires(std::same_as<Queue, inline_queue> &&
+                                                             !virtual_time) {
+    return rendezvous_operation(*this, where, bytes);
   }
 
   // ---- progress
@@ -348,7 +349,7 @@ class basic_in_process {
       }
       progress |= read_mailbox();
       progress |= !sleepers_.empty() && sleepers_.wake(now(), flights_);
-      progress |= complete_meetings();
+      progress |= complete_rendezvous();
     }
     if (shared_->aborted() && !flights_.failed()) {
       fail(refusal_ ? refusal_ : std::make_exception_ptr(communication_error(shared_->reason())));
@@ -367,8 +368,8 @@ class basic_in_process {
   /// peers sent is returned refused, so that they fail too. Coroutines go on, with the exception,
   /// when `in_flight()` is 0. Call it between resumptions, never from inside a coroutine.
   ///
-  /// A rank that has met others ends their part at once: from now on nobody looks at what it has
-  /// shown, and what is in flight includes those that still do.
+  /// A rank that has been at a rendezvous ends its peers' part at once: from now on nobody looks at
+  /// what it has shown, and what is in flight includes those that still do.
   [[gnu::cold]] void fail(std::exception_ptr why) {
     if (flights_.failed()) {
       return;
@@ -382,7 +383,7 @@ class basic_in_process {
     flights_.fail(std::move(why));
     matching_.clear([this](pending_receive& in) { flights_.end(*in.owner); },
                     [this](message& foreign) { refuse(foreign); });
-    while (meet_operation* waiting = meets_.pop()) {
+    while (rendezvous_operation* waiting = at_rendezvous_.pop()) {
       flights_.end(*waiting);
     }
     sleepers_.fail(flights_);
@@ -444,7 +445,7 @@ class basic_in_process {
     out.where = where;
     out.bytes = bytes;
     out.owner = &owner;
-    if (!queue_accepts([&] { out.mark = queue_.record(); })) {
+    if (!queue_accepts([&] { out.event = queue_.record(); })) {
       flights_.park(owner);
       return;
     }
@@ -519,8 +520,8 @@ class basic_in_process {
   }
 
   void give_back(message& read) {
-    if (!queue_accepts([&] { read.mark = queue_.record(); })) {
-      read.mark = {};
+    if (!queue_accepts([&] { read.event = queue_.record(); })) {
+      read.event = {};
     }
     read.is_back = true;
     basic_in_process& sender = shared_->end(read.from);
@@ -538,7 +539,7 @@ class basic_in_process {
   void returned(message& mine) {
     bool intact = !mine.refused;
     if constexpr (!virtual_time) {  // over a network the receiver reads a copy
-      intact &= queue_accepts([&] { queue_.wait(mine.mark); });
+      intact &= queue_accepts([&] { queue_.wait(mine.event); });
     }
     if (!intact) {
       flights_.end_refused(*mine.owner);
@@ -620,11 +621,11 @@ class basic_in_process {
   /// What a trainer starts, between two layers, was not.
   bool caller_waits() const { return idle_before_poll_ && ready_.draining(); }
 
-  bool complete_meetings() {
+  bool complete_rendezvous() {
     bool any = false;
-    while (meet_operation* met = meets_.take(
-               [this](const meet_operation& each) { return each.complete() && look(); })) {
-      flights_.end(*met);
+    while (rendezvous_operation* done = at_rendezvous_.take(
+               [this](const rendezvous_operation& each) { return each.complete() && look(); })) {
+      flights_.end(*done);
       any = true;
     }
     return any;
@@ -648,7 +649,7 @@ class basic_in_process {
   detail::under_way flights_;
   std::exception_ptr refusal_;  // the queue's, the first
   detail::matching<message, pending_receive> matching_;
-  fifo<meet_operation> meets_;
+  fifo<rendezvous_operation> at_rendezvous_;
   detail::sleepers sleepers_;
   detail::lent_messages<message> lent_;  // to this rank, and not given back
   bool idle_before_poll_ = false;
@@ -656,7 +657,7 @@ class basic_in_process {
   bool loans_revoked_ = false;
   bool leaves_ = false;  // and nothing had failed
   bool ends_by_exception_ = false;
-  bool shows_ = false;  // to those it meets, and they may still look
+  bool shows_ = false;  // at a rendezvous, and they may still look
   detail::mailbox<message> mailbox_;
   alignas(64) std::atomic<int> looks_{0};  // rendezvous_views that live; its owner alone writes it
 };

@@ -13,7 +13,7 @@ namespace tutti::transport::detail {
 inline constexpr int any_rank = -1;
 
 /// A send in flight: it lies in the sender's frame, is read by the receiver, and then goes back.
-template <class Mark>
+template <class Event>
 struct message {
   message* next{};     // in the mailbox, among the unexpected, or among the lent
   message** before{};  // among the lent
@@ -21,7 +21,7 @@ struct message {
   int to{};
   tag where{};
   std::span<const std::byte> bytes{};
-  Mark mark{};     // on its way: the bytes are valid after it; back: the reader is done after it
+  Event event{};   // on its way: the bytes are valid after it; back: the reader is done after it
   bool is_back{};  // or on its way back
   bool refused{};
   operation* owner{};
@@ -35,7 +35,7 @@ struct message {
 /// A receive that waits for its message.
 template <class Endpoint>
 struct pending_receive {
-  using message_type = message<typename Endpoint::queue_type::mark>;
+  using message_type = message<typename Endpoint::queue_type::event>;
 
   pending_receive* next{};
   int from{};  // any_rank: whoever sends on the tag's channel

@@ -70,9 +70,9 @@ class rendezvous_table {
   rendezvous& at(tag where) {
     const std::size_t place = where.chunk * std::size_t{lanes_per_chunk} + where.lane;
     if (place / block_size >= blocks_.size()) {
-      throw usage_error(
-          sentence({"ranks meet on chunks below ", blocks_.size() * block_size / lanes_per_chunk,
-                    ", not on chunk ", where.chunk, ". Fix: cut fewer chunks"}));
+      throw usage_error(sentence({"a rendezvous is on chunks below ",
+                                  blocks_.size() * block_size / lanes_per_chunk, ", not on chunk ",
+                                  where.chunk, ". Fix: cut fewer chunks"}));
     }
     auto& slot = blocks_[place / block_size];
     block* found = slot.load(std::memory_order_acquire);

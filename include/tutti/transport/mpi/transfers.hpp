@@ -152,8 +152,8 @@ class mpi_transfers {
     }
   }
   /// Where the queue is now; at its beginning if it has failed.
-  typename Queue::mark so_far() {
-    typename Queue::mark here{};
+  typename Queue::event so_far() {
+    typename Queue::event here{};
     queue_accepts([&] { here = queue_.record(); });
     return here;
   }
@@ -255,7 +255,7 @@ class mpi_transfers {
   /// Until the queue has come so far.
   struct unwritten_piece {
     posted_piece which;
-    typename Queue::mark until;
+    typename Queue::event until;
   };
   /// Pieces of one transfer in flight at once: enough to keep the wire busy, few enough that their
   /// staging stays in cache.
@@ -329,7 +329,7 @@ class mpi_transfers {
     const bool through_host = which.in_order && path_ == device_path::staged;
     const bool folded = which.data == nullptr && which.fold_piece != nullptr;
     posted_piece posted{&which, index, nullptr};
-    typename Queue::mark written{};
+    typename Queue::event written{};
     const bool well = queue_accepts([&] {
       if (through_host || folded) {
         posted.staged = pieces_.take(which.cut.longest());
@@ -398,7 +398,7 @@ class mpi_transfers {
     --which.owner->unwritten;
     return *which.owner;
   }
-  void give_back(const posted_piece& which, typename Queue::mark until) {
+  void give_back(const posted_piece& which, typename Queue::event until) {
     if (which.staged != nullptr) {
       pieces_.give(which.staged, which.owner->cut.longest(), std::move(until));
     }
@@ -437,7 +437,7 @@ class mpi_transfers {
     if (!its.failed) {
       check_piece(its, which, status.MPI_ERROR, bytes);
     }
-    give_back(which, its.outgoing ? typename Queue::mark{} : so_far());
+    give_back(which, its.outgoing ? typename Queue::event{} : so_far());
     post_on(its);
   }
 

@@ -17,6 +17,11 @@ void narrow(cuda::stream& queue, std::span<const float> input, std::uint16_t* ou
 }
 
 template <class Format>
+void widen(cuda::stream& queue, const std::uint16_t* input, std::span<float> out) {
+  device::each(queue, out.size(), element::widen<Format>{}, input, only_written<float>{out.data()});
+}
+
+template <class Format>
 void add_widened(cuda::stream& queue, const std::uint16_t* input, std::span<float> sum) {
   device::each(queue, sum.size(), element::add_widened<Format>{}, input, sum.data());
 }

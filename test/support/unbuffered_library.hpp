@@ -20,9 +20,9 @@
 namespace tutti::test {
 
 /// What the ranks of one job share.
-class rendezvous {
+class unbuffered_job {
  public:
-  explicit rendezvous(int ranks) : ranks_(static_cast<std::size_t>(ranks)), ends_(ranks_) {
+  explicit unbuffered_job(int ranks) : ranks_(static_cast<std::size_t>(ranks)), ends_(ranks_) {
     for (auto& each : ends_) {
       each.sends.resize(ranks_);
       each.receives.resize(ranks_);
@@ -60,7 +60,7 @@ class rendezvous {
     }
   }
 
-  /// Every rank's n-th sum meets every other's n-th. The last to come adds, in rank order.
+  /// Every rank's n-th sum matches every other's n-th. The last to come adds, in rank order.
   void add(std::size_t rank, std::span<float> data) {
     std::unique_lock lock(mutex_);
     const std::size_t number = ends_[rank].sums++;
@@ -145,16 +145,16 @@ class rendezvous {
 enum class groups { honoured, ignored };
 
 /// One rank's end of it.
-class rendezvous_library {
+class unbuffered_library {
  public:
   using queue_type = host_stream;
 
-  rendezvous_library(transport::in_process& carrier, rendezvous& shared,
+  unbuffered_library(transport::in_process& carrier, unbuffered_job& shared,
                      groups wanted = groups::honoured)
       : shared_(&shared), rank_(static_cast<std::size_t>(carrier.rank())), wanted_(wanted) {}
-  rendezvous_library(const rendezvous_library&) = delete;
-  rendezvous_library& operator=(const rendezvous_library&) = delete;
-  ~rendezvous_library() { abort(); }
+  unbuffered_library(const unbuffered_library&) = delete;
+  unbuffered_library& operator=(const unbuffered_library&) = delete;
+  ~unbuffered_library() { abort(); }
 
   host_stream& queue() { return stream_; }
   void begin_group() {}
@@ -172,7 +172,7 @@ class rendezvous_library {
   void abort() { shared_->give_up(rank_); }
 
  private:
-  void add(rendezvous::message fresh) {
+  void add(unbuffered_job::message fresh) {
     group_.push_back(fresh);
     if (wanted_ == groups::ignored) {
       enqueue();
@@ -186,23 +186,23 @@ class rendezvous_library {
     }
   }
 
-  rendezvous* shared_;
+  unbuffered_job* shared_;
   std::size_t rank_;
   groups wanted_;
-  std::vector<rendezvous::message> group_;
+  std::vector<unbuffered_job::message> group_;
   host_stream stream_;
 };
-static_assert(transport::stream_library<rendezvous_library>);
+static_assert(transport::stream_library<unbuffered_library>);
 
-using streamed = transport::stream_ordered<rendezvous_library, transport::in_process>;
+using streamed = transport::stream_ordered<unbuffered_library, transport::in_process>;
 static_assert(transport_policy<streamed> && is_stream_ordered<streamed> &&
               has_all_reduce<streamed> && !has_addressable_peers<streamed>);
 
-/// Runs `body(world)` on threads that meet so.
+/// Runs `body(world)` on threads connected so.
 template <class Body>
 void run_streamed(int ranks, Body body, groups wanted = groups::honoured,
                   const std::vector<int>& hosts = {}) {
-  rendezvous shared(ranks);
+  unbuffered_job shared(ranks);
   const auto rank = [&](transport::in_process& carrier) {
     streamed world(carrier, shared, wanted);
     body(world);
