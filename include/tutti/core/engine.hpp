@@ -30,6 +30,7 @@
 #include "tutti/core/observer.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/core/remote_memories.hpp"
+#include "tutti/core/replan.hpp"
 #include "tutti/core/report.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/core/services.hpp"
@@ -73,6 +74,7 @@ class engine {
  private:
   using world_type = surroundings<types>;
   using state_type = typename architecture::template state<world_type>;
+  using flow_type = flow<types, engine>;
   static_assert(architecture_state<state_type, world_type>);
 
   static_assert(sizeof(rule::check_halves_need_an_exchange_of_two<typename types::schedule,
@@ -100,11 +102,7 @@ class engine {
         optimizer_(optimizer),
         room_per_element_(optimizer.memory_per_element()),
         observer_(world, std::move(monitor)),
-        plan_(make_plan(
-            tensors, make_policy<typename strategy::fusion>(set_.fusion),
-            make_policy<typename strategy::partition>(set_.partition), set_.profile,
-            [&](plan& made) { place(made); }, settings_of<Strategy>(set_, optimizer_),
-            [this](const tensor_facts& each) { return class_of(compression_, each); })),
+        plan_(planned_for(tensors, set_, compression_)),
         model_(world.queue(), std::move(tensors), plan_, buffers_wanted()),
         around_(
             world, plan_, model_, compression_, optimizer_, workers_, set_.run.accumulation,
@@ -112,8 +110,8 @@ class engine {
               static_cast<engine*>(self)->chunk_failed(std::move(why));
             },
             this),
-        state_(around_, set_.architecture),
-        services_(world, plan_, model_, around_, state_, optimizer_, set_, workers_, *this),
+        state_(std::in_place, around_, set_.architecture),
+        services_(world, plan_, model_, around_, *state_, optimizer_, set_, workers_, *this),
         posts_(plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     if constexpr (facts::delay < architecture >> 0) {
@@ -123,10 +121,7 @@ class engine {
       expect_reachable(each);
     }
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
-    if (!serves()) {
-      flow_.emplace(world, plan_, model_, set_, around_, state_,
-                    services_.service_tag(services_type::service::words), observer_, *this);
-    }
+    open_flow();
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
@@ -216,7 +211,6 @@ class engine {
   /// earlier ones have added up stays. Throws usage_error as `ready` does, and touches nothing
   /// then.
   void absent(tensor_id id) {
-    failure_.rethrow();
     if (expect_arrived(id).accumulated.load(std::memory_order_relaxed) == 0) {
       const tensor& its = model_.forward()[index(id)];
       if (its.gradient_type == element_type::fp32) {
@@ -276,7 +270,7 @@ class engine {
     }
     co_await services_.listening();
     if constexpr (facts::has_finish<state_type>) {
-      co_await state_.finish();
+      co_await state_->finish();
     }
     co_await around_.finish();
     if constexpr (!virtual_time) {
@@ -331,9 +325,32 @@ class engine {
   }
   const Optimizer& values() const { return optimizer_; }
 
+  /// From the next step on this engine is as one made with `set` that has trained so far: the
+  /// strategy is the same type, and thresholds, partitions, windows, credit, a compressor's density
+  /// and the architecture's values may be others. Residuals, momenta and what architectures
+  /// remember are kept by their place in the model, and move to whoever owns that place now. Every
+  /// worker must call it between the same two steps, with the same options; servers hear of it. Who
+  /// serves, the deadline and who makes progress stay as they were.
+  ///
+  /// Waits for every tensor first. Errors end the engine on every rank: options that differ or are
+  /// refused, as usage_error; a rank that does not call, as communication_error by its name.
+  /// Cost: three rounds of small messages through rank 0, the plan and its buffers once more;
+  /// servers' memories, and those of whoever encodes means again, go through rank 0.
+  void replan(const options& set) requires(!virtual_time) {
+    drain();
+    due_call_.store("replan()", std::memory_order_relaxed);
+    averages_.fetch_add(1, std::memory_order_relaxed);
+    task asking = replanned(set);
+    waits_.run(asking);
+    due_call_.store("average()", std::memory_order_relaxed);
+    synchronize();
+  }
+  /// The same for coroutines, once every tensor has arrived; `set` must outlive the task.
+  task replanned(const options& set) { return replan_steps<types, engine>::to(*this, set); }
+
   const plan& planned() const { return plan_; }
   const std::vector<tensor>& tensors() const { return model_.forward(); }
-  /// Hash of every start so far, in order: equal on all ranks where an order is needed.
+  /// Hash of every start of this plan so far, in order: equal on all ranks where one is needed.
   std::uint64_t agenda() const { return flow_ ? flow_->agenda() : 0; }
   Monitor& observed() { return observer_.monitor; }
   Transport& world() { return *world_; }
@@ -364,7 +381,7 @@ class engine {
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = flow_->memories();
     all.push_back(around_.momenta());
-    for (const std::span<float> each : memories_of(state_)) {
+    for (const std::span<float> each : memories_of(*state_)) {
       all.push_back(each);
     }
     return all;
@@ -390,7 +407,7 @@ class engine {
     waits_.exclusively([&] {
       flow_->resume(steps);
       if constexpr (facts::has_resume<state_type>) {
-        state_.resume(steps);
+        state_->resume(steps);
       }
       const auto all = memories();
       for (std::size_t i = 0; i < all.size(); ++i) {
@@ -409,7 +426,8 @@ class engine {
   }
 
  private:
-  friend flow<types, engine>;
+  friend flow_type;
+  friend replan_steps<types, engine>;
   friend driver<Transport, engine>;
   friend watch<Transport, engine>;
   friend services<types, engine>;
@@ -419,9 +437,24 @@ class engine {
   using services_type = services<types, engine>;
   using own = typename services_type::own;
 
-  void place(plan& made) const {
-    if constexpr (requires { architecture::place(made, set_.architecture, 1); }) {
-      architecture::place(made, set_.architecture, world_->size());
+  /// What every rank must set alike.
+  std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
+  plan planned_for(std::span<const tensor> forward, const options& set,
+                   const compression& compressor) const {
+    const auto place = [&](plan& made) {
+      if constexpr (requires { architecture::place(made, set.architecture, 1); }) {
+        architecture::place(made, set.architecture, world_->size());
+      }
+    };
+    return make_plan(forward, make_policy<typename strategy::fusion>(set.fusion),
+                     make_policy<typename strategy::partition>(set.partition), set.profile, place,
+                     settings(set),
+                     [&](const tensor_facts& each) { return class_of(compressor, each); });
+  }
+  void open_flow() {
+    if (!serves()) {
+      flow_.emplace(*world_, plan_, model_, set_, around_, *state_,
+                    services_.service_tag(services_type::service::words), observer_, *this);
     }
   }
   buffers buffers_wanted() const {
@@ -470,7 +503,7 @@ class engine {
     }
     bool agreed = false;
     try {
-      const std::string alike = settings_of<Strategy>(set_, optimizer_);
+      const std::string alike = settings(set_);
       co_await agree(endpoint<Transport>(*world_, services_.own_tag(own::hello)), plan_,
                      model_.forward(), alike);
       agreed = true;
@@ -479,7 +512,7 @@ class engine {
             endpoint<Transport>(*world_, services_.own_tag(own::parameters)), model_.forward());
       }
       if constexpr (facts::has_resume<state_type>) {
-        state_.resume(0);
+        state_->resume(0);
       }
     } catch (...) {
       // That they disagree all ranks find alike.
@@ -495,7 +528,10 @@ class engine {
 
   // ---- gradients in
 
-  tensor_state<queue_event>& at(tensor_id id) { return flow_->at(plan_.position(id)); }
+  tensor_state<queue_event>& at(tensor_id id) {
+    failure_.rethrow();
+    return flow_->at(plan_.position(id));
+  }
 
   /// The tensor's gradient is the caller's, not on its way.
   tensor_state<queue_event>& expect_arrived(tensor_id id) {
@@ -511,7 +547,6 @@ class engine {
     ready_in(id, memory, world_->queue().record());
   }
   void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
-    failure_.rethrow();
     auto& mine = expect_arrived(id);
     const tensor& its = model_.forward()[index(id)];
     expect_gradient(its, memory);
@@ -525,7 +560,6 @@ class engine {
   }
 
   void ready(tensor_id id, queue_event when) {
-    failure_.rethrow();
     auto& mine = expect_arrived(id);
     const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
     if (passes < set_.run.accumulation) {
@@ -669,6 +703,10 @@ class engine {
 
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
+  /// A server's part in a re-plan, whose options rank 0 sends.
+  task replan_as_told() { return replan_steps<types, engine>::as_told(*this); }
+  /// What a rank that all others wait for has not called.
+  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
   void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
 
@@ -694,7 +732,7 @@ class engine {
 
   bool at_rest() const {
     if constexpr (facts::has_finish<state_type>) {
-      if (!state_.at_rest()) {
+      if (state_ && !state_->at_rest()) {
         return false;
       }
     }
@@ -714,18 +752,19 @@ class engine {
   plan plan_;
   model_memory<typename Transport::queue_type> model_;
   world_type around_;
-  state_type state_;
+  std::optional<state_type> state_;  // empty where a plan was given up half made
   services_type services_;
   post_box posts_;
   waiting<Transport, engine> waits_;
-  std::optional<flow<types, engine>> flow_{};
+  std::optional<flow_type> flow_{};
   task startup_{};
   task closing_{};
   std::atomic<bool> is_started_{false};
   std::atomic<bool> unwritten_{false};  // the oldest post's gradient, when last looked at
   bool closed_ = false;
-  std::atomic<seconds> exposed_{0};  // several threads may wait
-  std::atomic<std::uint64_t> averages_{0};
+  std::atomic<seconds> exposed_{0};         // several threads may wait
+  std::atomic<std::uint64_t> averages_{0};  // and re-plans
+  std::atomic<const char*> due_call_{"average()"};
 };
 
 /// An engine for `Strategy`, named or composed. `optimizer` runs where the architecture says; leave

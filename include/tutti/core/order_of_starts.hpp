@@ -193,6 +193,10 @@ class order_of_starts {
         co_await announcer_->finish();
       }
     }
+    if constexpr (gathers) {
+      const task& ticking = ticker_;
+      co_await ticking;
+    }
     co_return;
   }
   /// Whoever waits for words goes on: none will come.

@@ -57,6 +57,11 @@ struct gathering_needs_one_order {
        (Coordination::one_order || std::is_same_v<Coordination, coordination::automatic>));
 };
 
+template <class Fusion, class Architecture>
+struct gathering_mixes_steps {
+  static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::turns_on_steps<Architecture>;
+};
+
 template <class Fusion, class Compression>
 struct gathering_needs_smaller_units {
   static constexpr bool holds =
@@ -168,6 +173,12 @@ struct check_gathering_needs_one_order {
                 "gather something else, or a launch does not end in one go. Fix: use "
                 "fusion::up_to, or coordination::leader or negotiated with an architecture that "
                 "needs all ranks at once, and a schedule that leaves exchanges whole.");
+};
+template <class Fusion, class Architecture>
+struct check_gathering_mixes_steps {
+  static_assert(gathering_mixes_steps<Fusion, Architecture>::holds,
+                "tutti: this fusion gathers at run time what may be of two steps, but this "
+                "architecture exchanges one step otherwise than the next. Fix: use fusion::up_to.");
 };
 template <class Fusion, class Compression>
 struct check_gathering_needs_smaller_units {
