@@ -26,6 +26,7 @@
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/failure.hpp"
 #include "tutti/core/flow.hpp"
+#include "tutti/core/joining.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
 #include "tutti/core/plan_maker.hpp"
@@ -113,6 +114,7 @@ class engine {
         state_(around_, set_.architecture),
         services_(world, plan_, model_, around_, state_, optimizer_, set_, workers_, *this),
         posts_(plan_.backward.size()),
+        joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     expect_reachable();
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
@@ -220,7 +222,32 @@ class engine {
     synchronize();
   }
 
+  /// No more batches on this rank: until every rank has joined, it takes part with zeros in each
+  /// step that others take, and its parameters follow the mean as everybody's do. Passes that it
+  /// has added up for a step are sent first, without the missing ones. Returns when all ranks have
+  /// joined; then training may go on, from the same step on every rank.
+  ///
+  /// The mean stays one over all ranks: a step that fewer have batches for is a smaller one. What
+  /// a compressor remembers still travels with the zeros, so that error feedback loses nothing;
+  /// one that has no zero, as a sign has none, sends what it makes of it. No deadline ends this
+  /// wait: others compute. Nobody calls `average` or `change` while some have joined and some have
+  /// not. Only coordination::negotiated knows who is ready; elsewhere it does not compile.
+  /// After: Horovod's join.
+  void join() requires(!virtual_time) {
+    task mine = joined();
+    waits_.run_however_long(mine);
+    synchronize();
+  }
+
   // ---- the same for coroutines
+
+  /// `co_await engine.joined()`: as `join()`.
+  task joined() {
+    static_assert(sizeof(rule::check_joins_are_negotiated<typename types::coordination>) > 0);
+    static_assert(sizeof(rule::check_joined_ranks_send_zeros<architecture, Optimizer, state_type>) >
+                  0);
+    return joining_.join();
+  }
 
   /// `co_await engine.arrival(id)`: as `wait(id)`.
   auto arrival(tensor_id id) { return arrival_operation(*this, id); }
@@ -380,6 +407,7 @@ class engine {
 
  private:
   friend flow<types, engine>;
+  friend joining<engine>;
   friend driver<Transport, engine>;
   friend watch<Transport, engine>;
   friend services<types, engine>;
@@ -491,6 +519,25 @@ class engine {
     posts_.post(static_cast<std::uint32_t>(plan_.position(id)));
     waits_.nudge();
   }
+
+  // ---- a rank that has joined
+
+  bool adds_up_passes() {
+    for (std::size_t position = 0; position < plan_.backward.size(); ++position) {
+      if (flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+  /// The tensor has no gradient in the passes that its step still lacks.
+  void absent_to_the_end(tensor_id id) {
+    do {
+      absent(id);
+    } while (at(id).accumulated.load(std::memory_order_relaxed) != 0);
+  }
+  void say_joined() { flow_->join(); }
+  void all_have_joined() { joining_.all_have_joined(); }
 
   bool open_posts() {
     bool any = false;
@@ -651,7 +698,7 @@ class engine {
       }
     }
     return around_.at_rest() && (!flow_ || flow_->at_rest()) && waits_.at_rest() &&
-           startup_.done() && services_.listening().done() && closing_.done();
+           startup_.done() && services_.listening().done() && joining_.at_rest() && closing_.done();
   }
 
   Transport* world_;
@@ -669,6 +716,7 @@ class engine {
   state_type state_;
   services_type services_;
   post_box posts_;
+  joining<engine> joining_;
   waiting<Transport, engine> waits_;
   std::optional<flow<types, engine>> flow_{};
   task startup_{};

@@ -82,6 +82,7 @@ class flow {
   using observer_type = observer<typename Types::monitor, transport>;
   static_assert(coordination_machine<machine_type>);
   static constexpr bool gathers = Types::choice::gathers;
+  static constexpr bool joins = facts::joins<coordination>;
   static constexpr bool speaks = !std::is_same_v<coordination, tutti::coordination::local>;
   static constexpr bool tells_first = speaks && is_stream_ordered<transport>;
   /// Where a stream moves chunks, they have been enqueued before they leave.
@@ -262,6 +263,12 @@ class flow {
       each.readied = steps;
       each.arrived = steps;
     }
+  }
+
+  /// This rank has no more batches, and all that it handed in has arrived.
+  void join() requires joins {
+    machine_.join(now());
+    go_on();
   }
 
   /// No more gradients: ends when every launch has, and the others have read and answered all.
@@ -518,12 +525,29 @@ class flow {
     carried_out_ = left;
     speak();
     deciding_ = false;
+    if constexpr (joins) {
+      if (machine_.all_have_joined()) {
+        take_back();
+      }
+    }
     if constexpr (gathers) {
       if (machine_.due() && ticker_.done()) {
         ticker_ = task();
         ticker_ = tick();
         ticker_.start(world_->ready_coroutines());
       }
+    }
+  }
+
+  /// All ranks have joined: the zeros that were handed in last travel nowhere.
+  void take_back() {
+    owner_->all_have_joined();
+    for (auto& each : chunks_) {
+      each.state = chunk_state::finished;
+    }
+    for (auto& each : tensors_) {
+      each.readied.store(each.arrived.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      wake(each);
     }
   }
 
