@@ -367,6 +367,16 @@ class engine {
     return all;
   }
 
+  /// Launches follow the order of the first step.
+  static constexpr bool learns = flow<types, engine>::learns;
+  /// That order, as coordination::learned keeps it; empty before the first step has ended.
+  std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
+  /// Launches by an order that an earlier run has learned; every worker must call it. Throws
+  /// usage_error if it was not learned for this plan.
+  void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {
+    waits_.exclusively([&] { flow_->resume_by(book); });
+  }
+
   /// What policies remember on ranks that do not train, rank by rank: on worker 0; nothing on the
   /// others.
   std::vector<memories_of_rank> collect_from_others() requires(!virtual_time) {

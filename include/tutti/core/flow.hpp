@@ -98,6 +98,9 @@ class flow {
       facts::has_outgoing<state_type> ? written::by_the_architecture : written::by_the_model;
 
  public:
+  /// Launches follow the order of the first step.
+  static constexpr bool learns = requires(machine_type & its) { its.book(); };
+
   flow(transport& world, const plan& made, const model_memory<queue_type>& model,
        const typename Types::options& set, surroundings_type& around, state_type& state,
        tag words_tag, observer_type& watched, Owner& owner)
@@ -234,6 +237,9 @@ class flow {
     }
     return all;
   }
+  /// The launches of a step in their order, as this rank has learned it.
+  std::span<const std::uint32_t> book() const requires learns { return machine_.book(); }
+  void resume_by(std::span<const std::uint32_t> book) requires learns { machine_.resume(book); }
   bool outstanding() const {
     return !std::ranges::all_of(tensors_, [](const auto& each) { return each.is_current(); });
   }
