@@ -122,6 +122,14 @@ class engine {
       flow_.emplace(world, plan_, model_, set_, around_, state_,
                     services_.service_tag(services_type::service::words), observer_, *this);
     }
+    if (!serves()) {
+      observer_.begin_sums(
+          services_.own_tag(own::sums), workers_, plan_.backward.size(),
+          [](void* self, std::exception_ptr why) {
+            static_cast<engine*>(self)->chunk_failed(std::move(why));
+          },
+          this);
+    }
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
@@ -264,6 +272,7 @@ class engine {
     co_await startup_;
     if (!serves()) {
       co_await flow_->finish();
+      co_await observer_.finish();
       if (const auto first = services_.first_listener()) {
         co_await services_.say_farewell(*first);
       }
@@ -339,21 +348,29 @@ class engine {
             servers(),           steps(),
             plan_.elements(),    plan_.buckets.size(),
             plan_.chunks.size(), plan_.hash,
-            world_->counted(),   exposed()};
+            counted(),           exposed()};
   }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
-  traffic counted() const { return world_->counted(); }
+  /// What this rank has sent, without what its monitor has.
+  traffic counted() const {
+    const traffic all = world_->counted();
+    const traffic observing = counted_observing();
+    return {all.bytes_sent - observing.bytes_sent, all.messages_sent - observing.messages_sent};
+  }
+  /// What it has sent for its monitor's sums.
+  traffic counted_observing() const { return observer_.counted(); }
   /// Some chunk is on its way.
   bool communicates() const { return flow_ && flow_->communicates(); }
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
-  /// Waits for every tensor, and until nothing of this rank's is on its way.
+  /// Waits for every tensor, and until nothing of this rank's is on its way and its monitor has the
+  /// sums of every step.
   void drain() requires(!virtual_time) {
     wait();
-    waits_.until([this] { return !communicates(); });
+    waits_.until([this] { return !communicates() && observer_.sums_are_there(); });
     synchronize();
   }
 
@@ -683,6 +700,7 @@ class engine {
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failure_.end(std::move(why), who) && flow_) {
+      observer_.stop();
       flow_->release_waiters();
     }
   }
@@ -708,7 +726,8 @@ class engine {
       }
     }
     return around_.at_rest() && (!flow_ || flow_->at_rest()) && waits_.at_rest() &&
-           startup_.done() && services_.listening().done() && joining_.at_rest() && closing_.done();
+           startup_.done() && services_.listening().done() && joining_.at_rest() &&
+           observer_.at_rest() && closing_.done();
   }
 
   Transport* world_;
