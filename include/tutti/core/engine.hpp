@@ -26,6 +26,7 @@
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/failure.hpp"
 #include "tutti/core/flow.hpp"
+#include "tutti/core/joining.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
 #include "tutti/core/plan_maker.hpp"
@@ -64,6 +65,7 @@ class engine {
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
+  static constexpr bool delays = facts::delay<typename types::architecture> > 0;
 
  public:
   using strategy = typename types::strategy;
@@ -113,8 +115,9 @@ class engine {
         state_(std::in_place, around_, set_.architecture),
         services_(world, plan_, model_, around_, *state_, optimizer_, set_, workers_, *this),
         posts_(plan_.backward.size()),
+        joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
-    if constexpr (facts::delay < architecture >> 0) {
+    if constexpr (delays) {
       detail::expect_floats(model_.forward());
     }
     for (const tensor& each : model_.forward()) {
@@ -122,6 +125,14 @@ class engine {
     }
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
     open_flow();
+    if (!serves()) {
+      observer_.begin_sums(
+          services_.own_tag(own::sums), workers_, plan_.backward.size(),
+          [](void* self, std::exception_ptr why) {
+            static_cast<engine*>(self)->chunk_failed(std::move(why));
+          },
+          this);
+    }
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
@@ -244,7 +255,32 @@ class engine {
     synchronize();
   }
 
+  /// No more batches on this rank: until every rank has joined, it takes part with zeros in each
+  /// step that others take, and its parameters follow the mean as everybody's do. Passes that it
+  /// has added up for a step are sent first, without the missing ones. Returns when all ranks have
+  /// joined; then training may go on, from the same step on every rank.
+  ///
+  /// The mean stays one over all ranks: a step that fewer have batches for is a smaller one. What
+  /// a compressor remembers still travels with the zeros, so that error feedback loses nothing;
+  /// one that has no zero, as a sign has none, sends what it makes of it. No deadline ends this
+  /// wait: others compute. Nobody calls `average` or `change` while some have joined and some have
+  /// not. Only coordination::negotiated knows who is ready; elsewhere it does not compile.
+  /// After: Horovod's join.
+  void join() requires(!virtual_time) {
+    task mine = joined();
+    waits_.run_however_long(mine);
+    synchronize();
+  }
+
   // ---- the same for coroutines
+
+  /// `co_await engine.joined()`: as `join()`.
+  task joined() {
+    static_assert(sizeof(rule::check_joins_are_negotiated<typename types::coordination>) > 0);
+    static_assert(sizeof(rule::check_joined_ranks_send_zeros<architecture, Optimizer, state_type>) >
+                  0);
+    return joining_.join();
+  }
 
   /// `co_await engine.arrival(id)`: as `wait(id)`.
   auto arrival(tensor_id id) { return arrival_operation(*this, id); }
@@ -261,6 +297,7 @@ class engine {
     co_await startup_;
     if (!serves()) {
       co_await flow_->finish();
+      co_await observer_.finish();
       if (const auto first = services_.first_listener()) {
         co_await services_.say_farewell(*first);
       }
@@ -359,21 +396,29 @@ class engine {
             servers(),           steps(),
             plan_.elements(),    plan_.buckets.size(),
             plan_.chunks.size(), plan_.hash,
-            world_->counted(),   exposed()};
+            counted(),           exposed()};
   }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
-  traffic counted() const { return world_->counted(); }
+  /// What this rank has sent, without what its monitor has.
+  traffic counted() const {
+    const traffic all = world_->counted();
+    const traffic observing = counted_observing();
+    return {all.bytes_sent - observing.bytes_sent, all.messages_sent - observing.messages_sent};
+  }
+  /// What it has sent for its monitor's sums.
+  traffic counted_observing() const { return observer_.counted(); }
   /// Some chunk is on its way.
   bool communicates() const { return flow_ && flow_->communicates(); }
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
-  /// Waits for every tensor, and until nothing of this rank's is on its way.
+  /// Waits for every tensor, and until nothing of this rank's is on its way and its monitor has the
+  /// sums of every step.
   void drain() requires(!virtual_time) {
     wait();
-    waits_.until([this] { return !communicates(); });
+    waits_.until([this] { return !communicates() && observer_.sums_are_there(); });
     synchronize();
   }
 
@@ -385,6 +430,16 @@ class engine {
       all.push_back(each);
     }
     return all;
+  }
+
+  /// Launches follow the order of the first step.
+  static constexpr bool learns = flow<types, engine>::learns;
+  /// That order, as coordination::learned keeps it; empty before the first step has ended.
+  std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
+  /// Launches by an order that an earlier run has learned; every worker must call it. Throws
+  /// usage_error if it was not learned for this plan.
+  void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {
+    waits_.exclusively([&] { flow_->resume_by(book); });
   }
 
   /// What policies remember on ranks that do not train, rank by rank: on worker 0; nothing on the
@@ -428,6 +483,7 @@ class engine {
  private:
   friend flow_type;
   friend replan_steps<types, engine>;
+  friend joining<engine>;
   friend driver<Transport, engine>;
   friend watch<Transport, engine>;
   friend services<types, engine>;
@@ -574,6 +630,25 @@ class engine {
     waits_.nudge();
   }
 
+  // ---- a rank that has joined
+
+  bool adds_up_passes() {
+    for (std::size_t position = 0; position < plan_.backward.size(); ++position) {
+      if (flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+  /// The tensor has no gradient in the passes that its step still lacks.
+  void absent_to_the_end(tensor_id id) {
+    do {
+      absent(id);
+    } while (at(id).accumulated.load(std::memory_order_relaxed) != 0);
+  }
+  void say_joined() { flow_->join(); }
+  void all_have_joined() { joining_.all_have_joined(); }
+
   bool open_posts() {
     bool any = false;
     unwritten_.store(false, std::memory_order_relaxed);
@@ -712,6 +787,7 @@ class engine {
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failure_.end(std::move(why), who) && flow_) {
+      observer_.stop();
       flow_->release_waiters();
     }
   }
@@ -737,7 +813,8 @@ class engine {
       }
     }
     return around_.at_rest() && (!flow_ || flow_->at_rest()) && waits_.at_rest() &&
-           startup_.done() && services_.listening().done() && closing_.done();
+           startup_.done() && services_.listening().done() && joining_.at_rest() &&
+           observer_.at_rest() && closing_.done();
   }
 
   Transport* world_;
@@ -755,6 +832,7 @@ class engine {
   std::optional<state_type> state_;  // empty where a plan was given up half made
   services_type services_;
   post_box posts_;
+  joining<engine> joining_;
   waiting<Transport, engine> waits_;
   std::optional<flow_type> flow_{};
   task startup_{};

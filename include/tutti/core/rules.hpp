@@ -12,6 +12,7 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/role/coordination.hpp"
 #include "tutti/role/fusion.hpp"
 #include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
@@ -100,6 +101,18 @@ template <class Architecture, class Optimizer>
 struct pieces_need_an_elementwise_optimizer {
   static constexpr bool holds =
       !facts::owns_parameters<Architecture> || facts::elementwise<Optimizer>;
+};
+
+template <class Coordination>
+struct joins_are_negotiated {
+  static constexpr bool holds = facts::joins<Coordination>;
+};
+
+template <class Architecture, class Optimizer, class State>
+struct joined_ranks_send_zeros {
+  static constexpr bool holds = facts::carries_of<Architecture> == carries::gradient &&
+                                facts::delay<Architecture> == 0 && !facts::has_sends<State> &&
+                                !std::is_same_v<Optimizer, optimizer::none>;
 };
 
 template <class Optimizer>
@@ -220,6 +233,19 @@ struct check_pieces_need_an_elementwise_optimizer {
                 "tutti: this architecture updates pieces of tensors, on their owner, but this "
                 "optimizer needs whole tensors. Fix: updated_by::workers, or an optimizer that is "
                 "elementwise.");
+};
+template <class Coordination>
+struct check_joins_are_negotiated {
+  static_assert(joins_are_negotiated<Coordination>::holds,
+                "tutti: a rank that has joined lets others have batches that it has not, but this "
+                "coordination takes every rank to have as many. Fix: coordination::negotiated.");
+};
+template <class Architecture, class Optimizer, class State>
+struct check_joined_ranks_send_zeros {
+  static_assert(joined_ranks_send_zeros<Architecture, Optimizer, State>::holds,
+                "tutti: a rank that has joined hands in zero gradients and follows their mean, but "
+                "this engine leaves the mean to the caller, or its architecture sends something "
+                "else. Fix: pass an optimizer to make_engine, and send gradients in every step.");
 };
 template <class Optimizer>
 struct check_optimizers_travel_as_bytes {

@@ -46,7 +46,7 @@ class services {
 
  public:
   /// What an engine sends beside chunks, numbered after the last chunk where there are any.
-  enum class own : std::uint32_t { hello, parameters, average, change, memory };
+  enum class own : std::uint32_t { hello, parameters, average, change, memory, sums };
   enum class service : std::uint32_t {
     words = 8,
     farewell,
@@ -74,7 +74,7 @@ class services {
 
   tag own_tag(own what) const {
     const auto number = static_cast<std::uint32_t>(what);
-    if (what == own::hello || what == own::average) {
+    if (what == own::hello || what == own::average || what == own::sums) {
       return {channel::host, number, 0};  // no plan is in it: hello asks whether they are equal
     }
     return {channel::data, static_cast<std::uint32_t>(plan_->chunks.size()) + number, 0};
