@@ -13,19 +13,22 @@
 #include <thread>
 #include <vector>
 
-#include "support/equals_oracle.hpp"
+#include "support/device_training.hpp"
 #include "support/errors.hpp"
 #include "support/training.hpp"
+#include "support/unbuffered_library.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/switch_at.hpp"
+#include "tutti/base/host_stream.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/core/checkpoint.hpp"
@@ -354,6 +357,67 @@ TEST(Replan, OnTheVirtualClockChangesNothing) {
     for (const auto& each : parameters) {
       EXPECT_EQ(each, trained(workers, steps)) << workers << " workers";
     }
+  }
+}
+
+// ---- in a device's memory
+
+/// What worker 0 holds after steps on either side of a re-plan, its host ahead of its device.
+template <class Strategy, class Transport, class Run>
+std::vector<float> replanned_over(int ranks, Run run) {
+  using queue = typename Transport::queue_type;
+  std::vector<float> result;
+  run(ranks, [&](Transport& world) {
+    queue compute;
+    scattered_model<queue> model(compute);
+    auto set = plan_of<Strategy>(0);
+    set.fusion.bytes = 100;
+    auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer(), set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    take_steps(engine, model, compute, 0, 3);
+    set.fusion.bytes = 5000;
+    set.partition.bytes = 1500;
+    engine.replan(set);
+    take_steps(engine, model, compute, 3, device_steps);
+    if (world.rank() == 0) {
+      result = model.parameters();
+    }
+  });
+  return result;
+}
+
+constexpr auto on_threads = []<class Body>(int ranks, Body body) {
+  transport::run_ranks<transport::in_process>(ranks, body);
+};
+using on_streams = transport::basic_in_process<host_stream, transport::by_mailbox>;
+constexpr auto on_device_threads = []<class Body>(int ranks, Body body) {
+  transport::run_ranks<on_streams>(ranks, body);
+};
+constexpr auto in_order_of_streams = []<class Body>(int ranks, Body body) {
+  run_streamed(ranks, body);
+};
+
+TEST(Replan, MovesServersMemoryOnADevice) {
+  using strategy =
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>,
+              fusion::up_to, partition::into>;
+  for (const int ranks : {3, 4}) {
+    const auto expected = replanned_over<strategy, transport::in_process>(ranks, on_threads);
+    EXPECT_FALSE(expected.empty());
+    EXPECT_EQ((replanned_over<strategy, on_streams>(ranks, on_device_threads)), expected);
+  }
+}
+TEST(Replan, KeepsResidualsWhereAStreamMovesChunks) {
+  using strategy = compose<fusion::up_to, partition::into, schedule::by_priority,
+                           architecture::reduce_scatter_all_gather,
+                           compression::error_feedback<compression::scaled_sign>>;
+  for (const int ranks : {1, 2, 4}) {
+    const auto expected = replanned_over<strategy, transport::in_process>(ranks, on_threads);
+    EXPECT_FALSE(expected.empty());
+    EXPECT_EQ((replanned_over<strategy, streamed>(ranks, in_order_of_streams)), expected);
   }
 }
 
