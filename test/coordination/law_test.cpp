@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "coordination/toy_world.hpp"
+#include "support/many_steps.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
@@ -19,11 +20,9 @@
 namespace tutti::test {
 namespace {
 
-constexpr int many = 10'000;
-
 /// Gradients and waits interleaved tensor by tensor, in another order on every rank.
 template <class Coordination>
-void keeps_the_law(const char* name, const machine_maker& maker, int steps = many) {
+void keeps_the_law(const char* name, const machine_maker& maker, int steps = many_steps) {
   for (const int size : {1, 2, 3, 5}) {
     const auto forward = toy_tensors(5);
     const plan made = toy_plan(forward, 3);
@@ -93,7 +92,7 @@ TEST(CoordinationLaw, LocalWithAWindowWaitsForEver) {
       const auto forward = toy_tensors(5);
       const plan made = toy_plan(forward, 3);
       const auto maker = machines<coordination::local, schedule::by_priority>({}, window);
-      EXPECT_FALSE(train(forward, made, size, many, maker).ended) << size;
+      EXPECT_FALSE(train(forward, made, size, many_steps, maker).ended) << size;
     }
   }
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coordination/toy_world.hpp"
+#include "support/many_steps.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/schedule/as_ready.hpp"
 
@@ -292,7 +293,7 @@ TEST(Negotiated, LaunchesWhatAPlainCoordinatorLaunches) {
       const setting set{size, threshold, coordination::identity::number, 0,
                         static_cast<unsigned>(size)};
       const job of(set.seed);
-      const auto log = trained(of, set, threshold == 40 ? 10'000 : 500);
+      const auto log = trained(of, set, threshold == 40 ? many_steps : 500);
       ASSERT_TRUE(log.ended);
       EXPECT_EQ(difference(of, set, log), "") << size << " ranks, " << threshold << " bytes";
       std::size_t several = 0;
@@ -310,7 +311,7 @@ TEST(Negotiated, NamesAndBitsAreThoseOfAPlainCache) {
       const setting set{size, 40, coordination::identity::name, cache,
                         7 + static_cast<unsigned>(size)};
       const job of(set.seed);
-      const auto log = trained(of, set, size == 3 ? 10'000 : 1000);
+      const auto log = trained(of, set, size == 3 ? many_steps : many_steps / 10);
       ASSERT_TRUE(log.ended);
       EXPECT_EQ(difference(of, set, log), "") << size << " ranks, cache of " << cache;
       std::size_t names = 0;

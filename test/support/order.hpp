@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "support/many_steps.hpp"
 #include "support/training.hpp"
 #include "tutti/base/error.hpp"
 
-// Ten thousand steps on the virtual clock, with gradients final in another order on every rank,
+// Many steps on the virtual clock, with gradients final in another order on every rank,
 // after a forward pass or as soon as the tensor itself has come.
 namespace tutti::test {
 
@@ -62,12 +63,12 @@ std::vector<std::uint64_t> agendas_after(int steps, engine_options<Strategy> opt
 
 template <class Strategy>
 void never_deadlocks(engine_options<Strategy> options = {}) {
-  EXPECT_EQ(agendas_after<Strategy>(10'000, options).size(), std::size_t{order_ranks});
+  EXPECT_EQ(agendas_after<Strategy>(many_steps, options).size(), std::size_t{order_ranks});
 }
 
 template <class Strategy>
 void keeps_one_order(engine_options<Strategy> options = {}) {
-  const auto agendas = agendas_after<Strategy>(10'000, options);
+  const auto agendas = agendas_after<Strategy>(many_steps, options);
   ASSERT_EQ(agendas.size(), std::size_t{order_ranks});
   for (const std::uint64_t each : agendas) {
     EXPECT_EQ(each, agendas.front());
@@ -76,7 +77,7 @@ void keeps_one_order(engine_options<Strategy> options = {}) {
 
 template <class Strategy>
 void hangs_without_a_leader(engine_options<Strategy> options) {
-  EXPECT_THROW(agendas_after<Strategy>(10'000, options), communication_error);
+  EXPECT_THROW(agendas_after<Strategy>(many_steps, options), communication_error);
 }
 
 }  // namespace tutti::test

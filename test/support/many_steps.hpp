@@ -1,0 +1,13 @@
+#pragma once
+
+namespace tutti::test {
+
+/// Steps of a law that must hold over many. What a sanitizer looks for shows in fewer, and takes it
+/// fifty times as long.
+#ifdef TUTTI_SANITIZED
+inline constexpr int many_steps = 1000;
+#else
+inline constexpr int many_steps = 10'000;
+#endif
+
+}  // namespace tutti::test
