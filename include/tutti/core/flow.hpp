@@ -182,6 +182,7 @@ class flow {
   void heard_by(int) {
     if (world_->rank() != 0) {
       go_on();
+      answered_.open();
     }
   }
 
@@ -287,6 +288,7 @@ class flow {
     }
     if constexpr (speaks) {
       gate& answer = answered_;
+      bid_farewell();
       while (machine_.expects_words() && !stopped_) {
         co_await answer;
       }
@@ -296,6 +298,8 @@ class flow {
     }
     co_return;
   }
+  /// An exception ends this rank's part: others hear of that.
+  void leave_unsaid() { leaves_unsaid_ = true; }
   /// Nobody need hear anything any more.
   void stop_speaking() {
     stopped_ = true;
@@ -542,6 +546,22 @@ class flow {
         ticker_ = tick();
         ticker_.start(world_->ready_coroutines());
       }
+    }
+  }
+
+  /// Whoever decides must know who hands in nothing any more.
+  void bid_farewell() {
+    if constexpr (requires { machine_.leave(); }) {
+      if (leaves_unsaid_) {
+        return;
+      }
+      try {
+        machine_.leave();
+      } catch (...) {
+        owner_->chunk_failed(std::current_exception());
+        throw;
+      }
+      go_on();
     }
   }
 
@@ -968,6 +988,7 @@ class flow {
   std::uint64_t starts_ = 0;
   std::size_t carried_out_ = 0;
   bool stopped_ = false;
+  bool leaves_unsaid_ = false;
   bool deciding_ = false;
 };
 
