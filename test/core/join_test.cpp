@@ -294,7 +294,7 @@ std::vector<std::string> left(const std::vector<int>& batches, progress who,
 }
 
 /// Two tensors of the last step are reported by those that have one.
-TEST(Farewell, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
+TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
   const std::string fix =
       ". Fix: as many batches on every rank, or engine.join() where there are no more";
   for (const progress who : {progress::by_caller, progress::by_thread}) {
@@ -331,13 +331,13 @@ TEST(Farewell, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
   }
 }
 
-TEST(Farewell, WhoLeavesWithTheOthersIsNot) {
+TEST(Leaving, WhoLeavesWithTheOthersIsNot) {
   for (const progress who : {progress::by_caller, progress::by_thread}) {
     EXPECT_EQ(left<negotiated>({0, 0, 0}, who), std::vector<std::string>(3));
   }
 }
 
-TEST(Farewell, WhoeverThrowsSaysWhy) {
+TEST(Leaving, WhoeverThrowsSaysWhy) {
   for (const int guilty : {0, 1}) {
     const auto said = errors(3, [&](transport::in_process& world) {
       arena memory = model_of(world.rank());

@@ -288,7 +288,7 @@ class flow {
     }
     if constexpr (speaks) {
       gate& answer = answered_;
-      bid_farewell();
+      say_that_it_leaves();
       while (machine_.expects_words() && !stopped_) {
         co_await answer;
       }
@@ -550,7 +550,7 @@ class flow {
   }
 
   /// Whoever decides must know who hands in nothing any more.
-  void bid_farewell() {
+  void say_that_it_leaves() {
     if constexpr (requires { machine_.leave(); }) {
       if (leaves_unsaid_) {
         return;
