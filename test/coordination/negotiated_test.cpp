@@ -368,5 +368,58 @@ TEST(Negotiated, ACycleIsBegunByNewsAlone) {
   EXPECT_EQ(only.due(), 20.25) << "at whole cycles after the last";
 }
 
+/// What rank 0 says when a rank leaves, and others have reported.
+TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
+  using choice = coordination::choice<schedule::as_ready, fusion::when_ready>;
+  using state = coordination::negotiated::state<choice>;
+  const auto forward = toy_tensors(7);
+  const plan made = toy_plan(forward);
+  const auto name = [&](std::size_t bucket) { return forward[index(made.at(bucket))].name; };
+  const chunk_numbers left{0x3ffffffe};
+  const auto said = [](auto act) {
+    try {
+      act();
+    } catch (const communication_error& failed) {
+      return std::string(failed.what());
+    }
+    return std::string();
+  };
+  const std::string fix =
+      ". Fix: as many batches on every rank, or engine.join() where there are no more";
+  state zero(made, forward, {0, 4}, {}, choice(made, {}, {}));
+  for (const int rank : {1, 2, 3}) {  // all report one bucket: nobody waits for that
+    zero.hear(rank, chunk_numbers{5}, 0);
+  }
+  zero.ready(5, 0);
+  zero.hear(1, chunk_numbers{0, 2}, 0);
+  zero.hear(2, chunk_numbers{2}, 0);
+  zero.ready(2, 0);
+  EXPECT_EQ(said([&] { zero.hear(3, left, 0); }), "rank 3 has left and others wait: " + name(0) +
+                                                      " lacks rank 0 and rank 2 and rank 3; " +
+                                                      name(2) + " lacks rank 3" + fix);
+
+  state late(made, forward, {0, 4}, {}, choice(made, {}, {}));
+  EXPECT_EQ(said([&] { late.hear(3, left, 0); }), "") << "nobody waits yet";
+  EXPECT_FALSE(late.expects_words());
+  EXPECT_EQ(said([&] { late.ready(1, 0); }), "rank 3 has left and others wait: " + name(1) +
+                                                 " lacks rank 1 and rank 2 and rank 3" + fix);
+
+  state last(made, forward, {0, 4}, {}, choice(made, {}, {}));
+  last.leave();
+  EXPECT_TRUE(last.expects_words()) << "rank 0 stays to the last";
+  last.hear(2, left, 0);
+  last.hear(3, left, 0);
+  EXPECT_TRUE(last.expects_words());
+  last.hear(1, left, 0);
+  EXPECT_FALSE(last.expects_words());
+
+  state many(made, forward, {0, 7}, {}, choice(made, {}, {}));
+  many.hear(1, chunk_numbers{0, 1, 2, 3, 4, 5}, 0);
+  const std::string whom = " lacks rank 0 and rank 2 and rank 3 and rank 4 and 2 more ranks";
+  EXPECT_EQ(said([&] { many.leave(); }), "rank 0 has left and others wait: " + name(0) + whom +
+                                             "; " + name(1) + whom + "; " + name(2) + whom + "; " +
+                                             name(3) + whom + "; and 2 more" + fix);
+}
+
 }  // namespace
 }  // namespace tutti::test

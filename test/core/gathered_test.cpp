@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -178,6 +179,26 @@ TEST(Gathered, ResidualsGoWithTheirElements) {
     loses_nothing<architecture::all_gather>(ranks);
     loses_nothing<architecture::reduce_scatter_all_gather>(ranks);
   }
+}
+
+template <class Strategy>
+std::string reported(progress who) {
+  std::ostringstream out;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    engine_options<Strategy> options;
+    options.run.progress = who;
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+    out << engine.report();
+  });
+  return out.str();
+}
+
+TEST(Gathered, TheReportSaysThatCyclesWaitedForTheCaller) {
+  const std::string fix = "Fix: run.progress = progress::by_thread\n";
+  EXPECT_TRUE(reported<strategies::Horovod>(progress::by_caller).ends_with(fix));
+  EXPECT_EQ(reported<strategies::Horovod>(progress::by_thread).find("Fix"), std::string::npos);
+  EXPECT_EQ(reported<compose<>>(progress::by_caller).find("Fix"), std::string::npos);
 }
 
 }  // namespace

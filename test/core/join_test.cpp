@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -265,6 +266,95 @@ TEST(Join, InSimulation) {
                                return simulated_rank<gathered>(world, epochs[0], options, all);
                              });
     are_as_expected(all, epochs);
+  }
+}
+
+// ---- who leaves without joining
+
+/// What each of three ranks ends with, where each goes through `batches` and leaves; by whom the
+/// steps of the communication are made.
+template <class Strategy>
+std::vector<std::string> left(const std::vector<int>& batches, progress who,
+                              engine_options<Strategy> options = {}) {
+  options.run.deadline = 60;  // nobody waits for it
+  options.run.progress = who;
+  return errors(3, [&](transport::in_process& world) {
+    const int mine = batches[static_cast<std::size_t>(world.rank())];
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+    for (int step = 0; step < mine; ++step) {
+      backward(memory, world.rank(), step);
+      const bool last = step + 1 == *std::ranges::max_element(batches);
+      for (std::size_t i = last ? 2 : memory.tensors().size(); i-- > 0;) {
+        engine.ready(tensor_id(i));
+      }
+      engine.wait();
+    }
+  });
+}
+
+/// Two tensors of the last step are reported by those that have one.
+TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
+  const std::string fix =
+      ". Fix: as many batches on every rank, or engine.join() where there are no more";
+  for (const progress who : {progress::by_caller, progress::by_thread}) {
+    for (const auto by : {coordination::identity::number, coordination::identity::name}) {
+      engine_options<gathered> options;
+      options.fusion = {.bytes = 4000, .cycle = 0};
+      options.coordination.by = by;
+      for (const std::vector<int>& batches :
+           {std::vector<int>{2, 1, 2}, std::vector<int>{1, 2, 2}, std::vector<int>{2, 1, 1}}) {
+        const auto said = left<gathered>(batches, who, options);
+        int named = 0;
+        for (std::size_t rank = 0; rank < said.size(); ++rank) {
+          if (batches[rank] == 1) {
+            EXPECT_EQ(said[rank], "") << "it has ended well";
+            continue;
+          }
+          ++named;
+          const auto has = [&](const std::string& words) {
+            return said[rank].find(words) != std::string::npos;
+          };
+          for (std::size_t other = 0; other < said.size(); ++other) {
+            if (batches[other] == 1) {
+              EXPECT_TRUE(has("lacks") && has("rank " + std::to_string(other))) << said[rank];
+            }
+          }
+          EXPECT_TRUE(has(" has left and others wait: tensor")) << said[rank];
+          EXPECT_TRUE(has("tensor1 lacks") || has("tensor0 lacks")) << said[rank];
+          EXPECT_TRUE(said[rank].ends_with(fix)) << said[rank];
+          EXPECT_EQ(said[rank].find('\n'), std::string::npos);
+        }
+        EXPECT_GT(named, 0);
+      }
+    }
+  }
+}
+
+TEST(Leaving, WhoLeavesWithTheOthersIsNot) {
+  for (const progress who : {progress::by_caller, progress::by_thread}) {
+    EXPECT_EQ(left<negotiated>({0, 0, 0}, who), std::vector<std::string>(3));
+  }
+}
+
+TEST(Leaving, WhoeverThrowsSaysWhy) {
+  for (const int guilty : {0, 1}) {
+    const auto said = errors(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<negotiated>(world, memory.tensors(), optimizer_of());
+      if (world.rank() == guilty) {
+        throw std::runtime_error("out of data");
+      }
+      for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+        engine.ready(tensor_id(i));
+      }
+      engine.wait();
+    });
+    const auto rank = "rank " + std::to_string(guilty);
+    for (int other = 0; other < 3; ++other) {
+      EXPECT_EQ(said[static_cast<std::size_t>(other)],
+                other == guilty ? "out of data" : rank + " failed: out of data");
+    }
   }
 }
 

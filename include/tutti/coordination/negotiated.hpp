@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/coordination/decided.hpp"
@@ -34,7 +37,8 @@ constexpr auto names(identity) { return std::to_array<std::string_view>({"number
 /// `leader`. A bucket's name is that of its first tensor; it identifies nothing and is sent to cost
 /// what Horovod's costs. Cost: two latencies before anything starts; no rank ever waits inside a
 /// launch for a late one.
-/// Ranks may have unequal numbers of batches: see `engine.join`.
+/// Ranks may have unequal numbers of batches: see `engine.join`. Who leaves without, and lets
+/// others wait, is named at once with the tensors that they wait for; so rank 0 ends when all have.
 /// After: Sergeev and Del Balso, "Horovod", 2018, and its response cache. There ranks combine bits
 /// and each works out the launches; rank 0 alone starts them as early and sends a quarter.
 struct negotiated {
@@ -68,6 +72,9 @@ struct negotiated {
       if (all.rank == 0) {
         decider_.emplace(made, all.size, choice_, launches_);
         missing_.assign(made.buckets.size(), all.size);
+        entered_.resize(made.buckets.size());
+        reported_.resize(made.buckets.size() * static_cast<std::size_t>(all.size));
+        left_.resize(static_cast<std::size_t>(all.size));
         changes_.resize(by_ == identity::name ? made.buckets.size() : 0);
       } else {
         news_.reserve(made.buckets.size() + 1);
@@ -79,7 +86,7 @@ struct negotiated {
 
     void ready(std::uint32_t bucket, seconds now) {
       if (decider_) {
-        count(bucket);
+        count(0, bucket);
         settle(now);
       } else {
         news_.push_back(bucket);
@@ -97,9 +104,18 @@ struct negotiated {
     }
     /// True once: every rank has joined, and what each has handed in last will not be launched.
     bool all_have_joined() { return launches_.all_have_joined(); }
-    void hear(int, std::span<const std::uint32_t> said, seconds now) {
+    /// This rank hands in nothing any more. Throws communication_error, as does hearing it, if
+    /// others wait for that.
+    void leave() {
       if (decider_) {
-        take_in(said);
+        take_leave_of(0);
+      } else {
+        news_.push_back(words::left);
+      }
+    }
+    void hear(int peer, std::span<const std::uint32_t> said, seconds now) {
+      if (decider_) {
+        take_in(peer, said);
         settle(now);
       } else {
         launches_.hear(said);
@@ -148,32 +164,89 @@ struct negotiated {
       }
       return launches_.stuck(is_ready);
     }
-    bool expects_words() const { return false; }
+    /// Rank 0 stays to the last, for it names who leaves others waiting.
+    bool expects_words() const {
+      if (decider_) {
+        return left_[0] && gone_ < all_.size;
+      }
+      return !news_.empty() && news_.back() == words::left;
+    }
 
    private:
     // ---- rank 0
 
-    void count(std::uint32_t bucket) {
+    void count(int peer, std::uint32_t bucket) {
+      reported_[place(peer, bucket)] ^= 1;
       if (--missing_[bucket] != 0) {
+        if (gone_ != 0) {
+          throw left_waiting();
+        }
         return;
       }
       if (joined_ < all_.size) {
-        missing_[bucket] = all_.size;
+        take_out(bucket);
         decider_->enter(bucket);
       } else if (++only_zeros_ == missing_.size()) {
         only_zeros_ = 0;
         joined_ = 0;
-        missing_.assign(missing_.size(), all_.size);
+        for (std::uint32_t each = 0; each < missing_.size(); ++each) {
+          take_out(each);
+        }
         decider_->say_all_joined();
       }
     }
+    /// All have reported it; none has the next time.
+    void take_out(std::uint32_t bucket) {
+      missing_[bucket] = all_.size;
+      entered_[bucket] ^= 1;
+    }
+    std::size_t place(int peer, std::uint32_t bucket) const {
+      return static_cast<std::size_t>(peer) * missing_.size() + bucket;
+    }
+    void take_leave_of(int peer) {
+      left_[static_cast<std::size_t>(peer)] = 1;
+      ++gone_;
+      if (std::ranges::any_of(missing_, [this](int each) { return each != all_.size; })) {
+        throw left_waiting();
+      }
+    }
 
-    void take_in(std::span<const std::uint32_t> said) {
+    /// Somebody has left, and others have reported what will never be complete.
+    [[gnu::cold]] communication_error left_waiting() const {
+      std::string all = sentence({"rank ", std::ranges::find(left_, char{1}) - left_.begin(),
+                                  " has left and others wait:"});
+      std::size_t waited_for = 0;
+      for (std::uint32_t bucket = 0; bucket < missing_.size(); ++bucket) {
+        if (missing_[bucket] != all_.size && ++waited_for <= most_named) {
+          all += sentence({waited_for == 1 ? " " : "; ", name_of(bucket), " lacks"});
+          name_missing(bucket, all);
+        }
+      }
+      if (waited_for > most_named) {
+        all += sentence({"; and ", waited_for - most_named, " more"});
+      }
+      return communication_error(
+          all + ". Fix: as many batches on every rank, or engine.join() where there are no more");
+    }
+    [[gnu::cold]] void name_missing(std::uint32_t bucket, std::string& all) const {
+      std::size_t named = 0;
+      for (int rank = 0; rank < all_.size; ++rank) {
+        if (reported_[place(rank, bucket)] == entered_[bucket] && ++named <= most_named) {
+          all += sentence({named == 1 ? " rank " : " and rank ", rank});
+        }
+      }
+      if (named > most_named) {
+        all += sentence({" and ", named - most_named, " more ranks"});
+      }
+    }
+    static constexpr std::size_t most_named = 4;  ///< tensors, and ranks of each
+
+    void take_in(int peer, std::span<const std::uint32_t> said) {
       for (std::size_t i = 0; i < said.size(); ++i) {
         const std::uint32_t value = said[i] & words::value;
         switch (said[i] & words::kind) {
           case words::name:
-            count(value);
+            count(peer, value);
             ++i;
             i += words_of(said[i]);
             break;
@@ -183,7 +256,7 @@ struct negotiated {
               ++i;
               for (std::uint32_t bit = 0; bit < 32; ++bit) {
                 if ((said[i] >> bit) & 1) {
-                  count(bucket_in(32 * word + bit, version));
+                  count(peer, bucket_in(32 * word + bit, version));
                 }
               }
             }
@@ -192,8 +265,10 @@ struct negotiated {
           default:
             if (value == words::joined) {
               ++joined_;
+            } else if (value == words::left) {
+              take_leave_of(peer);
             } else {
-              count(value);
+              count(peer, value);
             }
         }
       }
@@ -235,13 +310,13 @@ struct negotiated {
       return all;
     }
 
-    /// Whether it has joined; one bit a bucket that is remembered, by its slot; then the names of
-    /// the rest.
+    /// Whether it has joined or left; one bit a bucket that is remembered, by its slot; then the
+    /// names of the rest.
     void say_names() {
       said_.clear();
       std::span<const std::uint32_t> buckets(news_);
-      if (buckets.front() == words::joined) {
-        said_.push_back(words::joined);
+      if (buckets.front() >= words::left) {
+        said_.push_back(buckets.front());
         buckets = buckets.subspan(1);
       }
       const std::size_t bits = said_.size();
@@ -301,7 +376,11 @@ struct negotiated {
     std::uint32_t version_ = 0;  ///< buckets launched so far, modulo 2^32
     // rank 0's
     std::optional<decider<Choice, bounded_by::reports>> decider_{};
-    std::vector<int> missing_{};  ///< ranks that have not reported each bucket
+    std::vector<int> missing_{};    ///< ranks that have not reported each bucket
+    std::vector<char> reported_{};  ///< by each rank, of each bucket: how often, modulo 2
+    std::vector<char> entered_{};   ///< each bucket, as often as all have reported it, modulo 2
+    std::vector<char> left_{};      ///< each rank
+    int gone_ = 0;                  ///< ranks that have left
     int joined_ = 0;
     std::size_t only_zeros_ = 0;  ///< buckets that all have reported, and all have joined
     std::vector<response_cache::change> changes_{};

@@ -23,6 +23,7 @@ constexpr bool is_notice(std::uint32_t lower_half) { return lower_half >= all_jo
 inline constexpr std::uint32_t value = 0x3fffffff;
 inline constexpr std::uint32_t kind = ~value;
 inline constexpr std::uint32_t number = 0;                ///< a bucket's, that is ready
+inline constexpr std::uint32_t left = value - 1;          ///< in place of one: it has left
 inline constexpr std::uint32_t joined = value;            ///< in place of one: no more batches
 inline constexpr std::uint32_t bits = 0x40000000;         ///< how many words of bits follow
 inline constexpr std::uint32_t carried_out = 0x80000000;  ///< words of rank 0's, modulo 2^30

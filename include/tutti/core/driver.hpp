@@ -49,6 +49,9 @@ class driver {
     }
   }
 
+  /// A thread makes progress, whatever the caller does.
+  bool has_thread() const { return thread_.joinable(); }
+
   /// Something was posted: the caller moves it on, unless a thread does.
   void nudge() {
     if (!thread_.joinable()) {

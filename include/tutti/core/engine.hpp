@@ -164,6 +164,9 @@ class engine {
     }
     if constexpr (!virtual_time) {
       if (!failed()) {
+        if (flow_ && failure_.unwinds()) {
+          flow_->leave_unsaid();
+        }
         closing_ = close();
         closing_.start(world_->ready_coroutines());
         waits_.however_long([this] { return closing_.done(); });
@@ -392,11 +395,17 @@ class engine {
   Monitor& observed() { return observer_.monitor; }
   Transport& world() { return *world_; }
   tutti::report report() const {
-    return {world_->rank(),      workers_,
-            servers(),           steps(),
-            plan_.elements(),    plan_.buckets.size(),
-            plan_.chunks.size(), plan_.hash,
-            counted(),           exposed()};
+    return {world_->rank(),
+            workers_,
+            servers(),
+            steps(),
+            plan_.elements(),
+            plan_.buckets.size(),
+            plan_.chunks.size(),
+            plan_.hash,
+            counted(),
+            exposed(),
+            types::choice::gathers && !virtual_time && !waits_.has_thread()};
   }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }

@@ -49,13 +49,16 @@ class failure {
     return true;
   }
 
+  /// An exception passes that has come up since.
+  bool unwinds() const { return std::uncaught_exceptions() > exceptions_at_birth_; }
+
   /// What others must hear of a rank that ends now, for they wait for it; nothing if nobody does.
   /// `outstanding`: some gradient of its is on its way. `answers`: others ask it until all end.
   [[gnu::cold]] std::string last_words(predicate outstanding, predicate answers) {
     if (happened()) {
       return {};
     }
-    const bool unwinds = std::uncaught_exceptions() > exceptions_at_birth_;
+    const bool unwinds = this->unwinds();
     const auto left = [this](std::string_view how) {
       return sentence({"rank ", world_->rank(), " left ", how});
     };

@@ -194,6 +194,8 @@ class flow {
     task silence = order_.finish();
     co_await silence;
   }
+  /// An exception ends this rank's part: others hear of that.
+  void leave_unsaid() { order_.leave_unsaid(); }
   void stop_speaking() { order_.stop_speaking(); }
   /// Coroutines that wait for tensors go on, to find out why nothing will come; exchanges between
   /// their halves do, too.

@@ -97,6 +97,7 @@ class order_of_starts {
   void heard_by(int) {
     if (world_->rank() != 0) {
       go_on();
+      answered_.open();
     }
   }
 
@@ -204,6 +205,7 @@ class order_of_starts {
   task finish() {
     if constexpr (speaks) {
       gate& answer = answered_;
+      say_that_it_leaves();
       while (machine_.expects_words() && !stopped_) {
         co_await answer;
       }
@@ -217,6 +219,8 @@ class order_of_starts {
     }
     co_return;
   }
+  /// An exception ends this rank's part: others hear of that.
+  void leave_unsaid() { leaves_unsaid_ = true; }
   /// Whoever waits for words goes on: none will come.
   void stop_waiting() {
     stopped_ = true;
@@ -295,6 +299,22 @@ class order_of_starts {
     return std::numeric_limits<std::size_t>::max();
   }
 
+  /// Whoever decides must know who hands in nothing any more.
+  void say_that_it_leaves() {
+    if constexpr (requires { machine_.leave(); }) {
+      if (leaves_unsaid_) {
+        return;
+      }
+      try {
+        machine_.leave();
+      } catch (...) {
+        owner_->chunk_failed(std::current_exception());
+        throw;
+      }
+      go_on();
+    }
+  }
+
   /// Frees what the stream has come past.
   bool let_go() {
     bool any = false;
@@ -325,6 +345,7 @@ class order_of_starts {
   bool waits_for_buffer_ = false;
   std::size_t carried_out_ = 0;
   bool stopped_ = false;
+  bool leaves_unsaid_ = false;
   bool deciding_ = false;
 };
 

@@ -20,15 +20,22 @@ struct report {
   std::uint64_t plan_hash{};
   tutti::traffic traffic{};
   seconds exposed{};  ///< time that `wait` took: communication that nothing hid
+  /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
+  bool cycles_end_on_calls{};
 
   friend std::ostream& operator<<(std::ostream& out, const report& r) {
     const double taken = r.steps == 0 ? 1 : static_cast<double>(r.steps);
-    return out << "rank " << r.rank << " of " << r.workers << " workers and " << r.servers
-               << " servers: " << r.steps << " steps of " << r.elements << " elements in "
-               << r.buckets << " buckets, " << r.chunks << " chunks; per step "
-               << static_cast<double>(r.traffic.bytes_sent) / taken << " bytes sent in "
-               << static_cast<double>(r.traffic.messages_sent) / taken << " messages, "
-               << 1e3 * r.exposed / taken << " ms exposed\n";
+    out << "rank " << r.rank << " of " << r.workers << " workers and " << r.servers
+        << " servers: " << r.steps << " steps of " << r.elements << " elements in " << r.buckets
+        << " buckets, " << r.chunks << " chunks; per step "
+        << static_cast<double>(r.traffic.bytes_sent) / taken << " bytes sent in "
+        << static_cast<double>(r.traffic.messages_sent) / taken << " messages, "
+        << 1e3 * r.exposed / taken << " ms exposed\n";
+    if (r.cycles_end_on_calls) {
+      out << "  what became ready in a cycle went on the caller's next call. Fix: run.progress = "
+             "progress::by_thread\n";
+    }
+    return out;
   }
 };
 

@@ -42,6 +42,7 @@ class waiting {
 
   void start_thread(progress wanted) { driver_.start_thread(wanted); }
   void stop_thread() { driver_.stop_thread(); }
+  bool has_thread() const { return driver_.has_thread(); }
   void nudge() { driver_.nudge(); }
   template <class Act>
   void exclusively(Act act) {
