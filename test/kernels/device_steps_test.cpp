@@ -16,8 +16,6 @@
 #include "kernels/values.hpp"
 #include "tutti/base/fixed_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
-#include "tutti/kernels/block_codes.hpp"
-#include "tutti/kernels/block_signs.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
@@ -465,106 +463,6 @@ TEST(device_signs, the_majority_wins_and_a_tie_is_positive) {
   votes_are_counted<8, 4>(255);
   votes_are_counted<32, 1>(300);
   votes_are_counted<32, 4>(300);
-}
-
-// ---- blocks
-
-/// Calls `f` as a device does for every block; the last first.
-template <class F>
-void on_lanes(std::size_t n, std::size_t block, const F& f) {
-  for (std::size_t number = kernels::block_count(n, block); number-- > 0;) {
-    f(kernels::host_lanes{}, number);
-  }
-}
-
-/// With zeros of both signs, and in one block NaN and in another an infinity.
-std::vector<float> odd_values(std::size_t n, unsigned seed) {
-  auto made = normal_values(n, seed);
-  for (std::size_t i = 0; i < n; i += 7) {
-    made[i] = i % 2 == 0 ? -0.0f : 0.0f;
-  }
-  if (n > 4000) {
-    made[1000] = std::numeric_limits<float>::quiet_NaN();
-    made[3000] = -std::numeric_limits<float>::infinity();
-  }
-  return made;
-}
-
-TEST(device_blocks, codes_are_the_hosts) {
-  inline_queue queue;
-  for (const std::size_t n : sizes) {
-    for (const std::size_t block : {1UL, 7UL, 64UL, 256UL, 4096UL}) {
-      for (const std::size_t offset : {0UL, 1UL}) {  // four elements together, and one by one
-        const std::size_t count = kernels::block_count(n, block);
-        const auto from = odd_values(n + offset, 40);
-        std::vector<float> scales_here(count, 7);
-        std::vector<float> scales_there(count, 8);
-        std::vector<std::int8_t> codes_here(n + offset, 7);
-        std::vector<std::int8_t> codes_there(n + offset, 7);
-        const float* const input = from.data() + offset;
-        std::int8_t* const codes = codes_there.data() + offset;
-        kernels::quantise_blocks(queue, std::span(input, n), block, scales_here.data(),
-                                 codes_here.data() + offset);
-        on_lanes(n, block, element::quantise_block{input, n, block, scales_there.data(), codes});
-        EXPECT_TRUE(same_bits(scales_here, scales_there)) << n << " in blocks of " << block;
-        EXPECT_EQ(codes_here, codes_there) << n << " in blocks of " << block;
-
-        auto here = odd_values(n + offset, 41);
-        auto there = here;
-        kernels::add_and_quantise_blocks(queue, std::span(here).subspan(offset),
-                                         std::span(input, n), block, scales_here.data(),
-                                         codes_here.data() + offset);
-        on_lanes(n, block,
-                 element::add_and_quantise_block{there.data() + offset, input, n, block,
-                                                 scales_there.data(), codes});
-        EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
-        EXPECT_TRUE(same_bits(scales_here, scales_there)) << n << " in blocks of " << block;
-        EXPECT_EQ(codes_here, codes_there) << n << " in blocks of " << block;
-
-        kernels::add_dequantised(queue, scales_here.data(), codes_here.data() + offset, block,
-                                 std::span(here).subspan(offset));
-        on_lanes(n, block,
-                 element::add_dequantised_block{scales_there.data(), codes, there.data() + offset,
-                                                n, block});
-        EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
-      }
-    }
-  }
-}
-
-TEST(device_blocks, signs_are_the_hosts) {
-  inline_queue queue;
-  for (const std::size_t n : sizes) {
-    for (const std::size_t block : {32UL, 64UL, 512UL, 4096UL}) {
-      const std::size_t count = kernels::block_count(n, block);
-      const auto from = odd_values(n, 42);
-      std::vector<float> means_here(count, 7);
-      std::vector<float> means_there(count, 8);
-      std::vector<std::uint32_t> words_here(kernels::sign_words(n), 77);
-      std::vector<std::uint32_t> words_there(kernels::sign_words(n), 99);
-      kernels::pack_block_signs(queue, from, block, means_here.data(), words_here.data());
-      on_lanes(n, block,
-               element::pack_block{from.data(), n, block, means_there.data(), words_there.data()});
-      EXPECT_TRUE(same_bits(means_here, means_there)) << n << " in blocks of " << block;
-      EXPECT_EQ(words_here, words_there) << n << " in blocks of " << block;
-
-      auto here = odd_values(n, 43);
-      auto there = here;
-      kernels::add_and_pack_block_signs(queue, here, from, block, means_here.data(),
-                                        words_here.data());
-      on_lanes(n, block,
-               element::add_and_pack_block{there.data(), from.data(), n, block, means_there.data(),
-                                           words_there.data()});
-      EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
-      EXPECT_TRUE(same_bits(means_here, means_there)) << n << " in blocks of " << block;
-      EXPECT_EQ(words_here, words_there) << n << " in blocks of " << block;
-
-      kernels::add_block_signs(queue, means_here.data(), words_here.data(), block, here);
-      on_lanes(n, block,
-               element::add_block{means_there.data(), words_there.data(), there.data(), n, block});
-      EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
-    }
-  }
 }
 
 }  // namespace

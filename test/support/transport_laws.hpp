@@ -21,6 +21,7 @@
 
 /// What every transport keeps. A world (see transports.hpp) joins with
 /// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, TransportLaw, my_world)`.
+/// One file, because a suite is registered as a whole and a world must keep all of it.
 namespace tutti::test {
 
 /// Eight bytes at a time, for sanitizers look at every store.

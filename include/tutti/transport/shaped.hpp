@@ -16,7 +16,7 @@
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/network.hpp"
-#include "tutti/transport/shaped_link.hpp"
+#include "tutti/transport/shaped/link.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace tutti::transport {

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <concepts>
-#include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -16,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "tutti/base/assert.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/fifo.hpp"
 #include "tutti/base/queue.hpp"
@@ -28,6 +23,7 @@
 #include "tutti/transport/in_process/mailbox.hpp"
 #include "tutti/transport/in_process/matching.hpp"
 #include "tutti/transport/in_process/message.hpp"
+#include "tutti/transport/in_process/operations.hpp"
 #include "tutti/transport/in_process/rendezvous.hpp"
 #include "tutti/transport/operation.hpp"
 
@@ -51,6 +47,7 @@ class basic_in_process {
  private:
   using message = detail::message<queue_event>;
   using pending_receive = detail::pending_receive<basic_in_process>;
+  using rendezvous_operation = detail::rendezvous_operation<basic_in_process>;
 
  public:
   /// What the ranks of one job share.
@@ -114,215 +111,35 @@ class basic_in_process {
 
   // ---- operations
 
-  class send_operation : public detail::operation {
-   public:
-    send_operation(basic_in_process& self, int to, tag where, std::span<const std::byte> bytes)
-        : operation(self.ready_coroutines(), 1) {
-      self.begin_send(out_, *this, to, where, bytes);
-    }
-
-   private:
-    message out_;
-  };
-
-  template <class Fold>
-  class folding_receive : public pending_receive {
-   public:
-    explicit folding_receive(Fold fold) : fold_(fold) {
-      this->take = [](basic_in_process& self, pending_receive& which, message& read) {
-        self.queue_.wait(read.event);
-        if constexpr (!std::same_as<Fold, copy_bytes>) {  // a NIC writes what is only copied
-          charge(self.queue_, 3 * read.bytes.size());
-        }
-        if (read.bytes.data() != nullptr && which.into.data() != nullptr) {
-          static_cast<folding_receive&>(which).fold_(self.queue_, which.into.data(),
-                                                     read.bytes.data(), read.bytes.size());
-        }
-      };
-    }
-
-   private:
-    Fold fold_;
-  };
-
-  template <class Fold>
-  class receive_operation : public detail::operation {
-   public:
-    receive_operation(basic_in_process& self, int from, tag where, std::span<std::byte> into,
-                      Fold fold)
-        : operation(self.ready_coroutines(), 1), in_(fold) {
-      self.begin_receive(in_, *this, from, where, into);
-    }
-
-   private:
-    folding_receive<Fold> in_;
-  };
-
-  template <class Fold>
-  class exchange_operation : public detail::operation {
-   public:
-    exchange_operation(basic_in_process& self, int to, std::span<const std::byte> out, int from,
-                       std::span<std::byte> into, tag where, Fold fold)
-        : operation(self.ready_coroutines(), 2), in_(fold) {
-      self.begin_send(out_, *this, to, where, out);
-      self.begin_receive(in_, *this, from, where, into);
-    }
-
-   private:
-    message out_;
-    folding_receive<Fold> in_;
-  };
-
-  /// A peer's bytes, to read until the loan is destroyed.
-  class loan {
-   public:
-    loan(basic_in_process& self, message* lent) : self_(&self), lent_(lent) {}
-    loan(loan&& other) noexcept : self_(other.self_), lent_(std::exchange(other.lent_, nullptr)) {}
-    loan& operator=(loan&&) = delete;
-    ~loan() { self_->end_loan(lent_); }
-
-    std::span<const std::byte> bytes() const { return lent_->bytes; }
-    int peer() const { return lent_->from; }
-    tag where() const { return lent_->where; }
-
-   private:
-    basic_in_process* self_;
-    message* lent_;
-  };
-
-  class loan_operation : public detail::operation {
-   public:
-    loan_operation(basic_in_process& self, int from, tag where, std::size_t bytes)
-        : operation(self.ready_coroutines(), 1), self_(&self) {
-      in_.take = [](basic_in_process& taker, pending_receive& which, message& lent) {
-        taker.queue_.wait(lent.event);
-        static_cast<lending_receive&>(which).lent = &lent;
-      };
-      in_.lends = true;
-      self.begin_receive(in_, *this, from, where,
-                         std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes));
-    }
-    ~loan_operation() { self_->end_loan(in_.lent); }
-    loan await_resume() {
-      operation::await_resume();
-      if (self_->loans_revoked_) {
-        std::rethrow_exception(self_->flights_.failure());
-      }
-      return loan(*self_, std::exchange(in_.lent, nullptr));
-    }
-
-   private:
-    struct lending_receive : pending_receive {
-      message* lent{};
-    };
-
-    basic_in_process* self_;
-    lending_receive in_;
-  };
-
-  /// What every rank showed. While it lives no rank that fails lets go of what its bytes point to;
-  /// so do not keep it over another await.
-  class rendezvous_view {
-   public:
-    rendezvous_view(basic_in_process& self, detail::rendezvous& where, std::uint64_t generation)
-        : self_(&self), where_(&where), generation_(generation) {}
-    rendezvous_view(rendezvous_view&& other) noexcept
-        : self_(std::exchange(other.self_, nullptr)),
-          where_(other.where_),
-          generation_(other.generation_) {}
-    rendezvous_view& operator=(rendezvous_view&&) = delete;
-    ~rendezvous_view() {
-      if (self_ != nullptr) {
-        self_->look_away();
-      }
-    }
-
-    /// Valid until this rank's second rendezvous from now on this tag.
-    const std::byte* of(int rank) const { return where_->line(generation_, rank).bytes.data(); }
-    template <class T>
-    T shown(int rank) const {
-      T value;
-      std::memcpy(&value, of(rank), sizeof value);
-      return value;
-    }
-
-   private:
-    basic_in_process* self_;
-    detail::rendezvous* where_;
-    std::uint64_t generation_;
-  };
-
-  class rendezvous_operation : public detail::operation {
-   public:
-    rendezvous_operation(basic_in_process& self, tag where, std::span<const std::byte> bytes)
-        : operation(self.ready_coroutines(), 0),
-          self_(&self),
-          where_(&self.shared_->rendezvous_.at(where)) {
-      if (!self.flights_.failed()) {
-        generation_ = where_->show(self.rank_, bytes);
-        self.shows_ = true;
-      }
-    }
-
-    /// Where the caller waits anyway it looks for a moment: peers are usually a cache miss away.
-    bool await_ready() {
-      if (self_->flights_.failed()) {
-        expect_half();
-        self_->flights_.park(*this);
-        return operation::await_ready();
-      }
-      const auto all_here = [this] { return complete(); };
-      return (all_here() || (self_->caller_waits() && self_->backoff_.glance(all_here))) &&
-             self_->look();
-    }
-    void await_suspend(std::coroutine_handle<> waiter) {
-      operation::await_suspend(waiter);
-      if (!self_->flights_.failed()) {
-        expect_half();
-        self_->at_rendezvous_.push(*this);
-        self_->flights_.begin();
-      }
-    }
-    rendezvous_view await_resume() const {
-      operation::await_resume();
-      return rendezvous_view(*self_, *where_, generation_);
-    }
-
-    bool complete() const { return where_->complete(generation_); }
-
-    rendezvous_operation* next{};
-
-   private:
-    basic_in_process* self_;
-    detail::rendezvous* where_;
-    std::uint64_t generation_ = 0;
-  };
-
   auto send(int to, tag where, std::span<const std::byte> bytes) {
-    return send_operation(*this, to, where, bytes);
+    return detail::send_operation<basic_in_process>(*this, to, where, bytes);
   }
   auto receive(int from, tag where, std::span<std::byte> into) {
-    return receive_operation<copy_bytes>(*this, from, where, into, copy_bytes{});
+    return detail::receive_operation<basic_in_process, copy_bytes>(*this, from, where, into,
+                                                                   copy_bytes{});
   }
   template <class Fold>
   auto receive_fold(int from, tag where, std::span<std::byte> into, Fold fold) {
-    return receive_operation<Fold>(*this, from, where, into, fold);
+    return detail::receive_operation<basic_in_process, Fold>(*this, from, where, into, fold);
   }
   auto receive_loan(int from, tag where, std::size_t bytes) {
-    return loan_operation(*this, from, where, bytes);
+    return detail::loan_operation<basic_in_process>(*this, from, where, bytes);
   }
   /// The size of the message is the sender's: read it from the loan.
   auto receive_any(channel from_channel) {
-    return loan_operation(*this, detail::any_rank, tag{from_channel, 0, 0}, 0);
+    return detail::loan_operation<basic_in_process>(*this, detail::any_rank,
+                                                    tag{from_channel, 0, 0}, 0);
   }
   auto exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
                 tag where) {
-    return exchange_operation<copy_bytes>(*this, to, out, from, into, where, copy_bytes{});
+    return detail::exchange_operation<basic_in_process, copy_bytes>(*this, to, out, from, into,
+                                                                    where, copy_bytes{});
   }
   template <class Fold>
   auto exchange_fold(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
                      tag where, Fold fold) {
-    return exchange_operation<Fold>(*this, to, out, from, into, where, fold);
+    return detail::exchange_operation<basic_in_process, Fold>(*this, to, out, from, into, where,
+                                                              fold);
   }
   auto sleep(seconds duration) {
     return detail::sleep_operation(ready_coroutines(), flights_, now() + duration,
@@ -332,6 +149,96 @@ class basic_in_process {
                   std::span<const std::byte> bytes) requires(std::same_as<Queue, inline_queue> &&
                                                              !virtual_time) {
     return rendezvous_operation(*this, where, bytes);
+  }
+
+  // ---- for operations, which keep in their frames what is under way
+
+  bool failed() const { return flights_.failed(); }
+  bool loans_revoked() const { return loans_revoked_; }
+  void park(detail::operation& fresh) { flights_.park(fresh); }
+  void begin_send(message& out, detail::operation& owner, int to, tag where,
+                  std::span<const std::byte> bytes) {
+    if (flights_.failed()) {
+      flights_.park(owner);
+      return;
+    }
+    counted_.add(bytes.size());
+    out.from = rank_;
+    out.to = to;
+    out.where = where;
+    out.bytes = bytes;
+    out.owner = &owner;
+    if (!queue_accepts([&] { out.event = queue_.record(); })) {
+      flights_.park(owner);
+      return;
+    }
+    flights_.begin();
+    shared_->delivery_.carry(*shared_, out);
+  }
+
+  void begin_receive(pending_receive& in, detail::operation& owner, int from, tag where,
+                     std::span<std::byte> into) {
+    if (flights_.failed()) {
+      flights_.park(owner);
+      return;
+    }
+    in.from = from;
+    in.where = where;
+    in.into = into;
+    in.owner = &owner;
+    if constexpr (!virtual_time) {
+      read_mailbox();
+    }
+    flights_.begin();
+    if (message* already = matching_.message_for(in)) {
+      take(in, *already);
+    }
+  }
+
+  /// `lent` is null where there is no loan any more.
+  void end_loan(message* lent) {
+    if (lent == nullptr || loans_revoked_) {
+      return;
+    }
+    lent_.remove(*lent);
+    give_back(*lent);
+  }
+
+  detail::rendezvous& rendezvous_on(tag where) { return shared_->rendezvous_.at(where); }
+  /// Shows `bytes` at this rank's next rendezvous there, whose number is the answer; 0 if this
+  /// rank's part has ended.
+  std::uint64_t show(detail::rendezvous& where, std::span<const std::byte> bytes) {
+    if (failed()) {
+      return 0;
+    }
+    shows_ = true;
+    return where.show(rank_, bytes);
+  }
+  /// Looks at what ranks have shown, unless a rank has failed and may take it away. Either that
+  /// rank sees that we look, or we see that it has failed.
+  bool look() {
+    looks_.store(looks_.load(std::memory_order_relaxed) + 1);
+    if (shared_->aborted_.load()) {
+      look_away();
+      return false;
+    }
+    return true;
+  }
+  void look_away() {
+    if (!loans_revoked_) {
+      looks_.store(looks_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+    }
+  }
+
+  /// Looks for a moment whether `done()`, where whoever asks has nothing better to do: what runs
+  /// now was resumed by somebody who polls. What a trainer starts, between two layers, was not.
+  template <class Done>
+  bool glance(Done done) {
+    return idle_before_poll_ && ready_.draining() && backoff_.glance(done);
+  }
+  void wait_for_all(rendezvous_operation& fresh) {
+    at_rendezvous_.push(fresh);
+    flights_.begin();
   }
 
   // ---- progress
@@ -433,45 +340,6 @@ class basic_in_process {
  private:
   friend Delivery;
 
-  void begin_send(message& out, detail::operation& owner, int to, tag where,
-                  std::span<const std::byte> bytes) {
-    if (flights_.failed()) {
-      flights_.park(owner);
-      return;
-    }
-    counted_.add(bytes.size());
-    out.from = rank_;
-    out.to = to;
-    out.where = where;
-    out.bytes = bytes;
-    out.owner = &owner;
-    if (!queue_accepts([&] { out.event = queue_.record(); })) {
-      flights_.park(owner);
-      return;
-    }
-    flights_.begin();
-    shared_->delivery_.carry(*shared_, out);
-  }
-
-  void begin_receive(pending_receive& in, detail::operation& owner, int from, tag where,
-                     std::span<std::byte> into) {
-    if (flights_.failed()) {
-      flights_.park(owner);
-      return;
-    }
-    in.from = from;
-    in.where = where;
-    in.into = into;
-    in.owner = &owner;
-    if constexpr (!virtual_time) {
-      read_mailbox();
-    }
-    flights_.begin();
-    if (message* already = matching_.message_for(in)) {
-      take(in, *already);
-    }
-  }
-
   /// `in` and `from` belong together. If their sizes differ nobody can go on: both wait, filed and
   /// refused, until every rank learns it at its next poll.
   void take(pending_receive& in, message& from) {
@@ -558,15 +426,6 @@ class basic_in_process {
     looks_.store(0, std::memory_order_release);
   }
 
-  /// `lent` is null where there is no loan any more.
-  void end_loan(message* lent) {
-    if (lent == nullptr || loans_revoked_) {
-      return;
-    }
-    lent_.remove(*lent);
-    give_back(*lent);
-  }
-
   void lay_down(detail::sleep_operation& fresh) {
     sleepers_.add(fresh);
     if constexpr (virtual_time) {
@@ -586,22 +445,6 @@ class basic_in_process {
     }
   }
 
-  /// Looks at what ranks have shown, unless a rank has failed and may take it away. Either that
-  /// rank sees that we look, or we see that it has failed.
-  bool look() {
-    looks_.store(looks_.load(std::memory_order_relaxed) + 1);
-    if (shared_->aborted_.load()) {
-      look_away();
-      return false;
-    }
-    return true;
-  }
-  void look_away() {
-    if (!loans_revoked_) {
-      looks_.store(looks_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-    }
-  }
-
   /// After a failure: what this rank has shown is its own again when no peer looks at it.
   bool let_go_of_what_was_shown() {
     if (!shows_ || !loans_revoked_) {
@@ -616,10 +459,6 @@ class basic_in_process {
     flights_.end();
     return true;
   }
-
-  /// What runs now was resumed by somebody who polls and has nothing better to do between polls.
-  /// What a trainer starts, between two layers, was not.
-  bool caller_waits() const { return idle_before_poll_ && ready_.draining(); }
 
   bool complete_rendezvous() {
     bool any = false;

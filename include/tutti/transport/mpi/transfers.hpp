@@ -33,7 +33,9 @@
 namespace tutti::transport::detail {
 
 /// What one rank sends and receives: posts pieces of transfers as they may travel, tests requests,
-/// and after a failure gets everything back. transport/mpi.hpp says what it promises.
+/// and after a failure gets everything back. transport/mpi.hpp says what it promises. One file,
+/// because to post, complete, refuse and take back a piece are steps of one state machine, which a
+/// cut would have to hand around whole.
 template <device_queue Queue>
 class mpi_transfers {
   static constexpr bool on_device = has_own_memory<Queue>;

@@ -10,7 +10,6 @@
 #include <exception>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,42 +22,12 @@
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/network.hpp"
-#include "tutti/transport/shared_nics.hpp"
+#include "tutti/transport/shaped/shared_nics.hpp"
+#include "tutti/transport/shaped/stamp.hpp"
 #include "tutti/transport/simulated.hpp"
 #include "tutti/transport/staging.hpp"
 
 namespace tutti::transport {
-
-namespace detail {
-
-/// What one process tells another about a message.
-struct stamp {
-  enum class kind : std::uint8_t {
-    message,   ///< its head leaves the sender's NIC at `time`
-    was_read,  ///< it was read at `time`
-    stop,      ///< to oneself: listen no more
-  };
-  enum class payload : std::uint8_t {
-    phantom,  ///< a length without memory
-    inside,   ///< behind the stamp
-    apart,    ///< in a message of its own
-  };
-
-  kind what{};
-  payload contents{};
-  tag where{};
-  std::uint64_t number{};  ///< of the message, to its sender
-  std::uint64_t bytes{};
-  seconds time{};
-};
-static_assert(std::is_trivially_copyable_v<stamp>);
-
-/// A clock that all processes of this host share.
-inline seconds host_time() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace detail
 
 /// Delivery between the processes of one host as over a network of many: a message goes at once, by
 /// way of `Carrier`, and is kept until it would have come.

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <thread>
+
+#include "tutti/base/units.hpp"
+#include "tutti/core/engine_options.hpp"
+
+/// Ranks that must not wait for longer than a deadline, whoever drives the engine.
+namespace tutti::test {
+
+inline void sleep_for(seconds duration) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(duration));
+}
+
+template <class Strategy>
+engine_options<Strategy> impatient(seconds deadline, progress who) {
+  engine_options<Strategy> options;
+  options.run.deadline = deadline;
+  options.run.progress = who;
+  return options;
+}
+
+inline constexpr progress both[] = {progress::by_caller, progress::by_thread};
+
+}  // namespace tutti::test
