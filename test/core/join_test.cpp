@@ -307,9 +307,8 @@ TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
         const auto said = left<gathered>(batches, who, options);
         int named = 0;
         for (std::size_t rank = 0; rank < said.size(); ++rank) {
-          if (batches[rank] == 1) {
-            EXPECT_EQ(said[rank], "") << "it has ended well";
-            continue;
+          if (batches[rank] == 1 && said[rank].empty()) {
+            continue;  // its own end was there before it heard of the others'
           }
           ++named;
           const auto has = [&](const std::string& words) {
