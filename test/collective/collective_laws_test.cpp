@@ -41,7 +41,6 @@ using host_streams_world =
 
 INSTANTIATE_TYPED_TEST_SUITE_P(InProcess, CollectiveLaw, collectives_on<threads_world>);
 INSTANTIATE_TYPED_TEST_SUITE_P(HostStream, CollectiveLaw, collectives_on<host_streams_world>);
-INSTANTIATE_TYPED_TEST_SUITE_P(Simulated, CollectiveLaw, collectives_on<placed_simulated>);
 INSTANTIATE_TYPED_TEST_SUITE_P(StreamOrdered, CollectiveLaw, collectives_on<placed_streamed>);
 
 }  // namespace tutti::test

@@ -18,6 +18,7 @@
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
@@ -280,6 +281,109 @@ TEST(Architectures, LocalSgdRunsUnderAWindowThatRankZeroLeads) {
   using plain = cut<architecture::local_sgd<canonical>>;
   EXPECT_EQ(train_in_parts<strategy>(3, 0, set).parameters,
             train_in_parts<plain>(3, 0, options_for<plain>()).parameters);
+}
+
+/// On the virtual clock.
+template <class Strategy>
+task rank_on_the_clock(transport::simulated& world, engine_options<Strategy> set, ended& result) {
+  arena memory = model_of(world.rank());
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(values), set);
+  co_await engine.started();
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+      co_await engine.arrival(tensor_id(id));
+    }
+    hand_in(engine, memory, step);
+  }
+  for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+    co_await engine.arrival(tensor_id(id));
+  }
+  result.parameters[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                                   memory.parameters().end());
+  co_await engine.close();
+}
+
+/// The first rule before step `at`, the second from it on; the same on threads, also where a
+/// checkpoint lies before the switch, and on the virtual clock.
+template <class Strategy>
+void switches(const recurrence& first, const recurrence& second, engine_options<Strategy> set) {
+  for (const int at : {0, 6, 100}) {
+    set.architecture.step = static_cast<std::uint64_t>(at);
+    const recurrence rule = [&](replicas& all, int step, std::size_t element) {
+      (step < at ? first : second)(all, step, element);
+    };
+    equals<Strategy>([&rule](int) { return rule; }, set);
+    for (int workers = 1; at == 6 && workers <= 5; ++workers) {
+      ended clocked{std::vector<std::vector<float>>(static_cast<std::size_t>(workers)), {}};
+      transport::run_simulated(workers, transport::link{1.25e9, 50e-6},
+                               [&](transport::simulated& world) {
+                                 return rank_on_the_clock<Strategy>(world, set, clocked);
+                               });
+      expect_near(clocked, recurred(workers, rule));
+    }
+  }
+}
+
+void by_the_mean_gradient(replicas& all, int step, std::size_t element) {
+  double sum = 0;
+  for (std::size_t worker = 0; worker < all.size(); ++worker) {
+    sum += own_gradient(static_cast<int>(worker), step, element);
+  }
+  for (replica& each : all) {
+    each.step(sum / static_cast<double>(all.size()));
+  }
+}
+void alone(replicas& all, int step, std::size_t element) {
+  for (std::size_t worker = 0; worker < all.size(); ++worker) {
+    all[worker].step(own_gradient(static_cast<int>(worker), step, element));
+  }
+}
+void to_the_mean_model(replicas& all, double share) {
+  const double mean = mean_of(all);
+  for (replica& each : all) {
+    each.x = (1 - share) * each.x + share * mean;
+  }
+}
+
+TEST(Architectures, SwitchesFromSynchronousToLocalSgd) {
+  using strategy = cut<architecture::switch_at<architecture::all_reduce<canonical>,
+                                               architecture::local_sgd<canonical>>>;
+  auto set = options_for<strategy>();
+  set.architecture.second.period = 4;
+  switches<strategy>(
+      by_the_mean_gradient,
+      [](replicas& all, int step, std::size_t element) {
+        alone(all, step, element);
+        if ((step + 1) % 4 == 0) {
+          to_the_mean_model(all, 1);
+        }
+      },
+      set);
+}
+
+/// Under a window of one chunk, whose order rank 0 decides across the switch.
+TEST(Architectures, SwitchesFromModelAveragingToSynchronous) {
+  using strategy = cut<architecture::switch_at<architecture::model_averaging<canonical>,
+                                               architecture::all_reduce<canonical>>,
+                       schedule::by_priority>;
+  auto set = options_for<strategy>();
+  set.architecture.first.alpha = 0.3;
+  set.schedule.credit = 1;
+  switches<strategy>(
+      [](replicas& all, int step, std::size_t element) {
+        to_the_mean_model(all, 0.3);
+        alone(all, step, element);
+      },
+      by_the_mean_gradient, set);
+}
+
+/// Where only gradients travel core moves them, and either way of adding is the same.
+TEST(Architectures, SwitchesBetweenCollectives) {
+  using strategy =
+      cut<architecture::switch_at<architecture::all_reduce<>, architecture::all_reduce<canonical>>>;
+  auto set = options_for<strategy>();
+  set.architecture.step = 6;
+  equals<strategy>([](int) { return by_the_mean_gradient; }, set);
 }
 
 recurrence delayed_by_one(int workers) {

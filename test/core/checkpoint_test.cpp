@@ -1,5 +1,6 @@
 // A run that stops after a step and goes on in another process ends with the bits of one that never
-// stopped, for every synchronous named strategy.
+// stopped, for every synchronous named strategy; and so do its ranks as one another. Both laws are
+// here because a unit that instantiates every strategy takes long to compile.
 #include "tutti/core/checkpoint.hpp"
 
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <string>
 #include <sys/wait.h>
 #include <tuple>
+#include <type_traits>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -123,6 +125,18 @@ TEST(Checkpoint, AnotherProcessGoesOnBitwise) {
   for_each(static_cast<strategies::all*>(nullptr), [&]<class Strategy>() {
     if constexpr (!facts::stale<typename strategy_of<Strategy>::architecture>) {
       resumes_bitwise<Strategy>(stop++ % (steps - 1) + 1);
+    }
+  });
+}
+
+TEST(Replicas, AreEqualUnderEverySynchronousStrategy) {
+  for_each(static_cast<strategies::all*>(nullptr), []<class Strategy>() {
+    using architecture = typename strategy_of<Strategy>::architecture;
+    if constexpr (!facts::stale<architecture> && !std::is_same_v<Strategy, strategies::Local>) {
+      const auto result = train_on_threads<Strategy>(4, 8);
+      for (const auto& each : result.parameters) {
+        EXPECT_EQ(each, result.parameters.front()) << Strategy::name;
+      }
     }
   });
 }

@@ -1,11 +1,9 @@
-// Compression through whole architectures: nothing is lost, votes are counted as published, and
-// replicas stay equal.
+// Compression through whole architectures: nothing is lost, and votes are counted as published.
 #include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <numeric>
-#include <tuple>
 #include <vector>
 
 #include "support/training.hpp"
@@ -21,7 +19,6 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/partition/into.hpp"
-#include "tutti/strategies.hpp"
 
 namespace tutti::test {
 namespace {
@@ -175,23 +172,6 @@ TEST(Votes, ByThePartsOwners) {
 TEST(Votes, ByServers) {
   counts_votes<compose<compression::sign, architecture::parameter_server<>>>(
       {.architecture = {.servers = 2}});
-}
-
-template <class... Strategies>
-void replicas_are_equal(std::tuple<Strategies...>*) {
-  const auto check = []<class Strategy>() {
-    using architecture = typename strategy_of<Strategy>::architecture;
-    if constexpr (!facts::stale<architecture> && !std::is_same_v<Strategy, strategies::Local>) {
-      const auto result = train_on_threads<Strategy>(4, 8);
-      for (const auto& each : result.parameters) {
-        EXPECT_EQ(each, result.parameters.front()) << Strategy::name;
-      }
-    }
-  };
-  (check.template operator()<Strategies>(), ...);
-}
-TEST(Replicas, AreEqualUnderEverySynchronousStrategy) {
-  replicas_are_equal(static_cast<strategies::all*>(nullptr));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(Failure, ARankThatDeclaresOtherTensorsIsNamedEverywhere) {
       declared[1] = {"other", 17};
     }
     arena memory(declared);
-    make_engine<compose<>>(world, memory.tensors());
+    make_engine<compose<>>(world, memory.tensors(), optimizer_of());
   });
   for (const auto& each : said) {
     EXPECT_EQ(each,
@@ -47,7 +47,7 @@ TEST(Failure, OneTensorMoreIsNamedEverywhere) {
       declared.push_back({"third", 1});
     }
     arena memory(declared);
-    make_engine<compose<>>(world, memory.tensors());
+    make_engine<compose<>>(world, memory.tensors(), optimizer_of());
   });
   for (const auto& each : said) {
     EXPECT_EQ(each,
@@ -239,7 +239,8 @@ TEST(Failure, NotANumberInASelectionEndsAllRanks) {
 TEST(Failure, ReadyTwiceIsRefused) {
   const auto said = errors(2, [](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    auto engine = make_engine<compose<architecture::all_reduce<>>>(world, memory.tensors());
+    auto engine =
+        make_engine<compose<architecture::all_reduce<>>>(world, memory.tensors(), optimizer_of());
     engine.ready(tensor_id(0));
     engine.ready(tensor_id(0));
   });
@@ -253,7 +254,8 @@ TEST(Failure, ReadyTwiceIsRefused) {
 TEST(Failure, LeavingWithGradientsOnTheirWayIsSaid) {
   const auto said = errors(2, [](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    auto engine = make_engine<compose<architecture::all_reduce<>>>(world, memory.tensors());
+    auto engine =
+        make_engine<compose<architecture::all_reduce<>>>(world, memory.tensors(), optimizer_of());
     for (std::size_t i = memory.tensors().size(); i-- > 0 && world.rank() == 0;) {
       engine.ready(tensor_id(i));
     }
@@ -392,7 +394,7 @@ TEST(Failure, RunRanksThrowsWhatBeganIt) {
         ~tell() { ++ended; }
       } at_the_end{ended};
       arena memory = model_of(world.rank());
-      make_engine<compose<>>(world, memory.tensors());
+      make_engine<compose<>>(world, memory.tensors(), optimizer_of());
     });
   };
   try {

@@ -3,7 +3,6 @@
 namespace tutti::test {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(InProcess, TransportLaw, in_process_world);
-INSTANTIATE_TYPED_TEST_SUITE_P(Simulated, TransportLaw, simulated_world);
 INSTANTIATE_TYPED_TEST_SUITE_P(HostStream, TransportLaw, host_stream_world);
 INSTANTIATE_TYPED_TEST_SUITE_P(Recording, TransportLaw, recording_world);
 INSTANTIATE_TYPED_TEST_SUITE_P(Shaped, TransportLaw, shaped_world);

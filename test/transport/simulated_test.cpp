@@ -6,10 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "support/transport_laws.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/tag.hpp"
 
 namespace tutti::test {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Simulated, TransportLaw, simulated_world);
+
 namespace {
 
 using transport::run_simulated;
@@ -192,7 +196,7 @@ TEST(Simulated, AMessageLeavesWhenTheDeviceHasWrittenIt) {
                 });
 }
 
-struct add_bytes {
+struct add_phantoms {
   template <class Queue>
   void operator()(Queue&, std::byte*, const std::byte*, std::size_t) const {}
 };
@@ -200,7 +204,7 @@ struct add_bytes {
 TEST(Simulated, TheDeviceReadsTwiceAndWritesOnceToAdd) {
   run_simulated(transport::network(2, slow), transport::device{1e6}, [](simulated& world) -> task {
     const int peer = 1 - world.rank();
-    co_await world.exchange_fold(peer, phantom(500), peer, phantom(500), chunk_0, add_bytes{});
+    co_await world.exchange_fold(peer, phantom(500), peer, phantom(500), chunk_0, add_phantoms{});
     EXPECT_DOUBLE_EQ(world.now(), 1e-3 + 500e-6);
     co_await world.exchange(peer, phantom(500), peer, phantom(500), chunk_0);
     EXPECT_DOUBLE_EQ(world.now(), 1e-3 + 500e-6 + 1500e-6 + 1e-3 + 500e-6);

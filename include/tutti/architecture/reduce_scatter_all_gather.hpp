@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "tutti/base/bounds.hpp"
 #include "tutti/collective/exchange_with_all.hpp"
@@ -25,6 +27,13 @@ struct reduce_scatter_all_gather {
   }
   static constexpr exchange_cost alone(placement who) {
     return {2, bound::compressed_all_reduce(1, who.workers, who.per_host)};
+  }
+
+  /// The part of a chunk that a rank encodes again: first element and end.
+  static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,
+                                                             int ranks) {
+    return {part_begin(elements, at(ranks), at(rank)),
+            part_begin(elements, at(ranks), at(rank + 1))};
   }
 
   template <class World>

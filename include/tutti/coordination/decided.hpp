@@ -49,7 +49,7 @@ class decided {
     for (std::size_t i = 0; i < said.size();) {
       const std::uint32_t low = said[i] & words::low;
       std::size_t length = 1;
-      if (low != words::acknowledge) {
+      if (!words::is_notice(low)) {
         const std::size_t several = low & words::several ? low - words::several : 0;
         length += several;
         if (i + length > said.size() ||
@@ -75,9 +75,9 @@ class decided {
   std::optional<std::uint32_t> next(IsReady is_ready, std::size_t left) {
     while (carried_out_ != heard_) {
       const std::uint32_t low = at(carried_out_) & words::low;
-      if (low == words::acknowledge) {
+      if (words::is_notice(low)) {
         ++carried_out_;
-        asked_ = true;
+        (low == words::acknowledge ? asked_ : all_have_joined_) = true;
         continue;
       }
       const std::size_t several = low & words::several ? low - words::several : 0;
@@ -104,7 +104,7 @@ class decided {
   void look(Visit visit) {
     while (looked_at_ != heard_) {
       const std::uint32_t low = at(looked_at_++) & words::low;
-      if (low == words::acknowledge) {
+      if (words::is_notice(low)) {
         continue;
       }
       if (low < words::several) {
@@ -139,7 +139,7 @@ class decided {
       return std::nullopt;
     }
     const std::uint32_t low = at(carried_out_) & words::low;
-    if (low == words::acknowledge) {
+    if (words::is_notice(low)) {
       return std::nullopt;
     }
     const std::uint32_t chunk = low & words::several ? at(carried_out_ + 1 + found_ready_) : low;
@@ -150,6 +150,8 @@ class decided {
   /// Rank 0 wants to know how far this rank is, since it was last asked here.
   bool asked() { return std::exchange(asked_, false); }
   bool is_asked() const { return asked_; }
+  /// Every rank had joined when whatever follows was decided, since it was last asked here.
+  bool all_have_joined() { return std::exchange(all_have_joined_, false); }
 
  private:
   /// What has been found ready stays so: a rank that is behind looks at each chunk once.
@@ -174,6 +176,7 @@ class decided {
   std::size_t looked_at_ = 0;
   std::size_t found_ready_ = 0;
   bool asked_ = false;
+  bool all_have_joined_ = false;
 };
 
 }  // namespace tutti::coordination

@@ -84,6 +84,16 @@ class decider {
     overdue_ = is_full_;
   }
 
+  /// No rank has a batch left; every launch has ended everywhere.
+  void say_all_joined() {
+    const std::uint32_t word = words::all_joined;
+    ++end_;
+    launches_->push(std::span(&word, 1));
+    if (!carried_out_.empty()) {
+      said_.push_back(word);
+    }
+  }
+
   void settle(seconds now) {
     if (overdue_) {
       decide();

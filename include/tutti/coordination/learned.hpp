@@ -20,6 +20,7 @@ namespace tutti::coordination {
 
 /// Rank 0 leads for one step and every rank writes its launches down; ever after each goes by the
 /// book alone. A window of credit holds chunks in the book's order.
+/// A checkpoint holds the book, so that a run goes on by it.
 /// Plan: none. Wire: as `leader`, in the first step; nothing afterwards. Cost: what is ready early
 /// waits for what comes before it in the book.
 /// After: Mai et al., "KungFu", OSDI 2020: its order for NCCL.
@@ -104,6 +105,7 @@ struct learned {
           }
         }
         if (!fits) {
+          written_ = 0;
           break;
         }
         written_ += length;

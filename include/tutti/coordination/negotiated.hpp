@@ -34,11 +34,13 @@ constexpr auto names(identity) { return std::to_array<std::string_view>({"number
 /// `leader`. A bucket's name is that of its first tensor; it identifies nothing and is sent to cost
 /// what Horovod's costs. Cost: two latencies before anything starts; no rank ever waits inside a
 /// launch for a late one.
+/// Ranks may have unequal numbers of batches: see `engine.join`.
 /// After: Sergeev and Del Balso, "Horovod", 2018, and its response cache. There ranks combine bits
 /// and each works out the launches; rank 0 alone starts them as early and sends a quarter.
 struct negotiated {
   using role = tutti::role::coordination;
   static constexpr bool one_order = true;
+  static constexpr bool joins = true;
 
   struct options {
     identity by{identity::number};
@@ -68,7 +70,7 @@ struct negotiated {
         missing_.assign(made.buckets.size(), all.size);
         changes_.resize(by_ == identity::name ? made.buckets.size() : 0);
       } else {
-        news_.reserve(made.buckets.size());
+        news_.reserve(made.buckets.size() + 1);
         said_.reserve(longest_report());
       }
     }
@@ -83,6 +85,18 @@ struct negotiated {
         news_.push_back(bucket);
       }
     }
+    /// This rank has no more batches; what it hands in from now on is zero, until
+    /// `all_have_joined`. Everything that it has handed in before has arrived.
+    void join(seconds now) {
+      if (decider_) {
+        ++joined_;
+        settle(now);
+      } else {
+        news_.push_back(words::joined);
+      }
+    }
+    /// True once: every rank has joined, and what each has handed in last will not be launched.
+    bool all_have_joined() { return launches_.all_have_joined(); }
     void hear(int, std::span<const std::uint32_t> said, seconds now) {
       if (decider_) {
         take_in(said);
@@ -140,9 +154,17 @@ struct negotiated {
     // ---- rank 0
 
     void count(std::uint32_t bucket) {
-      if (--missing_[bucket] == 0) {
+      if (--missing_[bucket] != 0) {
+        return;
+      }
+      if (joined_ < all_.size) {
         missing_[bucket] = all_.size;
         decider_->enter(bucket);
+      } else if (++only_zeros_ == missing_.size()) {
+        only_zeros_ = 0;
+        joined_ = 0;
+        missing_.assign(missing_.size(), all_.size);
+        decider_->say_all_joined();
       }
     }
 
@@ -168,7 +190,11 @@ struct negotiated {
             break;
           }
           default:
-            count(value);
+            if (value == words::joined) {
+              ++joined_;
+            } else {
+              count(value);
+            }
         }
       }
     }
@@ -202,27 +228,35 @@ struct negotiated {
       if (by_ == identity::number) {
         return 0;
       }
-      std::size_t all = 2 + plan_->buckets.size() / 32 + 1;
+      std::size_t all = 3 + plan_->buckets.size() / 32 + 1;
       for (std::uint32_t bucket = 0; bucket < plan_->buckets.size(); ++bucket) {
         all += 2 + words_of(name_of(bucket).size());
       }
       return all;
     }
 
-    /// First one bit a bucket that is remembered, by its slot; then the names of the rest.
+    /// Whether it has joined; one bit a bucket that is remembered, by its slot; then the names of
+    /// the rest.
     void say_names() {
       said_.clear();
-      for (const std::uint32_t bucket : news_) {
+      std::span<const std::uint32_t> buckets(news_);
+      if (buckets.front() == words::joined) {
+        said_.push_back(words::joined);
+        buckets = buckets.subspan(1);
+      }
+      const std::size_t bits = said_.size();
+      for (const std::uint32_t bucket : buckets) {
         if (const auto slot = cache_.slot_of(bucket)) {
-          if (said_.empty()) {
-            said_.assign(2 + (cache_.size() + 31) / 32, 0);
-            said_[0] = words::bits | static_cast<std::uint32_t>(said_.size() - 2);
-            said_[1] = version_;
+          if (said_.size() == bits) {
+            const std::size_t length = (cache_.size() + 31) / 32;
+            said_.resize(bits + 2 + length, 0);
+            said_[bits] = words::bits | static_cast<std::uint32_t>(length);
+            said_[bits + 1] = version_;
           }
-          said_[2 + *slot / 32] |= std::uint32_t{1} << (*slot % 32);
+          said_[bits + 2 + *slot / 32] |= std::uint32_t{1} << (*slot % 32);
         }
       }
-      for (const std::uint32_t bucket : news_) {
+      for (const std::uint32_t bucket : buckets) {
         if (!cache_.slot_of(bucket)) {
           const std::string& name = name_of(bucket);
           said_.push_back(words::name | bucket);
@@ -268,6 +302,8 @@ struct negotiated {
     // rank 0's
     std::optional<decider<Choice, bounded_by::reports>> decider_{};
     std::vector<int> missing_{};  ///< ranks that have not reported each bucket
+    int joined_ = 0;
+    std::size_t only_zeros_ = 0;  ///< buckets that all have reported, and all have joined
     std::vector<response_cache::change> changes_{};
     // the others'
     std::vector<std::uint32_t> news_{};

@@ -45,6 +45,10 @@ class checkpoint_writer {
     value(std::uint64_t{written.size()});
     bytes(std::as_bytes(written));
   }
+  void numbers(std::span<const std::uint32_t> written) {
+    value(std::uint64_t{written.size()});
+    bytes(std::as_bytes(written));
+  }
   void finish() {
     const std::uint64_t sum = hash_.value();
     out_->write(reinterpret_cast<const char*>(&sum), sizeof sum);
@@ -93,6 +97,15 @@ class checkpoint_reader {
     }
     bytes(std::as_writable_bytes(read));
   }
+  std::vector<std::uint32_t> numbers() {
+    const auto length = value<std::uint64_t>();
+    if (length > most_numbers) {
+      throw usage_error("the checkpoint is damaged. Fix: use an earlier one");
+    }
+    std::vector<std::uint32_t> read(length);
+    bytes(std::as_writable_bytes(std::span(read)));
+    return read;
+  }
   void finish() {
     const std::uint64_t expected = hash_.value();
     std::uint64_t sum = 0;
@@ -104,6 +117,7 @@ class checkpoint_reader {
 
  private:
   static constexpr std::uint64_t longest_text = 1 << 16;
+  static constexpr std::uint64_t most_numbers = 1 << 24;
   std::istream* in_;
   running_hash hash_;
 };
@@ -124,7 +138,8 @@ inline void expect(std::string_view found, std::string_view wanted, std::string_
 }  // namespace detail
 
 /// Writes everything that this rank needs to go on as if it had never stopped: parameters,
-/// residuals, momenta, the optimizer's values and the step. Every worker must call it between the
+/// residuals, momenta, the optimizer's values, the step and, where one is learned, the order of
+/// launches. Every worker must call it between the
 /// same steps, each with a stream of its own; worker 0's holds the servers' state too.
 /// Cost: waits for all tensors, then writes about twice to four times the model's bytes.
 template <class Engine>
@@ -147,6 +162,9 @@ void save(Engine& engine, std::ostream& out) {
   file.value(engine.steps());
   for (const std::span<float> each : engine.memories()) {
     file.floats(host_view(queue, each));
+  }
+  if constexpr (Engine::learns) {
+    file.numbers(engine.book());
   }
   const auto others = engine.collect_from_others();
   file.value(std::uint64_t{others.size()});
@@ -197,6 +215,14 @@ void load(Engine& engine, std::istream& in) {
     memories.emplace_back(each.size());
     file.floats(memories.back());
   }
+  std::vector<std::uint32_t> book;
+  if constexpr (Engine::learns) {
+    book = file.numbers();
+    if (book.empty() && steps > 0 && !engine.planned().chunks.empty()) {
+      throw usage_error(sentence({"the checkpoint is of step ", steps,
+                                  " and holds no learned order. Fix: use one that `save` wrote"}));
+    }
+  }
   auto others = engine.collect_from_others();
   if (file.template value<std::uint64_t>() != others.size()) {
     throw usage_error("the checkpoint is of another rank. Fix: give each rank the file it wrote");
@@ -207,6 +233,11 @@ void load(Engine& engine, std::istream& in) {
     }
   }
   file.finish();
+  if constexpr (Engine::learns) {
+    if (!book.empty()) {
+      engine.resume_by(book);
+    }
+  }
   engine.resume(steps, values, others, memories);
 }
 

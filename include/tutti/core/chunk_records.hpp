@@ -127,8 +127,8 @@ class chunk_records {
   }
 
   /// What is remembered of the chunk's elements, for its own compressor and for its owner's.
-  site worker_site(std::uint32_t number) { return site_in(worker_memory_, number); }
-  site owner_site(std::uint32_t number) { return site_in(owner_memory_, number); }
+  chunk_context worker_context(std::uint32_t number) { return context_in(worker_memory_, number); }
+  chunk_context owner_context(std::uint32_t number) { return context_in(owner_memory_, number); }
 
   /// What is remembered from step to step of each element sent, of each mean, and of each tensor.
   std::vector<std::span<float>> memories() {
@@ -188,10 +188,10 @@ class chunk_records {
     }
   }
 
-  site site_in(state_memory<queue_type>& memory, std::uint32_t number) {
+  chunk_context context_in(state_memory<queue_type>& memory, std::uint32_t number) {
     record& mine = records_[number];
     const chunk& piece = plan_->chunks[number];
-    site where = memory.at(piece.first_element, span_of(mine.scratch), mine.steps);
+    chunk_context where = memory.at(piece.first_element, span_of(mine.scratch), mine.steps);
     where.rank = static_cast<std::uint64_t>(world_->rank());
     if constexpr (facts::works_on_tensors<compression> || selects<compression>) {
       where.tensor = &around_->tensor_of(piece);

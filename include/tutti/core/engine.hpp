@@ -26,10 +26,12 @@
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/failure.hpp"
 #include "tutti/core/flow.hpp"
+#include "tutti/core/joining.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/core/remote_memories.hpp"
+#include "tutti/core/replan.hpp"
 #include "tutti/core/report.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/core/services.hpp"
@@ -63,6 +65,7 @@ class engine {
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
+  static constexpr bool delays = facts::delay<typename types::architecture> > 0;
 
  public:
   using strategy = typename types::strategy;
@@ -73,6 +76,7 @@ class engine {
  private:
   using world_type = surroundings<types>;
   using state_type = typename architecture::template state<world_type>;
+  using flow_type = flow<types, engine>;
   static_assert(architecture_state<state_type, world_type>);
 
   static_assert(sizeof(rule::check_halves_need_an_exchange_of_two<typename types::schedule,
@@ -100,11 +104,7 @@ class engine {
         optimizer_(optimizer),
         room_per_element_(optimizer.memory_per_element()),
         observer_(world, std::move(monitor)),
-        plan_(make_plan(
-            tensors, make_policy<typename strategy::fusion>(set_.fusion),
-            make_policy<typename strategy::partition>(set_.partition), set_.profile,
-            [&](plan& made) { place(made); }, settings_of<Strategy>(set_, optimizer_),
-            [this](const tensor_facts& each) { return class_of(compression_, each); })),
+        plan_(planned_for(tensors, set_, compression_)),
         model_(world.queue(), std::move(tensors), plan_, buffers_wanted()),
         around_(
             world, plan_, model_, compression_, optimizer_, workers_, set_.run.accumulation,
@@ -112,20 +112,26 @@ class engine {
               static_cast<engine*>(self)->chunk_failed(std::move(why));
             },
             this),
-        state_(around_, set_.architecture),
-        services_(world, plan_, model_, around_, state_, optimizer_, set_, workers_, *this),
+        state_(std::in_place, around_, set_.architecture),
+        services_(world, plan_, model_, around_, *state_, optimizer_, set_, workers_, *this),
         posts_(plan_.backward.size()),
+        joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
-    if constexpr (facts::delay < architecture >> 0) {
+    if constexpr (delays) {
       detail::expect_floats(model_.forward());
     }
     for (const tensor& each : model_.forward()) {
       expect_reachable(each);
     }
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
+    open_flow();
     if (!serves()) {
-      flow_.emplace(world, plan_, model_, set_, around_, state_,
-                    services_.service_tag(services_type::service::words), observer_, *this);
+      observer_.begin_sums(
+          services_.own_tag(own::sums), workers_, plan_.backward.size(),
+          [](void* self, std::exception_ptr why) {
+            static_cast<engine*>(self)->chunk_failed(std::move(why));
+          },
+          this);
     }
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
@@ -216,7 +222,6 @@ class engine {
   /// earlier ones have added up stays. Throws usage_error as `ready` does, and touches nothing
   /// then.
   void absent(tensor_id id) {
-    failure_.rethrow();
     if (expect_arrived(id).accumulated.load(std::memory_order_relaxed) == 0) {
       const tensor& its = model_.forward()[index(id)];
       if (its.gradient_type == element_type::fp32) {
@@ -250,7 +255,32 @@ class engine {
     synchronize();
   }
 
+  /// No more batches on this rank: until every rank has joined, it takes part with zeros in each
+  /// step that others take, and its parameters follow the mean as everybody's do. Passes that it
+  /// has added up for a step are sent first, without the missing ones. Returns when all ranks have
+  /// joined; then training may go on, from the same step on every rank.
+  ///
+  /// The mean stays one over all ranks: a step that fewer have batches for is a smaller one. What
+  /// a compressor remembers still travels with the zeros, so that error feedback loses nothing;
+  /// one that has no zero, as a sign has none, sends what it makes of it. No deadline ends this
+  /// wait: others compute. Nobody calls `average` or `change` while some have joined and some have
+  /// not. Only coordination::negotiated knows who is ready; elsewhere it does not compile.
+  /// After: Horovod's join.
+  void join() requires(!virtual_time) {
+    task mine = joined();
+    waits_.run_however_long(mine);
+    synchronize();
+  }
+
   // ---- the same for coroutines
+
+  /// `co_await engine.joined()`: as `join()`.
+  task joined() {
+    static_assert(sizeof(rule::check_joins_are_negotiated<typename types::coordination>) > 0);
+    static_assert(sizeof(rule::check_joined_ranks_send_zeros<architecture, Optimizer, state_type>) >
+                  0);
+    return joining_.join();
+  }
 
   /// `co_await engine.arrival(id)`: as `wait(id)`.
   auto arrival(tensor_id id) { return arrival_operation(*this, id); }
@@ -267,6 +297,7 @@ class engine {
     co_await startup_;
     if (!serves()) {
       co_await flow_->finish();
+      co_await observer_.finish();
       if (const auto first = services_.first_listener()) {
         co_await services_.say_farewell(*first);
       }
@@ -276,7 +307,7 @@ class engine {
     }
     co_await services_.listening();
     if constexpr (facts::has_finish<state_type>) {
-      co_await state_.finish();
+      co_await state_->finish();
     }
     co_await around_.finish();
     if constexpr (!virtual_time) {
@@ -331,9 +362,32 @@ class engine {
   }
   const Optimizer& values() const { return optimizer_; }
 
+  /// From the next step on this engine is as one made with `set` that has trained so far: the
+  /// strategy is the same type, and thresholds, partitions, windows, credit, a compressor's density
+  /// and the architecture's values may be others. Residuals, momenta and what architectures
+  /// remember are kept by their place in the model, and move to whoever owns that place now. Every
+  /// worker must call it between the same two steps, with the same options; servers hear of it. Who
+  /// serves, the deadline and who makes progress stay as they were.
+  ///
+  /// Waits for every tensor first. Errors end the engine on every rank: options that differ or are
+  /// refused, as usage_error; a rank that does not call, as communication_error by its name.
+  /// Cost: three rounds of small messages through rank 0, the plan and its buffers once more;
+  /// servers' memories, and those of whoever encodes means again, go through rank 0.
+  void replan(const options& set) requires(!virtual_time) {
+    drain();
+    due_call_.store("replan()", std::memory_order_relaxed);
+    averages_.fetch_add(1, std::memory_order_relaxed);
+    task asking = replanned(set);
+    waits_.run(asking);
+    due_call_.store("average()", std::memory_order_relaxed);
+    synchronize();
+  }
+  /// The same for coroutines, once every tensor has arrived; `set` must outlive the task.
+  task replanned(const options& set) { return replan_steps<types, engine>::to(*this, set); }
+
   const plan& planned() const { return plan_; }
   const std::vector<tensor>& tensors() const { return model_.forward(); }
-  /// Hash of every start so far, in order: equal on all ranks where an order is needed.
+  /// Hash of every start of this plan so far, in order: equal on all ranks where one is needed.
   std::uint64_t agenda() const { return flow_ ? flow_->agenda() : 0; }
   Monitor& observed() { return observer_.monitor; }
   Transport& world() { return *world_; }
@@ -342,21 +396,29 @@ class engine {
             servers(),           steps(),
             plan_.elements(),    plan_.buckets.size(),
             plan_.chunks.size(), plan_.hash,
-            world_->counted(),   exposed()};
+            counted(),           exposed()};
   }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
-  traffic counted() const { return world_->counted(); }
+  /// What this rank has sent, without what its monitor has.
+  traffic counted() const {
+    const traffic all = world_->counted();
+    const traffic observing = counted_observing();
+    return {all.bytes_sent - observing.bytes_sent, all.messages_sent - observing.messages_sent};
+  }
+  /// What it has sent for its monitor's sums.
+  traffic counted_observing() const { return observer_.counted(); }
   /// Some chunk is on its way.
   bool communicates() const { return flow_ && flow_->communicates(); }
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
-  /// Waits for every tensor, and until nothing of this rank's is on its way.
+  /// Waits for every tensor, and until nothing of this rank's is on its way and its monitor has the
+  /// sums of every step.
   void drain() requires(!virtual_time) {
     wait();
-    waits_.until([this] { return !communicates(); });
+    waits_.until([this] { return !communicates() && observer_.sums_are_there(); });
     synchronize();
   }
 
@@ -364,10 +426,20 @@ class engine {
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = flow_->memories();
     all.push_back(around_.momenta());
-    for (const std::span<float> each : memories_of(state_)) {
+    for (const std::span<float> each : memories_of(*state_)) {
       all.push_back(each);
     }
     return all;
+  }
+
+  /// Launches follow the order of the first step.
+  static constexpr bool learns = flow<types, engine>::learns;
+  /// That order, as coordination::learned keeps it; empty before the first step has ended.
+  std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
+  /// Launches by an order that an earlier run has learned; every worker must call it. Throws
+  /// usage_error if it was not learned for this plan.
+  void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {
+    waits_.exclusively([&] { flow_->resume_by(book); });
   }
 
   /// What policies remember on ranks that do not train, rank by rank: on worker 0; nothing on the
@@ -390,7 +462,7 @@ class engine {
     waits_.exclusively([&] {
       flow_->resume(steps);
       if constexpr (facts::has_resume<state_type>) {
-        state_.resume(steps);
+        state_->resume(steps);
       }
       const auto all = memories();
       for (std::size_t i = 0; i < all.size(); ++i) {
@@ -409,7 +481,9 @@ class engine {
   }
 
  private:
-  friend flow<types, engine>;
+  friend flow_type;
+  friend replan_steps<types, engine>;
+  friend joining<engine>;
   friend driver<Transport, engine>;
   friend watch<Transport, engine>;
   friend services<types, engine>;
@@ -419,9 +493,24 @@ class engine {
   using services_type = services<types, engine>;
   using own = typename services_type::own;
 
-  void place(plan& made) const {
-    if constexpr (requires { architecture::place(made, set_.architecture, 1); }) {
-      architecture::place(made, set_.architecture, world_->size());
+  /// What every rank must set alike.
+  std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
+  plan planned_for(std::span<const tensor> forward, const options& set,
+                   const compression& compressor) const {
+    const auto place = [&](plan& made) {
+      if constexpr (requires { architecture::place(made, set.architecture, 1); }) {
+        architecture::place(made, set.architecture, world_->size());
+      }
+    };
+    return make_plan(forward, make_policy<typename strategy::fusion>(set.fusion),
+                     make_policy<typename strategy::partition>(set.partition), set.profile, place,
+                     settings(set),
+                     [&](const tensor_facts& each) { return class_of(compressor, each); });
+  }
+  void open_flow() {
+    if (!serves()) {
+      flow_.emplace(*world_, plan_, model_, set_, around_, *state_,
+                    services_.service_tag(services_type::service::words), observer_, *this);
     }
   }
   buffers buffers_wanted() const {
@@ -470,7 +559,7 @@ class engine {
     }
     bool agreed = false;
     try {
-      const std::string alike = settings_of<Strategy>(set_, optimizer_);
+      const std::string alike = settings(set_);
       co_await agree(endpoint<Transport>(*world_, services_.own_tag(own::hello)), plan_,
                      model_.forward(), alike);
       agreed = true;
@@ -479,7 +568,7 @@ class engine {
             endpoint<Transport>(*world_, services_.own_tag(own::parameters)), model_.forward());
       }
       if constexpr (facts::has_resume<state_type>) {
-        state_.resume(0);
+        state_->resume(0);
       }
     } catch (...) {
       // That they disagree all ranks find alike.
@@ -495,7 +584,10 @@ class engine {
 
   // ---- gradients in
 
-  tensor_state<queue_event>& at(tensor_id id) { return flow_->at(plan_.position(id)); }
+  tensor_state<queue_event>& at(tensor_id id) {
+    failure_.rethrow();
+    return flow_->at(plan_.position(id));
+  }
 
   /// The tensor's gradient is the caller's, not on its way.
   tensor_state<queue_event>& expect_arrived(tensor_id id) {
@@ -511,7 +603,6 @@ class engine {
     ready_in(id, memory, world_->queue().record());
   }
   void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
-    failure_.rethrow();
     auto& mine = expect_arrived(id);
     const tensor& its = model_.forward()[index(id)];
     expect_gradient(its, memory);
@@ -525,7 +616,6 @@ class engine {
   }
 
   void ready(tensor_id id, queue_event when) {
-    failure_.rethrow();
     auto& mine = expect_arrived(id);
     const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
     if (passes < set_.run.accumulation) {
@@ -539,6 +629,25 @@ class engine {
     posts_.post(static_cast<std::uint32_t>(plan_.position(id)));
     waits_.nudge();
   }
+
+  // ---- a rank that has joined
+
+  bool adds_up_passes() {
+    for (std::size_t position = 0; position < plan_.backward.size(); ++position) {
+      if (flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+  /// The tensor has no gradient in the passes that its step still lacks.
+  void absent_to_the_end(tensor_id id) {
+    do {
+      absent(id);
+    } while (at(id).accumulated.load(std::memory_order_relaxed) != 0);
+  }
+  void say_joined() { flow_->join(); }
+  void all_have_joined() { joining_.all_have_joined(); }
 
   bool open_posts() {
     bool any = false;
@@ -669,11 +778,16 @@ class engine {
 
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
+  /// A server's part in a re-plan, whose options rank 0 sends.
+  task replan_as_told() { return replan_steps<types, engine>::as_told(*this); }
+  /// What a rank that all others wait for has not called.
+  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
   void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failure_.end(std::move(why), who) && flow_) {
+      observer_.stop();
       flow_->release_waiters();
     }
   }
@@ -694,12 +808,13 @@ class engine {
 
   bool at_rest() const {
     if constexpr (facts::has_finish<state_type>) {
-      if (!state_.at_rest()) {
+      if (state_ && !state_->at_rest()) {
         return false;
       }
     }
     return around_.at_rest() && (!flow_ || flow_->at_rest()) && waits_.at_rest() &&
-           startup_.done() && services_.listening().done() && closing_.done();
+           startup_.done() && services_.listening().done() && joining_.at_rest() &&
+           observer_.at_rest() && closing_.done();
   }
 
   Transport* world_;
@@ -714,18 +829,20 @@ class engine {
   plan plan_;
   model_memory<typename Transport::queue_type> model_;
   world_type around_;
-  state_type state_;
+  std::optional<state_type> state_;  // empty where a plan was given up half made
   services_type services_;
   post_box posts_;
+  joining<engine> joining_;
   waiting<Transport, engine> waits_;
-  std::optional<flow<types, engine>> flow_{};
+  std::optional<flow_type> flow_{};
   task startup_{};
   task closing_{};
   std::atomic<bool> is_started_{false};
   std::atomic<bool> unwritten_{false};  // the oldest post's gradient, when last looked at
   bool closed_ = false;
-  std::atomic<seconds> exposed_{0};  // several threads may wait
-  std::atomic<std::uint64_t> averages_{0};
+  std::atomic<seconds> exposed_{0};         // several threads may wait
+  std::atomic<std::uint64_t> averages_{0};  // and re-plans
+  std::atomic<const char*> due_call_{"average()"};
 };
 
 /// An engine for `Strategy`, named or composed. `optimizer` runs where the architecture says; leave

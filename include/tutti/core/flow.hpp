@@ -51,6 +51,7 @@ class flow {
   using queue_event = typename queue_type::event;
   using observer_type = observer<typename Types::monitor, transport>;
   static constexpr bool gathers = Types::choice::gathers;
+  static constexpr bool joins = facts::joins<typename Types::coordination>;
   static constexpr bool splits = surroundings_type::splits_phases;
   static constexpr bool delays = facts::delay<architecture> > 0;
   using records_type = chunk_records<Types>;
@@ -62,6 +63,9 @@ class flow {
       facts::has_outgoing<state_type> ? written::by_the_architecture : written::by_the_model;
 
  public:
+  /// Launches follow the order of the first step.
+  static constexpr bool learns = order_type::learns;
+
   flow(transport& world, const plan& made, model_memory<queue_type>& model,
        const typename Types::options& set, surroundings_type& around, state_type& state,
        tag words_tag, observer_type& watched, Owner& owner)
@@ -152,6 +156,9 @@ class flow {
     }
     return all;
   }
+  /// The launches of a step in their order, as this rank has learned it.
+  std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
+  void resume_by(std::span<const std::uint32_t> book) requires learns { order_.resume(book); }
   bool outstanding() const {
     return !std::ranges::all_of(tensors_, [](const auto& each) { return each.is_current(); });
   }
@@ -172,6 +179,9 @@ class flow {
       each.arrived = steps;
     }
   }
+
+  /// This rank has no more batches, and all that it handed in has arrived.
+  void join() requires joins { order_.join(); }
 
   /// No more gradients: ends when every launch has, and the others have read and answered all.
   task finish() {
@@ -274,6 +284,17 @@ class flow {
       start_alone(number);
     }
   }
+  /// All ranks have joined: the zeros that were handed in last travel nowhere.
+  void all_have_joined() {
+    owner_->all_have_joined();
+    for (auto& each : chunks_) {
+      each.state = chunk_state::finished;
+    }
+    for (auto& each : tensors_) {
+      each.readied.store(each.arrived.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      wake(each);
+    }
+  }
   void chunk_failed(std::exception_ptr why) { owner_->chunk_failed(std::move(why)); }
 
   // ---- a launch
@@ -362,7 +383,7 @@ class flow {
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
 
-  static site in_buffer(site where, const site& lies) {
+  static chunk_context in_buffer(chunk_context where, const chunk_context& lies) {
     where.memory = lies.memory;
     where.stride = lies.stride;
     where.scratch = lies.scratch;
@@ -436,8 +457,8 @@ class flow {
             record.steps,
             model_->data(piece),
             &around_->compressor(),
-            chunks_.worker_site(number),
-            chunks_.owner_site(number),
+            chunks_.worker_context(number),
+            chunks_.owner_context(number),
             span_of(record.workspace),
             average(),
             piece.placed_on,

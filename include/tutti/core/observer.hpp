@@ -1,33 +1,93 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/core/step_sums.hpp"
 #include "tutti/role/monitor.hpp"
+#include "tutti/role/transport.hpp"
 
 namespace tutti {
 
 /// A monitor and the clock it is told; nothing at all if it does not observe.
 template <class Monitor, class Transport>
 class observer {
+  static constexpr bool adds_up = facts::has_sums<Monitor>;
+
  public:
   observer(Transport& world, Monitor its_monitor)
-      : world_(&world), monitor(std::move(its_monitor)) {}
+      : world_(&world), monitor(std::move(its_monitor)), sums_(world, monitor, mutex_) {}
 
   void record(event what, std::uint32_t which) {
     if constexpr (Monitor::observes) {
       const std::scoped_lock lock(mutex_);  // waits are seen by the trainer's own threads
       monitor.record(what, which, world_->now());
+      if constexpr (adds_up) {
+        if (what == event::arrived) {
+          sums_.arrived(which);
+        }
+      }
+    }
+  }
+
+  // ---- what it adds up over the workers; nothing if it does not
+
+  void begin_sums([[maybe_unused]] tag where, [[maybe_unused]] int workers,
+                  [[maybe_unused]] std::size_t tensors,
+                  [[maybe_unused]] void (*failed)(void*, std::exception_ptr),
+                  [[maybe_unused]] void* context) {
+    if constexpr (adds_up) {
+      sums_.begin(where, workers, tensors, failed, context);
+    }
+  }
+  bool sums_are_there() const {
+    if constexpr (adds_up) {
+      return sums_.are_there();
+    } else {
+      return true;
+    }
+  }
+  traffic counted() const {
+    if constexpr (adds_up) {
+      return sums_.counted();
+    } else {
+      return {};
+    }
+  }
+  bool at_rest() const {
+    if constexpr (adds_up) {
+      return sums_.at_rest();
+    } else {
+      return true;
+    }
+  }
+  task finish() {
+    if constexpr (adds_up) {
+      co_await sums_.finish();
+    }
+    co_return;
+  }
+  void stop() {
+    if constexpr (adds_up) {
+      sums_.stop();
     }
   }
 
  private:
   Transport* world_;
-  std::mutex mutex_{};
+  mutable std::mutex mutex_{};
 
  public:
   Monitor monitor;
+
+ private:
+  [[no_unique_address]] std::conditional_t<adds_up, step_sums<Monitor, Transport>, no_sums> sums_;
 };
 
 }  // namespace tutti

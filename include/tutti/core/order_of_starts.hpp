@@ -31,7 +31,8 @@ namespace tutti {
 /// When this rank's launches start: the coordination's machine, the words that ranks say to each
 /// other for it, the clock of its cycles, and the credit that comes back to it. It touches no
 /// gradient. `Owner::is_ready(chunk)` says what could start, `Owner::start(chunk)` begins a launch,
-/// `Owner::has_buffer()` whether one more may begin; `Owner::chunk_failed` hears of exceptions.
+/// `Owner::has_buffer()` whether one more may begin; `Owner::chunk_failed` hears of exceptions,
+/// `Owner::all_have_joined` that no rank has batches left.
 template <class Types, class Owner>
 class order_of_starts {
   using transport = typename Types::transport;
@@ -49,6 +50,9 @@ class order_of_starts {
   /// Where a stream moves chunks, they have been enqueued before they leave.
   static constexpr bool leaves_later = Types::schedule::limits_in_flight && !Types::virtual_time &&
                                        !std::is_same_v<queue_type, inline_queue>;
+
+  /// Launches follow the order of the first step.
+  static constexpr bool learns = requires(machine_type & its) { its.book(); };
 
   order_of_starts(transport& world, const plan& made, const model_memory<queue_type>& model,
                   const typename Types::options& set, const surroundings<Types>& around,
@@ -125,6 +129,12 @@ class order_of_starts {
     }
   }
 
+  /// This rank has no more batches, and all that it handed in has arrived.
+  void join() requires facts::joins<coordination> {
+    machine_.join(now());
+    go_on();
+  }
+
   /// Starts what may start. A launch that completes at once comes back here; the outermost call
   /// goes on with the rest.
   void go_on() {
@@ -143,6 +153,11 @@ class order_of_starts {
     carried_out_ = left;
     speak();
     deciding_ = false;
+    if constexpr (facts::joins<coordination>) {
+      if (machine_.all_have_joined()) {
+        owner_->all_have_joined();
+      }
+    }
     if constexpr (gathers) {
       if (machine_.due() && ticker_.done()) {
         ticker_ = task();
@@ -157,6 +172,9 @@ class order_of_starts {
 
   // ---- what there is to see
 
+  /// The launches of a step in their order, as this rank has learned it.
+  std::span<const std::uint32_t> book() const requires learns { return machine_.book(); }
+  void resume(std::span<const std::uint32_t> book) requires learns { machine_.resume(book); }
   /// Other ranks' machines may speak to this one's.
   bool listens() const {
     if constexpr (speaks) {
@@ -192,6 +210,10 @@ class order_of_starts {
       if (announcer_) {
         co_await announcer_->finish();
       }
+    }
+    if constexpr (gathers) {
+      const task& ticking = ticker_;
+      co_await ticking;
     }
     co_return;
   }

@@ -12,6 +12,7 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/role/coordination.hpp"
 #include "tutti/role/fusion.hpp"
 #include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
@@ -57,6 +58,11 @@ struct gathering_needs_one_order {
        (Coordination::one_order || std::is_same_v<Coordination, coordination::automatic>));
 };
 
+template <class Fusion, class Architecture>
+struct gathering_mixes_steps {
+  static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::turns_on_steps<Architecture>;
+};
+
 template <class Fusion, class Compression>
 struct gathering_needs_smaller_units {
   static constexpr bool holds =
@@ -95,6 +101,18 @@ template <class Architecture, class Optimizer>
 struct pieces_need_an_elementwise_optimizer {
   static constexpr bool holds =
       !facts::owns_parameters<Architecture> || facts::elementwise<Optimizer>;
+};
+
+template <class Coordination>
+struct joins_are_negotiated {
+  static constexpr bool holds = facts::joins<Coordination>;
+};
+
+template <class Architecture, class Optimizer, class State>
+struct joined_ranks_send_zeros {
+  static constexpr bool holds = facts::carries_of<Architecture> == carries::gradient &&
+                                facts::delay<Architecture> == 0 && !facts::has_sends<State> &&
+                                !std::is_same_v<Optimizer, optimizer::none>;
 };
 
 template <class Optimizer>
@@ -169,6 +187,12 @@ struct check_gathering_needs_one_order {
                 "fusion::up_to, or coordination::leader or negotiated with an architecture that "
                 "needs all ranks at once, and a schedule that leaves exchanges whole.");
 };
+template <class Fusion, class Architecture>
+struct check_gathering_mixes_steps {
+  static_assert(gathering_mixes_steps<Fusion, Architecture>::holds,
+                "tutti: this fusion gathers at run time what may be of two steps, but this "
+                "architecture exchanges one step otherwise than the next. Fix: use fusion::up_to.");
+};
 template <class Fusion, class Compression>
 struct check_gathering_needs_smaller_units {
   static_assert(gathering_needs_smaller_units<Fusion, Compression>::holds,
@@ -209,6 +233,19 @@ struct check_pieces_need_an_elementwise_optimizer {
                 "tutti: this architecture updates pieces of tensors, on their owner, but this "
                 "optimizer needs whole tensors. Fix: updated_by::workers, or an optimizer that is "
                 "elementwise.");
+};
+template <class Coordination>
+struct check_joins_are_negotiated {
+  static_assert(joins_are_negotiated<Coordination>::holds,
+                "tutti: a rank that has joined lets others have batches that it has not, but this "
+                "coordination takes every rank to have as many. Fix: coordination::negotiated.");
+};
+template <class Architecture, class Optimizer, class State>
+struct check_joined_ranks_send_zeros {
+  static_assert(joined_ranks_send_zeros<Architecture, Optimizer, State>::holds,
+                "tutti: a rank that has joined hands in zero gradients and follows their mean, but "
+                "this engine leaves the mean to the caller, or its architecture sends something "
+                "else. Fix: pass an optimizer to make_engine, and send gradients in every step.");
 };
 template <class Optimizer>
 struct check_optimizers_travel_as_bytes {

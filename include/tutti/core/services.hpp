@@ -34,7 +34,7 @@ std::vector<std::span<float>> memories_of([[maybe_unused]] State& state) {
 /// What ranks ask of each other beside chunks: whatever an architecture answers, decisions of rank
 /// 0, other values for the optimizer, and memories of ranks that do not train.
 /// `Owner::hear(peer, words)` is told what another rank's machine said, `Owner::broken(exception)`
-/// what failed.
+/// what failed, and `Owner::replan_as_told()` that the workers make another plan.
 template <class Types, class Owner>
 class services {
   using transport = typename Types::transport;
@@ -46,8 +46,16 @@ class services {
 
  public:
   /// What an engine sends beside chunks, numbered after the last chunk where there are any.
-  enum class own : std::uint32_t { hello, parameters, average, change, memory };
-  enum class service : std::uint32_t { words = 8, farewell, ended, change, collect, restore };
+  enum class own : std::uint32_t { hello, parameters, average, change, memory, sums };
+  enum class service : std::uint32_t {
+    words = 8,
+    farewell,
+    ended,
+    change,
+    collect,
+    restore,
+    replan,
+  };
 
   services(transport& world, const plan& made, const memory_type& model, world_type& around,
            state_type& state, optimizer& values, const typename Types::options& set, int workers,
@@ -66,7 +74,7 @@ class services {
 
   tag own_tag(own what) const {
     const auto number = static_cast<std::uint32_t>(what);
-    if (what == own::hello || what == own::average) {
+    if (what == own::hello || what == own::average || what == own::sums) {
       return {channel::host, number, 0};  // no plan is in it: hello asks whether they are equal
     }
     return {channel::data, static_cast<std::uint32_t>(plan_->chunks.size()) + number, 0};
@@ -195,6 +203,8 @@ class services {
       co_await send_memories(memory_endpoint(), worker, memories_of(*state_));
     } else if (what == service_tag(service::restore).chunk) {
       co_await receive_restored(memory_endpoint(), worker, model_->forward(), *state_);
+    } else if (what == service_tag(service::replan).chunk) {
+      co_await owner_->replan_as_told();
     }
   }
 

@@ -69,6 +69,7 @@ class surroundings {
   bool trains() const { return rank() < workers_; }
   /// Backward passes that a gradient is the sum of.
   unsigned accumulation() const { return accumulation_; }
+  void accumulate(unsigned passes) { accumulation_ = passes; }
   const plan& planned() const { return *plan_; }
   /// The tensor that a chunk is, where the encoder works on one; else the first that it holds.
   const tensor_facts& tensor_of(const chunk& piece) const {
@@ -129,6 +130,16 @@ class surroundings {
     });
   }
 
+  /// A chunk's gradients as the model gave them, as floats.
+  void read_gradients(const chunk& piece, std::span<float> into) const {
+    if (!phantom()) {
+      model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
+                                      std::size_t in_chunk) {
+        model_->widen(queue(), position, offset, into.subspan(in_chunk, count));
+      });
+    }
+  }
+
   /// Calls `visit(number)` for each chunk that holds an element of the tensor at `position`.
   template <class Visit>
   void for_each_chunk(std::size_t position, Visit visit) const {
@@ -154,6 +165,12 @@ class surroundings {
       optimizer_->apply(queue(), model_->at(position).parameter, mean,
                         momenta_.at(plan_->first_element[position], {}, step));
     }
+  }
+
+  /// The same on the mean that its launches have left in their buffer; not where launches are
+  /// gathered at run time.
+  void update_by_launches(std::size_t position, std::uint64_t step) {
+    update(position, step, model_->data(position));
   }
 
   /// The optimizer on this rank's own gradient, the mean of the passes that it is the sum of.

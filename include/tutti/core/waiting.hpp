@@ -90,15 +90,11 @@ class waiting {
   /// Blocks until `asking` has ended, also when it fails: it refers to what its caller owns. Its
   /// steps are the loop's, whichever thread that is.
   void run(task& asking) {
-    std::atomic<bool> ended{false};
-    const auto done = [&ended] { return ended.load(std::memory_order_acquire); };
-    task watched = tell_when_ended(asking, ended);
-    driver_.exclusively([&] { watched.start(world_->ready_coroutines()); });
-    in_time(done);
-    settle(done);
-    driver_.exclusively([] {});  // the loop has left the coroutine
-    ended_->rethrow();
-    asking.result();
+    run(asking, [this](predicate done) { in_time(done); });
+  }
+  /// The same for what others have not promised in any time.
+  void run_however_long(task& asking) {
+    run(asking, [this](predicate done) { however_long(done); });
   }
 
   /// Whoever computes gives back this rank's memory when it comes, within the deadline.
@@ -130,6 +126,19 @@ class waiting {
     while (!driver_.drive_until(done, deadline_)) {
       diagnose(done, begin);
     }
+  }
+
+  template <class Wait>
+  void run(task& asking, Wait wait) {
+    std::atomic<bool> ended{false};
+    const auto done = [&ended] { return ended.load(std::memory_order_acquire); };
+    task watched = tell_when_ended(asking, ended);
+    driver_.exclusively([&] { watched.start(world_->ready_coroutines()); });
+    wait(done);
+    settle(done);
+    driver_.exclusively([] {});  // the loop has left the coroutine
+    ended_->rethrow();
+    asking.result();
   }
 
   task tell_when_ended(const task& asking, std::atomic<bool>& ended) {

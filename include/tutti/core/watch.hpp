@@ -25,7 +25,7 @@ namespace tutti {
 
 /// The control channel: ranks ask each other what holds up a chunk.
 /// `Owner::describe(chunk_step, message)` answers for this rank; `Owner::heard(failure)` hears of
-/// the transport's.
+/// the transport's, and `Owner::due_call()` names what all ranks must call.
 ///
 /// A rank asks when a deadline has passed in which nothing moved, and again after each further one.
 /// Who owes something and has handed in anything since it was last asked is computing. Who owes and
@@ -157,7 +157,7 @@ class watch {
     const auto rank = &one - ranks_.data();
     return about_.chunk != no_chunk
                ? sentence({"rank ", rank, " never submitted ", forward[one.answer->tensor].name})
-               : sentence({"rank ", rank, " never called average()"});
+               : sentence({"rank ", rank, " never called ", owner_->due_call()});
   }
 
   task listen() {

@@ -248,8 +248,12 @@ enum class carries {
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
 /// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
+/// * `owned(elements, rank, ranks)`: where that is a part of every chunk, its first element and
+/// end;
+///   then what is remembered of means moves to its new owners with a plan.
 /// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
 ///   steps before (0 or 1); nothing before there was one.
+/// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
 /// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.
 /// * `listens(options, rank, size)`: this rank answers whoever asks; needs `serve`.
 /// * `place(plan, options, size)`: says which rank owns each chunk. Throws usage_error.
@@ -282,7 +286,9 @@ enum class carries {
 ///   rank that trains.
 /// * `resume(step)`: the parameters are those of that step: take copies of them.
 /// * `memories()`: spans of floats that a checkpoint keeps. A checkpoint restores the parameters,
-///   then calls `resume`, then restores these.
+///   then calls `resume`, then restores these. So that they outlive a plan, they are by place in
+///   the model, the flat order, whatever the chunks; or, on ranks that own chunks and do not train,
+///   chunk by chunk, as many spans for each that is not empty, of whole floats an element.
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> && requires {
@@ -328,6 +334,11 @@ constexpr bool encodes_means = requires {
 template <class A>
 constexpr bool adds_in_rounds = requires {
   requires A::adds_in_rounds;
+};
+/// Its exchanges change from one step to a later one.
+template <class A>
+constexpr bool turns_on_steps = requires {
+  requires A::turns_on_steps;
 };
 template <class A>
 constexpr int delay = 0;

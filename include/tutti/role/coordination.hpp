@@ -37,6 +37,9 @@ struct all_ready {
 /// construction.
 ///
 /// * `one_order`: every rank gets the same launches in the same order.
+/// * `joins`, false unless it says otherwise: ranks may have unequal numbers of batches. Its
+/// machine
+///   has `join(now)` and `all_have_joined()`.
 /// * `state<Choice>`: the machine, of a choice (a schedule, and a fusion at run time behind it).
 ///
 /// A launch is known by its first chunk. Where the choice gathers, `after(chunk)` is the next chunk
@@ -45,6 +48,16 @@ template <class C>
 concept coordination_policy = std::same_as<typename C::role, role::coordination> && requires {
   { C::one_order } -> std::convertible_to<bool>;
 };
+
+namespace facts {
+
+template <class C>
+constexpr bool joins = false;
+template <class C>
+requires requires { C::joins; }
+constexpr bool joins<C> = C::joins;
+
+}  // namespace facts
 
 /// What the machine of a coordination answers to. `now` never goes back. After every event come
 /// `speak`, `next` until it has none, and `speak` again.

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tutti/base/units.hpp"
@@ -28,13 +29,35 @@ inline constexpr std::size_t events = 7;  ///< kinds of them
 
 inline constexpr std::uint32_t no_tensor = 0xffffffff;
 
+namespace facts {
+
+/// Found by name, so that whoever misspells a signature is told so.
+template <class M>
+concept has_sums = requires {
+  &M::sums;
+}
+|| requires { &M::summed; };
+
+}  // namespace facts
+
 /// A monitor observes and changes nothing. `record(what, which, when)` is called on the rank's own
 /// threads, one at a time; a monitor that does not observe costs nothing.
+///
+/// One that needs numbers of all workers states both of these, called as `record` is:
+/// * `sums()`: a span of double, what this rank adds for the step that has ended, always as many.
+///   Asked for once a step, when its last tensor has arrived, and set to zero once read.
+/// * `summed(totals)`: the same, added over the workers in rank order, equal on all of them; once a
+///   step, in the order of steps. It comes some time after the step: `drain` waits for it.
+/// Every worker must take the same number of steps.
 template <class M>
 concept monitor_policy = std::same_as<typename M::role, role::monitor> &&
     requires(M& monitor, event what, std::uint32_t which, seconds when) {
   { M::observes } -> std::convertible_to<bool>;
   monitor.record(what, which, when);
-};
+} &&(!facts::has_sums<M> || requires(M & monitor, std::span<const double> totals) {
+  requires M::observes;
+  { monitor.sums() } -> std::same_as<std::span<double>>;
+  monitor.summed(totals);
+});
 
 }  // namespace tutti

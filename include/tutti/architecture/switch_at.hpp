@@ -1,0 +1,247 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tutti/architecture/replicated.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/role/architecture.hpp"
+
+namespace tutti::architecture {
+
+/// The options of a switch, whichever architectures of these options carry it out.
+template <class First, class Second>
+struct switch_options {
+  std::uint64_t step{};
+  First first{};
+  Second second{};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("step", self.step, "the first of the second architecture's");
+    First::describe(self.first, visit);
+    Second::describe(self.second, visit);
+  }
+};
+
+/// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
+/// `switch_at<all_reduce<>, local_sgd<>>`. Momenta go on as they are. `engine.replan` with another
+/// `step` switches on what training shows.
+/// Wire: as the one whose turn it is. Cost: a buffer as large as the model where either of them has
+/// one, and then a copy of the gradients for the other.
+/// After: Lin et al., "Don't use large mini-batches, use local SGD", ICLR 2020; KungFu's adaptive
+/// policies, Mai et al., OSDI 2020.
+template <architecture_policy First, architecture_policy Second>
+struct switch_at {
+  using role = tutti::role::architecture;
+
+ private:
+  template <class A>
+  static constexpr bool in_lock_step = !facts::has_servers<A> && !facts::owns_parameters<A> &&
+                                       !facts::receives_from_any<A> && facts::delay<A> == 0;
+  static_assert(
+      in_lock_step<First> && in_lock_step<Second>,
+      "tutti: an architecture that owns parameters elsewhere, answers whoever asks, keeps "
+      "copies of the parameters, or applies means a step late cannot take turns with "
+      "another. Fix: switch between such as all_reduce, local_sgd, model_averaging and "
+      "independent, or save, and start again with the other strategy.");
+
+ public:
+  static constexpr bool adds_payloads = First::adds_payloads || Second::adds_payloads;
+  static constexpr bool adds_in_rounds =
+      facts::adds_in_rounds<First> && facts::adds_in_rounds<Second>;
+  static constexpr bool completes_alone = First::completes_alone && Second::completes_alone;
+  static constexpr bool ordered_start = facts::ordered_start<First> || facts::ordered_start<Second>;
+  static constexpr bool has_halves = facts::has_halves<First> && facts::has_halves<Second>;
+  static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;
+  static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
+  static constexpr bool stale = facts::stale<First> || facts::stale<Second>;
+  static constexpr bool updates_first = facts::updates_first<First> || facts::updates_first<Second>;
+  static constexpr tutti::carries carries =
+      std::max(facts::carries_of<First>, facts::carries_of<Second>);
+  static constexpr bool turns_on_steps = true;
+
+  using options = switch_options<options_of<First>, options_of<Second>>;
+
+  static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,
+                                                             int ranks) requires requires {
+    First::owned(std::size_t{}, 0, 1);
+  }
+  { return First::owned(elements, rank, ranks); }
+  static constexpr std::pair<std::size_t, std::size_t>
+  owned(std::size_t elements, int rank, int ranks) requires(
+      !requires { First::owned(std::size_t{}, 0, 1); } &&
+      requires { Second::owned(std::size_t{}, 0, 1); }) {
+    return Second::owned(elements, rank, ranks);
+  }
+
+  /// Of a step of whichever sends less.
+  static constexpr double busiest_nic(const options& set, double payload, double dense,
+                                      placement who) {
+    return std::min(nic_of<First>(set.first, payload, dense, who),
+                    nic_of<Second>(set.second, payload, dense, who));
+  }
+
+  template <class World>
+  class state {
+    using first_state = typename First::template state<World>;
+    using second_state = typename Second::template state<World>;
+    using launch = typename World::launch;
+
+    template <class S>
+    static constexpr bool keeps_nothing =
+        !facts::has_serve<S> && !facts::has_resume<S> && !facts::has_finish<S>;
+    static_assert(keeps_nothing<first_state> && keeps_nothing<second_state>,
+                  "tutti: an architecture that owns parameters elsewhere, answers whoever asks, "
+                  "keeps copies of the parameters, or applies means a step late cannot take turns "
+                  "with another. Fix: switch between such as all_reduce, local_sgd, "
+                  "model_averaging and independent, or save, and start again with the other "
+                  "strategy.");
+
+    template <class S>
+    static constexpr bool gradients_travel =
+        !facts::has_outgoing<S> && !facts::has_incoming<S> && !facts::has_arrive<S>;
+    /// Then core moves them, as a view where it can.
+    static constexpr bool only_gradients =
+        gradients_travel<first_state> && gradients_travel<second_state>;
+
+   public:
+    state(World& world, const options& set)
+        : world_(&world),
+          step_(set.step),
+          first_(world, set.first),
+          second_(world, set.second),
+          departed_(world.planned().backward.size()) {}
+
+    std::size_t workspace_bytes(const chunk& piece) const {
+      return std::max(workspace_of(first_, piece), workspace_of(second_, piece));
+    }
+
+    bool sends(std::uint64_t step) const
+        requires(facts::has_sends<first_state> || facts::has_sends<second_state>) {
+      return turn(*this, step, [step](const auto& its) {
+        if constexpr (facts::has_sends<std::remove_cvref_t<decltype(its)>>) {
+          return its.sends(step);
+        } else {
+          return true;
+        }
+      });
+    }
+
+    void depart(std::size_t position, std::uint64_t step) {
+      departed_[position] = step;
+      turn(*this, step, [=](auto& its) {
+        if constexpr (facts::has_depart<std::remove_cvref_t<decltype(its)>>) {
+          its.depart(position, step);
+        }
+      });
+    }
+
+    void outgoing(const chunk& piece, std::span<float> buffer) requires(!only_gradients) {
+      turn(*this, step_of(piece), [&](auto& its) {
+        if constexpr (facts::has_outgoing<std::remove_cvref_t<decltype(its)>>) {
+          its.outgoing(piece, buffer);
+        } else {
+          world_->read_gradients(piece, buffer);
+        }
+      });
+    }
+
+    task exchange(typename World::endpoint self, const launch& what) {
+      return turn(*this, what.step, [&](auto& its) {
+        if constexpr (facts::has_average<std::remove_cvref_t<decltype(its)>>) {
+          return averaged(its, self, what, its.average());
+        } else {
+          return its.exchange(self, what);
+        }
+      });
+    }
+
+    void incoming(const chunk& piece, std::span<float> buffer) requires(!only_gradients) {
+      turn(*this, step_of(piece), [&](auto& its) {
+        if constexpr (facts::has_incoming<std::remove_cvref_t<decltype(its)>>) {
+          its.incoming(piece, buffer);
+        }
+      });
+    }
+
+    void arrive(std::size_t position, std::uint64_t step) requires(!only_gradients) {
+      turn(*this, step, [=, this](auto& its) {
+        if constexpr (facts::has_arrive<std::remove_cvref_t<decltype(its)>>) {
+          its.arrive(position, step);
+        } else {
+          world_->update_by_launches(position, step);
+        }
+      });
+    }
+
+    std::vector<std::span<float>> memories() requires(facts::has_memories<first_state> ||
+                                                      facts::has_memories<second_state>) {
+      std::vector<std::span<float>> all;
+      const auto add = [&all](auto& its) {
+        if constexpr (facts::has_memories<std::remove_cvref_t<decltype(its)>>) {
+          const auto more = its.memories();
+          all.insert(all.end(), more.begin(), more.end());
+        }
+      };
+      add(first_);
+      add(second_);
+      return all;
+    }
+
+   private:
+    /// `act` on the state whose turn it is.
+    template <class Self, class Act>
+    static auto turn(Self& self, std::uint64_t step, Act act) {
+      return step < self.step_ ? act(self.first_) : act(self.second_);
+    }
+
+    /// A chunk is on its way from when all its tensors have departed until the first of them
+    /// departs again.
+    std::uint64_t step_of(const chunk& piece) const {
+      std::uint64_t step = 0;
+      world_->planned().for_each_tensor(piece,
+                                        [&](std::size_t position) { step = departed_[position]; });
+      return step;
+    }
+
+    /// A launch by value: it must last.
+    template <class S>
+    static task averaged(S& its, typename World::endpoint self, launch what, float average) {
+      what.average = average;
+      co_await its.exchange(self, what);
+    }
+
+    World* world_;
+    std::uint64_t step_;
+    first_state first_;
+    second_state second_;
+    std::vector<std::uint64_t> departed_;  ///< the step that each tensor last departed in
+  };
+
+ private:
+  template <class A>
+  static constexpr double nic_of(const options_of<A>& set, double payload, double dense,
+                                 placement who) {
+    if constexpr (requires { A::busiest_nic(set, payload, dense, who); }) {
+      return A::busiest_nic(set, payload, dense, who);
+    } else {
+      return A::busiest_nic(payload, dense, who);
+    }
+  }
+};
+static_assert(architecture_policy<switch_at<replicated, replicated>>);
+
+template <class First, class Second, class Compression, class Transport>
+struct resolved<switch_at<First, Second>, Compression, Transport> {
+  using type = switch_at<typename resolved<First, Compression, Transport>::type,
+                         typename resolved<Second, Compression, Transport>::type>;
+};
+
+}  // namespace tutti::architecture

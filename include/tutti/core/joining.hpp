@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tutti/base/task.hpp"
+#include "tutti/base/tensor.hpp"
+
+namespace tutti {
+
+/// A rank that has joined: it hands in zeros for every tensor as soon as the last have arrived,
+/// until all ranks have joined. `Owner::absent_to_the_end(id)` hands them in, `Owner::arrival(id)`
+/// waits for what comes of them, `Owner::say_joined()` tells those who decide,
+/// `Owner::adds_up_passes()` says that a step has begun here whose last passes are missing.
+template <class Owner>
+class joining {
+ public:
+  joining(Owner& owner, run_queue& queue, std::size_t tensors)
+      : owner_(&owner), queue_(&queue), zeros_(tensors) {}
+  joining(const joining&) = delete;
+  joining& operator=(const joining&) = delete;
+
+  /// Ends when all ranks have joined.
+  task join() {
+    for (std::size_t i = 0; i < zeros_.size(); ++i) {
+      co_await owner_->arrival(tensor_id(i));
+    }
+    if (owner_->adds_up_passes()) {
+      for (std::size_t i = 0; i < zeros_.size(); ++i) {
+        owner_->absent_to_the_end(tensor_id(i));
+      }
+      for (std::size_t i = 0; i < zeros_.size(); ++i) {
+        co_await owner_->arrival(tensor_id(i));
+      }
+    }
+    joined_ = true;
+    owner_->say_joined();
+    for (std::size_t i = 0; i < zeros_.size(); ++i) {
+      zeros_[i] = hand_in_zeros(tensor_id(i));
+      zeros_[i].start(*queue_);
+    }
+    for (std::size_t i = 0; i < zeros_.size(); ++i) {
+      const task& each = zeros_[i];
+      co_await each;
+    }
+  }
+
+  void all_have_joined() { joined_ = false; }
+  bool at_rest() const {
+    for (const task& each : zeros_) {
+      if (!each.done()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  task hand_in_zeros(tensor_id id) {
+    while (joined_) {
+      owner_->absent_to_the_end(id);
+      co_await owner_->arrival(id);
+    }
+  }
+
+  Owner* owner_;
+  run_queue* queue_;
+  std::vector<task> zeros_;  ///< one of each tensor
+  bool joined_ = false;
+};
+
+}  // namespace tutti

@@ -1,0 +1,414 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/core/failure.hpp"
+#include "tutti/core/model_memory.hpp"
+#include "tutti/core/remote_memories.hpp"
+#include "tutti/core/services.hpp"
+#include "tutti/core/startup.hpp"
+#include "tutti/core/surroundings.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// What owners of chunks remember of each element, whoever they are: floats by place in the model,
+/// one lane after the other. Each owner's memories (`memories()` of an architecture that places
+/// chunks) are those of its chunks, one after the other.
+class memories_by_place {
+ public:
+  /// Those of `rank`, under the plan `made`.
+  void take(const plan& made, int rank, const memories_of_rank& memories) {
+    std::size_t next = 0;
+    const std::size_t each = memories_a_chunk(made, rank, memories.size());
+    for_each_chunk(made, rank, [&](const chunk& piece) {
+      lanes_.resize(std::max(lanes_.size(), each));
+      for (std::size_t which = 0; which < each; ++which) {
+        const std::vector<float>& from = memories[next++];
+        const std::size_t lanes = from.size() / piece.elements;
+        expect(lanes * piece.elements == from.size());
+        lanes_[which].resize(lanes * made.elements());
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+          std::copy_n(&from[lane * piece.elements], piece.elements,
+                      &lanes_[which][lane * made.elements() + piece.first_element]);
+        }
+      }
+    });
+  }
+  /// What is `rank`'s of them under the plan `made`.
+  memories_of_rank of(const plan& made, int rank) const {
+    memories_of_rank all;
+    for_each_chunk(made, rank, [&](const chunk& piece) {
+      for (const std::vector<float>& from : lanes_) {
+        const std::size_t lanes = from.size() / made.elements();
+        std::vector<float>& into = all.emplace_back(lanes * piece.elements);
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+          std::copy_n(&from[lane * made.elements() + piece.first_element], piece.elements,
+                      &into[lane * piece.elements]);
+        }
+      }
+    });
+    return all;
+  }
+
+ private:
+  template <class Visit>
+  static void for_each_chunk(const plan& made, int rank, Visit visit) {
+    for (const chunk& each : made.chunks) {
+      if (each.placed_on == rank && each.elements != 0) {
+        visit(each);
+      }
+    }
+  }
+  static std::size_t memories_a_chunk(const plan& made, int rank, std::size_t memories) {
+    std::size_t chunks = 0;
+    for_each_chunk(made, rank, [&chunks](const chunk&) { ++chunks; });
+    expect(chunks == 0 ? memories == 0 : memories % chunks == 0);
+    return chunks == 0 ? 0 : memories / chunks;
+  }
+  static void expect(bool fits) {
+    if (!fits) {
+      throw usage_error(
+          "what this architecture remembers on ranks that serve is not so many floats an element "
+          "of each chunk, and cannot move. Fix: save, and start again with the other options");
+    }
+  }
+
+  std::vector<std::vector<float>> lanes_{};
+};
+
+/// The floats of all of them, one after the other, on the host.
+template <class Queue>
+std::vector<float> joined(Queue& queue, const std::vector<std::span<float>>& memories) {
+  std::vector<float> all;
+  for (const std::span<float> each : memories) {
+    const auto values = host_view(queue, each);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+/// The same floats back, however they are cut now. Throws usage_error if there are more or fewer.
+template <class Queue>
+void restore_joined(Queue& queue, const std::vector<std::span<float>>& memories,
+                    std::span<const float> values) {
+  std::size_t room = 0;
+  for (const std::span<float> each : memories) {
+    room += each.size();
+  }
+  if (room != values.size()) {
+    throw usage_error(sentence({"with these options the strategy remembers ", room,
+                                " floats and until now it was ", values.size(),
+                                ". Fix: keep what a compressor's memory depends on as it is"}));
+  }
+  for (const std::span<float> each : memories) {
+    fill_from_host(queue, each, [&](std::span<float> into) {
+      std::ranges::copy(values.first(into.size()), into.begin());
+    });
+    values = values.subspan(each.size());
+  }
+}
+
+/// `values` becomes its sum over all ranks, added in rank order.
+template <class Endpoint>
+task sum_on_hosts(Endpoint self, std::vector<float>& values) {
+  const auto bytes = std::as_writable_bytes(std::span(values));
+  if (self.rank() != 0) {
+    co_await self.send(0, bytes);
+    co_await receive_now(self, 0, bytes);
+    co_return;
+  }
+  std::vector<float> theirs(values.size());
+  for (int rank = 1; rank < self.size(); ++rank) {
+    co_await receive_now(self, rank, std::as_writable_bytes(std::span(theirs)));
+    std::ranges::transform(values, theirs, values.begin(), std::plus());
+  }
+  for (int rank = 1; rank < self.size(); ++rank) {
+    co_await self.send(rank, bytes);
+  }
+}
+
+template <class Endpoint>
+task send_plan(Endpoint self, int rank, const plan& made) {
+  const std::uint64_t buckets = made.buckets.size();
+  const std::uint64_t chunks = made.chunks.size();
+  co_await self.send(rank, std::as_bytes(std::span(&buckets, 1)));
+  co_await self.send(rank, std::as_bytes(std::span(made.buckets)));
+  co_await self.send(rank, std::as_bytes(std::span(made.bucket_of)));
+  co_await self.send(rank, std::as_bytes(std::span(&chunks, 1)));
+  co_await self.send(rank, std::as_bytes(std::span(made.chunks)));
+  co_await self.send(rank, std::as_bytes(std::span(&made.hash, 1)));
+}
+/// Into a plan of the same tensors.
+template <class Endpoint>
+task receive_plan(Endpoint self, int rank, plan& made) {
+  std::uint64_t buckets = 0;
+  std::uint64_t chunks = 0;
+  co_await receive_now(self, rank, bytes_of(buckets));
+  made.buckets.resize(buckets);
+  co_await receive_now(self, rank, std::as_writable_bytes(std::span(made.buckets)));
+  co_await receive_now(self, rank, std::as_writable_bytes(std::span(made.bucket_of)));
+  co_await receive_now(self, rank, bytes_of(chunks));
+  made.chunks.resize(chunks);
+  co_await receive_now(self, rank, std::as_writable_bytes(std::span(made.chunks)));
+  co_await receive_now(self, rank, bytes_of(made.hash));
+}
+
+/// Another plan for an engine that trains, made by all ranks at once. What they say to each other
+/// travels on the host channel under numbers that no plan changes, and three meetings keep plans
+/// apart: after the first nothing of the old plan is on its way, after the second all have the new
+/// one, after the third all have their memories.
+template <class Types, class Engine>
+class replan_steps {
+  using options = typename Types::options;
+  using architecture = typename Types::architecture;
+  using compression = typename Types::compression;
+  using state_type = typename architecture::template state<surroundings<Types>>;
+  using services_type = services<Types, Engine>;
+  using audience = typename failure<typename Types::transport>::audience;
+  using endpoint_type = endpoint<typename Types::transport>;
+  static constexpr bool has_servers = facts::has_servers<architecture>;
+  /// A share of every chunk is each rank's to encode again. Launches gathered at run time are
+  /// shared out anew each time, and there what is remembered stays where it is.
+  static constexpr bool moves_owners =
+      facts::encodes_means<architecture> && !Types::choice::gathers && requires {
+    architecture::owned(std::size_t{}, 0, 1);
+  };
+
+  /// What rank 0 tells servers of the options: all that is theirs.
+  struct told {
+    policy_options<typename Types::strategy> policies{};
+    unsigned accumulation{};
+  };
+
+ public:
+  static task to(Engine& its, const options& next) {
+    auto who = audience::everybody;
+    try {
+      if (its.flow_) {
+        expect_between_steps(its);
+        task ending = its.flow_->finish();
+        co_await ending;
+      }
+      if constexpr (has_servers) {
+        if (its.world_->rank() == 0) {
+          task telling = tell_servers(its, next);
+          co_await telling;
+        }
+      }
+      plan made = its.plan_;
+      const std::string settings = its.settings(next);
+      running_hash asked;
+      asked.feed(std::as_bytes(std::span(settings)));
+      made.hash = asked.value();
+      who = audience::nobody;  // what they differ in all ranks find alike
+      task comparing = compare(its, made, settings);
+      co_await comparing;
+      who = audience::everybody;
+      task planning = make(its, next, made);
+      co_await planning;
+      who = audience::nobody;
+      task comparing_plans = compare(its, made, settings);
+      co_await comparing_plans;
+      who = audience::everybody;
+      task moving = move_over(its, next, made);
+      co_await moving;
+    } catch (...) {
+      its.fail(std::current_exception(), who);
+      throw;
+    }
+  }
+
+  /// On a server, whose services have heard that rank 0 has something to tell.
+  static task as_told(Engine& its) {
+    options next = its.set_;
+    if constexpr (has_servers) {
+      static_assert(std::is_trivially_copyable_v<told>);
+      told heard;
+      endpoint_type from_workers = host_endpoint(its);
+      co_await receive_now(from_workers, 0, bytes_of(heard));
+      next.fusion = heard.policies.fusion;
+      next.partition = heard.policies.partition;
+      next.schedule = heard.policies.schedule;
+      next.coordination = heard.policies.coordination;
+      next.compression = heard.policies.compression;
+      next.architecture = heard.policies.architecture;
+      next.run.accumulation = heard.accumulation;
+    }
+    task changing = to(its, next);
+    co_await changing;
+  }
+
+ private:
+  static endpoint_type host_endpoint(const Engine& its) {
+    return endpoint_type(*its.world_, its.services_.own_tag(services_type::own::average));
+  }
+
+  static void expect_between_steps(Engine& its) {
+    if (its.flow_->outstanding()) {
+      throw usage_error(
+          "a plan cannot change while gradients are on their way. Fix: await every arrival first");
+    }
+    for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
+      if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
+        throw usage_error(
+            "a plan cannot change between two passes of a step. Fix: replan where every tensor has "
+            "been ready as often as run.accumulation says");
+      }
+    }
+  }
+
+  static task compare(Engine& its, const plan& made, const std::string& settings) {
+    co_await agree(endpoint_type(*its.world_, its.services_.own_tag(services_type::own::hello)),
+                   made, its.model_.forward(), settings);
+  }
+
+  static task tell_servers(Engine& its, const options& next) {
+    told all{{next.fusion, next.partition, next.schedule, next.coordination, next.compression,
+              next.architecture},
+             next.run.accumulation};
+    endpoint_type to_servers = host_endpoint(its);
+    for (int rank = its.workers_; rank < its.world_->size(); ++rank) {
+      co_await its.world_->send(rank, its.services_.service_tag(services_type::service::replan),
+                                {});
+      co_await to_servers.send(rank, bytes_of(all));
+    }
+  }
+
+  /// The plan that these options come to; servers, who know nothing of profiles, receive it.
+  static task make(Engine& its, const options& next, plan& made) {
+    if (workers_among<architecture>(next.architecture, its.world_->size()) != its.workers_) {
+      throw usage_error(
+          "who trains and who serves cannot change while they do. Fix: replan with as many servers "
+          "as before");
+    }
+    endpoint_type self = host_endpoint(its);
+    if (its.serves()) {
+      task receiving = receive_plan(self, 0, made);
+      co_await receiving;
+      co_return;
+    }
+    made = its.planned_for(its.model_.forward(), next, make_policy<compression>(next.compression));
+    for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
+      task sending = send_plan(self, rank, made);
+      co_await sending;
+    }
+  }
+
+  /// Takes what is remembered under the old plan, makes what stands on a plan anew, and gives it
+  /// back.
+  static task move_over(Engine& its, const options& next, plan& made) {
+    auto& queue = its.world_->queue();
+    endpoint_type self = host_endpoint(its);
+    if constexpr (facts::has_finish<state_type>) {
+      task answering = its.state_->finish();
+      co_await answering;
+    }
+    task beside = its.around_.finish();
+    co_await beside;
+
+    std::uint64_t steps = its.steps();
+    std::vector<float> of_chunks;
+    std::vector<float> of_means;
+    std::vector<float> of_state;
+    memories_by_place of_servers;
+    if (its.flow_) {
+      of_chunks = joined(queue, its.flow_->memories());
+      of_state = joined(queue, memories_of(*its.state_));
+      if constexpr (moves_owners) {
+        of_means = joined(queue, {means_of(its)});
+        task adding = sum_on_hosts(self, of_means);
+        co_await adding;
+      }
+    }
+    if (its.serves()) {
+      task handing_over = send_memories(self, 0, memories_of(*its.state_));
+      co_await handing_over;
+    }
+    for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
+      memories_of_rank theirs;
+      task receiving = receive_memories(self, rank, theirs);
+      co_await receiving;
+      of_servers.take(its.plan_, rank, theirs);
+    }
+
+    rebuild(its, next, made);
+
+    if (its.flow_) {
+      its.flow_->resume(steps);
+      if constexpr (facts::has_resume<state_type>) {
+        its.state_->resume(steps);
+      }
+      restore_joined(queue, its.flow_->memories(), of_chunks);
+      restore_joined(queue, memories_of(*its.state_), of_state);
+      if constexpr (moves_owners) {
+        keep_own_share(its, of_means);
+        restore_joined(queue, {means_of(its)}, of_means);
+      }
+    } else {
+      task receiving = receive_restored(self, 0, its.model_.forward(), *its.state_);
+      co_await receiving;
+    }
+    for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
+      const memories_of_rank theirs = of_servers.of(its.plan_, rank);
+      task sending = send_restored(self, rank, steps, its.model_.forward(), theirs);
+      co_await sending;
+    }
+    queue.synchronize();
+    double nothing = 0;
+    task meeting = average_over_workers(self, self.size(), nothing);
+    co_await meeting;
+  }
+
+  static std::span<float> means_of(Engine& its) { return its.flow_->memories()[1]; }
+
+  static void keep_own_share(Engine& its, std::vector<float>& of_means) {
+    const plan& made = its.plan_;
+    for (const chunk& each : made.chunks) {
+      const auto [begin, end] =
+          architecture::owned(each.elements, its.world_->rank(), its.world_->size());
+      for (std::size_t lane = 0; lane * made.elements() < of_means.size(); ++lane) {
+        float* first = of_means.data() + lane * made.elements() + each.first_element;
+        std::fill(first, first + begin, 0.0f);
+        std::fill(first + end, first + each.elements, 0.0f);
+      }
+    }
+  }
+
+  /// Nothing is on its way, so whatever stands on a plan can go.
+  static void rebuild(Engine& its, const options& next, plan& made) {
+    auto& queue = its.world_->queue();
+    queue.synchronize();
+    its.flow_.reset();
+    its.state_.reset();
+    const run_options run = its.set_.run;
+    its.set_ = next;
+    its.set_.run.deadline = run.deadline;
+    its.set_.run.progress = run.progress;
+    its.compression_ = make_policy<compression>(next.compression);
+    its.plan_ = std::move(made);
+    its.around_.accumulate(next.run.accumulation);
+    std::vector<tensor> forward = its.model_.forward();
+    its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted()};
+    its.state_.emplace(its.around_, its.set_.architecture);
+    its.open_flow();
+  }
+};
+
+}  // namespace tutti

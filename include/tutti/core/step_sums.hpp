@@ -1,0 +1,163 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/gate.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/core/startup.hpp"
+#include "tutti/role/monitor.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// Adds up over the workers what their monitor states as `sums`: a step at a time, in the order of
+/// steps, beside the launches. Rank 0 adds in the ranks' order and tells the others.
+/// Cost: a message a worker to rank 0 and back in each step; nobody waits for it.
+template <class Monitor, class Transport>
+class step_sums {
+ public:
+  /// `mutex` keeps the monitor.
+  step_sums(Transport& world, Monitor& monitor, std::mutex& mutex)
+      : world_(&world), monitor_(&monitor), mutex_(&mutex), news_(world.ready_coroutines()) {}
+  step_sums(const step_sums&) = delete;
+  step_sums& operator=(const step_sums&) = delete;
+
+  /// From now on; of a model of so many tensors. `failed(context, why)` hears why no sum comes.
+  void begin(tag where, int workers, std::size_t tensors, void (*failed)(void*, std::exception_ptr),
+             void* context) {
+    arrived_.assign(tensors, 0);
+    left_ = tensors;
+    width_ = monitor_->sums().size();
+    adding_ = add(endpoint<Transport>(*world_, where), workers, failed, context);
+    adding_.start(world_->ready_coroutines());
+  }
+
+  /// The monitor is the caller's.
+  void arrived(std::uint32_t tensor) {
+    if (arrived_[tensor]++ != ended_ || --left_ != 0) {
+      return;
+    }
+    ++ended_;
+    left_ = static_cast<std::size_t>(std::ranges::count(arrived_, ended_));
+    const std::span<double> mine = monitor_->sums();
+    if (mine.size() != width_) {
+      throw usage_error("a monitor's sums have become more or fewer. Fix: as many in every step");
+    }
+    pending_.insert(pending_.end(), mine.begin(), mine.end());
+    ++steps_;
+    std::ranges::fill(mine, 0.0);
+    news_.open();
+  }
+
+  /// The sums of every step that has ended here are there. For any thread.
+  bool are_there() const {
+    const std::scoped_lock lock(*mutex_);
+    return steps_ == summed_;
+  }
+  /// Bytes that the sums took.
+  traffic counted() const { return counted_.read(); }
+
+  bool at_rest() const { return adding_.done(); }
+  /// Ends with the sums of the last step.
+  task finish() {
+    closing_ = true;
+    news_.open();
+    co_await adding_;
+  }
+  /// There will be no more, nor those under way.
+  void stop() {
+    stopped_ = true;
+    news_.open();
+  }
+
+ private:
+  task add(endpoint<Transport> self, int workers, void (*failed)(void*, std::exception_ptr),
+           void* context) {
+    gate& news = news_;
+    std::vector<double> values(width_);
+    try {
+      while (!stopped_) {
+        if (!take(values)) {
+          if (closing_) {
+            break;
+          }
+          co_await news;
+          continue;
+        }
+        if (self.rank() == 0) {
+          co_await add_all(self, workers, values);
+        } else {
+          count(values);
+          co_await self.send(0, std::as_bytes(std::span(values)));
+          co_await receive_now(self, 0, std::as_writable_bytes(std::span(values)));
+        }
+        const std::scoped_lock lock(*mutex_);
+        ++summed_;
+        monitor_->summed(std::span<const double>(values));
+      }
+    } catch (...) {
+      failed(context, std::current_exception());
+    }
+  }
+
+  task add_all(endpoint<Transport> self, int workers, std::span<double> values) {
+    for (int rank = 1; rank < workers; ++rank) {
+      const auto mail = co_await self.receive_loan(rank, values.size_bytes());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        double theirs = 0;
+        std::memcpy(&theirs, mail.bytes().data() + i * sizeof theirs, sizeof theirs);
+        values[i] += theirs;
+      }
+    }
+    for (int rank = 1; rank < workers; ++rank) {
+      count(values);
+      co_await self.send(rank, std::as_bytes(values));
+    }
+  }
+  void count(std::span<const double> values) { counted_.add(values.size_bytes()); }
+
+  /// The oldest step's.
+  bool take(std::vector<double>& values) {
+    const std::scoped_lock lock(*mutex_);
+    if (taken_ == steps_) {
+      return false;
+    }
+    ++taken_;
+    const auto end = pending_.begin() + static_cast<std::ptrdiff_t>(width_);
+    std::copy(pending_.begin(), end, values.begin());
+    pending_.erase(pending_.begin(), end);
+    return true;
+  }
+
+  Transport* world_;
+  Monitor* monitor_;
+  std::mutex* mutex_;
+  gate news_;
+  std::size_t width_ = 0;
+  std::vector<std::uint64_t> arrived_{};  ///< of each tensor
+  std::uint64_t ended_ = 0;               ///< steps that every tensor has come to the end of
+  std::size_t left_ = 0;                  ///< tensors that have not come to the end of the next
+  std::vector<double> pending_{};         ///< of steps that have ended
+  std::uint64_t steps_ = 0;
+  std::uint64_t taken_ = 0;
+  std::uint64_t summed_ = 0;
+  traffic_counter counted_{};
+  bool closing_ = false;
+  bool stopped_ = false;
+  task adding_{};
+};
+
+/// Of a monitor that adds up nothing.
+struct no_sums {
+  no_sums(auto&, auto&, std::mutex&) {}
+};
+
+}  // namespace tutti

@@ -1,0 +1,171 @@
+// The learned order of launches is part of a checkpoint: a run that goes on from one launches by it
+// from its first step on.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/errors.hpp"
+#include "support/training.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/when_ready.hpp"
+
+namespace tutti::test {
+namespace {
+
+using strategy = compose<coordination::learned, fusion::when_ready>;
+using book = std::vector<std::uint32_t>;
+
+constexpr int stop = 2;
+constexpr int steps = 5;
+
+engine_options<strategy> gathered() {
+  engine_options<strategy> options;
+  options.fusion = {.bytes = 2200, .cycle = 0};
+  options.run.deadline = 20;
+  return options;
+}
+
+/// Hands in every tensor; a rank's order decides what rank 0 gathers, if nothing is learned.
+template <class Engine>
+void step_of(Engine& engine, arena& memory, int step, bool forwards) {
+  engine.wait();
+  backward(memory, engine.worker(), step);
+  const auto tensors = memory.tensors().size();
+  for (std::size_t i = 0; i < tensors; ++i) {
+    engine.ready(tensor_id(forwards ? i : tensors - 1 - i));
+  }
+}
+
+struct run {
+  std::vector<std::string> files;
+  std::vector<std::vector<float>> parameters;
+  std::vector<book> books;
+
+  explicit run(int size)
+      : files(static_cast<std::size_t>(size)), parameters(files.size()), books(files.size()) {}
+};
+
+template <class Engine>
+void keep(run& into, Engine& engine, arena& memory) {
+  const auto rank = static_cast<std::size_t>(engine.worker());
+  into.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
+  into.books[rank].assign(engine.book().begin(), engine.book().end());
+}
+
+TEST(Book, ARunThatGoesOnLaunchesByIt) {
+  for (int size = 1; size <= 5; ++size) {
+    run whole(size);
+    transport::run_ranks(size, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), gathered());
+      EXPECT_TRUE(engine.book().empty());
+      for (int step = 0; step < steps; ++step) {
+        if (step == stop) {
+          std::ostringstream out;
+          save(engine, out);
+          whole.files[static_cast<std::size_t>(world.rank())] = out.str();
+        }
+        step_of(engine, memory, step, false);
+      }
+      engine.wait();
+      keep(whole, engine, memory);
+    });
+    run resumed(size);
+    transport::run_ranks(size, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), gathered());
+      std::istringstream in(whole.files[static_cast<std::size_t>(world.rank())]);
+      load(engine, in);
+      EXPECT_TRUE(std::ranges::equal(engine.book(), whole.books[0]));
+      for (int step = stop; step < steps; ++step) {
+        step_of(engine, memory, step, true);
+      }
+      engine.wait();
+      keep(resumed, engine, memory);
+    });
+    for (const auto& each : whole.books) {
+      EXPECT_EQ(each, whole.books[0]);
+    }
+    EXPECT_FALSE(whole.books[0].empty());
+    EXPECT_EQ(resumed.books, whole.books);
+    EXPECT_EQ(resumed.parameters, whole.parameters) << size << " ranks";
+  }
+}
+
+/// A checkpoint of one rank after `steps` steps.
+std::string saved_after(int steps_before, const engine_options<strategy>& options) {
+  std::ostringstream out;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+    for (int step = 0; step < steps_before; ++step) {
+      step_of(engine, memory, step, false);
+    }
+    save(engine, out);
+  });
+  return out.str();
+}
+
+std::string refusal(const std::string& bytes) {
+  return errors(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), gathered());
+    std::istringstream in(bytes);
+    load(engine, in);
+    step_of(engine, memory, 0, true);
+    engine.wait();
+  })[0];
+}
+
+/// The file with another book in its place, and the hash of that.
+std::string with_book(std::string file, const book& old, const book& other) {
+  const auto bytes_of_book = [](const book& its) {
+    const std::uint64_t length = its.size();
+    return std::string(reinterpret_cast<const char*>(&length), sizeof length) +
+           std::string(reinterpret_cast<const char*>(its.data()), its.size() * sizeof its[0]);
+  };
+  const auto place = file.rfind(bytes_of_book(old));
+  EXPECT_NE(place, std::string::npos);
+  file.replace(place, bytes_of_book(old).size(), bytes_of_book(other));
+  running_hash hash;
+  hash.feed(std::as_bytes(std::span(file)).first(file.size() - sizeof(std::uint64_t)));
+  const std::uint64_t sum = hash.value();
+  std::memcpy(file.data() + file.size() - sizeof sum, &sum, sizeof sum);
+  return file;
+}
+
+TEST(Book, WhatWasNotLearnedForThisPlanIsRefusedInOneLine) {
+  EXPECT_EQ(refusal(saved_after(0, gathered())), "") << "nothing is learned before the first step";
+  const std::string file = saved_after(1, gathered());
+  const book learned = [&] {
+    book found;
+    transport::run_ranks(1, [&](transport::in_process& world) {
+      arena memory = model_of(0);
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), gathered());
+      std::istringstream in(file);
+      load(engine, in);
+      found.assign(engine.book().begin(), engine.book().end());
+    });
+    return found;
+  }();
+  EXPECT_EQ(refusal(with_book(file, learned, learned)), "");
+  const std::string other =
+      "the learned order was not written for this plan. Fix: resume with the options that it was "
+      "saved with, or learn it again";
+  EXPECT_EQ(refusal(with_book(file, learned, {1, 0, 1, 1, 1, 2})), other);  // another model's
+  book longer = learned;
+  longer.push_back(0);
+  EXPECT_EQ(refusal(with_book(file, learned, longer)), other);
+  EXPECT_EQ(refusal(with_book(file, learned, {})),
+            "the checkpoint is of step 1 and holds no learned order. Fix: use one that `save` "
+            "wrote");
+}
+
+}  // namespace
+}  // namespace tutti::test

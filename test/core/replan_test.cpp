@@ -1,0 +1,465 @@
+// A run that changes its plan on the way ends as one that had either plan all along, where sums are
+// exact; where a compressor remembers, as one that was saved there and resumed under the new plan.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/equals_oracle.hpp"
+#include "support/errors.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/local_sgd.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/switch_at.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/coordination/negotiated.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/split_phase.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int steps = 8;
+using dense = architecture::all_reduce<collective::canonical>;
+
+/// Two plans that share no boundary.
+template <class Strategy>
+engine_options<Strategy> plan_of(int which) {
+  engine_options<Strategy> set;
+  set.run.deadline = 20;
+  set.fusion.bytes = which == 0 ? 100 : 40'000;
+  if constexpr (requires { set.partition.bytes; }) {
+    set.partition.bytes = which == 0 ? 50'000 : 7'000;
+  }
+  if constexpr (requires { set.schedule.credit; }) {
+    set.schedule.credit = which == 0 ? 1 : 60'000;
+  }
+  if constexpr (requires { set.architecture.servers; }) {
+    set.architecture.servers = 2;
+  }
+  return set;
+}
+
+/// Hands in a step's gradients, in an order of the rank's own.
+template <class Engine>
+void hand_in(Engine& engine, arena& memory, int step) {
+  for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+    engine.wait(tensor_id(id));
+  }
+  backward(memory, engine.worker(), step);
+  for (const tensor_id id : shuffled(memory.tensors().size(), engine.worker(), step)) {
+    engine.ready(id);
+  }
+}
+
+/// Trains on threads; each step of `changes` begins with another plan, the first with the first.
+template <class Strategy>
+std::vector<std::vector<float>> train(int workers, std::vector<int> changes) {
+  const auto ranks = workers + servers_in<Strategy>(plan_of<Strategy>(0));
+  std::vector<std::vector<float>> parameters(static_cast<std::size_t>(workers));
+  transport::run_ranks(ranks, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<Strategy>(world, memory.tensors(), optimizer_of(), plan_of<Strategy>(0));
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    int which = 0;
+    for (int step = 0; step < steps; ++step) {
+      if (std::ranges::count(changes, step) != 0) {  // gradients of the last step may be on the way
+        const auto before = engine.planned().chunks.size();
+        which = 1 - which;
+        engine.replan(plan_of<Strategy>(which));
+        EXPECT_NE(engine.planned().hash, 0u);
+        if (!facts::at_run_time<typename Strategy::fusion>) {
+          EXPECT_NE(engine.planned().chunks.size(), before);
+        }
+        EXPECT_EQ(engine.steps(), static_cast<std::uint64_t>(step));
+      }
+      hand_in(engine, memory, step);
+    }
+    engine.wait();
+    engine.drain();
+    parameters[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                              memory.parameters().end());
+  });
+  return parameters;
+}
+
+/// Momenta and parameters are the oracle's, bit for bit, with 1 to 5 workers.
+template <class Strategy>
+void changes_nothing() {
+  for (int workers = 1; workers <= 5; ++workers) {
+    const auto expected = trained(workers, steps);
+    for (const auto& each : train<Strategy>(workers, {3, 6})) {
+      EXPECT_EQ(each, expected) << workers << " workers";
+    }
+  }
+}
+
+TEST(Replan, OfBucketsChangesNothing) {
+  changes_nothing<compose<dense, fusion::up_to, partition::into>>();
+}
+TEST(Replan, OfAWindowThatRankZeroLeadsChangesNothing) {
+  changes_nothing<compose<dense, fusion::up_to, partition::into, schedule::by_priority>>();
+}
+TEST(Replan, OfExchangesInHalvesChangesNothing) {
+  changes_nothing<compose<dense, fusion::up_to, partition::into, schedule::split_phase>>();
+}
+TEST(Replan, OfLaunchesGatheredAtRunTimeChangesNothing) {
+  changes_nothing<compose<dense, fusion::when_ready, partition::into, coordination::negotiated>>();
+}
+TEST(Replan, OfServersThatUpdateMovesTheirMomentaToNewOwners) {
+  changes_nothing<
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>,
+              fusion::up_to, partition::into, schedule::by_priority>>();
+}
+TEST(Replan, OfServersThatAddChangesNothing) {
+  changes_nothing<compose<architecture::parameter_server<>, fusion::up_to, partition::into>>();
+}
+TEST(Replan, KeepsTheMeanThatIsStillToBeApplied) {
+  using strategy = compose<architecture::delayed<dense>, fusion::up_to, partition::into>;
+  for (int workers = 1; workers <= 5; ++workers) {
+    EXPECT_EQ(train<strategy>(workers, {3, 6}), train<strategy>(workers, {}));
+  }
+}
+TEST(Replan, KeepsEachRanksOwnMomenta) {
+  using strategy =
+      compose<architecture::local_sgd<collective::canonical>, fusion::up_to, partition::into>;
+  for (int workers = 1; workers <= 5; ++workers) {
+    EXPECT_EQ(train<strategy>(workers, {3, 6}), train<strategy>(workers, {}));
+  }
+}
+
+/// The last half of a run under the second plan, reached by a re-plan or by a checkpoint.
+enum class by { replan, checkpoint };
+template <class Strategy>
+std::vector<std::vector<float>> change_plan(int workers, by how) {
+  const auto size = static_cast<std::size_t>(workers);
+  std::vector<std::vector<float>> parameters(size);
+  std::vector<std::string> files(size);
+  const auto part = [&](int first, int last, int plan) {
+    transport::run_ranks(workers, [&](transport::in_process& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      arena memory = model_of(world.rank());
+      auto engine =
+          make_engine<Strategy>(world, memory.tensors(), optimizer_of(), plan_of<Strategy>(plan));
+      if (!files[rank].empty()) {
+        std::istringstream in(files[rank]);
+        load(engine, in);
+      }
+      for (int step = first; step < last; ++step) {
+        if (step == steps / 2 && how == by::replan) {
+          engine.replan(plan_of<Strategy>(1));
+        }
+        hand_in(engine, memory, step);
+      }
+      engine.wait();
+      std::ostringstream out;
+      save(engine, out);
+      files[rank] = out.str();
+      parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
+    });
+  };
+  if (how == by::replan) {
+    part(0, steps, 0);
+  } else {
+    part(0, steps / 2, 0);
+    part(steps / 2, steps, 1);
+  }
+  parameters.insert(parameters.end(), files.size(), {});
+  for (std::size_t rank = 0; rank < size; ++rank) {  // with all that is remembered
+    parameters[size + rank].assign(files[rank].begin(), files[rank].end());
+  }
+  return parameters;
+}
+template <class Strategy>
+void is_a_checkpoint_resumed() {
+  for (int workers = 1; workers <= 5; ++workers) {
+    EXPECT_EQ(change_plan<Strategy>(workers, by::replan),
+              change_plan<Strategy>(workers, by::checkpoint))
+        << workers << " workers";
+  }
+}
+
+TEST(Replan, KeepsWhatTopKLeftOut) {
+  is_a_checkpoint_resumed<compose<fusion::up_to, architecture::all_gather,
+                                  compression::error_feedback<compression::top_k>>>();
+}
+TEST(Replan, KeepsWhatPowerSgdRemembersOfTensors) {
+  is_a_checkpoint_resumed<compose<fusion::up_to, dense, compression::power_sgd>>();
+}
+
+/// What the owners of means remember is where it was in the model, and with whoever owns that now.
+TEST(Replan, MovesWhatMeansLeftOutToTheirNewOwners) {
+  using strategy = compose<fusion::up_to, partition::into, architecture::reduce_scatter_all_gather,
+                           compression::error_feedback<compression::block_int8>>;
+  for (int workers = 1; workers <= 5; ++workers) {
+    const auto size = static_cast<std::size_t>(workers);
+    std::vector<std::vector<float>> before(size);
+    std::vector<std::vector<float>> after(size);
+    std::vector<std::vector<char>> owns(size, std::vector<char>(total_elements()));
+    transport::run_ranks(workers, [&](transport::in_process& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      arena memory = model_of(world.rank());
+      auto engine =
+          make_engine<strategy>(world, memory.tensors(), optimizer_of(), plan_of<strategy>(0));
+      for (int step = 0; step < steps; ++step) {
+        hand_in(engine, memory, step);
+      }
+      engine.drain();
+      const auto of_means = [&engine] {
+        const std::span<float> all = engine.memories()[1];
+        return std::vector<float>(all.begin(), all.end());
+      };
+      before[rank] = of_means();
+      engine.replan(plan_of<strategy>(1));
+      after[rank] = of_means();
+      for (const chunk& each : engine.planned().chunks) {
+        const auto begin = part_begin(each.elements, size, rank);
+        const auto end = part_begin(each.elements, size, rank + 1);
+        std::fill_n(&owns[rank][each.first_element + begin], end - begin, char{1});
+      }
+    });
+    std::size_t moved = 0;
+    for (std::size_t i = 0; i < total_elements(); ++i) {
+      float sum = 0;
+      for (const auto& each : before) {
+        sum += each[i];
+      }
+      for (std::size_t rank = 0; rank < size; ++rank) {
+        ASSERT_EQ(after[rank][i], owns[rank][i] != 0 ? sum : 0.0f) << i;
+        moved += after[rank][i] != before[rank][i];
+      }
+    }
+    EXPECT_EQ(moved > 0, workers > 1);
+  }
+}
+
+/// Nobody loses a gradient that other workers pushed: one worker alone is its own training.
+TEST(Replan, AsynchronousServersGoOnWhereTheyWere) {
+  using strategy =
+      compose<architecture::parameter_server<consistency::asynchronous, updated_by::workers>,
+              fusion::up_to, partition::into>;
+  EXPECT_EQ(train<strategy>(1, {3, 6}), train<strategy>(1, {}));
+}
+
+/// An architecture that switches at a step of its own does so at the step that training chooses.
+TEST(Replan, SwitchesArchitectures) {
+  using strategy =
+      compose<architecture::switch_at<dense, architecture::local_sgd<collective::canonical>>,
+              fusion::up_to, partition::into>;
+  constexpr int at = 3;
+  const auto parameters = [](std::uint64_t planned, bool changes) {
+    std::vector<std::vector<float>> all(3);
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto set = plan_of<strategy>(0);
+      set.architecture.step = planned;
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), set);
+      for (int step = 0; step < steps; ++step) {
+        if (changes && step == at) {
+          engine.wait();
+          set.architecture.step = engine.steps();
+          engine.replan(set);
+        }
+        hand_in(engine, memory, step);
+      }
+      engine.wait();
+      all[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                         memory.parameters().end());
+    });
+    return all;
+  };
+  EXPECT_EQ(parameters(1000, true), parameters(at, false));
+  EXPECT_NE(parameters(1000, false), parameters(at, false));
+}
+
+TEST(Replan, ChangesHowManyPassesAStepHas) {
+  using strategy = compose<dense, fusion::up_to>;
+  transport::run_ranks(3, [](transport::in_process& world) {
+    std::vector<float> x(1, 0.0f);
+    std::vector<float> g(1);
+    auto engine =
+        make_engine<strategy>(world, {tensor("x", x, g)}, optimizer::sgd{.learning_rate = 1.0f});
+    const auto pass = [&](float sum) {
+      g[0] = sum;
+      engine.ready(tensor_id(0));
+    };
+    pass(3.0f);
+    engine.wait();
+    EXPECT_EQ(x[0], -3.0f);
+    engine_options<strategy> set;
+    set.run.accumulation = 2;
+    engine.replan(set);
+    pass(3.0f);
+    pass(8.0f);
+    engine.wait();
+    EXPECT_EQ(x[0], -7.0f);
+  });
+}
+
+/// On the virtual clock it is awaited, and costs no gradient either.
+using on_the_clock = compose<dense, fusion::up_to, partition::into, schedule::by_priority>;
+task replanning_rank(transport::simulated& world, std::vector<std::vector<float>>& parameters) {
+  arena memory = model_of(world.rank());
+  const auto first = plan_of<on_the_clock>(0);
+  const auto second = plan_of<on_the_clock>(1);
+  auto engine = make_engine<on_the_clock>(world, memory.tensors(), optimizer_of(), first);
+  co_await engine.started();
+  for (int step = 0; step < steps; ++step) {
+    if (step == steps / 2) {
+      task changing = engine.replanned(second);
+      co_await changing;
+    }
+    backward(memory, engine.worker(), step);
+    for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
+      co_await world.sleep(1e-6);
+      engine.ready(id);
+    }
+    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+      co_await engine.arrival(tensor_id(id));
+    }
+  }
+  parameters[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                            memory.parameters().end());
+  co_await engine.close();
+}
+TEST(Replan, OnTheVirtualClockChangesNothing) {
+  for (int workers = 1; workers <= 5; ++workers) {
+    std::vector<std::vector<float>> parameters(static_cast<std::size_t>(workers));
+    transport::run_simulated(
+        workers, transport::link{1.25e9, 50e-6},
+        [&](transport::simulated& world) { return replanning_rank(world, parameters); });
+    for (const auto& each : parameters) {
+      EXPECT_EQ(each, trained(workers, steps)) << workers << " workers";
+    }
+  }
+}
+
+// ---- what does not fit
+
+/// What each of `ranks` ranks says after `act(engine, memory)`, and that its engine has ended.
+template <class Strategy, class Act>
+std::vector<std::string> said_after(int ranks, engine_options<Strategy> set, Act act) {
+  return errors(ranks, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    hand_in(engine, memory, 0);
+    try {
+      act(engine, memory);
+    } catch (const std::exception& why) {
+      const std::string said = why.what();
+      EXPECT_ANY_THROW(engine.wait(tensor_id(0)));
+      EXPECT_ANY_THROW(engine.ready(tensor_id(0)));
+      throw std::runtime_error(said);
+    }
+  });
+}
+
+TEST(Replan, OptionsThatDifferAreNamedOnEveryRank) {
+  using strategy = compose<dense, fusion::up_to, partition::into>;
+  for (const int ranks : {2, 3, 5}) {
+    const auto said =
+        said_after<strategy>(ranks, plan_of<strategy>(0), [ranks](auto& engine, arena&) {
+          auto set = plan_of<strategy>(1);
+          set.partition.bytes += engine.worker() + 1 == ranks ? 8 : 0;
+          engine.replan(set);
+        });
+    for (const std::string& each : said) {
+      EXPECT_EQ(each, "partition.bytes is 7000 on rank 0 and 7008 on rank " +
+                          std::to_string(ranks - 1) + ". Fix: set it alike on every rank");
+    }
+  }
+}
+
+TEST(Replan, WhoServesCannotChange) {
+  using strategy = compose<architecture::parameter_server<>, fusion::up_to>;
+  const auto said = said_after<strategy>(5, plan_of<strategy>(0), [](auto& engine, arena&) {
+    auto set = plan_of<strategy>(1);
+    set.architecture.servers = 1;
+    engine.replan(set);
+  });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("who trains and who serves cannot change while they do. Fix: replan with "
+                        "as many servers as before"),
+              std::string::npos)
+        << each;
+  }
+}
+
+TEST(Replan, WhatIsRefusedEndsEveryRank) {
+  using strategy = compose<architecture::local_sgd<collective::canonical>, fusion::up_to>;
+  const auto said = said_after<strategy>(3, plan_of<strategy>(0), [](auto& engine, arena&) {
+    auto set = plan_of<strategy>(1);
+    set.architecture.period = 0;
+    engine.replan(set);
+  });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("architecture::local_sgd: the period must be at least 1 step. Fix: 4."),
+              std::string::npos)
+        << each;
+  }
+}
+
+TEST(Replan, BetweenTwoPassesIsRefused) {
+  using strategy = compose<dense, fusion::up_to>;
+  auto set = plan_of<strategy>(0);
+  set.run.accumulation = 2;
+  const auto said = said_after<strategy>(
+      2, set, [](auto& engine, arena&) { engine.replan(plan_of<strategy>(1)); });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("a plan cannot change between two passes of a step"), std::string::npos)
+        << each;
+  }
+}
+
+TEST(Replan, WhoDoesNotCallIsNamed) {
+  using strategy = compose<dense, fusion::up_to>;
+  auto set = plan_of<strategy>(0);
+  set.run.deadline = 0.2;
+  set.run.progress = progress::by_thread;
+  std::atomic<bool> ended{false};
+  const auto said = said_after<strategy>(3, set, [&ended](auto& engine, arena&) {
+    engine.wait();
+    while (engine.worker() == 1 && !ended) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    try {
+      engine.replan(plan_of<strategy>(1));
+    } catch (...) {
+      ended = true;
+      throw;
+    }
+  });
+  for (const std::string& each : said) {
+    EXPECT_EQ(each, "rank 1 never called replan()");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,169 @@
+// What monitors add up over the workers, step by step, against plain loops in double.
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "support/errors.hpp"
+#include "support/summing.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/monitor/counters.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int steps = 4;
+
+/// What rank 0's monitor was told; every rank's the same.
+template <class Strategy>
+void sums_of_all_workers(progress who) {
+  for (int workers = 1; workers <= 5; ++workers) {
+    std::vector<std::vector<summing::totals>> seen(static_cast<std::size_t>(workers));
+    engine_options<Strategy> options;
+    options.run.progress = who;
+    options.run.deadline = 20;
+    transport::run_ranks(workers + servers_in(options), [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::none(), options,
+                                          summing(memory));
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      train_and_sum(engine, memory, steps);
+      seen[static_cast<std::size_t>(world.rank())] = engine.observed().steps;
+    });
+    for (const auto& each : seen) {
+      EXPECT_EQ(each, seen[0]);
+    }
+    expect_sums(seen[0], workers, steps);
+  }
+}
+TEST(Sums, AreThoseOfAllWorkers) {
+  for (const progress who : {progress::by_caller, progress::by_thread}) {
+    sums_of_all_workers<compose<>>(who);
+    sums_of_all_workers<compose<architecture::parameter_server<>>>(who);
+  }
+}
+
+/// Steps overlap: what a rank adds for one may be another's in the next, and nothing is lost.
+TEST(Sums, OfStepsThatOverlapAreInTheOrderOfSteps) {
+  std::vector<std::vector<summing::totals>> seen(3);
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<fusion::up_to>>(world, memory.tensors(), optimizer::none(),
+                                                      {}, summing(memory));
+    const auto tensors = memory.tensors().size();
+    for (int step = 0; step < 50; ++step) {
+      for (std::size_t i = tensors; i-- > 0;) {
+        engine.wait(tensor_id(i));
+        engine.ready(tensor_id(i));
+      }
+    }
+    engine.drain();
+    seen[static_cast<std::size_t>(world.rank())] = engine.observed().steps;
+  });
+  ASSERT_EQ(seen[0].size(), 50U);
+  EXPECT_EQ(seen[1], seen[0]);
+  EXPECT_EQ(seen[2], seen[0]);
+  double arrived = 0;
+  for (const auto& each : seen[0]) {
+    arrived += each[2];
+  }
+  EXPECT_EQ(arrived, 50.0 * 3 * static_cast<double>(tensor_sizes().size()));
+}
+
+task simulated_rank(transport::simulated& world, std::vector<std::vector<summing::totals>>& seen) {
+  arena memory = model_of(world.rank());
+  auto engine =
+      make_engine<compose<>>(world, memory.tensors(), optimizer::none(), {}, summing(memory));
+  co_await engine.started();
+  for (int step = 0; step < steps; ++step) {
+    backward(memory, engine.worker(), step);
+    for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
+      co_await world.sleep(1e-6);
+      engine.ready(id);
+    }
+    for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
+      co_await engine.arrival(tensor_id(i));
+    }
+  }
+  co_await engine.close();
+  seen[static_cast<std::size_t>(world.rank())] = engine.observed().steps;
+}
+
+TEST(Sums, InSimulation) {
+  for (int workers = 1; workers <= 5; ++workers) {
+    std::vector<std::vector<summing::totals>> seen(static_cast<std::size_t>(workers));
+    transport::run_simulated(
+        workers, transport::link{1.25e9, 50e-6},
+        [&](transport::simulated& world) { return simulated_rank(world, seen); });
+    for (const auto& each : seen) {
+      EXPECT_EQ(each, seen[0]);
+    }
+    expect_sums(seen[0], workers, steps);
+  }
+}
+
+/// Bytes sent by each rank: its strategy's, and its monitor's beside.
+template <class Watching>
+std::vector<std::pair<traffic, traffic>> sent(Watching watching) {
+  std::vector<std::pair<traffic, traffic>> all(3);
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<architecture::parameter_server<>>>(
+        world, memory.tensors(), optimizer_of(), {}, watching(memory));
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    train_and_sum(engine, memory, steps);
+    all[static_cast<std::size_t>(world.rank())] = {engine.counted(), engine.counted_observing()};
+  });
+  return all;
+}
+
+TEST(Sums, AreCountedApart) {
+  const auto plain = sent([](arena&) { return monitor::counters(); });
+  const auto adding = sent([](arena& memory) { return summing(memory); });
+  for (std::size_t rank = 0; rank < 2; ++rank) {  // both send one message a step to one peer
+    EXPECT_EQ(adding[rank].first.bytes_sent, plain[rank].first.bytes_sent);
+    EXPECT_EQ(adding[rank].first.messages_sent, plain[rank].first.messages_sent);
+    EXPECT_GT(plain[rank].first.bytes_sent, 0U);
+    EXPECT_EQ(plain[rank].second.bytes_sent, 0U);
+    EXPECT_EQ(adding[rank].second.messages_sent, static_cast<std::uint64_t>(steps));
+    EXPECT_EQ(adding[rank].second.bytes_sent, steps * summing::width * sizeof(double));
+  }
+}
+
+TEST(Sums, EndWithTheOtherRanks) {
+  const auto said = errors(3, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<compose<>>(world, memory.tensors(), optimizer::none(), {}, summing(memory));
+    train_and_sum(engine, memory, 2);
+    if (world.rank() == 1) {
+      throw std::runtime_error("out of data");
+    }
+    train_and_sum(engine, memory, 1);
+  });
+  EXPECT_EQ(said[1], "out of data");
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_NE(said[rank].find("rank 1"), std::string::npos) << said[rank];
+  }
+}
+
+struct misspelt : monitor::counters {
+  std::span<const float> sums() const { return {}; }
+};
+struct half : monitor::counters {
+  void summed(std::span<const double>) {}
+};
+static_assert(!monitor_policy<misspelt> && !monitor_policy<half>);
+
+}  // namespace
+}  // namespace tutti::test

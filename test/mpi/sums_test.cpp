@@ -1,0 +1,34 @@
+// What monitors add up over the workers, between processes.
+#include <gtest/gtest.h>
+
+#include "support/mpi_world.hpp"
+#include "support/summing.hpp"
+#include "tutti/optimizer/none.hpp"
+#include "tutti/transport/mpi.hpp"
+
+namespace tutti::test {
+namespace {
+
+transport::mpi* processes = nullptr;
+
+TEST(Sums, AreThoseOfAllProcesses) {
+  auto& world = *processes;
+  arena memory = model_of(world.rank());
+  auto engine =
+      make_engine<compose<>>(world, memory.tensors(), optimizer::none(), {}, summing(memory));
+  train_and_sum(engine, memory, 4);
+  const auto& seen = engine.observed().steps;
+  expect_sums(seen, world.size(), 4);
+  for (const auto& step : seen) {
+    for (const double each : step) {  // the same everywhere: the mean of equals in rank order
+      EXPECT_NEAR(engine.average(each), each, 1e-15 * world.size() * each);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+int main(int argc, char** argv) {
+  return tutti::test::run_tests_over(tutti::test::processes, argc, argv);
+}
