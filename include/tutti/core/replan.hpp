@@ -372,8 +372,8 @@ class replan_steps {
     }
     queue.synchronize();
     double nothing = 0;
-    task meeting = average_over_workers(self, self.size(), nothing);
-    co_await meeting;
+    task rendezvous = average_over_workers(self, self.size(), nothing);
+    co_await rendezvous;
   }
 
   static std::span<float> means_of(Engine& its) { return its.flow_->memories()[1]; }
