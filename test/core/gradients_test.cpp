@@ -370,6 +370,28 @@ TEST(Gradients, NoGradientIsZeroInAnyType) {
   }
 }
 
+/// What the last pass gives is where the sum lies, also if that is where it was at first.
+TEST(Gradients, PassesMayMoveAwayAndBack) {
+  transport::run_ranks(2, [](transport::in_process& world) {
+    std::vector<float> parameters(3);
+    std::vector<float> here(3, 4.0f);
+    std::vector<float> there(3, 100.0f);
+    engine_options<compose<summed>> set;
+    set.run.accumulation = 2;
+    auto engine = make_engine<compose<summed>>(world, {tensor("x", parameters, here)},
+                                               optimizer::none{}, set);
+    engine.ready(tensor_id(0), std::span(there));
+    engine.ready(tensor_id(0), std::span(here));
+    engine.wait();
+    EXPECT_EQ(here, std::vector<float>(3, 2.0f));
+    engine.ready(tensor_id(0));
+    engine.ready(tensor_id(0), std::span(there));
+    engine.wait();
+    EXPECT_EQ(there, std::vector<float>(3, 50.0f));
+    EXPECT_EQ(here, std::vector<float>(3, 2.0f));
+  });
+}
+
 TEST(Gradients, OfAnotherLengthOrTypeAreRefused) {
   transport::run_ranks(1, [](transport::in_process& world) {
     std::vector<float> parameters(4);

@@ -59,6 +59,9 @@ namespace tutti {
 /// Every rank makes its engine with the same tensors and options; rank 0's parameters become
 /// everybody's. An engine stays where it was made, and is the only one of its transport. Errors end
 /// every wait on every rank with one sentence (communication_error).
+///
+/// One file although it is long: what a user may call, each with its promise, and behind it only
+/// how the parts of core reach one another.
 template <class Strategy, transport_policy Transport, optimizer_policy Optimizer,
           monitor_policy Monitor = monitor::none>
 class engine {
@@ -615,12 +618,13 @@ class engine {
     auto& mine = expect_arrived(id);
     const tensor& its = model_.forward()[index(id)];
     expect_gradient(its, memory);
-    if (memory.wide.data() != its.gradient.data() ||
-        memory.narrow.data() != its.narrow_gradient.data()) {
+    const bool stays = memory.wide.data() == its.gradient.data() &&
+                       memory.narrow.data() == its.narrow_gradient.data();
+    if (!stays) {
       expect_reachable(its, memory.wide.data());
       expect_reachable(its, memory.narrow.data());
-      mine.moved = memory;
     }
+    mine.moved = stays ? gradient_memory() : memory;
     ready(id, when);
   }
 
