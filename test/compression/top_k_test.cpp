@@ -69,6 +69,12 @@ TEST(top_k, counts_as_published) {
   EXPECT_EQ(top_k({.k = 5}).wire_bytes(1000), 40u);
 }
 
+TEST(top_k, refuses_what_its_indices_cannot_name) {
+  constexpr std::size_t most = 0xffff'ffff;
+  EXPECT_EQ(top_k({.k = 5}).wire_bytes(most), 40u);
+  EXPECT_THROW(top_k({.k = 5}).wire_bytes(most + 1), usage_error);
+}
+
 TEST(top_k, selects_what_a_sort_selects) {
   for (const std::size_t n : {1u, 7u, 32u, 33u, 1000u, 4099u, 40'000u, 200'003u}) {
     for (const double density : {0.0001, 0.001, 0.01, 0.3, 1.0}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "tutti/base/error.hpp"
@@ -53,7 +54,13 @@ class top_k {
     return std::min(elements, std::max<std::size_t>(wanted, 1));
   }
 
+  /// Throws usage_error above 2^32 - 1 elements, for an index has 32 bits.
   constexpr std::size_t wire_bytes(std::size_t elements) const {
+    if (elements > std::numeric_limits<std::uint32_t>::max()) {
+      throw usage_error(
+          "compression::top_k: a chunk of more than 2^32 - 1 elements has no indices of 32 bits. "
+          "Fix: partition::into.");
+    }
     return selected(elements) * (sizeof(std::uint32_t) + sizeof(float));
   }
 
