@@ -362,19 +362,26 @@ TEST(Architectures, SwitchesFromSynchronousToLocalSgd) {
 }
 
 /// Under a window of one chunk, whose order rank 0 decides across the switch.
-TEST(Architectures, SwitchesFromModelAveragingToSynchronous) {
+TEST(Architectures, SwitchesFromModelAveragingToLocalSgd) {
   using strategy = cut<architecture::switch_at<architecture::model_averaging<canonical>,
-                                               architecture::all_reduce<canonical>>,
+                                               architecture::local_sgd<canonical>>,
                        schedule::by_priority>;
   auto set = options_for<strategy>();
   set.architecture.first.alpha = 0.3;
+  set.architecture.second.period = 2;
   set.schedule.credit = 1;
   switches<strategy>(
       [](replicas& all, int step, std::size_t element) {
         to_the_mean_model(all, 0.3);
         alone(all, step, element);
       },
-      by_the_mean_gradient, set);
+      [](replicas& all, int step, std::size_t element) {
+        alone(all, step, element);
+        if ((step + 1) % 2 == 0) {
+          to_the_mean_model(all, 1);
+        }
+      },
+      set);
 }
 
 /// Where only gradients travel core moves them, and either way of adding is the same.

@@ -370,6 +370,19 @@ TEST(Gradients, NoGradientIsZeroInAnyType) {
   }
 }
 
+TEST(Gradients, OfAPhantomAreRefused) {
+  transport::run_ranks(1, [](transport::in_process& world) {
+    std::vector<float> floats(4);
+    auto engine = make_engine<compose<summed>>(world, {tensor::phantom("x", 4)});
+    EXPECT_EQ(
+        said([&] { engine.ready(tensor_id(0), std::span(floats)); }),
+        "x is ready with values, and its model has none. Fix: ready(id) alone, or declare its "
+        "memory");
+    engine.ready(tensor_id(0));
+    engine.wait();
+  });
+}
+
 /// What the last pass gives is where the sum lies, also if that is where it was at first.
 TEST(Gradients, PassesMayMoveAwayAndBack) {
   transport::run_ranks(2, [](transport::in_process& world) {

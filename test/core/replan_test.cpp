@@ -267,6 +267,49 @@ TEST(Replan, AsynchronousServersGoOnWhereTheyWere) {
   EXPECT_EQ(train<strategy>(1, {3, 6}), train<strategy>(1, {}));
 }
 
+/// A worker that replans first leaves the servers to those that still wait for their answers.
+TEST(Replan, AsynchronousWorkersNeedNotBeInStep) {
+  using strategy =
+      compose<architecture::parameter_server<consistency::asynchronous, updated_by::workers>,
+              fusion::up_to, partition::into>;
+  constexpr int workers = 2;
+  const auto set = plan_of<strategy>(0);
+  const optimizer::sgd plain{.learning_rate = 0.125f};
+  transport::run_ranks(workers + servers_in<strategy>(set), [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    const std::vector<float> before(memory.parameters().begin(), memory.parameters().end());
+    auto engine = make_engine<strategy>(world, memory.tensors(), plain, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    std::vector<double> expected(before.begin(), before.end());
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2) {
+        engine.replan(plan_of<strategy>(1));
+      }
+      if (engine.worker() == 1) {  // the slow one
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      hand_in(engine, memory, step);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        for (int worker = 0; worker < workers; ++worker) {
+          expected[i] -= 0.125 * static_cast<double>(gradient(worker, step, i));
+        }
+      }
+    }
+    engine.wait();
+    engine.average(0);  // every difference is with the servers
+    for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+      engine.absent(tensor_id(id));
+    }
+    engine.wait();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(memory.parameters()[i], expected[i], 1e-3) << i;
+    }
+  });
+}
+
 /// An architecture that switches at a step of its own does so at the step that training chooses.
 TEST(Replan, SwitchesArchitectures) {
   using strategy =
@@ -505,7 +548,7 @@ TEST(Replan, BetweenTwoPassesIsRefused) {
 TEST(Replan, WhoDoesNotCallIsNamed) {
   using strategy = compose<dense, fusion::up_to>;
   auto set = plan_of<strategy>(0);
-  set.run.deadline = 0.2;
+  set.run.deadline = 1;
   set.run.progress = progress::by_thread;
   std::atomic<bool> ended{false};
   const auto said = said_after<strategy>(3, set, [&ended](auto& engine, arena&) {

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "tutti/architecture/replicated.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/architecture.hpp"
 
@@ -32,7 +34,7 @@ struct switch_options {
 
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
 /// `switch_at<all_reduce<>, local_sgd<>>`. Momenta go on as they are. `engine.replan` with another
-/// `step` switches on what training shows.
+/// `step` switches on what training shows; back to one that needs equal models it does not.
 /// Wire: as the one whose turn it is. Cost: a buffer as large as the model where either of them has
 /// one, and then a copy of the gradients for the other.
 /// After: Lin et al., "Don't use large mini-batches, use local SGD", ICLR 2020; KungFu's adaptive
@@ -51,6 +53,13 @@ struct switch_at {
       "copies of the parameters, or applies means a step late cannot take turns with "
       "another. Fix: switch between such as all_reduce, local_sgd, model_averaging and "
       "independent, or save, and start again with the other strategy.");
+  /// Each rank has a model, and momenta, of its own.
+  template <class A>
+  static constexpr bool drifts = facts::stale<A> || A::completes_alone;
+  static_assert(drifts<Second> || !drifts<First>,
+                "tutti: models that have drifted apart under the first architecture stay apart "
+                "under the second, which exchanges gradients. Fix: switch to one that averages "
+                "models, or save, and start again with the other strategy.");
 
  public:
   static constexpr bool adds_payloads = First::adds_payloads || Second::adds_payloads;
@@ -79,6 +88,17 @@ struct switch_at {
       !requires { First::owned(std::size_t{}, 0, 1); } &&
       requires { Second::owned(std::size_t{}, 0, 1); }) {
     return Second::owned(elements, rank, ranks);
+  }
+
+  /// Throws usage_error if a switch that has been made would have to be taken back.
+  static void expect_replan(const options& was, const options& wanted,
+                            std::uint64_t steps) requires(drifts<Second> && !drifts<First>) {
+    if (steps > was.step && wanted.step > steps) {
+      throw usage_error(sentence(
+          {"architecture::switch_at: a switch at step ", wanted.step, " is to come, and after ",
+           steps,
+           " steps every rank has a model of its own already. Fix: a step that has passed"}));
+    }
   }
 
   /// Of a step of whichever sends less.

@@ -206,9 +206,11 @@ class engine {
   void ready(tensor_id id, Stream& stream) { ready(id, stream.record()); }
 
   /// The same, and the gradient lies in `gradient`, from this step on until told otherwise: of the
-  /// tensor's type and length, else usage_error. Where passes accumulate, it is their sum that the
-  /// last one's memory holds. Cost: while the gradients of a bucket are floats and neighbours, also
-  /// where they lie now, nothing; else a copy of the tensor.
+  /// tensor's type and length, else usage_error. It must stay until the tensor's next `ready`: for
+  /// a pass without a gradient, zeros are written there. Where passes accumulate, it is their sum
+  /// that the last one's memory holds. Cost: while the gradients of a bucket are floats and
+  /// neighbours, also where they lie now, nothing; from then on that they are not, a copy of each
+  /// tensor, into a buffer that is allocated once.
   void ready(tensor_id id, std::span<float> gradient) { ready_in(id, {.wide = gradient}); }
   void ready(tensor_id id, std::span<std::uint16_t> gradient) {
     ready_in(id, {.narrow = gradient});
@@ -269,9 +271,9 @@ class engine {
   /// The mean stays one over all ranks: a step that fewer have batches for is a smaller one. What
   /// a compressor remembers still travels with the zeros, so that error feedback loses nothing;
   /// one that has no zero, as a sign has none, sends what it makes of it. No deadline ends this
-  /// wait: others compute. Nobody calls `average` or `change` while some have joined and some have
-  /// not. Only coordination::negotiated knows who is ready; elsewhere it does not compile.
-  /// After: Horovod's join.
+  /// wait: others compute. Nobody calls `average`, `change` or `replan`, saves or loads while some
+  /// have joined and some have not. Only coordination::negotiated knows who is ready; elsewhere it
+  /// does not compile. After: Horovod's join.
   void join() requires(!virtual_time) {
     task mine = joined();
     waits_.run_however_long(mine);
@@ -617,7 +619,7 @@ class engine {
   void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
     auto& mine = expect_arrived(id);
     const tensor& its = model_.forward()[index(id)];
-    expect_gradient(its, memory);
+    model_.expect_gradient(its, memory);
     const bool stays = memory.wide.data() == its.gradient.data() &&
                        memory.narrow.data() == its.narrow_gradient.data();
     if (!stays) {

@@ -65,7 +65,7 @@ class joining {
 
   Owner* owner_;
   run_queue* queue_;
-  std::vector<task> zeros_;  ///< one of each tensor
+  std::vector<task> zeros_;  ///< each hands in one tensor's
   bool joined_ = false;
 };
 

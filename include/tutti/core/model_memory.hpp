@@ -31,17 +31,6 @@ struct gradient_memory {
   bool empty() const { return wide.empty() && narrow.empty(); }
 };
 
-/// Memory given for a step is as the tensor was declared.
-inline void expect_gradient(const tensor& its, const gradient_memory& given) {
-  const bool is_wide = its.gradient_type == element_type::fp32;
-  const std::size_t length = is_wide ? given.wide.size() : given.narrow.size();
-  if (length != its.elements) {
-    throw usage_error(sentence({its.name, " is ready with ", length, " values of ",
-                                is_wide ? "32" : "16", " bits, and has ", its.elements,
-                                ". Fix: give its gradient, of the type that was declared"}));
-  }
-}
-
 /// The model's tensors as buckets see them: a bucket whose gradients are floats and neighbours in
 /// memory is a view of them where it may be one, any other has a buffer of floats to be packed
 /// into, where `Queue`'s work reaches it.
@@ -134,6 +123,22 @@ class model_memory {
       case element_type::bf16:
         kernels::narrow<kernels::bfloat>(queue, mean, to.narrow_gradient.data());
         break;
+    }
+  }
+
+  /// Throws usage_error unless memory given for a step is as its tensor was declared.
+  void expect_gradient(const tensor& its, const gradient_memory& given) const {
+    if (phantom_) {
+      throw usage_error(its.name +
+                        " is ready with values, and its model has none. Fix: ready(id) alone, or "
+                        "declare its memory");
+    }
+    const bool is_wide = its.gradient_type == element_type::fp32;
+    const std::size_t length = is_wide ? given.wide.size() : given.narrow.size();
+    if (length != its.elements) {
+      throw usage_error(sentence({its.name, " is ready with ", length, " values of ",
+                                  is_wide ? "32" : "16", " bits, and has ", its.elements,
+                                  ". Fix: give its gradient, of the type that was declared"}));
     }
   }
 

@@ -16,6 +16,7 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/core/engine_options.hpp"
 #include "tutti/core/failure.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/remote_memories.hpp"
@@ -171,7 +172,7 @@ task receive_plan(Endpoint self, int rank, plan& made) {
 }
 
 /// Another plan for an engine that trains, made by all ranks at once. What they say to each other
-/// travels on the host channel under numbers that no plan changes, and three meetings keep plans
+/// travels on the host channel under numbers that no plan changes, and three rendezvous keep plans
 /// apart: after the first nothing of the old plan is on its way, after the second all have the new
 /// one, after the third all have their memories.
 template <class Types, class Engine>
@@ -206,7 +207,13 @@ class replan_steps {
         task ending = its.flow_->finish();
         co_await ending;
       }
-      if constexpr (has_servers) {
+      if constexpr (has_servers) {  // once no worker waits for one of theirs any more
+        if (its.flow_) {
+          double nothing = 0;
+          task waiting_for_workers =
+              average_over_workers(host_endpoint(its), its.workers_, nothing);
+          co_await waiting_for_workers;
+        }
         if (its.world_->rank() == 0) {
           task telling = tell_servers(its, next);
           co_await telling;
@@ -297,6 +304,11 @@ class replan_steps {
       throw usage_error(
           "who trains and who serves cannot change while they do. Fix: replan with as many servers "
           "as before");
+    }
+    if constexpr (requires {
+                    architecture::expect_replan(next.architecture, next.architecture, 0);
+                  }) {
+      architecture::expect_replan(its.set_.architecture, next.architecture, its.steps());
     }
     endpoint_type self = host_endpoint(its);
     if (its.serves()) {
