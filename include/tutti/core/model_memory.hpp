@@ -94,16 +94,15 @@ class model_memory {
   /// Elements of a tensor's gradient from `offset` on, as floats.
   void widen(Queue& queue, std::size_t position, std::size_t offset, std::span<float> into) const {
     const tensor& from = at(position);
-    const std::uint16_t* bits = from.narrow_gradient.data() + offset;
     switch (from.gradient_type) {
       case element_type::fp32:
         queue.copy(into.data(), from.gradient.data() + offset, into.size_bytes());
         break;
       case element_type::fp16:
-        kernels::widen<kernels::half>(queue, bits, into);
+        kernels::widen<kernels::half>(queue, from.narrow_gradient.data() + offset, into);
         break;
       case element_type::bf16:
-        kernels::widen<kernels::bfloat>(queue, bits, into);
+        kernels::widen<kernels::bfloat>(queue, from.narrow_gradient.data() + offset, into);
         break;
     }
   }
