@@ -174,8 +174,10 @@ class services {
             std::memcpy(static_cast<void*>(optimizer_), lent.bytes().data(), sizeof *optimizer_);
           }
         }  // only now does the sender go on, and can be asked for more
-        if (what >= plan_->chunks.size() && workers_ < world_->size()) {
-          co_await converse(peer, what);
+        if constexpr (facts::has_servers<architecture>) {
+          if (what >= plan_->chunks.size()) {
+            co_await converse(peer, what);
+          }
         }
       }
       if (counts) {
