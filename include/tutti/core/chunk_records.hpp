@@ -62,8 +62,9 @@ class chunk_records {
   using buffers = fusion_buffers<queue_type>;
 
   /// Without the workspace of chunks that travel in a fusion's buffers.
-  chunk_records(transport& world, const plan& made, const model_memory<queue_type>& model,
-                const surroundings_type& around, const state_type& state)
+  [[gnu::cold]] chunk_records(transport& world, const plan& made,
+                              const model_memory<queue_type>& model,
+                              const surroundings_type& around, const state_type& state)
       : world_(&world),
         plan_(&made),
         model_(&model),
@@ -131,7 +132,7 @@ class chunk_records {
   chunk_context owner_context(std::uint32_t number) { return context_in(owner_memory_, number); }
 
   /// What is remembered from step to step of each element sent, of each mean, and of each tensor.
-  std::vector<std::span<float>> memories() {
+  [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all{worker_memory_.floats(), owner_memory_.floats()};
     for (record& each : records_) {
       if (each.remembered.size() != 0) {
@@ -142,7 +143,7 @@ class chunk_records {
   }
 
   /// The first that is under way, or else ready, with its step.
-  std::optional<chunk_step> first_begun() const {
+  [[gnu::cold]] std::optional<chunk_step> first_begun() const {
     // What is merely ready may wait for the others' credit: they come last.
     const auto order = [](const record& each) {
       const int place = each.state == chunk_state::started ? 0

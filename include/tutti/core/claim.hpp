@@ -20,7 +20,7 @@ namespace tutti {
 class claim {
  public:
   /// Throws usage_error if an engine of this rank's has it already.
-  claim(const run_queue& loop, int rank) : claimed_(&loop, rank) {
+  [[gnu::cold]] claim(const run_queue& loop, int rank) : claimed_(&loop, rank) {
     const std::scoped_lock lock(mutex());
     if (std::ranges::find(all(), claimed_) != all().end()) {
       throw usage_error(sentence(
@@ -34,7 +34,7 @@ class claim {
   }
   claim(const claim&) = delete;
   claim& operator=(const claim&) = delete;
-  ~claim() {
+  [[gnu::cold]] ~claim() {
     const std::scoped_lock lock(mutex());
     std::erase(all(), claimed_);
   }

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "tutti/base/task.hpp"
 #include "tutti/core/claim.hpp"
 #include "tutti/core/control.hpp"
+#include "tutti/core/engine_base.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/failure.hpp"
@@ -64,7 +67,8 @@ namespace tutti {
 /// how the parts of core reach one another.
 template <class Strategy, transport_policy Transport, optimizer_policy Optimizer,
           monitor_policy Monitor = monitor::none>
-class engine {
+class engine : engine_base<Transport> {
+  using base = engine_base<Transport>;
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
@@ -116,7 +120,7 @@ class engine {
             },
             this),
         state_(std::in_place, around_, set_.architecture),
-        services_(world, plan_, model_, around_, *state_, optimizer_, set_, workers_, *this),
+        services_(world, plan_, workers_, *this),
         posts_(plan_.backward.size()),
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
@@ -126,6 +130,11 @@ class engine {
     for (const tensor& each : model_.forward()) {
       expect_reachable(each);
     }
+    // Named here, where the strategy is known: of what g++ meets in a vtable first it warns, if a
+    // policy lies in an unnamed namespace.
+    [[maybe_unused]] const std::tuple verbs(
+        &engine::open_posts, &engine::hear, &engine::serve_chunk, &engine::converse,
+        &engine::finish_gradients, &engine::finish_architecture);
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
     open_flow();
     if (!serves()) {
@@ -154,11 +163,11 @@ class engine {
 
   ~engine() {
     waits_.stop_thread();
-    if (closed_) {
+    if (services_.closed()) {
       return;
     }
     end_with(failure_.last_words([this] { return outstanding(); },
-                                 [this] { return services_.listens_to_all(world_->rank()); }));
+                                 [this] { return listens_to_all(world_->rank()); }));
     if constexpr (is_stream_ordered<Transport>) {
       try {
         synchronize();
@@ -175,7 +184,7 @@ class engine {
         waits_.however_long([this] { return closing_.done(); });
       }
     }
-    if (!closed_) {
+    if (!services_.closed()) {
       quiesce();
       if constexpr (!virtual_time && requires { world_->leave(); }) {
         world_->leave();  // nobody polls any more for what peers send
@@ -301,28 +310,7 @@ class engine {
 
   /// Ends this rank's part once its gradients have arrived. The destructor does it where blocking
   /// is allowed.
-  task close() {
-    co_await startup_;
-    if (!serves()) {
-      co_await flow_->finish();
-      co_await observer_.finish();
-      if (const auto first = services_.first_listener()) {
-        co_await services_.say_farewell(*first);
-      }
-      if (flow_->listens() && !services_.listens_to_all(world_->rank())) {
-        co_await services_.say_farewell(world_->rank());
-      }
-    }
-    co_await services_.listening();
-    if constexpr (facts::has_finish<state_type>) {
-      co_await state_->finish();
-    }
-    co_await around_.finish();
-    if constexpr (!virtual_time) {
-      co_await waits_.stop_answering();
-    }
-    closed_ = true;
-  }
+  task close() { return services_.close(startup_); }
 
   // ---- roles
 
@@ -363,7 +351,7 @@ class engine {
     wait();
     optimizer_ = values;
     if (servers() > 0) {
-      task telling = services_.tell_values();
+      task telling = services_.tell_values(std::as_bytes(std::span(&optimizer_, 1)));
       waits_.run(telling);
       average(0);
     }
@@ -440,9 +428,7 @@ class engine {
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = flow_->memories();
     all.push_back(around_.momenta());
-    for (const std::span<float> each : memories_of(*state_)) {
-      all.push_back(each);
-    }
+    std::ranges::copy(remembered(), std::back_inserter(all));
     return all;
   }
 
@@ -475,9 +461,7 @@ class engine {
               const memories_of_rank& mine) requires(!virtual_time) {
     waits_.exclusively([&] {
       flow_->resume(steps);
-      if constexpr (facts::has_resume<state_type>) {
-        state_->resume(steps);
-      }
+      resume_architecture(steps);
       const auto all = memories();
       for (std::size_t i = 0; i < all.size(); ++i) {
         fill_from_host(world_->queue(), all[i],
@@ -487,7 +471,7 @@ class engine {
     change(values);
     if (servers() > 0) {
       if (world_->rank() == 0) {
-        task restoring = services_.restore(steps, theirs);
+        task restoring = services_.restore(steps, model_.forward(), theirs);
         waits_.run(restoring);
       }
       average(0);
@@ -498,13 +482,9 @@ class engine {
   friend flow_type;
   friend replan_steps<types, engine>;
   friend joining<engine>;
-  friend driver<Transport, engine>;
-  friend watch<Transport, engine>;
-  friend services<types, engine>;
-  friend waiting<Transport, engine>;
 
   using audience = typename failure<Transport>::audience;
-  using services_type = services<types, engine>;
+  using services_type = services<Transport>;
   using own = typename services_type::own;
 
   /// What every rank must set alike.
@@ -524,7 +504,7 @@ class engine {
   void open_flow() {
     if (!serves()) {
       flow_.emplace(*world_, plan_, model_, set_, around_, *state_,
-                    services_.service_tag(services_type::service::words), observer_, *this);
+                    services_.service_tag(service::words), observer_, *this);
     }
   }
   buffers buffers_wanted() const {
@@ -538,7 +518,7 @@ class engine {
   /// Whoever answers others while it trains must not leave them waiting until it calls again.
   /// Throws usage_error where the transport allows no thread for that.
   progress progress_wanted() const {
-    const bool answers = !serves() && services_.listens_to_all(world_->rank());
+    const bool answers = !serves() && listens_to_all(world_->rank());
     if constexpr (requires { world_->single_threaded(); }) {
       if (answers && world_->single_threaded()) {
         throw usage_error(
@@ -571,30 +551,18 @@ class engine {
     if constexpr (!virtual_time) {
       waits_.start_answering();  // a rank that waits for others here answers, too
     }
-    bool agreed = false;
-    try {
-      const std::string alike = settings(set_);
-      co_await agree(endpoint<Transport>(*world_, services_.own_tag(own::hello)), plan_,
-                     model_.forward(), alike);
-      agreed = true;
-      if (!model_.phantom()) {
-        co_await broadcast_parameters(
-            endpoint<Transport>(*world_, services_.own_tag(own::parameters)), model_.forward());
-      }
-      if constexpr (facts::has_resume<state_type>) {
-        state_->resume(0);
-      }
-    } catch (...) {
-      // That they disagree all ranks find alike.
-      fail(std::current_exception(), agreed ? audience::everybody : audience::nobody);
-      throw;
-    }
-    if (services_.listens_to_all(world_->rank()) || serves() || flow_->listens()) {
+    return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),
+                           settings(set_));
+  }
+  [[gnu::cold]] void begun() override {
+    resume_architecture(0);
+    if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
       services_.start_listening();
     }
     is_started_.store(true, std::memory_order_release);
     open_posts();
   }
+  void disagreed(std::exception_ptr why) override { fail(std::move(why), audience::nobody); }
 
   // ---- gradients in
 
@@ -664,7 +632,7 @@ class engine {
   void say_joined() { flow_->join(); }
   void all_have_joined() { joining_.all_have_joined(); }
 
-  bool open_posts() {
+  bool open_posts() override {
     bool any = false;
     unwritten_.store(false, std::memory_order_relaxed);
     while (has_posts()) {
@@ -682,12 +650,12 @@ class engine {
     }
     return any;
   }
-  bool carry_out() {
+  bool carry_out() override {
     hear_of_failure();
     return flow_ && flow_->carry_out();
   }
-  bool has_decided() const { return flow_ && flow_->has_decided(); }
-  bool has_posts() const {
+  bool has_decided() const override { return flow_ && flow_->has_decided(); }
+  bool has_posts() const override {
     return is_started_.load(std::memory_order_acquire) && !posts_.empty() &&
            !unwritten_.load(std::memory_order_relaxed);
   }
@@ -716,7 +684,7 @@ class engine {
   }
 
   /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
-  void hear_of_failure() {
+  void hear_of_failure() override {
     if constexpr (requires { world_->failure(); }) {
       if (world_->failure()) {
         heard(world_->failure());
@@ -756,19 +724,19 @@ class engine {
 
   // ---- failure
 
-  void end_with(const std::string& sentence) {
+  void end_with(const std::string& sentence) override {
     if (!sentence.empty()) {
       fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
     }
   }
 
   /// What this rank waits for.
-  chunk_step stuck() const {
+  chunk_step stuck() const override {
     const auto found = flow_ ? flow_->stuck() : std::nullopt;
     return found.value_or(chunk_step{no_chunk, 0});
   }
 
-  void describe(const chunk_step& about, control_message& answer) {
+  [[gnu::cold]] void describe(const chunk_step& about, control_message& answer) override {
     answer.tensor = no_tensor;
     answer.state = chunk_state::started;
     answer.averages = serves() ? ~std::uint64_t{0} : averages_.load(std::memory_order_relaxed);
@@ -780,7 +748,7 @@ class engine {
   }
 
   /// Gradients that `ready` has taken so far, in every pass. Summed when somebody asks.
-  std::uint64_t handed_in() {
+  [[gnu::cold]] std::uint64_t handed_in() {
     std::uint64_t sum = 0;
     for (std::size_t position = 0; flow_ && position < plan_.backward.size(); ++position) {
       const auto& each = flow_->at(position);
@@ -789,15 +757,47 @@ class engine {
     }
     return sum;
   }
-  std::size_t words() const { return waits_.words(); }
+  std::size_t words() const override { return waits_.words(); }
 
-  void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
-  void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
-  /// A server's part in a re-plan, whose options rank 0 sends.
-  task replan_as_told() { return replan_steps<types, engine>::as_told(*this); }
-  /// What a rank that all others wait for has not called.
-  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
-  void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+  void heard(std::exception_ptr why) override { fail(std::move(why), audience::nobody); }
+  void hear(int peer, std::span<const std::byte> words) override { flow_->hear(peer, words); }
+  const std::vector<tensor>& declared() const override { return model_.forward(); }
+  std::string_view due_call() const override { return due_call_.load(std::memory_order_relaxed); }
+  bool listens_to_all(int rank) const override {
+    return listens<architecture>(set_.architecture, rank, world_->size());
+  }
+  task serve_chunk(typename base::message_type asked) override {
+    if constexpr (facts::has_serve<state_type>) {
+      const auto self = around_.endpoint_of(asked.number());
+      return state_->serve(self, std::move(asked));
+    } else {
+      return {};
+    }
+  }
+  void take_values(std::span<const std::byte> bytes) override {
+    std::memcpy(static_cast<void*>(&optimizer_), bytes.data(), sizeof optimizer_);
+  }
+  std::vector<std::span<float>> remembered() override {
+    if constexpr (facts::has_memories<state_type>) {
+      return state_->memories();
+    } else {
+      return {};
+    }
+  }
+  void resume_architecture([[maybe_unused]] std::uint64_t steps) override {
+    if constexpr (facts::has_resume<state_type>) {
+      state_->resume(steps);
+    }
+  }
+  task converse([[maybe_unused]] int worker, [[maybe_unused]] service what) override {
+    if constexpr (facts::has_servers<architecture>) {
+      return what == service::replan ? replan_steps<types, engine>::as_told(*this)
+                                     : services_.converse(worker, what);
+    } else {
+      return {};
+    }
+  }
+  void broken(std::exception_ptr why) override { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
@@ -806,10 +806,39 @@ class engine {
       flow_->release_waiters();
     }
   }
-  bool failed() const { return failure_.happened(); }
+  task finish_gradients() override {
+    if constexpr (facts::has_sums<Monitor>) {
+      return finish_sums();
+    } else {
+      return flow_->finish();
+    }
+  }
+  task finish_sums() {
+    co_await flow_->finish();
+    co_await observer_.finish();
+  }
+  task finish_architecture() override {
+    if constexpr (facts::has_finish<state_type>) {
+      return finish_state();
+    } else {
+      return around_.finish();
+    }
+  }
+  task finish_state() {
+    co_await state_->finish();
+    co_await around_.finish();
+  }
+  task stop_answering() override {
+    if constexpr (virtual_time) {
+      return {};
+    } else {
+      return waits_.stop_answering();
+    }
+  }
+  bool failed() const override { return failure_.happened(); }
 
   /// Waits until nothing of this rank is in flight: only then may its memory go.
-  void quiesce() {
+  [[gnu::cold]] void quiesce() {
     fail(std::make_exception_ptr(communication_error("the engine has ended")), audience::nobody);
     if (flow_) {
       flow_->stop_speaking();
@@ -848,13 +877,12 @@ class engine {
   services_type services_;
   post_box posts_;
   joining<engine> joining_;
-  waiting<Transport, engine> waits_;
+  waiting<Transport> waits_;
   std::optional<flow_type> flow_{};
   task startup_{};
   task closing_{};
   std::atomic<bool> is_started_{false};
-  std::atomic<bool> unwritten_{false};  // the oldest post's gradient, when last looked at
-  bool closed_ = false;
+  std::atomic<bool> unwritten_{false};      // the oldest post's gradient, when last looked at
   std::atomic<seconds> exposed_{0};         // several threads may wait
   std::atomic<std::uint64_t> averages_{0};  // and re-plans
   std::atomic<const char*> due_call_{"average()"};

@@ -66,9 +66,9 @@ class flow {
   /// Launches follow the order of the first step.
   static constexpr bool learns = order_type::learns;
 
-  flow(transport& world, const plan& made, model_memory<queue_type>& model,
-       const typename Types::options& set, surroundings_type& around, state_type& state,
-       tag words_tag, observer_type& watched, Owner& owner)
+  [[gnu::cold]] flow(transport& world, const plan& made, model_memory<queue_type>& model,
+                     const typename Types::options& set, surroundings_type& around,
+                     state_type& state, tag words_tag, observer_type& watched, Owner& owner)
       : world_(&world),
         plan_(&made),
         model_(&model),
@@ -147,7 +147,7 @@ class flow {
   }
   /// What is remembered from step to step, and, where tensors arrive before their launch has ended,
   /// what came of the last ones.
-  std::vector<std::span<float>> memories() {
+  [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = chunks_.memories();
     if constexpr (delays) {
       for (const chunk& each : plan_->chunks) {
@@ -170,7 +170,7 @@ class flow {
   }
 
   /// Goes on from step `steps`; only where nothing is outstanding.
-  void resume(std::uint64_t steps) {
+  [[gnu::cold]] void resume(std::uint64_t steps) {
     for (auto& each : chunks_) {
       each.steps = steps;
     }
@@ -184,7 +184,7 @@ class flow {
   void join() requires joins { order_.join(); }
 
   /// No more gradients: ends when every launch has, and the others have read and answered all.
-  task finish() {
+  [[gnu::cold]] task finish() {
     if constexpr (delays) {
       for (auto& each : chunks_) {
         const task& last = each.running;
@@ -199,7 +199,7 @@ class flow {
   void stop_speaking() { order_.stop_speaking(); }
   /// Coroutines that wait for tensors go on, to find out why nothing will come; exchanges between
   /// their halves do, too.
-  void release_waiters() {
+  [[gnu::cold]] void release_waiters() {
     order_.stop_waiting();
     if constexpr (splits) {
       for (auto& each : chunks_) {
@@ -212,7 +212,7 @@ class flow {
   }
 
   /// The first chunk that has begun here and not ended; none if this rank waits for something else.
-  std::optional<chunk_step> stuck() const {
+  [[gnu::cold]] std::optional<chunk_step> stuck() const {
     if constexpr (is_stream_ordered<transport>) {
       if (const auto at = chunks_.first_on_stream()) {
         return at;
@@ -227,7 +227,8 @@ class flow {
   }
 
   /// What a chunk is doing here, for a rank that is in step `step` of it.
-  void describe(std::uint32_t number, std::uint64_t step, control_message& answer) const {
+  [[gnu::cold]] void describe(std::uint32_t number, std::uint64_t step,
+                              control_message& answer) const {
     answer.tensor = no_tensor;
     if (number >= chunks_.size()) {
       answer.state = chunk_state::started;

@@ -37,8 +37,8 @@ struct gradient_memory {
 template <class Queue>
 class model_memory {
  public:
-  model_memory(Queue& queue, std::vector<tensor> forward, const plan& made,
-               buffers wanted = buffers::views)
+  [[gnu::cold]] model_memory(Queue& queue, std::vector<tensor> forward, const plan& made,
+                             buffers wanted = buffers::views)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
     phantom_ = std::ranges::all_of(forward_, [](const tensor& each) {
       return each.elements == 0 || (each.gradient.empty() && each.narrow_gradient.empty());

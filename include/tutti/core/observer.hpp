@@ -67,12 +67,7 @@ class observer {
       return true;
     }
   }
-  task finish() {
-    if constexpr (adds_up) {
-      co_await sums_.finish();
-    }
-    co_return;
-  }
+  task finish() requires adds_up { return sums_.finish(); }
   void stop() {
     if constexpr (adds_up) {
       sums_.stop();

@@ -54,9 +54,11 @@ class order_of_starts {
   /// Launches follow the order of the first step.
   static constexpr bool learns = requires(machine_type & its) { its.book(); };
 
-  order_of_starts(transport& world, const plan& made, const model_memory<queue_type>& model,
-                  const typename Types::options& set, const surroundings<Types>& around,
-                  tag words_tag, observer_type& watched, Owner& owner)
+  [[gnu::cold]] order_of_starts(transport& world, const plan& made,
+                                const model_memory<queue_type>& model,
+                                const typename Types::options& set,
+                                const surroundings<Types>& around, tag words_tag,
+                                observer_type& watched, Owner& owner)
       : world_(&world),
         observer_(&watched),
         owner_(&owner),
@@ -202,7 +204,7 @@ class order_of_starts {
   // ---- the end
 
   /// Ends when no word is expected any more, and the others have read all that was said.
-  task finish() {
+  [[gnu::cold]] task finish() {
     if constexpr (speaks) {
       gate& answer = answered_;
       say_that_it_leaves();
@@ -227,7 +229,7 @@ class order_of_starts {
     answered_.open();
   }
   /// Nobody need hear anything any more.
-  void stop_speaking() {
+  [[gnu::cold]] void stop_speaking() {
     stop_waiting();
     if constexpr (speaks) {
       if (announcer_) {

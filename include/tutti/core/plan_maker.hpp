@@ -23,7 +23,8 @@ inline constexpr std::size_t most_chunks = 30'000;
 
 namespace detail {
 
-inline void add_hash(plan& made, std::span<const tensor> forward, std::string_view settings) {
+[[gnu::cold]] inline void add_hash(plan& made, std::span<const tensor> forward,
+                                   std::string_view settings) {
   running_hash hash;
   hash.feed(std::as_bytes(std::span(settings)));
   for (const auto& each : forward) {
@@ -53,7 +54,7 @@ inline std::size_t length_of_gradient(const tensor& each) {
 }
 
 /// A tensor has memory for its elements, or none has any.
-inline void expect_memory(std::span<const tensor> forward) {
+[[gnu::cold]] inline void expect_memory(std::span<const tensor> forward) {
   const auto phantom = [](const tensor& each) {
     return each.parameter.empty() && each.gradient.empty() && each.narrow_gradient.empty();
   };
@@ -80,7 +81,7 @@ inline void expect_memory(std::span<const tensor> forward) {
 }
 
 /// Where tensors arrive before their launch has ended, means and gradients change places.
-inline void expect_floats(std::span<const tensor> forward) {
+[[gnu::cold]] inline void expect_floats(std::span<const tensor> forward) {
   for (const tensor& each : forward) {
     if (each.gradient_type != element_type::fp32) {
       throw usage_error(each.name +
@@ -91,7 +92,7 @@ inline void expect_floats(std::span<const tensor> forward) {
 }
 
 /// A shape that is given has as many elements as its tensor.
-inline void expect_shapes(std::span<const tensor> forward) {
+[[gnu::cold]] inline void expect_shapes(std::span<const tensor> forward) {
   for (const tensor& each : forward) {
     if (each.shape.dimensions() != 0 && each.shape.elements() != each.elements) {
       throw usage_error(
@@ -103,17 +104,16 @@ inline void expect_shapes(std::span<const tensor> forward) {
 
 /// Where groups end that are of one class, and have a tensor alone where its encoder works on one:
 /// those of a fusion, cut further.
-template <class ClassOf>
-std::vector<std::size_t> cut_by_class(std::vector<std::size_t> ends,
-                                      std::span<const tensor_facts> backward, ClassOf class_of) {
+[[gnu::cold]] inline std::vector<std::size_t> cut_by_class(std::vector<std::size_t> ends,
+                                                           std::span<const tensor_class> backward) {
   for (std::size_t i = 1; i < backward.size(); ++i) {
-    const tensor_class before = class_of(backward[i - 1]);
-    const tensor_class here = class_of(backward[i]);
+    const tensor_class& before = backward[i - 1];
+    const tensor_class& here = backward[i];
     if (before.alone || here.alone || before.chosen != here.chosen) {
       ends.push_back(i);
     }
   }
-  std::ranges::sort(ends);
+  std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   return ends;
 }
@@ -134,6 +134,56 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
   return static_cast<std::uint32_t>(index(made.at(position)));
 }
 
+/// Tensors in backward order, in no buckets yet.
+[[gnu::cold]] inline plan backward_of(std::span<const tensor> forward) {
+  plan made;
+  made.first_element.push_back(0);
+  for (std::size_t i = forward.size(); i-- > 0;) {
+    made.backward.push_back(
+        {static_cast<tensor_id>(i), forward[i].elements, forward[i].shape, forward[i].name});
+    made.first_element.push_back(made.first_element.back() + forward[i].elements);
+  }
+  return made;
+}
+
+/// The next bucket, of the tensors up to `end`; it has no chunks yet.
+[[gnu::cold]] inline bucket& add_bucket(plan& made, std::size_t end) {
+  const std::size_t first_tensor =
+      made.buckets.empty() ? 0 : made.buckets.back().first_tensor + made.buckets.back().tensors;
+  TUTTI_ASSERT(end > first_tensor && end <= made.backward.size(), "a fusion's groups must ascend");
+  const std::size_t begin = made.first_element[first_tensor];
+  made.bucket_of.resize(end, static_cast<std::uint32_t>(made.buckets.size()));
+  return made.buckets.emplace_back(bucket{first_tensor, end - first_tensor, begin,
+                                          made.first_element[end] - begin,
+                                          static_cast<std::uint32_t>(made.chunks.size()), 0});
+}
+
+/// The chunks of the last bucket, which end there.
+[[gnu::cold]] inline void add_chunks(plan& made, const tensor_class& its,
+                                     std::span<const std::size_t> piece_ends) {
+  bucket& group = made.buckets.back();
+  const auto number = static_cast<std::uint32_t>(made.buckets.size() - 1);
+  const auto kind = static_cast<std::uint32_t>(its.chosen) +
+                    (its.alone ? 2 * static_cast<std::uint32_t>(group.first_tensor + 1) : 0);
+  std::size_t cut = 0;
+  for (const std::size_t piece_end : piece_ends) {
+    made.chunks.push_back({number, group.first_element + cut, piece_end - cut,
+                           priority_of(made, group, group.first_element + cut, piece_end - cut), 0,
+                           kind, its.chosen});
+    cut = piece_end;
+    ++group.chunks;
+  }
+  TUTTI_ASSERT(cut == group.elements && group.chunks > 0, "a partition must cover its bucket");
+}
+
+[[gnu::cold]] inline void expect_whole(const plan& made) {
+  TUTTI_ASSERT(made.bucket_of.size() == made.backward.size(), "a fusion must cover every tensor");
+  if (made.chunks.size() > most_chunks) {
+    throw usage_error(sentence({"the plan has ", made.chunks.size(), " chunks and at most ",
+                                most_chunks, " can be told apart. Fix: raise partition.bytes"}));
+  }
+}
+
 }  // namespace detail
 
 /// The plan of a strategy for these tensors; `place(plan)` says which rank owns each chunk, and
@@ -148,49 +198,20 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
                ClassOf class_of = {}) {
   detail::expect_memory(forward);
   detail::expect_shapes(forward);
-  plan made;
-  made.first_element.push_back(0);
-  for (std::size_t i = forward.size(); i-- > 0;) {
-    made.backward.push_back(
-        {static_cast<tensor_id>(i), forward[i].elements, forward[i].shape, forward[i].name});
-    made.first_element.push_back(made.first_element.back() + forward[i].elements);
+  plan made = detail::backward_of(forward);
+  std::vector<tensor_class> classes;
+  for (const tensor_facts& each : made.backward) {
+    classes.push_back(class_of(each));
   }
-  std::size_t first_tensor = 0;
-  const auto ends =
-      detail::cut_by_class(fusion.group_ends(made.backward, known), made.backward, class_of);
-  for (const std::size_t end : ends) {
-    TUTTI_ASSERT(end > first_tensor && end <= forward.size(), "a fusion's groups must ascend");
-    const auto number = static_cast<std::uint32_t>(made.buckets.size());
-    const std::size_t begin = made.first_element[first_tensor];
-    bucket group{first_tensor,
-                 end - first_tensor,
-                 begin,
-                 made.first_element[end] - begin,
-                 static_cast<std::uint32_t>(made.chunks.size()),
-                 0};
-    made.bucket_of.resize(end, number);
-    std::size_t cut = 0;
-    const tensor_class its = class_of(made.backward[first_tensor]);
-    const auto kind = static_cast<std::uint32_t>(its.chosen) +
-                      (its.alone ? 2 * static_cast<std::uint32_t>(first_tensor + 1) : 0);
-    const auto piece_ends =
-        its.alone ? std::vector<std::size_t>{group.elements} : partition.piece_ends(group.elements);
-    for (const std::size_t piece_end : piece_ends) {
-      made.chunks.push_back({number, begin + cut, piece_end - cut,
-                             detail::priority_of(made, group, begin + cut, piece_end - cut), 0,
-                             kind, its.chosen});
-      cut = piece_end;
-      ++group.chunks;
-    }
-    TUTTI_ASSERT(cut == group.elements && group.chunks > 0, "a partition must cover its bucket");
-    made.buckets.push_back(group);
-    first_tensor = end;
+  for (const std::size_t end :
+       detail::cut_by_class(fusion.group_ends(made.backward, known), classes)) {
+    const bucket& group = detail::add_bucket(made, end);
+    const tensor_class& its = classes[group.first_tensor];
+    detail::add_chunks(made, its,
+                       its.alone ? std::vector<std::size_t>{group.elements}
+                                 : partition.piece_ends(group.elements));
   }
-  TUTTI_ASSERT(first_tensor == forward.size(), "a fusion must cover every tensor");
-  if (made.chunks.size() > most_chunks) {
-    throw usage_error(sentence({"the plan has ", made.chunks.size(), " chunks and at most ",
-                                most_chunks, " can be told apart. Fix: raise partition.bytes"}));
-  }
+  detail::expect_whole(made);
   place(made);
   detail::add_hash(made, forward, settings);
   return made;

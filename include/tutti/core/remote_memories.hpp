@@ -21,7 +21,7 @@ namespace tutti {
 using memories_of_rank = std::vector<std::vector<float>>;
 
 template <class Endpoint>
-task receive_memories(Endpoint self, int rank, memories_of_rank& all) {
+[[gnu::cold]] task receive_memories(Endpoint self, int rank, memories_of_rank& all) {
   std::uint64_t count = 0;
   co_await receive_now(self, rank, bytes_of(count));
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -33,7 +33,8 @@ task receive_memories(Endpoint self, int rank, memories_of_rank& all) {
 }
 
 template <class Endpoint>
-task send_memories(Endpoint self, int worker, std::vector<std::span<float>> memories) {
+[[gnu::cold]] task send_memories(Endpoint self, int worker,
+                                 std::vector<std::span<float>> memories) {
   std::uint64_t count = memories.size();
   co_await self.send(worker, bytes_of(count));
   for (const std::span<float> each : memories) {
@@ -46,8 +47,9 @@ task send_memories(Endpoint self, int worker, std::vector<std::span<float>> memo
 
 /// Step, parameters and memories to one rank, until it has taken them in.
 template <class Endpoint>
-task send_restored(Endpoint self, int rank, std::uint64_t steps, std::span<const tensor> forward,
-                   const memories_of_rank& memories) {
+[[gnu::cold]] task send_restored(Endpoint self, int rank, std::uint64_t steps,
+                                 std::span<const tensor> forward,
+                                 const memories_of_rank& memories) {
   co_await self.send(rank, bytes_of(steps));
   for (const auto& each : forward) {
     const auto values = host_view(self.queue(), each.parameter);
@@ -61,7 +63,7 @@ task send_restored(Endpoint self, int rank, std::uint64_t steps, std::span<const
 
 /// Receives what lay on a host into memory of the queue's.
 template <class Endpoint>
-task receive_through_host(Endpoint self, int peer, std::span<float> memory) {
+[[gnu::cold]] task receive_through_host(Endpoint self, int peer, std::span<float> memory) {
   const auto mail = co_await self.receive_loan(peer, memory.size_bytes());
   const auto bytes = mail.bytes();
   fill_from_host(self.queue(), memory, [bytes](std::span<float> values) {
@@ -69,21 +71,19 @@ task receive_through_host(Endpoint self, int peer, std::span<float> memory) {
   });
 }
 
-template <class Endpoint, class State>
-task receive_restored(Endpoint self, int worker, std::span<const tensor> forward, State& state) {
+/// Into an engine: `Owner::declared()` are its tensors, `Owner::resume_architecture(steps)` and
+/// `Owner::remembered()` its architecture's.
+template <class Endpoint, class Owner>
+[[gnu::cold]] task receive_restored(Endpoint self, int worker, Owner& owner) {
   self.queue().synchronize();
   std::uint64_t steps = 0;
   co_await receive_now(self, worker, bytes_of(steps));
-  for (const auto& each : forward) {
+  for (const auto& each : owner.declared()) {
     co_await receive_through_host(self, worker, each.parameter);
   }
-  if constexpr (facts::has_resume<State>) {
-    state.resume(steps);
-  }
-  if constexpr (facts::has_memories<State>) {
-    for (const std::span<float> each : state.memories()) {
-      co_await receive_through_host(self, worker, each);
-    }
+  owner.resume_architecture(steps);
+  for (const std::span<float> each : owner.remembered()) {
+    co_await receive_through_host(self, worker, each);
   }
   co_await self.send(worker, {});
 }

@@ -29,74 +29,10 @@
 
 namespace tutti {
 
-/// What owners of chunks remember of each element, whoever they are: floats by place in the model,
-/// one lane after the other. Each owner's memories (`memories()` of an architecture that places
-/// chunks) are those of its chunks, one after the other.
-class memories_by_place {
- public:
-  /// Those of `rank`, under the plan `made`.
-  void take(const plan& made, int rank, const memories_of_rank& memories) {
-    std::size_t next = 0;
-    const std::size_t each = memories_a_chunk(made, rank, memories.size());
-    for_each_chunk(made, rank, [&](const chunk& piece) {
-      lanes_.resize(std::max(lanes_.size(), each));
-      for (std::size_t which = 0; which < each; ++which) {
-        const std::vector<float>& from = memories[next++];
-        const std::size_t lanes = from.size() / piece.elements;
-        expect(lanes * piece.elements == from.size());
-        lanes_[which].resize(lanes * made.elements());
-        for (std::size_t lane = 0; lane < lanes; ++lane) {
-          std::copy_n(&from[lane * piece.elements], piece.elements,
-                      &lanes_[which][lane * made.elements() + piece.first_element]);
-        }
-      }
-    });
-  }
-  /// What is `rank`'s of them under the plan `made`.
-  memories_of_rank of(const plan& made, int rank) const {
-    memories_of_rank all;
-    for_each_chunk(made, rank, [&](const chunk& piece) {
-      for (const std::vector<float>& from : lanes_) {
-        const std::size_t lanes = from.size() / made.elements();
-        std::vector<float>& into = all.emplace_back(lanes * piece.elements);
-        for (std::size_t lane = 0; lane < lanes; ++lane) {
-          std::copy_n(&from[lane * made.elements() + piece.first_element], piece.elements,
-                      &into[lane * piece.elements]);
-        }
-      }
-    });
-    return all;
-  }
-
- private:
-  template <class Visit>
-  static void for_each_chunk(const plan& made, int rank, Visit visit) {
-    for (const chunk& each : made.chunks) {
-      if (each.placed_on == rank && each.elements != 0) {
-        visit(each);
-      }
-    }
-  }
-  static std::size_t memories_a_chunk(const plan& made, int rank, std::size_t memories) {
-    std::size_t chunks = 0;
-    for_each_chunk(made, rank, [&chunks](const chunk&) { ++chunks; });
-    expect(chunks == 0 ? memories == 0 : memories % chunks == 0);
-    return chunks == 0 ? 0 : memories / chunks;
-  }
-  static void expect(bool fits) {
-    if (!fits) {
-      throw usage_error(
-          "what this architecture remembers on ranks that serve is not so many floats an element "
-          "of each chunk, and cannot move. Fix: save, and start again with the other options");
-    }
-  }
-
-  std::vector<std::vector<float>> lanes_{};
-};
-
 /// The floats of all of them, one after the other, on the host.
 template <class Queue>
-std::vector<float> joined(Queue& queue, const std::vector<std::span<float>>& memories) {
+[[gnu::cold]] std::vector<float> joined(Queue& queue,
+                                        const std::vector<std::span<float>>& memories) {
   std::vector<float> all;
   for (const std::span<float> each : memories) {
     const auto values = host_view(queue, each);
@@ -107,8 +43,8 @@ std::vector<float> joined(Queue& queue, const std::vector<std::span<float>>& mem
 
 /// The same floats back, however they are cut now. Throws usage_error if there are more or fewer.
 template <class Queue>
-void restore_joined(Queue& queue, const std::vector<std::span<float>>& memories,
-                    std::span<const float> values) {
+[[gnu::cold]] void restore_joined(Queue& queue, const std::vector<std::span<float>>& memories,
+                                  std::span<const float> values) {
   std::size_t room = 0;
   for (const std::span<float> each : memories) {
     room += each.size();
@@ -128,7 +64,7 @@ void restore_joined(Queue& queue, const std::vector<std::span<float>>& memories,
 
 /// `values` becomes its sum over all ranks, added in rank order.
 template <class Endpoint>
-task sum_on_hosts(Endpoint self, std::vector<float>& values) {
+[[gnu::cold]] task sum_on_hosts(Endpoint self, std::vector<float>& values) {
   const auto bytes = std::as_writable_bytes(std::span(values));
   if (self.rank() != 0) {
     co_await self.send(0, bytes);
@@ -146,7 +82,7 @@ task sum_on_hosts(Endpoint self, std::vector<float>& values) {
 }
 
 template <class Endpoint>
-task send_plan(Endpoint self, int rank, const plan& made) {
+[[gnu::cold]] task send_plan(Endpoint self, int rank, const plan& made) {
   const std::uint64_t buckets = made.buckets.size();
   const std::uint64_t chunks = made.chunks.size();
   co_await self.send(rank, std::as_bytes(std::span(&buckets, 1)));
@@ -158,7 +94,7 @@ task send_plan(Endpoint self, int rank, const plan& made) {
 }
 /// Into a plan of the same tensors.
 template <class Endpoint>
-task receive_plan(Endpoint self, int rank, plan& made) {
+[[gnu::cold]] task receive_plan(Endpoint self, int rank, plan& made) {
   std::uint64_t buckets = 0;
   std::uint64_t chunks = 0;
   co_await receive_now(self, rank, bytes_of(buckets));
@@ -181,7 +117,7 @@ class replan_steps {
   using architecture = typename Types::architecture;
   using compression = typename Types::compression;
   using state_type = typename architecture::template state<surroundings<Types>>;
-  using services_type = services<Types, Engine>;
+  using services_type = services<typename Types::transport>;
   using audience = typename failure<typename Types::transport>::audience;
   using endpoint_type = endpoint<typename Types::transport>;
   static constexpr bool has_servers = facts::has_servers<architecture>;
@@ -192,6 +128,71 @@ class replan_steps {
     architecture::owned(std::size_t{}, 0, 1);
   };
 
+  /// What owners of chunks remember of each element, whoever they are: floats by place in the
+  /// model, one lane after the other. Each owner's memories (`memories()` of an architecture that
+  /// places chunks) are those of its chunks, one after the other.
+  class memories_by_place {
+   public:
+    /// Those of `rank`, under the plan `made`.
+    [[gnu::cold]] void take(const plan& made, int rank, const memories_of_rank& memories) {
+      std::size_t next = 0;
+      const std::size_t each = memories_a_chunk(made, rank, memories.size());
+      for_each_chunk(made, rank, [&](const chunk& piece) {
+        lanes_.resize(std::max(lanes_.size(), each));
+        for (std::size_t which = 0; which < each; ++which) {
+          const std::vector<float>& from = memories[next++];
+          const std::size_t lanes = from.size() / piece.elements;
+          expect(lanes * piece.elements == from.size());
+          lanes_[which].resize(lanes * made.elements());
+          for (std::size_t lane = 0; lane < lanes; ++lane) {
+            std::copy_n(&from[lane * piece.elements], piece.elements,
+                        &lanes_[which][lane * made.elements() + piece.first_element]);
+          }
+        }
+      });
+    }
+    /// What is `rank`'s of them under the plan `made`.
+    [[gnu::cold]] memories_of_rank of(const plan& made, int rank) const {
+      memories_of_rank all;
+      for_each_chunk(made, rank, [&](const chunk& piece) {
+        for (const std::vector<float>& from : lanes_) {
+          const std::size_t lanes = from.size() / made.elements();
+          std::vector<float>& into = all.emplace_back(lanes * piece.elements);
+          for (std::size_t lane = 0; lane < lanes; ++lane) {
+            std::copy_n(&from[lane * made.elements() + piece.first_element], piece.elements,
+                        &into[lane * piece.elements]);
+          }
+        }
+      });
+      return all;
+    }
+
+   private:
+    template <class Visit>
+    static void for_each_chunk(const plan& made, int rank, Visit visit) {
+      for (const chunk& each : made.chunks) {
+        if (each.placed_on == rank && each.elements != 0) {
+          visit(each);
+        }
+      }
+    }
+    static std::size_t memories_a_chunk(const plan& made, int rank, std::size_t memories) {
+      std::size_t chunks = 0;
+      for_each_chunk(made, rank, [&chunks](const chunk&) { ++chunks; });
+      expect(chunks == 0 ? memories == 0 : memories % chunks == 0);
+      return chunks == 0 ? 0 : memories / chunks;
+    }
+    static void expect(bool fits) {
+      if (!fits) {
+        throw usage_error(
+            "what this architecture remembers on ranks that serve is not so many floats an element "
+            "of each chunk, and cannot move. Fix: save, and start again with the other options");
+      }
+    }
+
+    std::vector<std::vector<float>> lanes_{};
+  };
+
   /// What rank 0 tells servers of the options: all that is theirs.
   struct told {
     policy_options<typename Types::strategy> policies{};
@@ -199,43 +200,37 @@ class replan_steps {
   };
 
  public:
-  static task to(Engine& its, const options& next) {
+  /// On a rank that trains.
+  [[gnu::cold]] static task to(Engine& its, const options& next) {
     auto who = audience::everybody;
     try {
-      if (its.flow_) {
-        expect_between_steps(its);
-        task ending = its.flow_->finish();
-        co_await ending;
-      }
+      expect_between_steps(its);
+      co_await its.flow_->finish();
       if constexpr (has_servers) {  // once no worker waits for one of theirs any more
-        if (its.flow_) {
-          double nothing = 0;
-          task waiting_for_workers =
-              average_over_workers(host_endpoint(its), its.workers_, nothing);
-          co_await waiting_for_workers;
-        }
+        double nothing = 0;
+        co_await average_over_workers(host_endpoint(its), its.workers_, nothing);
         if (its.world_->rank() == 0) {
-          task telling = tell_servers(its, next);
-          co_await telling;
+          co_await tell_servers(its, next);
         }
       }
-      plan made = its.plan_;
       const std::string settings = its.settings(next);
-      running_hash asked;
-      asked.feed(std::as_bytes(std::span(settings)));
-      made.hash = asked.value();
+      plan made = asked(its, settings);
       who = audience::nobody;  // what they differ in all ranks find alike
-      task comparing = compare(its, made, settings);
-      co_await comparing;
+      co_await compare(its, made, settings);
       who = audience::everybody;
-      task planning = make(its, next, made);
-      co_await planning;
+      expect_allowed(its, next);
+      made =
+          its.planned_for(its.model_.forward(), next, make_policy<compression>(next.compression));
+      if constexpr (has_servers) {
+        for (int rank = its.workers_; its.world_->rank() == 0 && rank < its.world_->size();
+             ++rank) {
+          co_await send_plan(host_endpoint(its), rank, made);
+        }
+      }
       who = audience::nobody;
-      task comparing_plans = compare(its, made, settings);
-      co_await comparing_plans;
+      co_await compare(its, made, settings);
       who = audience::everybody;
-      task moving = move_over(its, next, made);
-      co_await moving;
+      co_await move_over(its, next, made);
     } catch (...) {
       its.fail(std::current_exception(), who);
       throw;
@@ -243,23 +238,34 @@ class replan_steps {
   }
 
   /// On a server, whose services have heard that rank 0 has something to tell.
-  static task as_told(Engine& its) {
-    options next = its.set_;
-    if constexpr (has_servers) {
+  [[gnu::cold]] static task as_told(Engine& its) requires has_servers {
+    auto who = audience::everybody;
+    try {
       static_assert(std::is_trivially_copyable_v<told>);
       told heard;
-      endpoint_type from_workers = host_endpoint(its);
-      co_await receive_now(from_workers, 0, bytes_of(heard));
-      next.fusion = heard.policies.fusion;
-      next.partition = heard.policies.partition;
-      next.schedule = heard.policies.schedule;
-      next.coordination = heard.policies.coordination;
-      next.compression = heard.policies.compression;
-      next.architecture = heard.policies.architecture;
-      next.run.accumulation = heard.accumulation;
+      co_await receive_now(host_endpoint(its), 0, bytes_of(heard));
+      const options next = of_workers(its, heard);
+      const std::string settings = its.settings(next);
+      plan made = asked(its, settings);
+      who = audience::nobody;
+      co_await compare(its, made, settings);
+      who = audience::everybody;
+      expect_allowed(its, next);
+      co_await receive_plan(host_endpoint(its), 0, made);  // servers know nothing of profiles
+      who = audience::nobody;
+      co_await compare(its, made, settings);
+      who = audience::everybody;
+
+      co_await its.finish_architecture();
+      co_await send_memories(host_endpoint(its), 0, its.remembered());
+      rebuild(its, next, made);
+      co_await receive_restored<endpoint_type, engine_base<typename Types::transport>>(
+          host_endpoint(its), 0, its);
+      co_await meet(its);
+    } catch (...) {
+      its.fail(std::current_exception(), who);
+      throw;
     }
-    task changing = to(its, next);
-    co_await changing;
   }
 
  private:
@@ -267,7 +273,7 @@ class replan_steps {
     return endpoint_type(*its.world_, its.services_.own_tag(services_type::own::average));
   }
 
-  static void expect_between_steps(Engine& its) {
+  [[gnu::cold]] static void expect_between_steps(Engine& its) {
     if (its.flow_->outstanding()) {
       throw usage_error(
           "a plan cannot change while gradients are on their way. Fix: await every arrival first");
@@ -281,25 +287,21 @@ class replan_steps {
     }
   }
 
-  static task compare(Engine& its, const plan& made, const std::string& settings) {
-    co_await agree(endpoint_type(*its.world_, its.services_.own_tag(services_type::own::hello)),
-                   made, its.model_.forward(), settings);
+  /// The plan of now under the hash of what is asked for: ranks compare the hash first.
+  [[gnu::cold]] static plan asked(const Engine& its, const std::string& settings) {
+    plan made = its.plan_;
+    running_hash hash;
+    hash.feed(std::as_bytes(std::span(settings)));
+    made.hash = hash.value();
+    return made;
   }
 
-  static task tell_servers(Engine& its, const options& next) {
-    told all{{next.fusion, next.partition, next.schedule, next.coordination, next.compression,
-              next.architecture},
-             next.run.accumulation};
-    endpoint_type to_servers = host_endpoint(its);
-    for (int rank = its.workers_; rank < its.world_->size(); ++rank) {
-      co_await its.world_->send(rank, its.services_.service_tag(services_type::service::replan),
-                                {});
-      co_await to_servers.send(rank, bytes_of(all));
-    }
+  static task compare(Engine& its, const plan& made, std::string_view settings) {
+    return agree(endpoint_type(*its.world_, its.services_.own_tag(services_type::own::hello)), made,
+                 its.model_.forward(), settings);
   }
 
-  /// The plan that these options come to; servers, who know nothing of profiles, receive it.
-  static task make(Engine& its, const options& next, plan& made) {
+  [[gnu::cold]] static void expect_allowed(const Engine& its, const options& next) {
     if (workers_among<architecture>(next.architecture, its.world_->size()) != its.workers_) {
       throw usage_error(
           "who trains and who serves cannot change while they do. Fix: replan with as many servers "
@@ -310,87 +312,84 @@ class replan_steps {
                   }) {
       architecture::expect_replan(its.set_.architecture, next.architecture, its.steps());
     }
-    endpoint_type self = host_endpoint(its);
-    if (its.serves()) {
-      task receiving = receive_plan(self, 0, made);
-      co_await receiving;
-      co_return;
-    }
-    made = its.planned_for(its.model_.forward(), next, make_policy<compression>(next.compression));
-    for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
-      task sending = send_plan(self, rank, made);
-      co_await sending;
+  }
+
+  [[gnu::cold]] static options of_workers(const Engine& its, const told& heard) {
+    options next = its.set_;
+    next.fusion = heard.policies.fusion;
+    next.partition = heard.policies.partition;
+    next.schedule = heard.policies.schedule;
+    next.coordination = heard.policies.coordination;
+    next.compression = heard.policies.compression;
+    next.architecture = heard.policies.architecture;
+    next.run.accumulation = heard.accumulation;
+    return next;
+  }
+
+  [[gnu::cold]] static task tell_servers(Engine& its, const options& next) {
+    told all{{next.fusion, next.partition, next.schedule, next.coordination, next.compression,
+              next.architecture},
+             next.run.accumulation};
+    endpoint_type to_servers = host_endpoint(its);
+    for (int rank = its.workers_; rank < its.world_->size(); ++rank) {
+      co_await its.world_->send(rank, its.services_.service_tag(service::replan), {});
+      co_await to_servers.send(rank, bytes_of(all));
     }
   }
 
   /// Takes what is remembered under the old plan, makes what stands on a plan anew, and gives it
   /// back.
-  static task move_over(Engine& its, const options& next, plan& made) {
+  [[gnu::cold]] static task move_over(Engine& its, const options& next, plan& made) {
     auto& queue = its.world_->queue();
     endpoint_type self = host_endpoint(its);
-    if constexpr (facts::has_finish<state_type>) {
-      task answering = its.state_->finish();
-      co_await answering;
-    }
-    task beside = its.around_.finish();
-    co_await beside;
+    co_await its.finish_architecture();
 
-    std::uint64_t steps = its.steps();
-    std::vector<float> of_chunks;
+    const std::uint64_t steps = its.steps();
+    const std::vector<float> of_chunks = joined(queue, its.flow_->memories());
+    const std::vector<float> of_state = joined(queue, its.remembered());
     std::vector<float> of_means;
-    std::vector<float> of_state;
+    if constexpr (moves_owners) {
+      of_means = joined(queue, {means_of(its)});
+      co_await sum_on_hosts(self, of_means);
+    }
     memories_by_place of_servers;
-    if (its.flow_) {
-      of_chunks = joined(queue, its.flow_->memories());
-      of_state = joined(queue, memories_of(*its.state_));
-      if constexpr (moves_owners) {
-        of_means = joined(queue, {means_of(its)});
-        task adding = sum_on_hosts(self, of_means);
-        co_await adding;
+    if constexpr (has_servers) {
+      for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
+        memories_of_rank theirs;
+        co_await receive_memories(self, rank, theirs);
+        of_servers.take(its.plan_, rank, theirs);
       }
-    }
-    if (its.serves()) {
-      task handing_over = send_memories(self, 0, memories_of(*its.state_));
-      co_await handing_over;
-    }
-    for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
-      memories_of_rank theirs;
-      task receiving = receive_memories(self, rank, theirs);
-      co_await receiving;
-      of_servers.take(its.plan_, rank, theirs);
     }
 
     rebuild(its, next, made);
 
-    if (its.flow_) {
-      its.flow_->resume(steps);
-      if constexpr (facts::has_resume<state_type>) {
-        its.state_->resume(steps);
-      }
-      restore_joined(queue, its.flow_->memories(), of_chunks);
-      restore_joined(queue, memories_of(*its.state_), of_state);
-      if constexpr (moves_owners) {
-        keep_own_share(its, of_means);
-        restore_joined(queue, {means_of(its)}, of_means);
-      }
-    } else {
-      task receiving = receive_restored(self, 0, its.model_.forward(), *its.state_);
-      co_await receiving;
+    its.flow_->resume(steps);
+    its.resume_architecture(steps);
+    restore_joined(queue, its.flow_->memories(), of_chunks);
+    restore_joined(queue, its.remembered(), of_state);
+    if constexpr (moves_owners) {
+      keep_own_share(its, of_means);
+      restore_joined(queue, {means_of(its)}, of_means);
     }
-    for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
-      const memories_of_rank theirs = of_servers.of(its.plan_, rank);
-      task sending = send_restored(self, rank, steps, its.model_.forward(), theirs);
-      co_await sending;
+    if constexpr (has_servers) {
+      for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
+        const memories_of_rank theirs = of_servers.of(its.plan_, rank);
+        co_await send_restored(self, rank, steps, its.model_.forward(), theirs);
+      }
     }
-    queue.synchronize();
+    co_await meet(its);
+  }
+
+  /// All have their memories.
+  [[gnu::cold]] static task meet(Engine& its) {
+    its.world_->queue().synchronize();
     double nothing = 0;
-    task rendezvous = average_over_workers(self, self.size(), nothing);
-    co_await rendezvous;
+    co_await average_over_workers(host_endpoint(its), its.world_->size(), nothing);
   }
 
   static std::span<float> means_of(Engine& its) { return its.flow_->memories()[1]; }
 
-  static void keep_own_share(Engine& its, std::vector<float>& of_means) {
+  [[gnu::cold]] static void keep_own_share(Engine& its, std::vector<float>& of_means) {
     const plan& made = its.plan_;
     for (const chunk& each : made.chunks) {
       const auto [begin, end] =
@@ -404,7 +403,7 @@ class replan_steps {
   }
 
   /// Nothing is on its way, so whatever stands on a plan can go.
-  static void rebuild(Engine& its, const options& next, plan& made) {
+  [[gnu::cold]] static void rebuild(Engine& its, const options& next, plan& made) {
     auto& queue = its.world_->queue();
     queue.synchronize();
     its.flow_.reset();

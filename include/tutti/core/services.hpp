@@ -3,72 +3,38 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
-#include "tutti/core/model_memory.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/core/engine_base.hpp"
 #include "tutti/core/remote_memories.hpp"
-#include "tutti/core/surroundings.hpp"
+#include "tutti/core/startup.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
 
-/// What an architecture's state remembers, for checkpoints.
-template <class State>
-std::vector<std::span<float>> memories_of([[maybe_unused]] State& state) {
-  if constexpr (facts::has_memories<State>) {
-    return state.memories();
-  } else {
-    return {};
-  }
-}
-
-/// What ranks ask of each other beside chunks: whatever an architecture answers, decisions of rank
-/// 0, other values for the optimizer, and memories of ranks that do not train.
-/// `Owner::hear(peer, words)` is told what another rank's machine said, `Owner::broken(exception)`
-/// what failed, and `Owner::replan_as_told()` that the workers make another plan.
-template <class Types, class Owner>
+/// What ranks say to each other beside chunks, from their first agreement to their last farewell:
+/// whatever an architecture answers, decisions of rank 0, other values for the optimizer, and
+/// memories of ranks that do not train.
+template <class Transport>
 class services {
-  using transport = typename Types::transport;
-  using optimizer = typename Types::optimizer;
-  using architecture = typename Types::architecture;
-  using world_type = surroundings<Types>;
-  using state_type = typename architecture::template state<world_type>;
-  using memory_type = model_memory<typename transport::queue_type>;
+  using message_type = typename engine_base<Transport>::message_type;
 
  public:
   /// What an engine sends beside chunks, numbered after the last chunk where there are any.
   enum class own : std::uint32_t { hello, parameters, average, change, memory, sums };
-  enum class service : std::uint32_t {
-    words = 8,
-    farewell,
-    ended,
-    change,
-    collect,
-    restore,
-    replan,
-  };
 
-  services(transport& world, const plan& made, const memory_type& model, world_type& around,
-           state_type& state, optimizer& values, const typename Types::options& set, int workers,
-           Owner& owner)
-      : world_(&world),
-        plan_(&made),
-        model_(&model),
-        around_(&around),
-        state_(&state),
-        optimizer_(&values),
-        set_(&set),
-        workers_(workers),
-        owner_(&owner) {}
+  services(Transport& world, const plan& made, int workers, engine_base<Transport>& owner)
+      : world_(&world), plan_(&made), workers_(workers), owner_(&owner) {}
   services(const services&) = delete;
   services& operator=(const services&) = delete;
 
@@ -84,24 +50,67 @@ class services {
             static_cast<std::uint32_t>(plan_->chunks.size()) + static_cast<std::uint32_t>(what), 0};
   }
 
-  bool listens_to_all(int rank) const {
-    return listens<architecture>(set_->architecture, rank, world_->size());
-  }
   /// The rank that counts who has ended, where some rank answers whoever asks.
   std::optional<int> first_listener() const {
     for (int rank = 0; rank < world_->size(); ++rank) {
-      if (listens_to_all(rank)) {
+      if (owner_->listens_to_all(rank)) {
         return rank;
       }
     }
     return std::nullopt;
   }
 
+  // ---- beginning and end
+
+  /// Compares with rank 0 what all ranks must declare and set alike, and makes its parameters
+  /// everybody's: those of `given`, none where the model is a phantom.
+  [[gnu::cold]] task begin(std::span<const tensor> given, std::string settings) {
+    try {
+      co_await agree(endpoint<Transport>(*world_, own_tag(own::hello)), *plan_, owner_->declared(),
+                     settings);
+    } catch (...) {
+      owner_->disagreed(std::current_exception());
+      throw;
+    }
+    try {
+      co_await broadcast_parameters(endpoint<Transport>(*world_, own_tag(own::parameters)), given);
+      owner_->begun();
+    } catch (...) {
+      owner_->broken(std::current_exception());
+      throw;
+    }
+  }
+
+  /// Ends this rank's part, which `startup` began, once its gradients have arrived.
+  task close(const task& startup) {
+    co_await startup;
+    if (world_->rank() < workers_) {
+      co_await owner_->finish_gradients();
+      if (const auto first = first_listener()) {
+        co_await say_farewell(*first);
+      }
+      if (listens_ && !owner_->listens_to_all(world_->rank())) {
+        co_await say_farewell(world_->rank());
+      }
+    }
+    co_await listening_;
+    co_await owner_->finish_architecture();
+    co_await owner_->stop_answering();
+    closed_ = true;
+  }
+  bool closed() const { return closed_; }
+
   // ---- answering
 
   void start_listening() {
+    listens_ = true;
     listening_ = listen();
     listening_.start(world_->ready_coroutines());
+  }
+  /// A worker's question to a rank that serves; but for re-plans.
+  task converse(int worker, service what) {
+    return what == service::collect ? send_memories(memory_endpoint(), worker, owner_->remembered())
+                                    : receive_restored(memory_endpoint(), worker, *owner_);
   }
   const task& listening() const { return listening_; }
   /// Nobody is left that may ask. For any thread.
@@ -109,24 +118,18 @@ class services {
 
   // ---- asking
 
-  /// This rank asks nobody any more.
-  task say_farewell(int listener) {
-    co_await world_->send(listener, service_tag(service::farewell), {});
-  }
-
   /// Worker 0 tells ranks that do not train the optimizer's values.
-  task tell_values() {
+  task tell_values(std::span<const std::byte> bytes) {
     if (world_->rank() != 0) {
       co_return;
     }
-    const auto bytes = std::as_bytes(std::span(optimizer_, 1));
     for (int rank = workers_; rank < world_->size(); ++rank) {
       co_await world_->send(rank, service_tag(service::change), bytes);
       co_await world_->receive(rank, own_tag(own::change), {});
     }
   }
 
-  task collect(std::vector<memories_of_rank>& all) {
+  [[gnu::cold]] task collect(std::vector<memories_of_rank>& all) {
     for (int rank = workers_; rank < world_->size(); ++rank) {
       co_await world_->send(rank, service_tag(service::collect), {});
       co_await receive_memories(memory_endpoint(), rank,
@@ -134,17 +137,18 @@ class services {
     }
   }
 
-  task restore(std::uint64_t steps, const std::vector<memories_of_rank>& theirs) {
+  [[gnu::cold]] task restore(std::uint64_t steps, std::span<const tensor> forward,
+                             const std::vector<memories_of_rank>& theirs) {
     for (int rank = workers_; rank < world_->size(); ++rank) {
       co_await world_->send(rank, service_tag(service::restore), {});
-      co_await send_restored(memory_endpoint(), rank, steps, model_->forward(),
+      co_await send_restored(memory_endpoint(), rank, steps, forward,
                              theirs[static_cast<std::size_t>(rank - workers_)]);
     }
   }
 
  private:
-  endpoint<transport> memory_endpoint() const {
-    return endpoint<transport>(*world_, own_tag(own::memory));
+  endpoint<Transport> memory_endpoint() const {
+    return endpoint<Transport>(*world_, own_tag(own::memory));
   }
 
   /// It ends when nobody is left that may ask: workers say farewell to the first listener, which
@@ -161,23 +165,20 @@ class services {
           peer = lent.peer();
           what = lent.where().chunk;
           if (what < plan_->chunks.size()) {
-            if constexpr (facts::has_serve<state_type>) {
-              typename world_type::message asked(std::move(lent));
-              co_await state_->serve(around_->endpoint_of(what), std::move(asked));
-            }
-          } else if (what == service_tag(service::farewell).chunk ||
-                     what == service_tag(service::ended).chunk) {
+            co_await owner_->serve_chunk(message_type(std::move(lent)));
+          } else if (is(what, service::farewell) || is(what, service::ended)) {
             --farewells;
-          } else if (what == service_tag(service::words).chunk) {
+          } else if (is(what, service::words)) {
             owner_->hear(peer, lent.bytes());
-          } else if (what == service_tag(service::change).chunk) {
-            std::memcpy(static_cast<void*>(optimizer_), lent.bytes().data(), sizeof *optimizer_);
+          } else if (is(what, service::change)) {
+            owner_->take_values(lent.bytes());
           }
         }  // only now does the sender go on, and can be asked for more
-        if constexpr (facts::has_servers<architecture>) {
-          if (what >= plan_->chunks.size()) {
-            co_await converse(peer, what);
-          }
+        if (is(what, service::change)) {
+          co_await world_->send(peer, own_tag(own::change), {});
+        } else if (is(what, service::collect) || is(what, service::restore) ||
+                   is(what, service::replan)) {
+          co_await owner_->converse(peer, static_cast<service>(what - plan_->chunks.size()));
         }
       }
       if (counts) {
@@ -190,36 +191,28 @@ class services {
   }
 
   /// Nobody will ask any more.
-  task tell_listeners() {
+  [[gnu::cold]] task tell_listeners() {
     for (int rank = world_->rank() + 1; rank < world_->size(); ++rank) {
-      if (listens_to_all(rank)) {
+      if (owner_->listens_to_all(rank)) {
         co_await world_->send(rank, service_tag(service::ended), {});
       }
     }
   }
 
-  task converse(int worker, std::uint32_t what) {
-    if (what == service_tag(service::change).chunk) {
-      co_await world_->send(worker, own_tag(own::change), {});
-    } else if (what == service_tag(service::collect).chunk) {
-      co_await send_memories(memory_endpoint(), worker, memories_of(*state_));
-    } else if (what == service_tag(service::restore).chunk) {
-      co_await receive_restored(memory_endpoint(), worker, model_->forward(), *state_);
-    } else if (what == service_tag(service::replan).chunk) {
-      co_await owner_->replan_as_told();
-    }
+  /// This rank asks nobody any more.
+  [[gnu::cold]] task say_farewell(int listener) {
+    co_await world_->send(listener, service_tag(service::farewell), {});
   }
 
-  transport* world_;
+  bool is(std::uint32_t number, service what) const { return number == service_tag(what).chunk; }
+
+  Transport* world_;
   const plan* plan_;
-  const memory_type* model_;
-  world_type* around_;
-  state_type* state_;
-  optimizer* optimizer_;
-  const typename Types::options* set_;
   int workers_;
-  Owner* owner_;
+  engine_base<Transport>* owner_;
   task listening_{};
+  bool listens_ = false;
+  bool closed_ = false;
   std::atomic<bool> ended_{false};
 };
 

@@ -3,9 +3,12 @@
 #include <array>
 #include <charconv>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "tutti/base/type_name.hpp"
 #include "tutti/core/compose.hpp"
@@ -21,7 +24,8 @@ namespace tutti {
 /// compared.
 class settings {
  public:
-  void add(std::string_view name, std::string_view value) {
+  /// Not inlined, here and below: strategies have many lines.
+  [[gnu::noinline]] void add(std::string_view name, std::string_view value) {
     lines_.append(name).append("=").append(value).append("\n");
   }
 
@@ -31,7 +35,7 @@ class settings {
     Described::describe(described, visitor{this, role});
   }
 
-  const std::string& lines() const { return lines_; }
+  std::string lines() && { return std::move(lines_); }
 
  private:
   struct visitor {
@@ -40,26 +44,37 @@ class settings {
 
     template <class Value>
     void operator()(std::string_view name, const Value& value, std::string_view) const {
-      std::string whole(role);
-      whole.append(".").append(name);
+      into->begin(role);
       if constexpr (std::is_enum_v<Value>) {
-        into->add(whole, names(value)[static_cast<std::size_t>(value)]);
+        into->add(name, names(value)[static_cast<std::size_t>(value)]);
       } else if constexpr (std::same_as<Value, bool>) {
-        into->add(whole, value ? "true" : "false");
+        into->add(name, value ? "true" : "false");
+      } else if constexpr (std::signed_integral<Value>) {
+        into->add_number(name, std::int64_t{value});
+      } else if constexpr (std::unsigned_integral<Value>) {
+        into->add_number(name, std::uint64_t{value});
       } else {
-        std::array<char, 32> digits{};
-        const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-        into->add(whole, {digits.data(), static_cast<std::size_t>(end - digits.data())});
+        into->add_number(name, value);
       }
     }
   };
+
+  [[gnu::noinline]] void begin(std::string_view role) { lines_.append(role).append("."); }
+
+  template <class Number>
+  [[gnu::noinline]] void add_number(std::string_view name, Number value) {
+    std::array<char, 32> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    add(name, {digits.data(), static_cast<std::size_t>(end - digits.data())});
+  }
 
   std::string lines_{};
 };
 
 /// What a strategy's ranks must set alike.
 template <class Strategy, class Optimizer>
-std::string settings_of(const engine_options<Strategy>& set, const Optimizer& optimizer) {
+[[gnu::cold]] std::string settings_of(const engine_options<Strategy>& set,
+                                      const Optimizer& optimizer) {
   using strategy = strategy_of<Strategy>;
   settings all;
   all.add("fusion", type_name<typename strategy::fusion>());
@@ -73,7 +88,7 @@ std::string settings_of(const engine_options<Strategy>& set, const Optimizer& op
       set, [&all](std::string_view role, const auto& own) { all.add_values(role, own); });
   all.add_values("optimizer", optimizer);
   all.add_values("run", set.run);
-  return all.lines();
+  return std::move(all).lines();
 }
 
 }  // namespace tutti

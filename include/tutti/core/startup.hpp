@@ -28,7 +28,7 @@ struct declared_tensor {
   std::array<char, 120> name{};
 };
 
-inline std::vector<declared_tensor> declaration(std::span<const tensor> forward) {
+[[gnu::cold]] inline std::vector<declared_tensor> declaration(std::span<const tensor> forward) {
   std::vector<declared_tensor> all(forward.size());
   for (std::size_t i = 0; i < forward.size(); ++i) {
     all[i].elements = forward[i].elements;
@@ -37,7 +37,7 @@ inline std::vector<declared_tensor> declaration(std::span<const tensor> forward)
   return all;
 }
 
-inline std::string described(std::span<const declared_tensor> all, std::size_t i) {
+[[gnu::cold]] inline std::string described(std::span<const declared_tensor> all, std::size_t i) {
   return i < all.size() ? sentence({all[i].name.data(), " (", all[i].elements, " elements)"})
                         : "no tensor";
 }
@@ -73,8 +73,9 @@ inline std::pair<std::string_view, std::string_view> next_setting(std::string_vi
   if (value.size() <= room) {
     return std::string(value);
   }
-  const auto common =
-      static_cast<std::size_t>(std::ranges::mismatch(value, beside).in1 - value.begin());
+  const auto common = static_cast<std::size_t>(
+      std::mismatch(value.begin(), value.end(), beside.begin(), beside.end()).first -
+      value.begin());
   return sentence({"...", value.substr(std::min(common, value.size() - 1), room)});
 }
 
@@ -118,7 +119,7 @@ struct verdict {
 template <class Endpoint>
 task receive_now(Endpoint self, int peer, std::span<std::byte> into) {
   const auto mail = co_await self.receive_loan(peer, into.size());
-  std::ranges::copy(mail.bytes(), into.begin());
+  std::copy(mail.bytes().begin(), mail.bytes().end(), into.begin());
 }
 
 template <class T>
@@ -130,8 +131,8 @@ std::span<std::byte> bytes_of(T& value) {
 /// rank throws usage_error with one sentence that names both ranks and both tensors, or the setting
 /// and both values.
 template <class Endpoint>
-task agree(Endpoint self, const plan& made, std::span<const tensor> forward,
-           std::string_view settings) {
+[[gnu::cold]] task agree(Endpoint self, const plan& made, std::span<const tensor> forward,
+                         std::string_view settings) {
   const auto mine = detail::declaration(forward);
   detail::hello greeting{made.hash, mine.size(), settings.size()};
   detail::verdict common;
@@ -164,7 +165,7 @@ task agree(Endpoint self, const plan& made, std::span<const tensor> forward,
 
 /// Rank 0's parameters become everybody's.
 template <class Endpoint>
-task broadcast_parameters(Endpoint self, std::span<const tensor> forward) {
+[[gnu::cold]] task broadcast_parameters(Endpoint self, std::span<const tensor> forward) {
   for (const auto& each : forward) {
     if (self.rank() == 0) {
       co_await collective::send_to_all(self, std::as_bytes(each.parameter));

@@ -14,6 +14,7 @@
 #include "tutti/base/task.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/state_memory.hpp"
+#include "tutti/core/tasks_beside.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/role/architecture.hpp"
@@ -57,8 +58,7 @@ class surroundings {
         momenta_(world.queue(), keeps_momenta(world.rank(), workers) ? momenta_per_element_ : 0,
                  model.remembered()),
         widened_(allocate<float>(most_narrow(model))),
-        failed_(failed),
-        context_(context) {}
+        beside_(world.ready_coroutines(), failed, context) {}
   surroundings(const surroundings&) = delete;
   surroundings& operator=(const surroundings&) = delete;
 
@@ -199,34 +199,11 @@ class surroundings {
   // ---- tasks beside
 
   /// Starts a task that nobody awaits. If it fails, so does this rank's part.
-  void beside(task work) {
-    std::size_t place = 0;
-    if (free_.empty()) {
-      place = beside_.size();
-      beside_.emplace_back();
-    } else {
-      place = free_.back();
-      free_.pop_back();
-    }
-    beside_[place] = watched(std::move(work), place);
-    beside_[place].start(world_->ready_coroutines());
-  }
+  void beside(task work) { beside_.start(std::move(work)); }
   /// No task of `beside` goes on.
-  bool at_rest() const {
-    for (const task& each : beside_) {
-      if (!each.done()) {
-        return false;
-      }
-    }
-    return true;
-  }
+  bool at_rest() const { return beside_.at_rest(); }
   /// Ends when those have ended that run now.
-  task finish() {
-    for (std::size_t i = 0; i < beside_.size(); ++i) {
-      const task& each = beside_[i];
-      co_await each;
-    }
-  }
+  task finish() { return beside_.finish(); }
 
  private:
   static constexpr bool keeps_momenta(int rank, int workers) {
@@ -251,15 +228,6 @@ class surroundings {
     }
   }
 
-  task watched(task work, std::size_t place) {
-    try {
-      co_await work;
-    } catch (...) {
-      failed_(context_, std::current_exception());
-    }
-    free_.push_back(place);
-  }
-
   transport* world_;
   const plan* plan_;
   const model_memory<queue_type>* model_;
@@ -270,10 +238,7 @@ class surroundings {
   std::size_t momenta_per_element_;
   state_memory<queue_type> momenta_;
   memory<float> widened_;  ///< room for the largest gradient that is not of floats
-  void (*failed_)(void*, std::exception_ptr);
-  void* context_;
-  std::vector<task> beside_{};
-  std::vector<std::size_t> free_{};
+  tasks_beside beside_;
 };
 
 }  // namespace tutti

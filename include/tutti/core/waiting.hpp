@@ -14,6 +14,7 @@
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/driver.hpp"
+#include "tutti/core/engine_base.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/failure.hpp"
 #include "tutti/core/watch.hpp"
@@ -22,13 +23,12 @@
 namespace tutti {
 
 /// How a rank waits for others: it moves its communication on, or leaves that to whoever does, and
-/// when a deadline passes in which nothing moves it asks them. `Owner::stuck()` is the chunk that
-/// it waits for, `Owner::end_with(sentence)` ends its part unless the sentence is empty;
-/// `Owner::hear_of_failure()` looks at the transport's.
-template <class Transport, class Owner>
+/// when a deadline passes in which nothing moves it asks them.
+template <class Transport>
 class waiting {
  public:
-  waiting(Transport& world, Owner& owner, const failure<Transport>& ended, seconds deadline)
+  waiting(Transport& world, engine_base<Transport>& owner, const failure<Transport>& ended,
+          seconds deadline)
       : world_(&world),
         owner_(&owner),
         ended_(&ended),
@@ -197,17 +197,17 @@ class waiting {
                               : sentence({silent, " (", world_->complaint(), ")"});
       }
     }
-    return watch_.verdict(owner_->tensors());
+    return watch_.verdict(owner_->declared());
   }
 
   static constexpr seconds answer_time = 2;
 
   Transport* world_;
-  Owner* owner_;
+  engine_base<Transport>* owner_;
   const failure<Transport>* ended_;
   seconds deadline_;
-  driver<Transport, Owner> driver_;
-  watch<Transport, Owner> watch_;
+  driver<Transport> driver_;
+  watch<Transport> watch_;
   std::atomic<std::uint32_t> threads_{0};
 };
 

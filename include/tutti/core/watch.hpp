@@ -17,6 +17,7 @@
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/control.hpp"
+#include "tutti/core/engine_base.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/role/monitor.hpp"
 #include "tutti/role/transport.hpp"
@@ -24,17 +25,15 @@
 namespace tutti {
 
 /// The control channel: ranks ask each other what holds up a chunk.
-/// `Owner::describe(chunk_step, message)` answers for this rank; `Owner::heard(failure)` hears of
-/// the transport's, and `Owner::due_call()` names what all ranks must call.
 ///
 /// A rank asks when a deadline has passed in which nothing moved, and again after each further one.
 /// Who owes something and has handed in anything since it was last asked is computing. Who owes and
 /// stands still, or has not answered for a whole deadline, is named. The first answers only take
 /// the measure.
-template <class Transport, class Owner>
+template <class Transport>
 class watch {
  public:
-  watch(Transport& world, Owner& owner)
+  watch(Transport& world, engine_base<Transport>& owner)
       : world_(&world), owner_(&owner), ranks_(static_cast<std::size_t>(world.size())) {}
   watch(const watch&) = delete;
   watch& operator=(const watch&) = delete;
@@ -44,7 +43,7 @@ class watch {
     listening_.start(world_->ready_coroutines());
   }
   /// Ends the listening of a rank that needs nobody any more.
-  task stop() {
+  [[gnu::cold]] task stop() {
     co_await say(world_->rank(), stop_);
     co_await listening_;
   }
@@ -60,7 +59,7 @@ class watch {
   seconds asked_at() const { return asked_at_; }
 
   /// Asks every other rank about a chunk. What they have answered since `begin` is the measure.
-  void ask(const chunk_step& about, seconds begin) {
+  [[gnu::cold]] void ask(const chunk_step& about, seconds begin) {
     const bool measured = asked_at_ >= begin;
     moved_on_ = measured && about != about_;
     still_ = measured ? still_ : 0;
@@ -160,7 +159,7 @@ class watch {
                : sentence({"rank ", rank, " never called ", owner_->due_call()});
   }
 
-  task listen() {
+  [[gnu::cold]] task listen() {
     try {
       for (;;) {
         control_message heard;
@@ -181,7 +180,7 @@ class watch {
     }
   }
 
-  void handle(line& with, int peer, const control_message& heard) {
+  [[gnu::cold]] void handle(line& with, int peer, const control_message& heard) {
     switch (heard.what) {
       case control_message::kind::question:
         with.asked = heard;
@@ -202,7 +201,7 @@ class watch {
   }
 
   /// One answer at a time to each, to what it asked last.
-  task answer(line& with, int peer) {
+  [[gnu::cold]] task answer(line& with, int peer) {
     while (with.asked) {
       with.reply = *with.asked;
       with.asked.reset();
@@ -213,7 +212,7 @@ class watch {
     }
   }
 
-  task say(int peer, const control_message& message) {
+  [[gnu::cold]] task say(int peer, const control_message& message) {
     try {
       co_await world_->send(peer, tag{channel::control, 0, 0},
                             std::as_bytes(std::span(&message, 1)));
@@ -223,7 +222,7 @@ class watch {
   }
 
   Transport* world_;
-  Owner* owner_;
+  engine_base<Transport>* owner_;
   std::vector<line> ranks_;
   control_message stop_{};
   chunk_step about_{no_chunk, 0};

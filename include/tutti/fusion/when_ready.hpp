@@ -102,7 +102,7 @@ class when_ready {
                                             begin + static_cast<std::ptrdiff_t>(kept),
                                             begin + static_cast<std::ptrdiff_t>(place));
       oldest_ = static_cast<std::size_t>(moved - begin);
-      std::ranges::sort(launch_);
+      std::sort(launch_.begin(), launch_.end());
       return launch_;
     }
 

@@ -48,8 +48,8 @@ struct split_phase : as_ready {
         }
       }
       begun_ = order_.size();
-      std::ranges::sort(order_, {}, [&made](std::uint32_t number) {
-        return std::pair(made.chunks[number].priority, number);
+      std::stable_sort(order_.begin(), order_.end(), [&made](std::uint32_t a, std::uint32_t b) {
+        return made.chunks[a].priority < made.chunks[b].priority;
       });
     }
 

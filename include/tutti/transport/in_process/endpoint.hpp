@@ -54,7 +54,7 @@ class basic_in_process {
   class fabric {
    public:
     template <class... Arguments>
-    explicit fabric(int ranks, Arguments&&... arguments)
+    [[gnu::cold]] explicit fabric(int ranks, Arguments&&... arguments)
         : rendezvous_(ranks), delivery_(ranks, std::forward<Arguments>(arguments)...) {
       for (int rank = 0; rank < ranks; ++rank) {
         ends_.push_back(std::make_unique<basic_in_process>(*this, rank, ranks));

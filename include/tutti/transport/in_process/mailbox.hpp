@@ -35,7 +35,7 @@ class mailbox {
 
   /// The same for the last time.
   template <class Take>
-  void close(Take take) {
+  [[gnu::cold]] void close(Take take) {
     Message* last = last_.exchange(closed(), std::memory_order_acq_rel);
     take_all(last == closed() ? nullptr : last, take);
   }

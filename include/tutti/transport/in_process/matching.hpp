@@ -50,7 +50,7 @@ class matching {
 
   /// Nothing waits here any more.
   template <class End, class Refuse>
-  void clear(End end, Refuse refuse) {
+  [[gnu::cold]] void clear(End end, Refuse refuse) {
     for (auto& each : pending_) {
       while (Receive* in = each.pop()) {
         end(*in);
