@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/many_steps.hpp"
 #include "support/oracle.hpp"
 #include "support/strategies.hpp"
 #include "support/training.hpp"
@@ -264,7 +265,7 @@ TYPED_TEST_SUITE_P(StrategyLaw);
 /// launches is agreed on, that is everybody's.
 TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
   using strategy = typename TypeParam::listed::strategy;
-  constexpr int steps = 12;
+  constexpr int steps = compared_steps;
   bool took_part = false;
   for (const auto& options : TypeParam::listed::variants()) {
     for (int workers = 1; workers <= 5; ++workers) {
