@@ -1,4 +1,5 @@
-// Compression through whole architectures: nothing is lost, and votes are counted as published.
+// Compression through whole architectures between threads: nothing is lost, and what is sent comes
+// to what plain loops around the codec say.
 #include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -6,16 +7,15 @@
 #include <numeric>
 #include <vector>
 
+#include "support/strategy_laws.hpp"
 #include "support/training.hpp"
+#include "support/training_worlds.hpp"
 #include "tutti/architecture/all_gather.hpp"
-#include "tutti/architecture/majority_vote.hpp"
-#include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
-#include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/partition/into.hpp"
@@ -133,46 +133,9 @@ TEST(Conservation, BlocksOfCodesLoseARounding) {
   loses_a_rounding_in_pieces<compression::block_int8>({.block = 7});
 }
 
-/// The vote, written down: zero counts as positive, a tie is positive, decay comes afterwards.
-std::vector<float> voted(int workers, int steps, sgd_values set) {
-  const std::size_t n = total_elements();
-  std::vector<float> x(n);
-  std::vector<float> m(n, 0.0f);
-  for (std::size_t i = 0; i < n; ++i) {
-    x[i] = initial(i);
-  }
-  for (int step = 0; step < steps; ++step) {
-    for (std::size_t i = 0; i < n; ++i) {
-      int votes = 0;
-      for (int worker = 0; worker < workers; ++worker) {
-        votes += gradient(worker, step, i) < 0.0f ? -1 : 1;
-      }
-      const float vote = votes < 0 ? -1.0f : 1.0f;
-      m[i] = set.momentum * m[i] + (vote + set.weight_decay * x[i]);
-      x[i] -= set.learning_rate * m[i];
-    }
-  }
-  return x;
-}
-
-template <class Strategy>
-void counts_votes(engine_options<Strategy> options = {}) {
-  for (const int workers : {1, 2, 3, 4, 5}) {
-    const auto result = train_on_threads<Strategy>(workers, 6, options);
-    for (const auto& each : result.parameters) {
-      EXPECT_EQ(each, voted(workers, 6, {})) << workers;
-    }
-  }
-}
-
-TEST(Votes, ByRankZero) { counts_votes<compose<compression::sign, architecture::majority_vote>>(); }
-TEST(Votes, ByThePartsOwners) {
-  counts_votes<compose<compression::sign, architecture::reduce_scatter_all_gather>>();
-}
-TEST(Votes, ByServers) {
-  counts_votes<compose<compression::sign, architecture::parameter_server<>>>(
-      {.architecture = {.servers = 2}});
-}
-
 }  // namespace
+
+static_assert(strategies_in<lossy_strategies_on<on_threads>> == 5);
+INSTANTIATE_TYPED_TEST_SUITE_P(OnThreads, StrategyLaw, lossy_strategies_on<on_threads>);
+
 }  // namespace tutti::test

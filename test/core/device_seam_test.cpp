@@ -7,40 +7,21 @@
 #include <vector>
 
 #include "support/device_training.hpp"
-#include "tutti/architecture/majority_vote.hpp"
-#include "tutti/architecture/parameter_server.hpp"
-#include "tutti/base/host_stream.hpp"
-#include "tutti/collective/canonical.hpp"
+#include "support/strategy_laws.hpp"
+#include "support/training_worlds.hpp"
 #include "tutti/compression/error_feedback.hpp"
-#include "tutti/compression/none.hpp"
-#include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/scaled_sign.hpp"
-#include "tutti/compression/select.hpp"
-#include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
-#include "tutti/partition/into.hpp"
-#include "tutti/schedule/by_priority.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::test {
 namespace {
 
-using on_streams = transport::basic_in_process<host_stream, transport::by_mailbox>;
+using on_streams = on_host_streams::transport;
 
-template <class Strategy>
-void agrees(engine_options<Strategy> options = {}) {
-  for (int ranks = facts::has_servers<typename Strategy::architecture> ? 2 : 1; ranks <= 4;
-       ++ranks) {
-    const auto expected = train_scattered<Strategy, transport::in_process>(ranks, options);
-    EXPECT_FALSE(expected.empty());
-    EXPECT_EQ((train_scattered<Strategy, on_streams>(ranks, options)), expected)
-        << ranks << " ranks";
-  }
-}
-
-/// Three steps, saved, and the rest in another job: what one job would have come to.
+/// Three steps, saved, and the rest in another job.
 template <class Strategy>
 std::vector<float> resumed_on_streams(int ranks) {
   std::vector<std::stringstream> files(static_cast<std::size_t>(ranks));
@@ -71,8 +52,7 @@ std::vector<float> resumed_on_streams(int ranks) {
 
 template <class Strategy>
 void resumes(int ranks) {
-  EXPECT_EQ(resumed_on_streams<Strategy>(ranks),
-            (train_scattered<Strategy, transport::in_process>(ranks)));
+  EXPECT_EQ(resumed_on_streams<Strategy>(ranks), (train_scattered<Strategy, on_streams>(ranks)));
 }
 
 /// How a job ends of which one rank has NaN after so many steps.
@@ -104,35 +84,13 @@ std::string words_of_a_job_with_nan(int good_steps) {
 
 }  // namespace
 
-TEST(DeviceSeam, CanonicalSum) {
-  agrees<compose<architecture::all_reduce<collective::canonical>>>();
-}
-TEST(DeviceSeam, FusedPackedAndPrioritised) {
-  agrees<compose<architecture::all_reduce<collective::canonical>, fusion::up_to, partition::into,
-                 schedule::by_priority>>(
-      {.partition = {.elements = 100}, .schedule = {.credit = 400}});
-}
-TEST(DeviceSeam, ResidualsStayOnTheStream) {
-  agrees<compose<compression::error_feedback<compression::top_k>>>(
-      {.compression = {.density = 0.1}});
-  agrees<compose<compression::error_feedback<compression::scaled_sign>, fusion::up_to>>();
-}
-TEST(DeviceSeam, FactorsStayOnTheStream) {
-  agrees<compose<compression::select<matrices, compression::power_sgd, compression::none>,
-                 architecture::all_reduce<collective::canonical>>>(
-      {.compression = {.chosen = {.rank = 3}}});
-}
-TEST(DeviceSeam, Votes) { agrees<compose<compression::sign, architecture::majority_vote>>(); }
-TEST(DeviceSeam, Servers) {
-  agrees<compose<architecture::parameter_server<>>>();
-  agrees<compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>>();
-  agrees<compose<compression::sign, architecture::parameter_server<>>>();
-}
+static_assert(strategies_in<a_few_dense_strategies_on<on_host_streams>> == 4);
+INSTANTIATE_TYPED_TEST_SUITE_P(OnHostStreams, StrategyLaw,
+                               a_few_dense_strategies_on<on_host_streams>);
 
 TEST(DeviceSeam, CheckpointsGoThroughTheHost) {
   resumes<compose<compression::error_feedback<compression::scaled_sign>, fusion::up_to>>(2);
-  resumes<compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>>(
-      3);
+  resumes<listed::servers_that_update::strategy>(3);
 }
 
 /// A kernel cannot throw where it runs: the next time that the host waits for it, every rank ends.

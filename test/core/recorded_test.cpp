@@ -99,9 +99,8 @@ task replay_rank(transport::simulated& world, const std::vector<recording>& tape
 template <class Strategy>
 void replays_bitwise(engine_options<Strategy> options = {}) {
   for (const int workers : {1, 2, 3, 5}) {
-    const auto size = static_cast<std::size_t>(workers);
-    outcome lived{std::vector<std::vector<float>>(size), {}, {}};
-    outcome replayed{std::vector<std::vector<float>>(size), {}, {}};
+    outcome lived(workers);
+    outcome replayed(workers);
     const auto tape = record_on_threads<Strategy>(workers, options, lived);
     ASSERT_EQ(tape.front().size(), steps * tensor_sizes().size());
     transport::run_simulated(workers + servers_in<Strategy>(options), transport::link{1.25e9, 5e-5},

@@ -1,5 +1,5 @@
-// Whole strategies where messages have no tags and move in the order of a stream, over a library of
-// host threads that buffers nothing: what would hang on a device hangs here, and is seen to end.
+// The engine where messages have no tags and move in the order of a stream, over a library of host
+// threads that buffers nothing: what would hang on a device hangs here, and is seen to end.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,28 +17,16 @@
 #include "support/errors.hpp"
 #include "support/training.hpp"
 #include "support/unbuffered_library.hpp"
-#include "tutti/architecture/majority_vote.hpp"
 #include "tutti/collective/canonical.hpp"
-#include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/native.hpp"
 #include "tutti/collective/ring.hpp"
-#include "tutti/collective/star.hpp"
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/none.hpp"
-#include "tutti/compression/power_sgd.hpp"
-#include "tutti/compression/select.hpp"
-#include "tutti/compression/sign.hpp"
 #include "tutti/coordination/local.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/strategies/bsp.hpp"
-#include "tutti/strategies/bytescheduler.hpp"
-#include "tutti/strategies/ddp.hpp"
-#include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
-#include "tutti/strategies/sign_sgd.hpp"
-#include "tutti/strategies/top_k.hpp"
-#include "tutti/strategies/wfbp.hpp"
 #include "tutti/transport/recording.hpp"
 #include "tutti/tutti.hpp"
 
@@ -78,13 +66,10 @@ std::vector<std::vector<float>> train_streamed(int ranks, engine_options<Strateg
 }
 
 /// Gradients have few digits, so that every sum is exact and orders do not matter.
-template <class Strategy, class OnThreads = Strategy>
-void agrees(engine_options<Strategy> options = {}, engine_options<OnThreads> others = {}) {
-  if constexpr (std::is_same_v<Strategy, OnThreads>) {
-    others = options;
-  }
+template <class Strategy>
+void agrees(engine_options<Strategy> options = {}) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
-    const auto expected = train_scattered<OnThreads, transport::in_process>(ranks, others);
+    const auto expected = train_scattered<Strategy, transport::in_process>(ranks, options);
     ASSERT_FALSE(expected.empty());
     for (const auto& each : train_streamed<Strategy>(ranks, options)) {
       EXPECT_EQ(each, expected) << ranks << " ranks";
@@ -97,42 +82,9 @@ using sums = compose<architecture::all_reduce<Collective>>;
 
 }  // namespace
 
-TEST(StreamOrderedStrategy, Ring) { agrees<sums<collective::ring>>(); }
-TEST(StreamOrderedStrategy, HalvingDoubling) { agrees<sums<collective::halving_doubling>>(); }
-TEST(StreamOrderedStrategy, Canonical) { agrees<sums<collective::canonical>>(); }
-TEST(StreamOrderedStrategy, Star) { agrees<sums<collective::star>>(); }
 TEST(StreamOrderedStrategy, CanonicalInBFloat16) {
   agrees<compose<architecture::all_reduce<collective::canonical>, compression::bf16>>();
 }
-TEST(StreamOrderedStrategy, Horovod) { agrees<strategies::Horovod>(); }
-TEST(StreamOrderedStrategy, WFBP) { agrees<strategies::WFBP>(); }
-TEST(StreamOrderedStrategy, DDP) { agrees<strategies::DDP>(); }
-TEST(StreamOrderedStrategy, BSP) { agrees<strategies::BSP>(); }
-TEST(StreamOrderedStrategy, ByteScheduler) {
-  agrees<strategies::ByteScheduler>({.partition = {.bytes = 400}, .schedule = {.credit = 1600}});
-}
-TEST(StreamOrderedStrategy, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
-TEST(StreamOrderedStrategy, EFSignSGD) { agrees<strategies::EFSignSGD>(); }
-TEST(StreamOrderedStrategy, FactorsInTwoSums) {
-  agrees<compose<compression::select<matrices, compression::power_sgd, compression::none>,
-                 architecture::all_reduce<collective::canonical>>>(
-      {.compression = {.chosen = {.rank = 3}}});
-}
-TEST(StreamOrderedStrategy, SignSGD) { agrees<strategies::SignSGD>(); }
-TEST(StreamOrderedStrategy, Votes) {
-  agrees<compose<compression::sign, architecture::majority_vote>>();
-}
-
-TEST(StreamOrderedStrategy, AThreadMakesProgress) {
-  engine_options<sums<collective::ring>> ring;
-  ring.run.progress = progress::by_thread;
-  agrees(ring);
-  engine_options<strategies::ByteScheduler> pieces;
-  pieces.run.progress = progress::by_thread;
-  pieces.partition = {.bytes = 400};
-  agrees(pieces);
-}
-
 namespace {
 
 /// Which chunks have started, in order.
@@ -216,7 +168,6 @@ TEST(StreamOrderedStrategy, ReplicatedIsTheLibrarysSum) {
       architecture::resolved<architecture::replicated, compression::bf16, streamed>::type;
   static_assert(std::is_same_v<dense, architecture::all_reduce<collective::native>>);
   static_assert(std::is_same_v<halves, architecture::all_reduce<collective::ring>>);
-  agrees<sums<collective::native>, sums<collective::ring>>();
 }
 
 namespace {
@@ -326,7 +277,7 @@ TEST(StreamOrderedStrategy, ALostPeerIsNamedWithinTheDeadline) {
 }
 
 TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
-  using strategy = strategies::WFBP;
+  using strategy = sums<collective::ring>;
   const auto said = errors<streams>(3, [](streamed& world) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
@@ -361,7 +312,7 @@ TEST(StreamOrderedStrategy, OtherTensorsAreNamedBeforeAnythingMoves) {
 }
 
 TEST(StreamOrderedStrategy, WhatIsRecordedIsInTheOrderOfAStreamToo) {
-  using strategy = strategies::ByteScheduler;
+  using strategy = sums<collective::ring>;
   const auto expected = train_streamed<strategy>(3);
   run_streamed(3, [&](streamed& inner) {
     transport::recording<streamed> world(inner, 10'000);

@@ -1,28 +1,19 @@
 // Processes whose gradients lie in a device's memory, which is poison until it is written: the laws
 // of a transport and the oracle, with MPI at that memory itself and by way of the host's.
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <span>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "support/mpi_world.hpp"
 #include "support/oracle.hpp"
+#include "support/strategy_laws.hpp"
 #include "support/training.hpp"
 #include "support/transport_laws.hpp"
 #include "tutti/architecture/all_reduce.hpp"
-#include "tutti/architecture/parameter_server.hpp"
 #include "tutti/base/host_stream.hpp"
-#include "tutti/base/memory.hpp"
-#include "tutti/base/tensor.hpp"
-#include "tutti/collective/canonical.hpp"
-#include "tutti/fusion/up_to.hpp"
-#include "tutti/partition/into.hpp"
-#include "tutti/schedule/by_priority.hpp"
 #include "tutti/transport/mpi.hpp"
 #include "tutti/tutti.hpp"
 
@@ -42,74 +33,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Direct, TransportLaw, direct_world);
 namespace {
 
 using architecture::all_reduce;
-using architecture::parameter_server;
 
 constexpr device_path both_paths[] = {device_path::staged, device_path::direct};
-
-using device_arena = arena_of<host_stream::buffer<float>>;
-
-/// The oracle's model in a stream's memory.
-device_arena device_model_of(host_stream& compute, int rank) {
-  std::vector<device_arena::declaration> all;
-  for (const auto& each : declarations()) {
-    all.push_back({each.name, each.elements});
-  }
-  device_arena memory(
-      all, 1, [&compute](std::size_t elements) { return compute.allocate<float>(elements); });
-  fill_from_host(compute, memory.parameters(), [rank](std::span<float> values) {
-    std::ranges::copy(model_of(rank).parameters(), values.begin());
-  });
-  return memory;
-}
-
-/// Enqueues what a backward pass would write.
-void backward(host_stream& compute, device_arena& memory, int worker, int step) {
-  std::vector<float> values(memory.gradients().size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = gradient(worker, step, i);
-  }
-  compute.run([values = std::move(values), to = memory.gradients()] {
-    std::ranges::copy(values, to.begin());
-  });
-}
-
-/// This worker's parameters after `steps` steps; nothing on a server.
-template <class Strategy>
-std::vector<float> train(world_type& world, int steps, engine_options<Strategy> options) {
-  host_stream compute;
-  device_arena memory = device_model_of(compute, world.rank());
-  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
-  if (engine.serves()) {
-    engine.serve();
-    return {};
-  }
-  for (int step = 0; step < steps; ++step) {
-    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
-      engine.wait(tensor_id(id), compute);
-    }
-    backward(compute, memory, engine.worker(), step);
-    for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
-      engine.ready(id, compute);
-    }
-  }
-  engine.wait();
-  return host_view(compute, memory.parameters());
-}
-
-template <class Strategy>
-void is_bitwise(engine_options<Strategy> options = {}) {
-  for (const device_path path : both_paths) {
-    world_type world(MPI_COMM_WORLD, path);
-    const int workers = world.size() - servers_in<Strategy>(options);
-    if (workers < 1) {
-      GTEST_SKIP() << "no worker is left";
-    }
-    const auto result = train<Strategy>(world, 20, options);
-    if (world.rank() < workers) {
-      EXPECT_EQ(result, trained(workers, 20));
-    }
-  }
-}
 
 /// Begins the exchange of one tensor while the device has yet to write the other's gradient.
 void is_not_held_up_by_another(device_path path) {
@@ -117,12 +42,14 @@ void is_not_held_up_by_another(device_path path) {
   world_type world(MPI_COMM_WORLD, path);
   host_stream compute;
   host_stream elsewhere;
-  device_arena memory = device_model_of(compute, world.rank());
+  model_on<host_stream> model(compute, world.rank(), layout::together, gradient);
   engine_options<strategy> options;
   options.run.deadline = 20;
-  auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+  auto engine = make_engine<strategy>(world, model.tensors(), optimizer_of(), options);
   std::atomic<bool> may_go_on{false};
-  backward(compute, memory, world.rank(), 0);
+  for (std::size_t id = 0; id < model.tensors().size(); ++id) {
+    model.backward(tensor_id(id), world.rank(), 0);
+  }
   const tensor_id first{2};
   engine.ready(first, compute);
   compute.run([&may_go_on] {
@@ -130,7 +57,7 @@ void is_not_held_up_by_another(device_path path) {
       std::this_thread::yield();
     }
   });
-  for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+  for (std::size_t id = 0; id < model.tensors().size(); ++id) {
     if (tensor_id(id) != first) {
       engine.ready(tensor_id(id), compute);
     }
@@ -146,21 +73,12 @@ void is_not_held_up_by_another(device_path path) {
 
 }  // namespace
 
-TEST(MpiDevice, Canonical) { is_bitwise<compose<all_reduce<collective::canonical>>>(); }
-TEST(MpiDevice, CanonicalFusedByPriority) {
-  is_bitwise<compose<all_reduce<collective::canonical>, fusion::up_to, partition::into,
-                     schedule::by_priority>>(
-      {.fusion = {.bytes = 3000}, .partition = {.bytes = 100'000}, .schedule = {.credit = 1}});
-}
-TEST(MpiDevice, CanonicalByAThread) {
-  engine_options<compose<all_reduce<collective::canonical>>> options;
-  options.run.progress = progress::by_thread;
-  is_bitwise<compose<all_reduce<collective::canonical>>>(options);
-}
-TEST(MpiDevice, ServersThatUpdate) {
-  is_bitwise<compose<parameter_server<consistency::synchronous, updated_by::servers>>>(
-      {.architecture = {.servers = 2}});
-}
+using on_staging_processes = on_processes_of<host_stream, device_path::staged>;
+using on_direct_processes = on_processes_of<host_stream, device_path::direct>;
+static_assert(strategies_in<a_few_dense_strategies_on<on_staging_processes>> == 4);
+INSTANTIATE_TYPED_TEST_SUITE_P(Staged, StrategyLaw,
+                               a_few_dense_strategies_on<on_staging_processes>);
+INSTANTIATE_TYPED_TEST_SUITE_P(Direct, StrategyLaw, a_few_dense_strategies_on<on_direct_processes>);
 
 TEST(MpiDevice, AGradientThatIsNotThereYetHoldsUpNobodyElses) {
   for (const device_path path : both_paths) {

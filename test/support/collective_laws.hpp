@@ -75,13 +75,19 @@ inline std::vector<placement_of_ranks> placements() {
   return all;
 }
 
+/// What the host does in a queue's order. A queue that takes no such work has an overload.
+template <class Queue, class Work>
+void run_in_order(Queue& queue, Work work) {
+  queue.run(work);
+}
+
 /// Adds floats, or integers of two bytes.
 struct add_elements {
   std::size_t element_bytes;
 
   template <class Queue>
   void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
-    queue.run([=, two = element_bytes == 2] {
+    run_in_order(queue, [=, two = element_bytes == 2] {
       if (two) {
         add<std::uint16_t>(into, from, bytes);
       } else {

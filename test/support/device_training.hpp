@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/oracle.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/tensor.hpp"
@@ -21,13 +22,6 @@ namespace tutti::test {
 
 inline constexpr std::size_t device_sizes[] = {37, 1, 1000, 0, 5};
 inline constexpr int device_steps = 6;
-
-/// Of few digits, so that sums are exact in any order.
-inline float device_gradient(int worker, int step, std::size_t element) {
-  return static_cast<float>((worker + 1) * 37 + step * 11 + static_cast<int>(element) * 7 % 101) /
-             64.0f -
-         2.0f;
-}
 
 inline optimizer::sgd device_optimizer() { return {.learning_rate = 0.125f, .momentum = 0.5f}; }
 
@@ -67,7 +61,7 @@ class scattered_model {
     compute_->synchronize();
     values_[id].resize(device_sizes[id]);
     for (std::size_t i = 0; i < values_[id].size(); ++i) {
-      values_[id][i] = device_gradient(worker, step, i);
+      values_[id][i] = gradient_of_few_digits(worker, step, i);
     }
     compute_->copy(gradients_[id].data(), values_[id].data(), values_[id].size() * sizeof(float));
   }
@@ -124,23 +118,29 @@ void step_ahead(Engine& engine, Queue& compute, int steps) {
   }
 }
 
+/// What this rank holds after all steps, nothing where it serves.
+template <class Strategy, class Transport>
+std::vector<float> train_one_scattered(Transport& world, engine_options<Strategy> options = {}) {
+  typename Transport::queue_type compute;
+  scattered_model<typename Transport::queue_type> model(compute);
+  auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer(), options);
+  if (engine.serves()) {
+    engine.serve();
+    return {};
+  }
+  take_steps(engine, model, compute, 0, device_steps);
+  return model.parameters();
+}
+
 /// What worker `reported` holds after all steps over `Transport`.
 template <class Strategy, class Transport>
 std::vector<float> train_scattered(int ranks, engine_options<Strategy> options = {},
                                    int reported = 0) {
-  using queue = typename Transport::queue_type;
   std::vector<float> result;
   transport::run_ranks<Transport>(ranks, [&](Transport& world) {
-    queue compute;
-    scattered_model<queue> model(compute);
-    auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer(), options);
-    if (engine.serves()) {
-      engine.serve();
-      return;
-    }
-    take_steps(engine, model, compute, 0, device_steps);
+    auto parameters = train_one_scattered<Strategy>(world, options);
     if (world.rank() == reported) {
-      result = model.parameters();
+      result = std::move(parameters);
     }
   });
   return result;

@@ -10,4 +10,11 @@ inline constexpr int many_steps = 1000;
 inline constexpr int many_steps = 10'000;
 #endif
 
+/// Steps after which training is compared. A race shows in fewer, and each takes ten times as long.
+#ifdef __SANITIZE_THREAD__
+inline constexpr int compared_steps = 5;
+#else
+inline constexpr int compared_steps = 12;
+#endif
+
 }  // namespace tutti::test

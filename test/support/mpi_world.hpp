@@ -75,6 +75,31 @@ struct mpi_world_on {
   }
 };
 
+/// All processes of the job train, each a rank (see strategy_laws.hpp): other numbers have runs of
+/// their own.
+template <class Queue, transport::device_path... Path>
+struct on_processes_of {
+  using transport = tutti::transport::mpi_on<Queue>;
+
+  static bool holds(int worker) {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return worker == rank;
+  }
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    int size = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (ranks != size) {
+      return false;
+    }
+    transport world(MPI_COMM_WORLD, Path...);
+    body(world);
+    return true;
+  }
+};
+
 /// `main` of tests whose processes take part in each other's; fails on all where one has failed.
 inline int run_tests_of_processes(int argc, char** argv, int thread_level = MPI_THREAD_MULTIPLE) {
   int level = 0;

@@ -45,6 +45,15 @@ inline float gradient(int worker, int step, std::size_t element) {
   return unit * static_cast<float>(1u << (bits & 7u));
 }
 
+/// Of few digits, so that sums are exact in any order.
+inline float gradient_of_few_digits(int worker, int step, std::size_t element) {
+  return static_cast<float>((worker + 1) * 37 + step * 11 + static_cast<int>(element) * 7 % 101) /
+             64.0f -
+         2.0f;
+}
+
+using gradient_function = float (*)(int worker, int step, std::size_t element);
+
 inline float initial(std::size_t element) { return static_cast<float>(element % 17) / 7.0f; }
 
 struct sgd_values {
@@ -55,7 +64,8 @@ struct sgd_values {
 
 /// Parameters after `steps` steps of `workers` workers: gradients added in rank order, one
 /// multiplication for the mean, then momentum SGD; every operation rounded to float.
-inline std::vector<float> trained(int workers, int steps, sgd_values set = {}) {
+inline std::vector<float> trained(int workers, int steps, sgd_values set = {},
+                                  gradient_function given = gradient) {
   const std::size_t n = total_elements();
   std::vector<float> x(n);
   std::vector<float> m(n, 0.0f);
@@ -64,9 +74,9 @@ inline std::vector<float> trained(int workers, int steps, sgd_values set = {}) {
   }
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < n; ++i) {
-      float sum = gradient(0, step, i);
+      float sum = given(0, step, i);
       for (int worker = 1; worker < workers; ++worker) {
-        sum += gradient(worker, step, i);
+        sum += given(worker, step, i);
       }
       const float mean = workers == 1 ? sum : sum * (1.0f / static_cast<float>(workers));
       m[i] = set.momentum * m[i] + (mean + set.weight_decay * x[i]);

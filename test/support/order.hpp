@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,8 @@
 #include "support/training.hpp"
 #include "tutti/base/error.hpp"
 
-// Many steps on the virtual clock, with gradients final in another order on every rank,
-// after a forward pass or as soon as the tensor itself has come.
+// Many steps on the virtual clock. Every rank readies its tensors in another order, and waits for
+// some of those that it has yet to ready: for all before a forward pass, for any in between.
 namespace tutti::test {
 
 inline constexpr int order_ranks = 3;
@@ -32,14 +33,19 @@ task rank_of(transport::simulated& world, int steps, engine_options<Strategy> op
   auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
   co_await engine.started();
   if (!engine.serves()) {
+    std::mt19937 random(static_cast<unsigned>(world.rank()));
     for (int step = 0; step < steps; ++step) {
       for (std::size_t i = 0; i < order_tensors && step % 2 == 0; ++i) {  // a forward pass
         co_await engine.arrival(tensor_id(i));
       }
-      for (const tensor_id id : shuffled(order_tensors, world.rank(), step)) {
-        co_await engine.arrival(id);
+      const auto order = shuffled(order_tensors, world.rank(), step);
+      for (std::size_t i = 0; i < order_tensors; ++i) {
+        if (random() % 2 == 0) {
+          co_await engine.arrival(order[i + random() % (order_tensors - i)]);
+        }
+        co_await engine.arrival(order[i]);
         co_await world.sleep(1e-6);
-        engine.ready(id);
+        engine.ready(order[i]);
       }
     }
     for (std::size_t i = 0; i < order_tensors; ++i) {

@@ -40,6 +40,8 @@ class codec {
     where.step = static_cast<std::uint64_t>(step);
     where.first_element = first;
     where.rank = rank_;
+    std::vector<std::byte> scratch(scratch_bytes(its_, values.size()));
+    where.scratch = scratch;
     std::vector<float> payload(capacity(its_, values.size()) / sizeof(float) + 1);
     const wire room{reinterpret_cast<std::byte*>(payload.data()), capacity(its_, values.size())};
     std::size_t length = 0;
@@ -54,11 +56,14 @@ class codec {
   std::vector<float> memory_;
 };
 
-/// Parameters and bytes after `steps` steps, tensor by tensor. The server of `served` is the rank
-/// after the last worker's.
+/// Parameters and bytes after `steps` steps, chunk by chunk: tensor by tensor, backwards, where
+/// nothing else is said. The server of `served` is the rank after the last worker's.
 template <class C>
-expected_payloads payloads(way how, int workers, int steps, sgd_values set = {}) {
-  using relayed = decltype(relay(C{}));
+expected_payloads payloads(way how, int workers, int steps, const C& its = {},
+                           const std::vector<std::size_t>& chunks = {tensor_sizes().rbegin(),
+                                                                     tensor_sizes().rend()}) {
+  const sgd_values set;
+  using relayed = decltype(relay(its));
   const auto size = static_cast<std::size_t>(workers);
   const std::size_t n = total_elements();
   expected_payloads made{std::vector<float>(n), std::vector<std::uint64_t>(size)};
@@ -69,8 +74,8 @@ expected_payloads payloads(way how, int workers, int steps, sgd_values set = {})
   std::vector<codec<C>> senders;
   std::vector<codec<relayed>> owners;
   for (std::size_t rank = 0; rank <= size; ++rank) {
-    senders.emplace_back(C{}, rank);
-    owners.emplace_back(relay(C{}), rank);
+    senders.emplace_back(its, rank);
+    owners.emplace_back(relay(its), rank);
   }
   const float average = 1.0f / static_cast<float>(workers);
   const auto mean_of = [&](std::size_t first, std::size_t count, int step, std::size_t owner) {
@@ -101,8 +106,7 @@ expected_payloads payloads(way how, int workers, int steps, sgd_values set = {})
   };
   for (int step = 0; step < steps; ++step) {
     std::size_t begin = 0;
-    for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
-      const std::size_t whole = tensor_sizes()[tensor];
+    for (const std::size_t whole : chunks) {
       const std::size_t parts = how == way::scattered ? size : 1;
       std::size_t first = begin;
       for (std::size_t part = 0; part < parts; ++part) {
@@ -120,6 +124,30 @@ expected_payloads payloads(way how, int workers, int steps, sgd_values set = {})
     }
   }
   return made;
+}
+
+/// A majority of signs an element: zero counts as positive, a tie is positive, decay comes
+/// afterwards.
+inline std::vector<float> voted(int workers, int steps) {
+  const sgd_values set;
+  const std::size_t n = total_elements();
+  std::vector<float> x(n);
+  std::vector<float> m(n, 0.0f);
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = initial(i);
+  }
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t i = 0; i < n; ++i) {
+      int votes = 0;
+      for (int worker = 0; worker < workers; ++worker) {
+        votes += gradient(worker, step, i) < 0.0f ? -1 : 1;
+      }
+      const float vote = votes < 0 ? -1.0f : 1.0f;
+      m[i] = set.momentum * m[i] + (vote + set.weight_decay * x[i]);
+      x[i] -= set.learning_rate * m[i];
+    }
+  }
+  return x;
 }
 
 }  // namespace tutti::test

@@ -66,6 +66,11 @@ int servers_in(const engine_options<Strategy>& options) {
 
 /// What training leaves on each worker.
 struct outcome {
+  explicit outcome(int workers)
+      : parameters(static_cast<std::size_t>(workers)),
+        agendas(parameters.size()),
+        bytes(parameters.size()) {}
+
   std::vector<std::vector<float>> parameters;
   std::vector<std::uint64_t> agendas;
   std::vector<std::uint64_t> bytes;
@@ -76,9 +81,7 @@ template <class Strategy>
 outcome train_on_threads(int workers, int steps, engine_options<Strategy> options = {},
                          optimizer::sgd values = optimizer_of(),
                          const std::vector<arena::declaration>& forward = declarations()) {
-  const auto size = static_cast<std::size_t>(workers);
-  outcome result{std::vector<std::vector<float>>(size), std::vector<std::uint64_t>(size),
-                 std::vector<std::uint64_t>(size)};
+  outcome result(workers);
   transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
     arena memory = model_of(world.rank(), forward);
     auto engine = make_engine<Strategy>(world, memory.tensors(), values, options);
@@ -139,9 +142,7 @@ task simulated_rank(transport::simulated& world, int steps, engine_options<Strat
 template <class Strategy>
 outcome train_in_simulation(int workers, int steps, engine_options<Strategy> options = {},
                             const std::vector<arena::declaration>& forward = declarations()) {
-  const auto size = static_cast<std::size_t>(workers);
-  outcome result{std::vector<std::vector<float>>(size), std::vector<std::uint64_t>(size),
-                 std::vector<std::uint64_t>(size)};
+  outcome result(workers);
   transport::run_simulated(workers + servers_in<Strategy>(options), transport::link{1.25e9, 50e-6},
                            [&](transport::simulated& world) {
                              return simulated_rank<Strategy>(world, steps, options, result,

@@ -1,0 +1,19 @@
+// Strategies where messages have no tags and move in the order of a stream.
+#include "support/strategy_laws.hpp"
+#include "support/training_worlds.hpp"
+#include "tutti/collective/ring.hpp"
+
+namespace tutti::test {
+
+// All but those whose servers receive from anybody.
+static_assert(strategies_in<dense_strategies_on<in_stream_order>> == 9);
+INSTANTIATE_TYPED_TEST_SUITE_P(InStreamOrder, StrategyLaw, dense_strategies_on<in_stream_order>);
+
+/// Nobody's choice here, where the library has a sum of its own.
+struct ring : listed::with_defaults<compose<architecture::all_reduce<collective::ring>>> {
+  static std::vector<options> variants() { return {{}, listed::moved_by_a_thread(options())}; }
+};
+using rings = testing::Types<strategy_on<ring, in_stream_order>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(RingInStreamOrder, StrategyLaw, rings);
+
+}  // namespace tutti::test

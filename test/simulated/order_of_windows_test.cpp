@@ -1,0 +1,36 @@
+// Schedules that hold chunks back, over every architecture: nothing deadlocks; with every rank
+// deciding for itself the same run hangs, so the law can fail.
+#include <gtest/gtest.h>
+
+#include "support/order_laws.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/fusion/when_ready.hpp"
+
+namespace tutti::test {
+namespace {
+
+TEST(OrderOfWindows, ByPriority) { EXPECT_EQ((orders_hold<3, schedule::by_priority>()), 10); }
+TEST(OrderOfWindows, WithoutCoordinationItHangs) {
+  EXPECT_EQ(orders_matter<schedule::by_priority>(), 7);
+}
+TEST(OrderOfWindows, OfBytes) {
+  keeps_one_order<compose<coordination::learned, architecture::majority_vote, compression::sign,
+                          schedule::by_priority>>(
+      {.schedule = {.credit = 20, .rule = schedule::credit_rule::fits}});
+}
+TEST(OrderOfWindows, APieceThatNeverFitsIsRefused) {
+  using strategy = compose<architecture::all_reduce<>, schedule::by_priority>;
+  const engine_options<strategy> options{
+      .schedule = {.credit = 4, .rule = schedule::credit_rule::fits}};
+  EXPECT_THROW(agendas_after<strategy>(1, options), usage_error);
+}
+TEST(OrderOfWindows, GatheredAndLed) {
+  keeps_one_order<compose<fusion::when_ready, architecture::all_reduce<>, schedule::by_priority,
+                          partition::into>>(
+      {.fusion = {.bytes = 40, .cycle = 1e-5},
+       .partition = {.bytes = 8},
+       .schedule = {.credit = 24, .rule = schedule::credit_rule::fits}});
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "support/oracle.hpp"
+#include "support/payload_oracle.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/collective/halving_doubling.hpp"
+#include "tutti/collective/star.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/sign.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/coordination/negotiated.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/fusion/merge_gradients.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/in_order.hpp"
+#include "tutti/strategies/bytescheduler.hpp"
+#include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/top_k.hpp"
+#include "tutti/strategies/wfbp.hpp"
+#include "tutti/tutti.hpp"
+
+/// Strategies that between them have every policy. One that joins the list trains as its oracle in
+/// every world, or is refused there (see strategy_laws.hpp).
+namespace tutti::test::listed {
+
+/// A strategy with the options that it is run with, one after the other. What sends less than every
+/// gradient says by `expected(workers, steps)` what its parameters come to.
+template <class Strategy>
+struct with_defaults {
+  using strategy = Strategy;
+  using options = engine_options<Strategy>;
+  static std::vector<options> variants() { return {{}}; }
+};
+
+template <class Options>
+Options moved_by_a_thread(Options each) {
+  each.run.progress = progress::by_thread;
+  return each;
+}
+
+template <class... Policies>
+using in_rank_order = compose<architecture::all_reduce<collective::canonical>, Policies...>;
+
+using WFBP = with_defaults<strategies::WFBP>;  // nothing but defaults
+using canonical = with_defaults<in_rank_order<>>;
+using at_the_end = with_defaults<
+    compose<architecture::all_reduce<collective::star>, fusion::all, schedule::at_end>>;
+
+struct merged_in_order
+    : with_defaults<compose<architecture::all_reduce<collective::halving_doubling>,
+                            fusion::merge_gradients, partition::into, schedule::in_order>> {
+  static std::vector<options> variants() { return {{.partition = {.bytes = 4000}}}; }
+};
+
+/// A window of one chunk.
+struct fused_by_priority
+    : with_defaults<in_rank_order<fusion::up_to, partition::into, schedule::by_priority>> {
+  static std::vector<options> variants() {
+    const options one{
+        .fusion = {.bytes = 3000}, .partition = {.bytes = 100'000}, .schedule = {.credit = 1}};
+    return {one, moved_by_a_thread(one)};
+  }
+};
+
+struct ByteScheduler : with_defaults<strategies::ByteScheduler> {
+  static std::vector<options> variants() {
+    const options some{.partition = {.bytes = 30'000}, .schedule = {.credit = 60'000}};
+    return {some, moved_by_a_thread(some)};
+  }
+};
+
+struct Horovod : with_defaults<strategies::Horovod> {
+  static std::vector<options> variants() {
+    return {{.fusion = {.cycle = 2e-5}},
+            {.fusion = {.bytes = 300, .cycle = 0},
+             .coordination = {.by = coordination::identity::name, .cache = 2}}};
+  }
+};
+
+struct gathered_by_priority
+    : with_defaults<in_rank_order<fusion::when_ready, partition::into, schedule::by_priority>> {
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 16'000, .cycle = 0},
+             .partition = {.bytes = 4'000},
+             .schedule = {.credit = 8'000, .rule = schedule::credit_rule::fits}}};
+  }
+};
+
+struct gathered_as_learned
+    : with_defaults<in_rank_order<fusion::when_ready, coordination::learned>> {
+  static std::vector<options> variants() {
+    return {{.fusion = {.cycle = 2e-5}}, {.fusion = {.bytes = 3000, .cycle = 0}}};
+  }
+};
+
+struct servers_that_add
+    : with_defaults<
+          compose<architecture::parameter_server<>, partition::into, schedule::by_priority>> {
+  static std::vector<options> variants() {
+    const auto so_many = [](int servers) {
+      return options{.partition = {.bytes = 50'000},
+                     .schedule = {.credit = 1},
+                     .architecture = {.servers = servers}};
+    };
+    return {so_many(1), so_many(2), so_many(3)};
+  }
+};
+
+struct servers_that_update
+    : with_defaults<
+          compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>,
+                  fusion::up_to>> {
+  static std::vector<options> variants() {
+    return {{}, {.fusion = {.bytes = 2000}, .architecture = {.servers = 2}}};
+  }
+};
+
+struct TopK : with_defaults<strategies::TopK> {
+  static std::vector<options> variants() { return {{.compression = {.density = 0.1}}}; }
+  static std::vector<float> expected(int workers, int steps) {
+    const compression::error_feedback<compression::top_k> its({.density = 0.1});
+    return payloads(way::gathered, workers, steps, its, {total_elements()}).parameters;
+  }
+};
+
+struct EFSignSGD : with_defaults<strategies::EFSignSGD> {
+  static std::vector<float> expected(int workers, int steps) {
+    using its = compression::error_feedback<compression::scaled_sign>;
+    return payloads<its>(way::scattered, workers, steps).parameters;
+  }
+};
+
+template <class Strategy>
+struct votes : with_defaults<Strategy> {
+  static std::vector<float> expected(int workers, int steps) { return voted(workers, steps); }
+};
+using SignSGD = votes<strategies::SignSGD>;
+using votes_by_owners = votes<compose<compression::sign, architecture::reduce_scatter_all_gather>>;
+struct votes_by_servers : votes<compose<compression::sign, architecture::parameter_server<>>> {
+  static std::vector<options> variants() { return {{}, {.architecture = {.servers = 2}}}; }
+};
+
+template <template <class> class Each>
+using each_dense_strategy =
+    testing::Types<Each<WFBP>, Each<canonical>, Each<at_the_end>, Each<merged_in_order>,
+                   Each<fused_by_priority>, Each<ByteScheduler>, Each<Horovod>,
+                   Each<gathered_by_priority>, Each<gathered_as_learned>, Each<servers_that_add>,
+                   Each<servers_that_update>>;
+
+template <template <class> class Each>
+using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<SignSGD>,
+                                           Each<votes_by_owners>, Each<votes_by_servers>>;
+
+/// For worlds that differ from another in where memory lies.
+template <template <class> class Each>
+using a_few_dense_strategies = testing::Types<Each<canonical>, Each<fused_by_priority>,
+                                              Each<servers_that_add>, Each<servers_that_update>>;
+
+}  // namespace tutti::test::listed

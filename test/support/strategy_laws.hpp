@@ -1,0 +1,297 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "support/many_steps.hpp"
+#include "support/oracle.hpp"
+#include "support/strategies.hpp"
+#include "support/training.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/core/engine_types.hpp"
+#include "tutti/core/rules.hpp"
+#include "tutti/monitor/none.hpp"
+#include "tutti/role/transport.hpp"
+
+/// What every strategy keeps in every world. A world joins with
+/// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, StrategyLaw, dense_strategies_on<my_world>)`, a strategy
+/// by its place in a list of strategies.hpp.
+namespace tutti::test {
+
+/// A world has a `transport` and runs `body(transport)` on every one of so many ranks; false: this
+/// process is not among exactly so many. Where the transport has a clock of its own `body` is a
+/// coroutine.
+template <class Listed, class World>
+struct strategy_on {
+  using listed = Listed;
+  using world = World;
+  using transport = typename World::transport;
+  using strategy = strategy_of<typename Listed::strategy>;
+  using types = engine_types<strategy, transport, optimizer::sgd, monitor::none>;
+  using architecture = typename types::architecture;
+
+  /// No rule of tutti's refuses the strategy in this world.
+  static constexpr bool legal =
+      rule::peers_must_be_addressable<architecture, transport>::holds &&
+      rule::native_needs_the_transport<architecture, transport>::holds &&
+      rule::senders_must_be_known<architecture, transport>::holds &&
+      rule::lengths_must_be_known<typename strategy::compression, transport>::holds;
+
+  static constexpr bool has_own_oracle = requires { Listed::expected(1, 1); };
+
+  /// Gradients are of few digits unless sums are the same bits as of one process that adds in the
+  /// ranks' order.
+  static constexpr gradient_function gradients = [] {
+    if constexpr (requires { typename architecture::collective; }) {
+      return architecture::collective::rank_ordered ? gradient : gradient_of_few_digits;
+    } else {
+      return has_own_oracle || has_servers<strategy> ? gradient : gradient_of_few_digits;
+    }
+  }();
+
+  static std::vector<float> expected(int workers, int steps) {
+    if constexpr (has_own_oracle) {
+      return Listed::expected(workers, steps);
+    } else {
+      return trained(workers, steps, {}, gradients);
+    }
+  }
+};
+
+namespace detail {
+
+template <class... Lists>
+struct joined;
+template <class... All>
+struct joined<testing::Types<All...>> {
+  using type = testing::Types<All...>;
+};
+template <class... First, class... Second, class... Rest>
+struct joined<testing::Types<First...>, testing::Types<Second...>, Rest...>
+    : joined<testing::Types<First..., Second...>, Rest...> {};
+
+template <class List>
+struct legal_of;
+template <class... Cells>
+struct legal_of<testing::Types<Cells...>>
+    : joined<testing::Types<>,
+             std::conditional_t<Cells::legal, testing::Types<Cells>, testing::Types<>>...> {};
+
+template <class List>
+constexpr int size_of = 0;
+template <class... Cells>
+constexpr int size_of<testing::Types<Cells...>> = static_cast<int>(sizeof...(Cells));
+
+}  // namespace detail
+
+template <class World>
+struct in_training_world {
+  template <class Listed>
+  using pair = strategy_on<Listed, World>;
+};
+
+/// The strategies of a list that no rule refuses in a world.
+template <class World>
+using dense_strategies_on = typename detail::legal_of<
+    listed::each_dense_strategy<in_training_world<World>::template pair>>::type;
+template <class World>
+using lossy_strategies_on = typename detail::legal_of<
+    listed::each_lossy_strategy<in_training_world<World>::template pair>>::type;
+template <class World>
+using a_few_dense_strategies_on = typename detail::legal_of<
+    listed::a_few_dense_strategies<in_training_world<World>::template pair>>::type;
+
+/// How many they are. Said where a world joins, so that none is left out unseen.
+template <class List>
+constexpr int strategies_in = detail::size_of<List>;
+
+/// Whether tensors are neighbours in memory; those that are not must be packed.
+enum class layout { together, apart };
+
+/// The oracle's model in the memory of `Queue`, with rank 0's parameters the oracle's, everybody
+/// else's rubbish.
+template <class Queue>
+class model_on {
+ public:
+  model_on(Queue& compute, int rank, layout how, gradient_function gradients)
+      : compute_(&compute), gradients_(gradients), memory_(made_on(compute, how)) {
+    std::size_t element = 0;
+    backwards([&](tensor& each) {
+      fill_from_host(compute, each.parameter, [&](std::span<float> values) {
+        std::ranges::generate(values, [&] { return rank == 0 ? initial(element++) : 99.0f; });
+      });
+    });
+  }
+  model_on(const model_on&) = delete;
+  model_on& operator=(const model_on&) = delete;
+  ~model_on() { compute_->synchronize(); }
+
+  const std::vector<tensor>& tensors() const { return memory_.tensors(); }
+
+  /// Enqueues what a backward pass would write for a tensor.
+  void backward(tensor_id id, int worker, int step) {
+    const auto& all = memory_.tensors();
+    std::size_t element = 0;
+    for (std::size_t later = all.size(); --later > index(id);) {
+      element += all[later].elements;
+    }
+    std::vector<float> values(all[index(id)].elements);
+    std::ranges::generate(values, [&] { return gradients_(worker, step, element++); });
+    compute_->run([values, to = all[index(id)].gradient.data()] { std::ranges::copy(values, to); });
+  }
+
+  /// In backward order, as the oracle has them.
+  std::vector<float> parameters() {
+    std::vector<float> all;
+    backwards([&](tensor& each) {
+      const auto values = host_view(*compute_, each.parameter);
+      all.insert(all.end(), values.begin(), values.end());
+    });
+    return all;
+  }
+
+ private:
+  using arena_type = arena_of<memory_of<float, Queue>>;
+
+  static arena_type made_on(Queue& compute, layout how) {
+    std::vector<typename arena_type::declaration> all;
+    for (const auto& each : declarations()) {
+      all.push_back({each.name, each.elements});
+    }
+    return arena_type(all, how == layout::together ? 1 : 32, [&compute](std::size_t elements) {
+      return allocate<float>(compute, elements);
+    });
+  }
+
+  template <class Do>
+  void backwards(Do what) {
+    auto tensors = memory_.tensors();
+    std::for_each(tensors.rbegin(), tensors.rend(), what);
+  }
+
+  Queue* compute_;
+  gradient_function gradients_;
+  arena_type memory_;
+};
+
+/// One rank's training, as a call or, on a clock, as a coroutine. Orders of readiness differ from
+/// rank to rank and step to step; waits come before a forward pass or one by one in between.
+template <class Cell>
+class trained_rank {
+  using transport = typename Cell::transport;
+  using listed = typename Cell::listed;
+  static constexpr bool on_a_clock = has_virtual_time<transport>;
+  using queue = std::conditional_t<on_a_clock, inline_queue, typename transport::queue_type>;
+
+ public:
+  trained_rank(const typename listed::options& options, layout how, int steps, outcome& result)
+      : options_(&options), how_(how), steps_(steps), result_(&result) {}
+
+  void operator()(transport& world) const requires(!on_a_clock) {
+    queue compute;
+    model_on<queue> model(compute, world.rank(), how_, Cell::gradients);
+    auto engine =
+        make_engine<typename listed::strategy>(world, model.tensors(), optimizer_of(), *options_);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    const std::size_t tensors = model.tensors().size();
+    for (int step = 0; step < steps_; ++step) {
+      for (std::size_t i = 0; i < tensors && step % 2 == 0; ++i) {  // a forward pass
+        engine.wait(tensor_id(i), compute);
+      }
+      for (const tensor_id id : shuffled(tensors, world.rank(), step)) {
+        engine.wait(id, compute);
+        model.backward(id, engine.worker(), step);
+        engine.ready(id, compute);
+      }
+    }
+    engine.wait();
+    report(engine, model);
+  }
+
+  task operator()(transport& world) const requires(on_a_clock) {
+    queue compute;
+    model_on<queue> model(compute, world.rank(), how_, Cell::gradients);
+    auto engine =
+        make_engine<typename listed::strategy>(world, model.tensors(), optimizer_of(), *options_);
+    co_await engine.started();
+    const std::size_t tensors = model.tensors().size();
+    for (int step = 0; step < steps_ && !engine.serves(); ++step) {
+      for (std::size_t i = 0; i < tensors && step % 2 == 0; ++i) {  // a forward pass
+        co_await engine.arrival(tensor_id(i));
+      }
+      for (const tensor_id id : shuffled(tensors, world.rank(), step)) {
+        co_await engine.arrival(id);
+        model.backward(id, engine.worker(), step);
+        co_await world.sleep(1e-6);
+        engine.ready(id);
+      }
+    }
+    if (!engine.serves()) {
+      for (std::size_t i = 0; i < tensors; ++i) {
+        co_await engine.arrival(tensor_id(i));
+      }
+      report(engine, model);
+    }
+    co_await engine.close();
+  }
+
+ private:
+  template <class Engine>
+  void report(const Engine& engine, model_on<queue>& model) const {
+    const auto worker = static_cast<std::size_t>(engine.worker());
+    result_->parameters[worker] = model.parameters();
+    result_->agendas[worker] = engine.agenda();
+  }
+
+  const typename listed::options* options_;
+  layout how_;
+  int steps_;
+  outcome* result_;
+};
+
+template <class Cell>
+class StrategyLaw : public ::testing::Test {};
+TYPED_TEST_SUITE_P(StrategyLaw);
+
+/// Parameters are bitwise those of one process that has all gradients, and where one order of
+/// launches is agreed on, that is everybody's.
+TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
+  using strategy = typename TypeParam::listed::strategy;
+  constexpr int steps = compared_steps;
+  bool took_part = false;
+  for (const auto& options : TypeParam::listed::variants()) {
+    for (int workers = 1; workers <= 5; ++workers) {
+      const layout how = workers % 2 == 0 ? layout::together : layout::apart;
+      outcome result(workers);
+      if (!TypeParam::world::run(workers + servers_in<strategy>(options),
+                                 trained_rank<TypeParam>(options, how, steps, result))) {
+        continue;
+      }
+      took_part = true;
+      const auto expected = TypeParam::expected(workers, steps);
+      for (std::size_t worker = 0; worker < result.parameters.size(); ++worker) {
+        if (TypeParam::world::holds(static_cast<int>(worker))) {
+          EXPECT_EQ(result.parameters[worker], expected)
+              << "worker " << worker << " of " << workers;
+          EXPECT_TRUE(!TypeParam::types::coordination::one_order || !TypeParam::world::holds(0) ||
+                      result.agendas[worker] == result.agendas[0]);
+        }
+      }
+    }
+  }
+  if (!took_part) {
+    GTEST_SKIP() << "no number of workers and servers makes so many processes";
+  }
+}
+
+REGISTER_TYPED_TEST_SUITE_P(StrategyLaw, EndsAsTheOracle);
+
+}  // namespace tutti::test

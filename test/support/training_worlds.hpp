@@ -1,0 +1,69 @@
+#pragma once
+
+#include "support/unbuffered_library.hpp"
+#include "tutti/base/host_stream.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/network.hpp"
+#include "tutti/transport/shaped.hpp"
+#include "tutti/transport/simulated.hpp"
+
+/// Worlds in which strategies train (see strategy_laws.hpp).
+namespace tutti::test {
+
+/// Ranks that are all in this process.
+struct of_one_process {
+  static bool holds(int) { return true; }
+};
+
+template <class Transport>
+struct on_threads_of : of_one_process {
+  using transport = Transport;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_ranks<transport>(ranks, body);
+    return true;
+  }
+};
+
+using on_threads = on_threads_of<transport::in_process>;
+/// Memory belongs to a stream of each rank.
+using on_host_streams =
+    on_threads_of<transport::basic_in_process<host_stream, transport::by_mailbox>>;
+
+/// Messages without tags, in the order of a stream.
+struct in_stream_order : of_one_process {
+  using transport = streamed;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    run_streamed(ranks, body);
+    return true;
+  }
+};
+
+/// The virtual clock, over links of 10 Gbit/s and 50 microseconds.
+struct on_the_virtual_clock : of_one_process {
+  using transport = tutti::transport::simulated;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_simulated(ranks, tutti::transport::link{1.25e9, 50e-6}, body);
+    return true;
+  }
+};
+
+/// The same network in real time, a thread a rank.
+struct on_shaped_threads : of_one_process {
+  using transport = tutti::transport::shaped<tutti::transport::in_process>;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_ranks(ranks, [&](tutti::transport::in_process& inner) {
+      tutti::transport::run_shaped(inner, tutti::transport::network(ranks, {1.25e9, 50e-6}), body);
+    });
+    return true;
+  }
+};
+
+}  // namespace tutti::test
