@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/fusion/none.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/fusion.hpp"
 #include "tutti/role/partition.hpp"
@@ -101,21 +103,50 @@ inline void expect_shapes(std::span<const tensor> forward) {
   }
 }
 
-/// Where groups end that are of one class, and have a tensor alone where its encoder works on one:
-/// those of a fusion, cut further.
+/// The backward order, one class after the other, that of the model's last tensor first.
 template <class ClassOf>
-std::vector<std::size_t> cut_by_class(std::vector<std::size_t> ends,
-                                      std::span<const tensor_facts> backward, ClassOf class_of) {
-  for (std::size_t i = 1; i < backward.size(); ++i) {
-    const tensor_class before = class_of(backward[i - 1]);
-    const tensor_class here = class_of(backward[i]);
-    if (before.alone || here.alone || before.chosen != here.chosen) {
-      ends.push_back(i);
-    }
+void part_classes(std::vector<tensor_facts>& backward, ClassOf class_of) {
+  if (!backward.empty()) {
+    const bool first = class_of(backward.front()).chosen;
+    std::ranges::stable_partition(
+        backward, [&](const tensor_facts& each) { return class_of(each).chosen == first; });
   }
-  std::ranges::sort(ends);
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  return ends;
+}
+
+/// Positions of tensors that travel together.
+struct group {
+  std::size_t first{};
+  std::size_t end{};
+};
+
+/// A fusion's groups of each class, or every tensor alone where its encoder works on one, in the
+/// order in which they are complete.
+template <class Fusion, class ClassOf>
+std::vector<group> groups_of(std::span<const tensor_facts> ordered, const Fusion& fusion,
+                             const profile& known, ClassOf class_of) {
+  std::vector<group> groups;
+  for (std::size_t begin = 0; begin < ordered.size();) {
+    const tensor_class its = class_of(ordered[begin]);
+    const auto is_other = [&](const tensor_facts& each) {
+      return class_of(each).chosen != its.chosen;
+    };
+    const auto rest = ordered.subspan(begin);
+    const auto alike =
+        rest.first(static_cast<std::size_t>(std::ranges::find_if(rest, is_other) - rest.begin()));
+    const auto ends =
+        its.alone ? fusion::none().group_ends(alike, known) : fusion.group_ends(alike, known);
+    std::size_t first = 0;
+    for (const std::size_t end : ends) {
+      TUTTI_ASSERT(end > first && end <= alike.size(), "a fusion's groups must ascend");
+      groups.push_back({begin + first, begin + end});
+      first = end;
+    }
+    TUTTI_ASSERT(first == alike.size(), "a fusion must cover every tensor");
+    begin += alike.size();
+  }
+  std::ranges::stable_sort(groups, std::greater(),
+                           [&](const group& each) { return index(ordered[each.end - 1].id); });
+  return groups;
 }
 
 /// Every tensor is of the same class.
@@ -137,10 +168,11 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
 }  // namespace detail
 
 /// The plan of a strategy for these tensors; `place(plan)` says which rank owns each chunk, and
-/// `class_of(tensor)` which tensors may share a bucket: none across a change of class, and a tensor
-/// that must be alone is a bucket and, whatever the partition says, a chunk. Its hash covers
-/// `settings`, too: what every rank must set alike and the plan alone does not show. Throws
-/// usage_error if it has too many chunks, or a tensor whose memory is not its elements.
+/// `class_of(tensor)` which tensors may share a bucket: those of one class, and one that must be
+/// alone is a bucket and, whatever the partition says, a chunk. The fusion sees each class as if
+/// there were no other. The plan's hash covers `settings`, too: what every rank must set alike and
+/// the plan alone does not show. Throws usage_error if it has too many chunks, or a tensor whose
+/// memory is not its elements.
 template <fusion_policy Fusion, partition_policy Partition, class Place,
           class ClassOf = detail::of_one_class>
 plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Partition& partition,
@@ -149,17 +181,19 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
   detail::expect_memory(forward);
   detail::expect_shapes(forward);
   plan made;
-  made.first_element.push_back(0);
   for (std::size_t i = forward.size(); i-- > 0;) {
     made.backward.push_back(
         {static_cast<tensor_id>(i), forward[i].elements, forward[i].shape, forward[i].name});
-    made.first_element.push_back(made.first_element.back() + forward[i].elements);
   }
-  std::size_t first_tensor = 0;
-  const auto ends =
-      detail::cut_by_class(fusion.group_ends(made.backward, known), made.backward, class_of);
-  for (const std::size_t end : ends) {
-    TUTTI_ASSERT(end > first_tensor && end <= forward.size(), "a fusion's groups must ascend");
+  detail::part_classes(made.backward, class_of);
+  made.first_element.push_back(0);
+  made.position_of.resize(forward.size());
+  for (const tensor_facts& each : made.backward) {
+    made.position_of[index(each.id)] = made.first_element.size() - 1;
+    made.first_element.push_back(made.first_element.back() + each.elements);
+  }
+  made.bucket_of.resize(forward.size());
+  for (const auto [first_tensor, end] : detail::groups_of(made.backward, fusion, known, class_of)) {
     const auto number = static_cast<std::uint32_t>(made.buckets.size());
     const std::size_t begin = made.first_element[first_tensor];
     bucket group{first_tensor,
@@ -168,7 +202,7 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
                  made.first_element[end] - begin,
                  static_cast<std::uint32_t>(made.chunks.size()),
                  0};
-    made.bucket_of.resize(end, number);
+    std::fill(made.bucket_of.data() + first_tensor, made.bucket_of.data() + end, number);
     std::size_t cut = 0;
     const tensor_class its = class_of(made.backward[first_tensor]);
     const auto kind = static_cast<std::uint32_t>(its.chosen) +
@@ -184,9 +218,7 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
     }
     TUTTI_ASSERT(cut == group.elements && group.chunks > 0, "a partition must cover its bucket");
     made.buckets.push_back(group);
-    first_tensor = end;
   }
-  TUTTI_ASSERT(first_tensor == forward.size(), "a fusion must cover every tensor");
   if (made.chunks.size() > most_chunks) {
     throw usage_error(sentence({"the plan has ", made.chunks.size(), " chunks and at most ",
                                 most_chunks, " can be told apart. Fix: raise partition.bytes"}));

@@ -317,6 +317,11 @@ class replan_steps {
       co_return;
     }
     made = its.planned_for(its.model_.forward(), next, make_policy<compression>(next.compression));
+    if (hash_of_order(made) != hash_of_order(its.plan_)) {
+      throw usage_error(
+          "which tensors a compressor selects cannot change while it remembers what it left of "
+          "them. Fix: replan with the rule's options as they were");
+    }
     for (int rank = its.workers_; self.rank() == 0 && rank < self.size(); ++rank) {
       task sending = send_plan(self, rank, made);
       co_await sending;
