@@ -121,6 +121,8 @@ TEST(DeviceSeam, FactorsStayOnTheStream) {
   agrees<compose<compression::select<matrices, compression::power_sgd, compression::none>,
                  architecture::all_reduce<collective::canonical>>>(
       {.compression = {.chosen = {.rank = 3}}});
+  agrees<compose<compression::select<matrices, compression::power_sgd, compression::none>,
+                 architecture::parameter_server<>>>({.compression = {.chosen = {.rank = 3}}});
 }
 TEST(DeviceSeam, Votes) { agrees<compose<compression::sign, architecture::majority_vote>>(); }
 TEST(DeviceSeam, Servers) {
