@@ -185,10 +185,8 @@ class replan_steps {
   using audience = typename failure<typename Types::transport>::audience;
   using endpoint_type = endpoint<typename Types::transport>;
   static constexpr bool has_servers = facts::has_servers<architecture>;
-  /// A share of every chunk is each rank's to encode again. Launches gathered at run time are
-  /// shared out anew each time, and there what is remembered stays where it is.
-  static constexpr bool moves_owners =
-      facts::encodes_means<architecture> && !Types::choice::gathers && requires {
+  /// A share of every chunk is each rank's to encode again.
+  static constexpr bool moves_owners = facts::encodes_means<architecture> && requires {
     architecture::owned(std::size_t{}, 0, 1);
   };
 
