@@ -108,8 +108,9 @@ template <class ClassOf>
 void part_classes(std::vector<tensor_facts>& backward, ClassOf class_of) {
   if (!backward.empty()) {
     const bool first = class_of(backward.front()).chosen;
-    std::ranges::stable_partition(
-        backward, [&](const tensor_facts& each) { return class_of(each).chosen == first; });
+    std::stable_partition(  // clang 14 cannot compile the one of std::ranges
+        backward.begin(), backward.end(),
+        [&](const tensor_facts& each) { return class_of(each).chosen == first; });
   }
 }
 
