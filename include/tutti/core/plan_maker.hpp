@@ -150,6 +150,18 @@ std::vector<group> groups_of(std::span<const tensor_facts> ordered, const Fusion
   return groups;
 }
 
+/// Where a bucket is cut, each cut moved on to the end of a block.
+inline std::vector<std::size_t> cut_between(std::vector<std::size_t> ends, std::size_t block) {
+  const std::size_t all = ends.back();
+  for (std::size_t& each : ends) {
+    if (const std::size_t begun = each % block; begun != 0) {
+      each = std::min(all, each - begun + std::min(block, all));
+    }
+  }
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return ends;
+}
+
 /// Every tensor is of the same class.
 struct of_one_class {
   constexpr tensor_class operator()(const tensor_facts&) const { return {}; }
@@ -209,7 +221,8 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
     const auto kind = static_cast<std::uint32_t>(its.chosen) +
                       (its.alone ? 2 * static_cast<std::uint32_t>(first_tensor + 1) : 0);
     const auto piece_ends =
-        its.alone ? std::vector<std::size_t>{group.elements} : partition.piece_ends(group.elements);
+        its.alone ? std::vector<std::size_t>{group.elements}
+                  : detail::cut_between(partition.piece_ends(group.elements), its.block);
     for (const std::size_t piece_end : piece_ends) {
       made.chunks.push_back({number, begin + cut, piece_end - cut,
                              detail::priority_of(made, group, begin + cut, piece_end - cut), 0,
