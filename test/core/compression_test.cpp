@@ -126,6 +126,43 @@ void loses_a_rounding_in_pieces(options_of<C> blocks) {
     EXPECT_NE(std::accumulate(all.at_workers.begin(), all.at_workers.end(), 0.0), 0.0);
   }
 }
+/// A bucket is cut where blocks end, so that its blocks are those of the bucket in one piece.
+template <class C>
+void is_cut_between_blocks(std::size_t block) {
+  using whole = compose<architecture::all_gather, compression::error_feedback<C>, fusion::all>;
+  using cut = compose<architecture::all_gather, compression::error_feedback<C>, fusion::all,
+                      partition::into>;
+  for (int workers = 1; workers <= 5; ++workers) {
+    engine_options<whole> one_piece;
+    one_piece.compression.block = block;
+    const auto expected = train_on_threads<whole>(workers, 4, one_piece);
+    for (const std::size_t piece : {1'000u, 4'111u}) {
+      engine_options<cut> pieces;
+      pieces.compression.block = block;
+      pieces.partition.elements = piece;
+      EXPECT_EQ(train_on_threads<cut>(workers, 4, pieces).parameters, expected.parameters);
+    }
+  }
+  transport::run_ranks(1, [block](transport::in_process& world) {
+    arena memory = model_of(0);
+    engine_options<cut> pieces;
+    pieces.partition.elements = 3 * block / 2;
+    pieces.compression.block = block;
+    const auto engine = make_engine<cut>(world, memory.tensors(), optimizer_of(), pieces);
+    const auto& chunks = engine.planned().chunks;
+    const std::size_t blocks = (total_elements() + block - 1) / block;
+    // Ends at 1.5, 3, 4.5, 6 ... blocks: at 2, 3, 5, 6 ...
+    ASSERT_EQ(chunks.size(), (2 * blocks + 2) / 3);
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      EXPECT_EQ(chunks[i].first_element, (3 * i + 1) / 2 * block);
+    }
+  });
+}
+TEST(Blocks, AreNotCut) {
+  is_cut_between_blocks<compression::block_int8>(256);
+  is_cut_between_blocks<compression::block_sign>(96);
+}
+
 TEST(Conservation, BlocksOfSignsLoseARounding) {
   loses_a_rounding_in_pieces<compression::block_sign>({.block = 32});
 }

@@ -16,22 +16,22 @@ namespace tutti::test {
 namespace {
 
 /// Counts how often somebody had the loop; refuses where it is told to.
-struct counting_owner : driven {
+struct counting_owner {
   int turns = 0;
   int refused = -1;  // of these turns, counted from 0
 
-  bool open_posts() override {
+  bool open_posts() {
     if (turns++ == refused) {
       throw std::runtime_error("refused");
     }
     return false;
   }
-  bool has_posts() const override { return false; }
-  bool carry_out() override { return false; }
-  bool has_decided() const override { return false; }
-  bool failed() const override { return false; }
-  std::size_t words() const override { return 0; }
-  void broken(std::exception_ptr why) override { said = what(why); }
+  bool has_posts() const { return false; }
+  bool carry_out() { return false; }
+  bool has_decided() const { return false; }
+  bool failed() const { return false; }
+  std::size_t words() const { return 0; }
+  void broken(std::exception_ptr why) { said = what(why); }
 
   std::string said{};
 };
@@ -40,7 +40,7 @@ template <class Check>
 void with_a_driver(Check check) {
   transport::run_ranks(1, [&](transport::in_process& world) {
     counting_owner owner;
-    driver<transport::in_process> its(world, owner);
+    driver<transport::in_process, counting_owner> its(world, owner);
     check(its, owner);
   });
 }
@@ -80,7 +80,7 @@ class somewhere : public transport::in_process {
 struct watching_owner : counting_owner {
   std::atomic<std::thread::id> its{};
 
-  bool open_posts() override {
+  bool open_posts() {
     its = std::this_thread::get_id();
     return false;
   }
@@ -92,7 +92,7 @@ TEST(Driver, CountsTheRanksOfItsOwnHost) {
     transport::in_process::fabric shared(1);
     somewhere world(shared, ranks, here);
     watching_owner owner;
-    driver<somewhere> its(world, owner);
+    driver<somewhere, watching_owner> its(world, owner);
     its.start_thread(progress::automatic);
     its.nudge();
     while (owner.its == std::thread::id()) {

@@ -214,9 +214,8 @@ TEST(Replan, KeepsWhatPowerSgdRemembersOfTensors) {
 }
 
 /// What the owners of means remember is where it was in the model, and with whoever owns that now.
-TEST(Replan, MovesWhatMeansLeftOutToTheirNewOwners) {
-  using strategy = compose<fusion::up_to, partition::into, architecture::reduce_scatter_all_gather,
-                           compression::error_feedback<compression::block_int8>>;
+template <class Strategy>
+void moves_what_means_left_out() {
   for (int workers = 1; workers <= 5; ++workers) {
     const auto size = static_cast<std::size_t>(workers);
     std::vector<std::vector<float>> before(size);
@@ -226,7 +225,7 @@ TEST(Replan, MovesWhatMeansLeftOutToTheirNewOwners) {
       const auto rank = static_cast<std::size_t>(world.rank());
       arena memory = model_of(world.rank());
       auto engine =
-          make_engine<strategy>(world, memory.tensors(), optimizer_of(), plan_of<strategy>(0));
+          make_engine<Strategy>(world, memory.tensors(), optimizer_of(), plan_of<Strategy>(0));
       for (int step = 0; step < steps; ++step) {
         hand_in(engine, memory, step);
       }
@@ -236,7 +235,7 @@ TEST(Replan, MovesWhatMeansLeftOutToTheirNewOwners) {
         return std::vector<float>(all.begin(), all.end());
       };
       before[rank] = of_means();
-      engine.replan(plan_of<strategy>(1));
+      engine.replan(plan_of<Strategy>(1));
       after[rank] = of_means();
       for (const chunk& each : engine.planned().chunks) {
         const auto begin = part_begin(each.elements, size, rank);
@@ -257,6 +256,15 @@ TEST(Replan, MovesWhatMeansLeftOutToTheirNewOwners) {
     }
     EXPECT_EQ(moved > 0, workers > 1);
   }
+}
+template <class... Policies>
+using twice_encoded = compose<partition::into, architecture::reduce_scatter_all_gather,
+                              compression::error_feedback<compression::block_int8>, Policies...>;
+TEST(Replan, MovesWhatMeansLeftOutToTheirNewOwners) {
+  moves_what_means_left_out<twice_encoded<fusion::up_to>>();
+}
+TEST(Replan, MovesWhatMeansOfGatheredLaunchesLeftOut) {
+  moves_what_means_left_out<twice_encoded<fusion::when_ready, coordination::negotiated>>();
 }
 
 /// Nobody loses a gradient that other workers pushed: one worker alone is its own training.

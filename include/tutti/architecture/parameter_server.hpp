@@ -41,7 +41,8 @@ namespace architecture {
 /// Workers push payloads to servers, each the owner of some chunks, and pull the result.
 /// Wire: one payload up and one answer down per worker; s servers share W workers' load. Cost: a
 /// server's link carries W/s times the bytes each way. The answer is the mean, encoded again, or
-/// the parameters as floats.
+/// the parameters as floats. Of compressors of several rounds, and of those that select,
+/// synchronous servers add payloads in rank order and answer with their sum.
 /// After: Li et al., "Parameter Server", OSDI 2014; MXNet's kvstore; BytePS, OSDI 2020.
 template <class Consistency = consistency::synchronous, class UpdatedBy = updated_by::workers>
 struct parameter_server {
@@ -52,6 +53,7 @@ struct parameter_server {
   static constexpr bool receives_from_any = true;
   static constexpr bool stale = std::is_same_v<Consistency, tutti::consistency::asynchronous>;
   static constexpr bool owns_parameters = std::is_same_v<UpdatedBy, updated_by::servers>;
+  static constexpr bool adds_in_rounds = !stale && !owns_parameters;
   /// Workers update first, and push by how much they did.
   static constexpr bool updates_first = stale && !owns_parameters;
   static constexpr tutti::carries carries =
@@ -109,9 +111,7 @@ struct parameter_server {
 
     // ---- workers
 
-    std::size_t workspace_bytes(std::size_t elements) const {
-      return worker_.workspace_bytes(elements);
-    }
+    std::size_t workspace_bytes(const chunk& piece) const { return worker_.workspace_bytes(piece); }
     void depart(std::size_t position, std::uint64_t step) requires updates_first {
       worker_.depart(position, step);
     }

@@ -11,8 +11,8 @@
 
 namespace tutti::architecture {
 
-/// Every rank owns a part of each chunk: it decodes and adds everybody's payload of that part in
-/// rank order, encodes the mean again, and sends it to all.
+/// Every rank owns a part of each chunk, whatever that travels with: it decodes and adds
+/// everybody's payload of that part in rank order, encodes the mean again, and sends it to all.
 /// Wire: 2(p-1)/p of the payload from every rank, for any compressor. Cost: encoded twice; with
 /// error feedback there is a residual at either end, and nothing is lost.
 /// After: Tang et al., "1-bit Adam", ICML 2021; Wang et al., "ZeRO++", 2023.
@@ -95,7 +95,8 @@ struct reduce_scatter_all_gather {
       int ranks;
 
       std::size_t begin(int rank) const {
-        return part_begin(whole->data.size(), at(ranks), at(rank));
+        return whole->shares.empty() ? part_begin(whole->data.size(), at(ranks), at(rank))
+                                     : whole->shares[at(rank)];
       }
       std::size_t elements(int rank) const { return begin(rank + 1) - begin(rank); }
       std::span<std::byte> room(int rank, std::size_t bytes) const {

@@ -38,7 +38,7 @@ struct replicated {
   using resolve =
       std::conditional_t<facts::summable<Compression>,
                          all_reduce<collective_over<Compression, Transport>>,
-                         std::conditional_t<facts::unit_of<Compression> == unit::element,
+                         std::conditional_t<(facts::unit_of<Compression> <= unit::block),
                                             reduce_scatter_all_gather, all_gather>>;
 };
 static_assert(architecture_policy<replicated>);

@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-/// Tensors that travel together: a run of the backward order.
+/// Tensors that travel together: a run of the plan's order.
 struct bucket {
-  std::size_t first_tensor{};  ///< position in the backward order
+  std::size_t first_tensor{};  ///< position
   std::size_t tensors{};
   std::size_t first_element{};
   std::size_t elements{};
@@ -36,13 +36,15 @@ struct chunk {
 };
 
 /// What may travel and how it is grouped: a pure function of tensor sizes and options, equal on
-/// every rank. All positions are in one flat index space, the backward order of the tensors, so
-/// that state which outlives a plan (residuals, momenta) does not know of buckets.
+/// every rank. All positions are in one flat index space, so that state which outlives a plan
+/// (residuals, momenta) does not know of buckets: the backward order of the tensors, or, where a
+/// compressor selects, that of one class of them and then that of the other. Buckets and chunks are
+/// numbered in the order in which a backward pass completes them.
 struct plan {
-  std::vector<tensor_facts> backward{};
-  std::vector<std::size_t>
-      first_element{};                     ///< of each position in the backward order, and the end
-  std::vector<std::uint32_t> bucket_of{};  ///< of each position in the backward order
+  std::vector<tensor_facts> backward{};      ///< by position
+  std::vector<std::size_t> position_of{};    ///< of each tensor, by its id
+  std::vector<std::size_t> first_element{};  ///< of each position, and the end
+  std::vector<std::uint32_t> bucket_of{};    ///< of each position
   std::vector<tutti::bucket> buckets{};
   std::vector<tutti::chunk> chunks{};
   std::uint64_t hash{};
@@ -63,8 +65,7 @@ struct plan {
     return first_element[position] < piece.first_element + piece.elements &&
            piece.first_element < first_element[position + 1];
   }
-  /// Position in the backward order.
-  std::size_t position(tensor_id id) const { return backward.size() - 1 - index(id); }
+  std::size_t position(tensor_id id) const { return position_of[index(id)]; }
   tensor_id at(std::size_t position) const { return backward[position].id; }
 };
 
@@ -86,5 +87,15 @@ class running_hash {
  private:
   std::uint64_t state_ = 0xcbf29ce484222325;
 };
+
+/// Of which tensor is where: what is remembered by position under one plan fits another only if
+/// both have the same.
+inline std::uint64_t hash_of_order(const plan& made) {
+  running_hash hash;
+  for (const tensor_facts& each : made.backward) {
+    hash.feed(std::uint64_t{index(each.id)});
+  }
+  return hash.value();
+}
 
 }  // namespace tutti

@@ -25,6 +25,7 @@ class block_int8 {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
+  static constexpr tutti::unit unit = tutti::unit::block;
 
   struct options {
     std::size_t block{256};
@@ -43,6 +44,7 @@ class block_int8 {
     }
   }
 
+  constexpr std::size_t block() const { return options_.block; }
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     return scales_bytes(elements) + elements;
   }

@@ -22,6 +22,7 @@ class block_sign {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
+  static constexpr tutti::unit unit = tutti::unit::block;
 
   struct options {
     std::size_t block{512};
@@ -42,6 +43,7 @@ class block_sign {
     }
   }
 
+  constexpr std::size_t block() const { return options_.block; }
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     return blocks(elements) * sizeof(float) + kernels::sign_words(elements) * sizeof(std::uint32_t);
   }

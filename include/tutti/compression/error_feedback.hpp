@@ -36,6 +36,9 @@ class error_feedback {
   constexpr error_feedback() = default;
   explicit constexpr error_feedback(const options& values) : compression_(make_policy<C>(values)) {}
 
+  constexpr std::size_t block() const requires(unit == tutti::unit::block) {
+    return compression_.block();
+  }
   constexpr std::size_t wire_bytes(std::size_t elements) const
       requires(!facts::variable_length<C>) {
     return compression_.wire_bytes(elements);

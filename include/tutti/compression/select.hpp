@@ -51,8 +51,10 @@ static_assert(tensor_rule<at_least>);
 namespace compression {
 
 /// Tensors that a rule chooses are compressed in one way, all others in another; the two never
-/// share a launch. Wire: each tensor's as its compressor has it. Cost: a launch more where
-/// neighbours differ. After: what every published compressor does with biases.
+/// share a launch. Plan: the fusion groups each kind as if the other were not there, so that all
+/// biases may travel in one launch. Wire: each tensor's as its compressor has it. Cost: neighbours
+/// in a bucket may lie apart in memory, and are copied then; a bucket of few small tensors is
+/// complete late. After: what every published compressor does with biases.
 template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>
 requires(!selects<C> && !selects<Otherwise>) class select {
  public:

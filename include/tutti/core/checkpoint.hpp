@@ -21,7 +21,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '1', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '2', '\n'};
 
 /// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
 class checkpoint_writer {
@@ -150,6 +150,7 @@ void save(Engine& engine, std::ostream& out) {
   file.value(detail::checkpoint_magic);
   file.text(detail::signature<typename Engine::strategy>());
   file.value(static_cast<std::int64_t>(engine.world().size()));
+  file.value(hash_of_order(engine.planned()));
   file.value(std::uint64_t{engine.tensors().size()});
   for (const auto& each : engine.tensors()) {
     file.text(each.name);
@@ -195,10 +196,16 @@ void load(Engine& engine, std::istream& in) {
     throw usage_error(sentence({"the checkpoint was written by ", ranks, " ranks and is read by ",
                                 engine.world().size(), ". Fix: start as many"}));
   }
+  const auto order = file.template value<std::uint64_t>();
   const auto tensors = file.template value<std::uint64_t>();
   if (tensors != engine.tensors().size()) {
     throw usage_error(sentence({"the checkpoint is of another model: ", tensors,
                                 " tensors instead of ", engine.tensors().size()}));
+  }
+  if (order != hash_of_order(engine.planned())) {
+    throw usage_error(
+        "the checkpoint's compressor selected other tensors. Fix: give its rule the options that "
+        "the run was saved with");
   }
   for (const auto& each : engine.tensors()) {
     detail::expect(file.text(), each.name, "model");

@@ -104,13 +104,14 @@ class chunk_records {
   }
 
   /// Buffers of `most` elements for launches of either class of tensors, unless those are launches
-  /// by themselves.
+  /// by themselves. Shares of many small chunks are longer than those of one as long as all.
   void make_buffers(std::optional<buffers>& made, std::size_t most) {
+    const std::size_t shares = owner_lanes == 0 ? 1 : at(world_->size());
     std::size_t workspace = 0;
     std::size_t scratch = 0;
     for (const bool chosen : {false, true}) {
       chunk largest{};
-      largest.elements = most;
+      largest.elements = most + (shares - 1) * plan_->chunks.size();
       largest.chosen = chosen;
       if (is_alone(largest)) {
         continue;
@@ -124,7 +125,7 @@ class chunk_records {
     }
     made.emplace(world_->queue(), *plan_, *model_, most, workspace, scratch,
                  remembered_lanes{worker_memory_.floats(), facts::memory_per_element<compression>},
-                 remembered_lanes{owner_memory_.floats(), owner_lanes});
+                 remembered_lanes{owner_memory_.floats(), owner_lanes}, shares);
   }
 
   /// What is remembered of the chunk's elements, for its own compressor and for its owner's.

@@ -16,34 +16,15 @@
 
 namespace tutti {
 
-/// What a loop drives: a rank's engine without its types, so that the loop is compiled once a
-/// transport and not once a strategy. Answers say whether anything moved.
-class driven {
- public:
-  /// Takes in what became ready.
-  virtual bool open_posts() = 0;
-  /// Something that became ready has not been taken in.
-  virtual bool has_posts() const = 0;
-  /// Starts what has been decided, now that others have been told.
-  virtual bool carry_out() = 0;
-  virtual bool has_decided() const = 0;
-  /// Ends every wait.
-  virtual bool failed() const = 0;
-  /// Messages about waiting so far, which are no progress.
-  virtual std::size_t words() const = 0;
-  /// Something has thrown in the loop.
-  virtual void broken(std::exception_ptr why) = 0;
-
- protected:
-  ~driven() = default;
-};
-
 /// Moves a rank's communication forward: whoever calls, or a thread of its own. One thread at a
-/// time owns the loop.
-template <class Transport>
+/// time owns the loop. `Owner::open_posts()` takes in what became ready, `Owner::has_posts()` says
+/// whether something is waiting, `Owner::carry_out()` starts what `Owner::has_decided()`, now that
+/// others have been told, `Owner::failed()` ends every wait. `Owner::words()` counts messages about
+/// waiting, which are no progress; what throws in the loop is `Owner::broken(exception)`.
+template <class Transport, class Owner>
 class driver {
  public:
-  driver(Transport& world, driven& owner) : world_(&world), owner_(&owner) {}
+  driver(Transport& world, Owner& owner) : world_(&world), owner_(&owner) {}
   driver(const driver&) = delete;
   driver& operator=(const driver&) = delete;
   ~driver() { stop_thread(); }
@@ -208,7 +189,7 @@ class driver {
   }
 
   Transport* world_;
-  driven* owner_;
+  Owner* owner_;
   std::atomic_flag driven_{};
   std::atomic<bool> leaving_{false};
   std::atomic<std::uint64_t> moves_{0};  // written by the loop's owner alone

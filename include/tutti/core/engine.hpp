@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -102,7 +101,8 @@ class engine : engine_base<Transport> {
  public:
   engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
          Monitor monitor = {})
-      : world_(&world),
+      : base(std::type_identity<engine>()),
+        world_(&world),
         failure_(world),
         claim_(world.ready_coroutines(), world.rank()),
         set_(std::move(set)),
@@ -130,11 +130,6 @@ class engine : engine_base<Transport> {
     for (const tensor& each : model_.forward()) {
       expect_reachable(each);
     }
-    // Named here, where the strategy is known: of what g++ meets in a vtable first it warns, if a
-    // policy lies in an unnamed namespace.
-    [[maybe_unused]] const std::tuple verbs(
-        &engine::open_posts, &engine::hear, &engine::serve_chunk, &engine::converse,
-        &engine::finish_gradients, &engine::finish_architecture);
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
     open_flow();
     if (!serves()) {
@@ -479,6 +474,7 @@ class engine : engine_base<Transport> {
   }
 
  private:
+  friend base;
   friend flow_type;
   friend replan_steps<types, engine>;
   friend joining<engine>;
@@ -554,7 +550,7 @@ class engine : engine_base<Transport> {
     return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),
                            settings(set_));
   }
-  [[gnu::cold]] void begun() override {
+  [[gnu::cold]] void begun() {
     resume_architecture(0);
     if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
       services_.start_listening();
@@ -562,7 +558,7 @@ class engine : engine_base<Transport> {
     is_started_.store(true, std::memory_order_release);
     open_posts();
   }
-  void disagreed(std::exception_ptr why) override { fail(std::move(why), audience::nobody); }
+  void disagreed(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
 
   // ---- gradients in
 
@@ -632,7 +628,7 @@ class engine : engine_base<Transport> {
   void say_joined() { flow_->join(); }
   void all_have_joined() { joining_.all_have_joined(); }
 
-  bool open_posts() override {
+  bool open_posts() {
     bool any = false;
     unwritten_.store(false, std::memory_order_relaxed);
     while (has_posts()) {
@@ -650,12 +646,12 @@ class engine : engine_base<Transport> {
     }
     return any;
   }
-  bool carry_out() override {
+  bool carry_out() {
     hear_of_failure();
     return flow_ && flow_->carry_out();
   }
-  bool has_decided() const override { return flow_ && flow_->has_decided(); }
-  bool has_posts() const override {
+  bool has_decided() const { return flow_ && flow_->has_decided(); }
+  bool has_posts() const {
     return is_started_.load(std::memory_order_acquire) && !posts_.empty() &&
            !unwritten_.load(std::memory_order_relaxed);
   }
@@ -684,7 +680,7 @@ class engine : engine_base<Transport> {
   }
 
   /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
-  void hear_of_failure() override {
+  void hear_of_failure() {
     if constexpr (requires { world_->failure(); }) {
       if (world_->failure()) {
         heard(world_->failure());
@@ -724,19 +720,19 @@ class engine : engine_base<Transport> {
 
   // ---- failure
 
-  void end_with(const std::string& sentence) override {
+  void end_with(const std::string& sentence) {
     if (!sentence.empty()) {
       fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
     }
   }
 
   /// What this rank waits for.
-  chunk_step stuck() const override {
+  chunk_step stuck() const {
     const auto found = flow_ ? flow_->stuck() : std::nullopt;
     return found.value_or(chunk_step{no_chunk, 0});
   }
 
-  [[gnu::cold]] void describe(const chunk_step& about, control_message& answer) override {
+  [[gnu::cold]] void describe(const chunk_step& about, control_message& answer) {
     answer.tensor = no_tensor;
     answer.state = chunk_state::started;
     answer.averages = serves() ? ~std::uint64_t{0} : averages_.load(std::memory_order_relaxed);
@@ -757,16 +753,15 @@ class engine : engine_base<Transport> {
     }
     return sum;
   }
-  std::size_t words() const override { return waits_.words(); }
+  std::size_t words() const { return waits_.words(); }
 
-  void heard(std::exception_ptr why) override { fail(std::move(why), audience::nobody); }
-  void hear(int peer, std::span<const std::byte> words) override { flow_->hear(peer, words); }
-  const std::vector<tensor>& declared() const override { return model_.forward(); }
-  std::string_view due_call() const override { return due_call_.load(std::memory_order_relaxed); }
-  bool listens_to_all(int rank) const override {
+  void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
+  void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
+  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
+  bool listens_to_all(int rank) const {
     return listens<architecture>(set_.architecture, rank, world_->size());
   }
-  task serve_chunk(typename base::message_type asked) override {
+  task serve_chunk(typename base::message_type asked) {
     if constexpr (facts::has_serve<state_type>) {
       const auto self = around_.endpoint_of(asked.number());
       return state_->serve(self, std::move(asked));
@@ -774,22 +769,22 @@ class engine : engine_base<Transport> {
       return {};
     }
   }
-  void take_values(std::span<const std::byte> bytes) override {
+  void take_values(std::span<const std::byte> bytes) {
     std::memcpy(static_cast<void*>(&optimizer_), bytes.data(), sizeof optimizer_);
   }
-  std::vector<std::span<float>> remembered() override {
+  std::vector<std::span<float>> remembered() {
     if constexpr (facts::has_memories<state_type>) {
       return state_->memories();
     } else {
       return {};
     }
   }
-  void resume_architecture([[maybe_unused]] std::uint64_t steps) override {
+  void resume_architecture([[maybe_unused]] std::uint64_t steps) {
     if constexpr (facts::has_resume<state_type>) {
       state_->resume(steps);
     }
   }
-  task converse([[maybe_unused]] int worker, [[maybe_unused]] service what) override {
+  task converse([[maybe_unused]] int worker, [[maybe_unused]] service what) {
     if constexpr (facts::has_servers<architecture>) {
       return what == service::replan ? replan_steps<types, engine>::as_told(*this)
                                      : services_.converse(worker, what);
@@ -797,7 +792,7 @@ class engine : engine_base<Transport> {
       return {};
     }
   }
-  void broken(std::exception_ptr why) override { fail(std::move(why), audience::everybody); }
+  void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
@@ -806,7 +801,7 @@ class engine : engine_base<Transport> {
       flow_->release_waiters();
     }
   }
-  task finish_gradients() override {
+  task finish_gradients() {
     if constexpr (facts::has_sums<Monitor>) {
       return finish_sums();
     } else {
@@ -817,7 +812,7 @@ class engine : engine_base<Transport> {
     co_await flow_->finish();
     co_await observer_.finish();
   }
-  task finish_architecture() override {
+  task finish_architecture() {
     if constexpr (facts::has_finish<state_type>) {
       return finish_state();
     } else {
@@ -828,14 +823,14 @@ class engine : engine_base<Transport> {
     co_await state_->finish();
     co_await around_.finish();
   }
-  task stop_answering() override {
+  task stop_answering() {
     if constexpr (virtual_time) {
       return {};
     } else {
       return waits_.stop_answering();
     }
   }
-  bool failed() const override { return failure_.happened(); }
+  bool failed() const { return failure_.happened(); }
 
   /// Waits until nothing of this rank is in flight: only then may its memory go.
   [[gnu::cold]] void quiesce() {

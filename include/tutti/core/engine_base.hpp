@@ -6,13 +6,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/control.hpp"
-#include "tutti/core/driver.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -29,65 +29,174 @@ enum class service : std::uint32_t {
   replan,
 };
 
-/// An engine without its strategy: all that waiting, the control channel and services ask of it.
-/// They are compiled once a transport.
+/// An engine without its strategy: all that the loop, waiting, the control channel and services ask
+/// of it. They are compiled once a transport. Cost: a call through a pointer.
 template <class Transport>
-class engine_base : public driven {
+class engine_base {
  public:
   using message_type =
       message<decltype(std::declval<Transport&>().receive_any(channel::service).await_resume())>;
 
+  // ---- the loop
+
+  /// Takes in what became ready. Here and below: whether anything moved.
+  bool open_posts() { return verbs_->open_posts(*this); }
+  /// Something that became ready has not been taken in.
+  bool has_posts() { return verbs_->has_posts(*this); }
+  /// Starts what has been decided, now that others have been told.
+  bool carry_out() { return verbs_->carry_out(*this); }
+  bool has_decided() { return verbs_->has_decided(*this); }
+  /// Ends every wait.
+  bool failed() { return verbs_->failed(*this); }
+  /// Messages about waiting so far, which are no progress.
+  std::size_t words() { return verbs_->words(*this); }
+  /// Something has thrown in the loop.
+  void broken(std::exception_ptr why) { return verbs_->broken(*this, std::move(why)); }
+
   // ---- waiting
 
   /// What this rank waits for.
-  virtual chunk_step stuck() const = 0;
+  chunk_step stuck() { return verbs_->stuck(*this); }
   /// Ends this rank's part, and every other's, unless the sentence is empty.
-  virtual void end_with(const std::string& sentence) = 0;
+  void end_with(const std::string& sentence) { return verbs_->end_with(*this, sentence); }
   /// Looks at the transport's failure.
-  virtual void hear_of_failure() = 0;
-  virtual const std::vector<tensor>& declared() const = 0;
+  void hear_of_failure() { return verbs_->hear_of_failure(*this); }
+  const std::vector<tensor>& tensors() { return verbs_->tensors(*this); }
 
   // ---- the control channel
 
   /// Answers for this rank, what the chunk is doing here.
-  virtual void describe(const chunk_step& about, control_message& answer) = 0;
+  void describe(const chunk_step& about, control_message& answer) {
+    return verbs_->describe(*this, about, answer);
+  }
   /// The transport's failure, as a coroutine has met it.
-  virtual void heard(std::exception_ptr why) = 0;
+  void heard(std::exception_ptr why) { return verbs_->heard(*this, std::move(why)); }
   /// What a rank that all others wait for has not called.
-  virtual std::string_view due_call() const = 0;
+  std::string_view due_call() { return verbs_->due_call(*this); }
 
   // ---- services
 
   /// The ranks for which this is true answer whoever asks.
-  virtual bool listens_to_all(int rank) const = 0;
+  bool listens_to_all(int rank) { return verbs_->listens_to_all(*this, rank); }
   /// What another rank's machine said.
-  virtual void hear(int peer, std::span<const std::byte> words) = 0;
+  void hear(int peer, std::span<const std::byte> words) { return verbs_->hear(*this, peer, words); }
   /// A message about a chunk, for the architecture.
-  virtual task serve_chunk(message_type asked) = 0;
+  task serve_chunk(message_type asked) { return verbs_->serve_chunk(*this, std::move(asked)); }
   /// Other values for the optimizer.
-  virtual void take_values(std::span<const std::byte> bytes) = 0;
+  void take_values(std::span<const std::byte> bytes) { return verbs_->take_values(*this, bytes); }
   /// What its architecture remembers.
-  virtual std::vector<std::span<float>> remembered() = 0;
+  std::vector<std::span<float>> remembered() { return verbs_->remembered(*this); }
   /// Its architecture goes on from step `steps`.
-  virtual void resume_architecture(std::uint64_t steps) = 0;
+  void resume_architecture(std::uint64_t steps) {
+    return verbs_->resume_architecture(*this, steps);
+  }
   /// A worker's question to a rank that serves.
-  virtual task converse(int worker, service what) = 0;
+  task converse(int worker, service what) { return verbs_->converse(*this, worker, what); }
 
   // ---- beginning and end
 
   /// All ranks declare and set the same, and parameters are rank 0's.
-  virtual void begun() = 0;
+  void begun() { return verbs_->begun(*this); }
   /// They disagree, as all ranks find alike.
-  virtual void disagreed(std::exception_ptr why) = 0;
+  void disagreed(std::exception_ptr why) { return verbs_->disagreed(*this, std::move(why)); }
   /// No more gradients: ends when every launch has.
-  virtual task finish_gradients() = 0;
+  task finish_gradients() { return verbs_->finish_gradients(*this); }
   /// Ends when nothing is left of what the architecture began.
-  virtual task finish_architecture() = 0;
+  task finish_architecture() { return verbs_->finish_architecture(*this); }
   /// Ends the listening on the control channel.
-  virtual task stop_answering() = 0;
+  task stop_answering() { return verbs_->stop_answering(*this); }
 
  protected:
+  /// `Engine` is derived from this, and has all of it.
+  template <class Engine>
+  explicit engine_base(std::type_identity<Engine>) : verbs_(&of<Engine>()) {}
   ~engine_base() = default;
+
+ private:
+  struct verbs {
+    bool (*open_posts)(engine_base&);
+    bool (*has_posts)(engine_base&);
+    bool (*carry_out)(engine_base&);
+    bool (*has_decided)(engine_base&);
+    bool (*failed)(engine_base&);
+    std::size_t (*words)(engine_base&);
+    void (*broken)(engine_base&, std::exception_ptr);
+    chunk_step (*stuck)(engine_base&);
+    void (*end_with)(engine_base&, const std::string&);
+    void (*hear_of_failure)(engine_base&);
+    const std::vector<tensor>& (*tensors)(engine_base&);
+    void (*describe)(engine_base&, const chunk_step&, control_message&);
+    void (*heard)(engine_base&, std::exception_ptr);
+    std::string_view (*due_call)(engine_base&);
+    bool (*listens_to_all)(engine_base&, int);
+    void (*hear)(engine_base&, int, std::span<const std::byte>);
+    task (*serve_chunk)(engine_base&, message_type);
+    void (*take_values)(engine_base&, std::span<const std::byte>);
+    std::vector<std::span<float>> (*remembered)(engine_base&);
+    void (*resume_architecture)(engine_base&, std::uint64_t);
+    task (*converse)(engine_base&, int, service);
+    void (*begun)(engine_base&);
+    void (*disagreed)(engine_base&, std::exception_ptr);
+    task (*finish_gradients)(engine_base&);
+    task (*finish_architecture)(engine_base&);
+    task (*stop_answering)(engine_base&);
+  };
+  template <class Engine>
+  static const verbs& of() {
+    static constexpr verbs all{
+        [](engine_base& its) { return static_cast<Engine&>(its).open_posts(); },
+        [](engine_base& its) { return static_cast<Engine&>(its).has_posts(); },
+        [](engine_base& its) { return static_cast<Engine&>(its).carry_out(); },
+        [](engine_base& its) { return static_cast<Engine&>(its).has_decided(); },
+        [](engine_base& its) { return static_cast<Engine&>(its).failed(); },
+        [](engine_base& its) { return static_cast<Engine&>(its).words(); },
+        [](engine_base& its, std::exception_ptr why) {
+          return static_cast<Engine&>(its).broken(std::move(why));
+        },
+        [](engine_base& its) { return static_cast<Engine&>(its).stuck(); },
+        [](engine_base& its, const std::string& sentence) {
+          return static_cast<Engine&>(its).end_with(sentence);
+        },
+        [](engine_base& its) { return static_cast<Engine&>(its).hear_of_failure(); },
+        [](engine_base& its) -> const std::vector<tensor>& {
+          return static_cast<Engine&>(its).tensors();
+        },
+        [](engine_base& its, const chunk_step& about, control_message& answer) {
+          return static_cast<Engine&>(its).describe(about, answer);
+        },
+        [](engine_base& its, std::exception_ptr why) {
+          return static_cast<Engine&>(its).heard(std::move(why));
+        },
+        [](engine_base& its) { return static_cast<Engine&>(its).due_call(); },
+        [](engine_base& its, int rank) { return static_cast<Engine&>(its).listens_to_all(rank); },
+        [](engine_base& its, int peer, std::span<const std::byte> words) {
+          return static_cast<Engine&>(its).hear(peer, words);
+        },
+        [](engine_base& its, message_type asked) {
+          return static_cast<Engine&>(its).serve_chunk(std::move(asked));
+        },
+        [](engine_base& its, std::span<const std::byte> bytes) {
+          return static_cast<Engine&>(its).take_values(bytes);
+        },
+        [](engine_base& its) { return static_cast<Engine&>(its).remembered(); },
+        [](engine_base& its, std::uint64_t steps) {
+          return static_cast<Engine&>(its).resume_architecture(steps);
+        },
+        [](engine_base& its, int worker, service what) {
+          return static_cast<Engine&>(its).converse(worker, what);
+        },
+        [](engine_base& its) { return static_cast<Engine&>(its).begun(); },
+        [](engine_base& its, std::exception_ptr why) {
+          return static_cast<Engine&>(its).disagreed(std::move(why));
+        },
+        [](engine_base& its) { return static_cast<Engine&>(its).finish_gradients(); },
+        [](engine_base& its) { return static_cast<Engine&>(its).finish_architecture(); },
+        [](engine_base& its) { return static_cast<Engine&>(its).stop_answering(); },
+    };
+    return all;
+  }
+
+  const verbs* verbs_;
 };
 
 }  // namespace tutti

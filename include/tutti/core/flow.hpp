@@ -363,6 +363,7 @@ class flow {
         what.worker = in_buffer(what.worker, mine.worker);
         what.owner = in_buffer(what.owner, mine.owner);
         what.workspace = span_of(mine.workspace);
+        what.shares = mine.shares;
       }
       if (!what.data.empty()) {
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),

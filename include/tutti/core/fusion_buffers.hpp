@@ -30,8 +30,10 @@ enum class written { by_the_model, by_the_architecture };
 /// What the launches of a fusion at run time lie in: a few buffers, given out in the order of
 /// launches. Chunks that are neighbours already, in memory and in the plan, stay where they are;
 /// others are gathered, with what is remembered of their elements, so that every compressor sees
-/// one run, and are scattered afterwards.
-/// Cost: `most` elements and their lanes a buffer; a copy in and out of what is gathered.
+/// one run, and are scattered afterwards. Where owners of elements remember something of them,
+/// every rank owns a share of each chunk, whatever it travels with, and the shares of one rank lie
+/// side by side in the buffer: chunks that travel together are then always gathered. Cost: `most`
+/// elements and their lanes a buffer; a copy in and out of what is gathered.
 template <class Queue>
 class fusion_buffers {
   using queue_event = typename Queue::event;
@@ -44,7 +46,8 @@ class fusion_buffers {
 
   struct buffer {
     std::vector<std::uint32_t> chunks{};
-    std::span<float> data{};  ///< of all of them, side by side
+    std::span<float> data{};            ///< of all of them, side by side
+    std::vector<std::size_t> shares{};  ///< where each rank's begins, and the end; or none
     chunk_context worker{};
     chunk_context owner{};
     memory_of<std::byte, Queue> workspace{};
@@ -60,20 +63,21 @@ class fusion_buffers {
     bool is_taken_ = false;
   };
 
-  /// `most` elements a launch, with so many bytes of workspace and scratch.
+  /// `most` elements a launch, with so many bytes of workspace and scratch, in `shares` shares.
   fusion_buffers(Queue& queue, const plan& made, const model_memory<Queue>& model, std::size_t most,
                  std::size_t workspace_bytes, std::size_t scratch_bytes, remembered_lanes worker,
-                 remembered_lanes owner)
-      : plan_(&made), model_(&model), most_(most), lanes_{worker, owner} {
+                 remembered_lanes owner, std::size_t shares)
+      : plan_(&made), model_(&model), most_(most), lanes_{worker, owner}, shares_(shares) {
     const std::size_t lanes = 1 + worker.lanes + owner.lanes;
     for (buffer& each : buffers_) {
       each.chunks.reserve(made.chunks.size());
+      each.shares.resize(shares > 1 ? shares + 1 : 0);
       if (!model.phantom()) {
         each.floats_ = allocate_zeros<float>(queue, lanes * most);
         each.workspace = allocate<std::byte>(queue, workspace_bytes);
         each.scratch_ = allocate<std::byte>(queue, scratch_bytes);
-        each.in_.reserve(lanes * made.chunks.size());
-        each.out_.reserve(lanes * made.chunks.size());
+        each.in_.reserve(lanes * shares * made.chunks.size());
+        each.out_.reserve(lanes * shares * made.chunks.size());
       }
     }
   }
@@ -107,7 +111,7 @@ class fusion_buffers {
       const chunk& piece = plan_->chunks[number];
       elements += piece.elements;
       if (piece.elements != 0) {
-        neighbours = neighbours && (last == nullptr || follows(*last, piece));
+        neighbours = neighbours && (last == nullptr || (shares_ == 1 && follows(*last, piece)));
         last = &piece;
       }
     }
@@ -116,6 +120,12 @@ class fusion_buffers {
     mine.copied_ = 0;
     const chunk& first = first_of(mine);
     const auto scratch = span_of(mine.scratch_);
+    for (std::size_t share = 0; share < mine.shares.size(); ++share) {
+      mine.shares[share] = 0;
+      for (const std::uint32_t number : mine.chunks) {
+        mine.shares[share] += part_begin(plan_->chunks[number].elements, shares_, share);
+      }
+    }
     mine.worker = chunk_context{nullptr, 0, scratch, step, first.first_element};
     mine.owner = mine.worker;
     if (model_->phantom() || neighbours) {
@@ -131,14 +141,16 @@ class fusion_buffers {
     mine.owner.memory = mine.floats_.data() + most_ * (1 + lanes_[0].lanes);
     mine.worker.stride = mine.owner.stride = most_;
     std::size_t place = 0;
-    for (const std::uint32_t number : mine.chunks) {
-      const chunk& piece = plan_->chunks[number];
-      if (by == written::by_the_model) {
-        list(mine, model_->data(piece).data(), mine.data.data() + place, piece.elements);
+    for (std::size_t share = 0; share < shares_; ++share) {
+      for (const std::uint32_t number : mine.chunks) {
+        const chunk piece = share_of(plan_->chunks[number], share);
+        if (by == written::by_the_model) {
+          list(mine, model_->data(piece).data(), mine.data.data() + place, piece.elements);
+        }
+        list_lanes(mine, lanes_[0], piece, mine.worker.memory + place);
+        list_lanes(mine, lanes_[1], piece, mine.owner.memory + place);
+        place += piece.elements;
       }
-      list_lanes(mine, lanes_[0], piece, mine.worker.memory + place);
-      list_lanes(mine, lanes_[1], piece, mine.owner.memory + place);
-      place += piece.elements;
     }
   }
 
@@ -146,6 +158,7 @@ class fusion_buffers {
   /// nothing is computed.
   template <class Visit>
   void for_each_part(const buffer& mine, Visit visit) const {
+    TUTTI_ASSERT(shares_ == 1, "what an architecture writes is not laid out in shares");
     std::size_t place = 0;
     for (const std::uint32_t number : mine.chunks) {
       const chunk& piece = plan_->chunks[number];
@@ -167,6 +180,12 @@ class fusion_buffers {
     }
   }
 
+  chunk share_of(chunk piece, std::size_t share) const {
+    const std::size_t begin = part_begin(piece.elements, shares_, share);
+    piece.first_element += begin;
+    piece.elements = part_begin(piece.elements, shares_, share + 1) - begin;
+    return piece;
+  }
   bool follows(const chunk& one, const chunk& next) const {
     return one.first_element + one.elements == next.first_element &&
            (model_->phantom() ||
@@ -210,6 +229,7 @@ class fusion_buffers {
   const model_memory<Queue>* model_;
   std::size_t most_;
   std::array<remembered_lanes, 2> lanes_;
+  std::size_t shares_;
   std::array<buffer, count> buffers_{};
 };
 

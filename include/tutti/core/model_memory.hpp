@@ -55,7 +55,7 @@ class model_memory {
   /// Elements that policies may remember something of: none of a phantom's.
   std::size_t remembered() const { return phantom_ ? 0 : plan_->elements(); }
   const std::vector<tensor>& forward() const { return forward_; }
-  const tensor& at(std::size_t position) const { return forward_[forward_.size() - 1 - position]; }
+  const tensor& at(std::size_t position) const { return forward_[index(plan_->at(position))]; }
 
   /// A chunk's gradient, in its bucket.
   std::span<float> data(const chunk& piece) const {
@@ -144,7 +144,7 @@ class model_memory {
   /// A tensor's gradient lies elsewhere from now on; nothing of it is on its way. Its bucket has to
   /// `settle` before it goes next.
   void move(std::size_t position, const gradient_memory& to) {
-    tensor& mine = forward_[forward_.size() - 1 - position];
+    tensor& mine = forward_[index(plan_->at(position))];
     mine.gradient = to.wide;
     mine.narrow_gradient = to.narrow;
     one_by_one_[plan_->bucket_of[position]] = true;

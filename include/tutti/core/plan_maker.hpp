@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/fusion/none.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/fusion.hpp"
 #include "tutti/role/partition.hpp"
@@ -102,18 +104,15 @@ inline std::size_t length_of_gradient(const tensor& each) {
   }
 }
 
-/// Where groups end that are of one class, and have a tensor alone where its encoder works on one:
-/// those of a fusion, cut further.
-[[gnu::cold]] inline std::vector<std::size_t> cut_by_class(std::vector<std::size_t> ends,
-                                                           std::span<const tensor_class> backward) {
-  for (std::size_t i = 1; i < backward.size(); ++i) {
-    const tensor_class& before = backward[i - 1];
-    const tensor_class& here = backward[i];
-    if (before.alone || here.alone || before.chosen != here.chosen) {
-      ends.push_back(i);
+/// Where a bucket is cut, each cut moved on to the end of a block.
+[[gnu::cold]] inline std::vector<std::size_t> cut_between(std::vector<std::size_t> ends,
+                                                          std::size_t block) {
+  const std::size_t all = ends.back();
+  for (std::size_t& each : ends) {
+    if (const std::size_t begun = each % block; begun != 0) {
+      each = std::min(all, each - begun + std::min(block, all));
     }
   }
-  std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   return ends;
 }
@@ -137,24 +136,75 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
 /// Tensors in backward order, in no buckets yet.
 [[gnu::cold]] inline plan backward_of(std::span<const tensor> forward) {
   plan made;
-  made.first_element.push_back(0);
   for (std::size_t i = forward.size(); i-- > 0;) {
     made.backward.push_back(
         {static_cast<tensor_id>(i), forward[i].elements, forward[i].shape, forward[i].name});
-    made.first_element.push_back(made.first_element.back() + forward[i].elements);
   }
+  made.bucket_of.resize(forward.size());
+  made.position_of.resize(forward.size());
   return made;
 }
 
-/// The next bucket, of the tensors up to `end`; it has no chunks yet.
-[[gnu::cold]] inline bucket& add_bucket(plan& made, std::size_t end) {
-  const std::size_t first_tensor =
-      made.buckets.empty() ? 0 : made.buckets.back().first_tensor + made.buckets.back().tensors;
-  TUTTI_ASSERT(end > first_tensor && end <= made.backward.size(), "a fusion's groups must ascend");
-  const std::size_t begin = made.first_element[first_tensor];
-  made.bucket_of.resize(end, static_cast<std::uint32_t>(made.buckets.size()));
-  return made.buckets.emplace_back(bucket{first_tensor, end - first_tensor, begin,
-                                          made.first_element[end] - begin,
+/// One class after the other, that of the model's last tensor first: places follow that order.
+[[gnu::cold]] inline void part_classes(plan& made, std::vector<tensor_class>& classes) {
+  std::vector<tensor_facts> tensors;
+  std::vector<tensor_class> theirs;
+  made.first_element.push_back(0);
+  for (const bool first : {true, false}) {
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+      if ((classes[i].chosen == classes.front().chosen) == first) {
+        made.position_of[index(made.backward[i].id)] = tensors.size();
+        made.first_element.push_back(made.first_element.back() + made.backward[i].elements);
+        tensors.push_back(made.backward[i]);
+        theirs.push_back(classes[i]);
+      }
+    }
+  }
+  made.backward = std::move(tensors);
+  classes = std::move(theirs);
+}
+
+/// Positions of tensors that travel together.
+struct group {
+  std::size_t first{};
+  std::size_t end{};
+};
+
+/// Tensors of the class that begins at position `begin`.
+[[gnu::cold]] inline std::size_t alike(std::span<const tensor_class> classes, std::size_t begin) {
+  std::size_t end = begin;
+  while (end < classes.size() && classes[end].chosen == classes[begin].chosen) {
+    ++end;
+  }
+  return end - begin;
+}
+
+/// A class's groups, which end there, of `tensors` that begin at position `begin`.
+[[gnu::cold]] inline void add_groups(std::vector<group>& groups, std::size_t begin,
+                                     std::size_t tensors, std::span<const std::size_t> ends) {
+  std::size_t first = 0;
+  for (const std::size_t end : ends) {
+    TUTTI_ASSERT(end > first && end <= tensors, "a fusion's groups must ascend");
+    groups.push_back({begin + first, begin + end});
+    first = end;
+  }
+  TUTTI_ASSERT(first == tensors, "a fusion must cover every tensor");
+}
+
+/// In the order in which a backward pass completes them.
+[[gnu::cold]] inline void order(std::vector<group>& groups, const plan& made) {
+  const auto last = [&made](const group& each) { return index(made.at(each.end - 1)); };
+  std::sort(groups.begin(), groups.end(),
+            [&](const group& a, const group& b) { return last(a) > last(b); });
+}
+
+/// The next bucket, of these tensors; it has no chunks yet.
+[[gnu::cold]] inline bucket& add_bucket(plan& made, const group& its) {
+  const auto number = static_cast<std::uint32_t>(made.buckets.size());
+  std::fill(made.bucket_of.data() + its.first, made.bucket_of.data() + its.end, number);
+  const std::size_t begin = made.first_element[its.first];
+  return made.buckets.emplace_back(bucket{its.first, its.end - its.first, begin,
+                                          made.first_element[its.end] - begin,
                                           static_cast<std::uint32_t>(made.chunks.size()), 0});
 }
 
@@ -176,8 +226,7 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
   TUTTI_ASSERT(cut == group.elements && group.chunks > 0, "a partition must cover its bucket");
 }
 
-[[gnu::cold]] inline void expect_whole(const plan& made) {
-  TUTTI_ASSERT(made.bucket_of.size() == made.backward.size(), "a fusion must cover every tensor");
+[[gnu::cold]] inline void expect_few_chunks(const plan& made) {
   if (made.chunks.size() > most_chunks) {
     throw usage_error(sentence({"the plan has ", made.chunks.size(), " chunks and at most ",
                                 most_chunks, " can be told apart. Fix: raise partition.bytes"}));
@@ -187,10 +236,11 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
 }  // namespace detail
 
 /// The plan of a strategy for these tensors; `place(plan)` says which rank owns each chunk, and
-/// `class_of(tensor)` which tensors may share a bucket: none across a change of class, and a tensor
-/// that must be alone is a bucket and, whatever the partition says, a chunk. Its hash covers
-/// `settings`, too: what every rank must set alike and the plan alone does not show. Throws
-/// usage_error if it has too many chunks, or a tensor whose memory is not its elements.
+/// `class_of(tensor)` which tensors may share a bucket: those of one class, and one that must be
+/// alone is a bucket and, whatever the partition says, a chunk. The fusion sees each class as if
+/// there were no other. The plan's hash covers `settings`, too: what every rank must set alike and
+/// the plan alone does not show. Throws usage_error if it has too many chunks, or a tensor whose
+/// memory is not its elements.
 template <fusion_policy Fusion, partition_policy Partition, class Place,
           class ClassOf = detail::of_one_class>
 plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Partition& partition,
@@ -203,15 +253,25 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
   for (const tensor_facts& each : made.backward) {
     classes.push_back(class_of(each));
   }
-  for (const std::size_t end :
-       detail::cut_by_class(fusion.group_ends(made.backward, known), classes)) {
-    const bucket& group = detail::add_bucket(made, end);
-    const tensor_class& its = classes[group.first_tensor];
-    detail::add_chunks(made, its,
-                       its.alone ? std::vector<std::size_t>{group.elements}
-                                 : partition.piece_ends(group.elements));
+  detail::part_classes(made, classes);
+  std::vector<detail::group> groups;
+  for (std::size_t begin = 0; begin < classes.size();) {
+    const std::size_t tensors = detail::alike(classes, begin);
+    const auto its = std::span<const tensor_facts>(made.backward).subspan(begin, tensors);
+    detail::add_groups(groups, begin, tensors,
+                       classes[begin].alone ? fusion::none().group_ends(its, known)
+                                            : fusion.group_ends(its, known));
+    begin += tensors;
   }
-  detail::expect_whole(made);
+  detail::order(groups, made);
+  for (const detail::group& each : groups) {
+    const std::size_t elements = detail::add_bucket(made, each).elements;
+    const tensor_class& its = classes[each.first];
+    detail::add_chunks(made, its,
+                       its.alone ? std::vector<std::size_t>{elements}
+                                 : detail::cut_between(partition.piece_ends(elements), its.block));
+  }
+  detail::expect_few_chunks(made);
   place(made);
   detail::add_hash(made, forward, settings);
   return made;

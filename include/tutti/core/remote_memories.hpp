@@ -71,14 +71,14 @@ template <class Endpoint>
   });
 }
 
-/// Into an engine: `Owner::declared()` are its tensors, `Owner::resume_architecture(steps)` and
+/// Into an engine: `Owner::tensors()` are its tensors, `Owner::resume_architecture(steps)` and
 /// `Owner::remembered()` its architecture's.
 template <class Endpoint, class Owner>
 [[gnu::cold]] task receive_restored(Endpoint self, int worker, Owner& owner) {
   self.queue().synchronize();
   std::uint64_t steps = 0;
   co_await receive_now(self, worker, bytes_of(steps));
-  for (const auto& each : owner.declared()) {
+  for (const auto& each : owner.tensors()) {
     co_await receive_through_host(self, worker, each.parameter);
   }
   owner.resume_architecture(steps);

@@ -121,10 +121,8 @@ class replan_steps {
   using audience = typename failure<typename Types::transport>::audience;
   using endpoint_type = endpoint<typename Types::transport>;
   static constexpr bool has_servers = facts::has_servers<architecture>;
-  /// A share of every chunk is each rank's to encode again. Launches gathered at run time are
-  /// shared out anew each time, and there what is remembered stays where it is.
-  static constexpr bool moves_owners =
-      facts::encodes_means<architecture> && !Types::choice::gathers && requires {
+  /// A share of every chunk is each rank's to encode again.
+  static constexpr bool moves_owners = facts::encodes_means<architecture> && requires {
     architecture::owned(std::size_t{}, 0, 1);
   };
 
@@ -221,6 +219,7 @@ class replan_steps {
       expect_allowed(its, next);
       made =
           its.planned_for(its.model_.forward(), next, make_policy<compression>(next.compression));
+      expect_same_order(its.plan_, made);
       if constexpr (has_servers) {
         for (int rank = its.workers_; its.world_->rank() == 0 && rank < its.world_->size();
              ++rank) {
@@ -311,6 +310,14 @@ class replan_steps {
                     architecture::expect_replan(next.architecture, next.architecture, 0);
                   }) {
       architecture::expect_replan(its.set_.architecture, next.architecture, its.steps());
+    }
+  }
+
+  [[gnu::cold]] static void expect_same_order(const plan& before, const plan& made) {
+    if (hash_of_order(made) != hash_of_order(before)) {
+      throw usage_error(
+          "which tensors a compressor selects cannot change while it remembers what it left of "
+          "them. Fix: replan with the rule's options as they were");
     }
   }
 

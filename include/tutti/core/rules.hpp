@@ -218,8 +218,8 @@ struct check_one_payload_for_all {
   static_assert(one_payload_for_all<Architecture, Compression>::holds,
                 "tutti: this compressor sends several sums a tensor, or different payloads for "
                 "different tensors, but this architecture knows one payload for all. Fix: use "
-                "architecture::replicated and compressors that are summable, or one compressor of "
-                "one payload.");
+                "architecture::replicated or synchronous servers that add, and compressors that "
+                "are summable, or one compressor of one payload.");
 };
 template <class Architecture, class Optimizer>
 struct check_owners_need_an_optimizer {

@@ -66,7 +66,7 @@ class services {
   /// everybody's: those of `given`, none where the model is a phantom.
   [[gnu::cold]] task begin(std::span<const tensor> given, std::string settings) {
     try {
-      co_await agree(endpoint<Transport>(*world_, own_tag(own::hello)), *plan_, owner_->declared(),
+      co_await agree(endpoint<Transport>(*world_, own_tag(own::hello)), *plan_, owner_->tensors(),
                      settings);
     } catch (...) {
       owner_->disagreed(std::current_exception());

@@ -197,7 +197,7 @@ class waiting {
                               : sentence({silent, " (", world_->complaint(), ")"});
       }
     }
-    return watch_.verdict(owner_->declared());
+    return watch_.verdict(owner_->tensors());
   }
 
   static constexpr seconds answer_time = 2;
@@ -206,7 +206,7 @@ class waiting {
   engine_base<Transport>* owner_;
   const failure<Transport>* ended_;
   seconds deadline_;
-  driver<Transport> driver_;
+  driver<Transport, engine_base<Transport>> driver_;
   watch<Transport> watch_;
   std::atomic<std::uint32_t> threads_{0};
 };

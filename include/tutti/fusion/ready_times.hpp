@@ -12,11 +12,13 @@
 namespace tutti::fusion {
 
 /// When each gradient exists, in seconds from the start of the backward pass: by the profile's
-/// times, or in proportion to its elements, `per_element` seconds each where the profile is silent.
-/// Throws usage_error if the profile has times of some tensors only.
+/// times, also of tensors in between that travel otherwise, or in proportion to its elements,
+/// `per_element` seconds each where the profile is silent. Throws usage_error if the profile has
+/// times of some tensors only.
 inline std::vector<seconds> ready_times(std::span<const tensor_facts> backward,
                                         const profile& known, double per_element) {
-  if (!known.backward.empty() && known.backward.size() < backward.size()) {
+  if (!known.backward.empty() && !backward.empty() &&
+      known.backward.size() <= index(backward.front().id)) {
     throw usage_error(
         "the profile holds fewer backward times than the model has tensors. Fix: one for each "
         "tensor, in forward order, or none.");
@@ -31,9 +33,14 @@ inline std::vector<seconds> ready_times(std::span<const tensor_facts> backward,
   std::vector<seconds> ready;
   ready.reserve(backward.size());
   seconds now = 0;
+  std::size_t behind = known.backward.size();
   for (const tensor_facts& each : backward) {
-    now += known.backward.empty() ? per_element * static_cast<double>(each.elements)
-                                  : known.backward[index(each.id)];
+    if (known.backward.empty()) {
+      now += per_element * static_cast<double>(each.elements);
+    }
+    while (behind > index(each.id)) {
+      now += known.backward[--behind];
+    }
     ready.push_back(now);
   }
   return ready;

@@ -56,6 +56,8 @@ struct launch {
   void (*when_half_done)(void*){};
   void* context{};
   gate* second_half{};  ///< opens when it may begin, where the schedule splits the exchange
+  /// Where each rank's share of the elements begins, and the end; none where parts are even.
+  std::span<const std::size_t> shares{};
 
   /// The bytes have left this rank, or will have once its queue has come so far.
   void released() const { when_released(context, number); }
@@ -81,8 +83,9 @@ struct launch {
   /// The same of another compressor: the one of a selecting one's that works on this chunk.
   template <class Other>
   launch<Other> seen_by(const Other& other) const {
-    return {number,  step,      data,   &other,        worker,         owner,   workspace,
-            average, placed_on, chosen, when_released, when_half_done, context, second_half};
+    return {number,        step,           data,    &other,      worker,
+            owner,         workspace,      average, placed_on,   chosen,
+            when_released, when_half_done, context, second_half, shares};
   }
   /// Bytes of a payload of `count` elements, at most.
   std::size_t capacity(std::size_t count) const { return tutti::capacity(*compression, count); }

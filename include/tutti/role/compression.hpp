@@ -20,7 +20,7 @@ struct compression {};
 /// What an encoder works on as a whole, the smaller first; a partition cuts only between units.
 enum class unit {
   element,
-  block,   ///< runs of `block()` elements, counted from the chunk's first
+  block,   ///< runs of `block()` elements, counted from the bucket's first
   tensor,  ///< one tensor a payload, whole: the encoder may ask for its shape, name and index
   bucket,
 };
@@ -280,23 +280,6 @@ constexpr std::size_t expected(const C& compression, std::size_t elements,
   }
 }
 
-/// How the tensors of a launch must be alike: of one class, or each alone.
-struct tensor_class {
-  bool chosen{};  ///< by the rule of a compressor that selects
-  bool alone{};   ///< the encoder works on one tensor at a time
-};
-
-template <class C>
-constexpr tensor_class class_of(const C& compression, const tensor_facts& tensor) {
-  if constexpr (selects<C>) {
-    return compression.chooses(tensor)
-               ? tensor_class{true, facts::works_on_tensors<typename C::chosen>}
-               : tensor_class{false, facts::works_on_tensors<typename C::otherwise>};
-  } else {
-    return {false, facts::works_on_tensors<C>};
-  }
-}
-
 /// Calls `f` with the compressor that works on tensors which a rule has chosen, or has not.
 template <class C, class F>
 constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& f) {
@@ -305,6 +288,29 @@ constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& 
   } else {
     return f(compression);
   }
+}
+
+/// How the tensors of a launch must be alike: of one class, or each alone; and where it may be cut.
+struct tensor_class {
+  bool chosen{};         ///< by the rule of a compressor that selects
+  bool alone{};          ///< the encoder works on one tensor at a time
+  std::size_t block{1};  ///< the encoder works on so many elements at a time
+};
+
+template <class C>
+constexpr tensor_class class_of(const C& compression, const tensor_facts& tensor) {
+  bool chosen = false;
+  if constexpr (selects<C>) {
+    chosen = compression.chooses(tensor);
+  }
+  return with_compressor(compression, chosen, [chosen](const auto& its) {
+    using compressor = std::remove_cvref_t<decltype(its)>;
+    tensor_class made{chosen, facts::works_on_tensors<compressor>};
+    if constexpr (facts::unit_of<compressor> == unit::block) {
+      made.block = its.block();
+    }
+    return made;
+  });
 }
 
 /// A compressor says what a chunk looks like on the wire.
@@ -336,7 +342,7 @@ constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& 
 /// Optional: `fold_everywhere(queue, array of wires)`, a fold in that order which leaves the sum in
 /// all of them in one pass;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
-/// `unit`, `lossless`, `identity`.
+/// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`.
 template <class C>
 concept compression_policy = encodes_once<C> || encodes_in_rounds<C> || selects<C>;
 

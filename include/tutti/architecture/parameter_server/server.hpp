@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/parameter_server/rounds.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
@@ -56,9 +57,10 @@ class parameter_server_server {
   static constexpr bool at_once = Architecture::stale;
   static constexpr bool keeps_parameters = Architecture::keeps_parameters;
   static constexpr bool runs_optimizer = Architecture::owns_parameters;
-  static constexpr bool encodes_means = !plain && !keeps_parameters;
-  /// The sum itself is the answer: a slow worker may still read it while the next step's begins.
-  static constexpr bool answers_sums = plain && !keeps_parameters;
+  static constexpr bool adds_payloads = !encodes_once<compression>;
+  static constexpr bool encodes_means = !plain && !keeps_parameters && !adds_payloads;
+  /// The sum itself is the answer: a slow worker may still read it while the next one begins.
+  static constexpr bool answers_sums = (plain && !keeps_parameters) || adds_payloads;
 
  public:
   explicit parameter_server_server(World& world)
@@ -68,8 +70,8 @@ class parameter_server_server {
   task serve(endpoint self, typename World::message push) {
     const std::uint32_t number = push.number();
     const chunk& piece = world_->planned().chunks[number];
-    expect_length(piece, push);
     shelf& mine = shelf_of(number);
+    expect_length(mine, piece, push);
     if constexpr (at_once) {
       take_at_once(mine, piece, push.bytes());
       auto& answer = mine.answers[at(push.peer())];
@@ -82,10 +84,16 @@ class parameter_server_server {
     } else if (take_in_rank_order(mine, piece, push)) {
       const task& before = mine.answered;
       co_await before;
-      update(mine, piece);
+      if constexpr (!adds_payloads) {
+        update(mine, piece);
+      }
       mine.answered = answer_all(self, mine, piece);
       self.start(mine.answered);
-      ++mine.steps;
+      ++mine.sums_made;
+      if (++mine.round == rounds_of(world_->compressor(), piece)) {
+        mine.round = 0;
+        ++mine.steps;
+      }
     }
   }
 
@@ -151,15 +159,20 @@ class parameter_server_server {
     std::vector<std::size_t> early_bytes{};
     std::vector<char> is_here{};
     int turn{};
+    int round{};
+    std::uint64_t sums_made{};
     std::uint64_t steps{};
     task answered{};
     std::vector<sent_copy> answers{};
   };
 
   static std::span<float> sum_of(shelf& mine) {
-    return span_of(mine.sums[answers_sums ? mine.steps & 1 : 0]);
+    return span_of(mine.sums[answers_sums ? mine.sums_made & 1 : 0]);
   }
-  /// Pushes of a chunk are all equally long, so this allocates once.
+  static constexpr std::size_t floats_for(std::size_t bytes) {
+    return (bytes + sizeof(float) - 1) / sizeof(float);
+  }
+  /// A chunk always asks for as much, so this allocates once.
   template <class Memory>
   void make_room(Memory& memory, std::size_t elements) {
     using element = std::remove_pointer_t<decltype(memory.data())>;
@@ -168,9 +181,15 @@ class parameter_server_server {
     }
   }
 
+  /// Bytes of a push in the chunk's round, at most.
+  std::size_t push_capacity(const shelf& mine, const chunk& piece) const {
+    return tutti::architecture::push_capacity(*world_, piece, mine.round);
+  }
+
   /// A worker whose options differ would have this rank read beyond the push.
-  void expect_length(const chunk& piece, const typename World::message& push) const {
-    const std::size_t expected = capacity(world_->compressor(), piece.elements);
+  void expect_length(const shelf& mine, const chunk& piece,
+                     const typename World::message& push) const {
+    const std::size_t expected = push_capacity(mine, piece);
     const std::size_t came = push.bytes().size();
     if (facts::variable_length<compression> ? came > expected : came != expected) {
       throw communication_error(
@@ -187,12 +206,14 @@ class parameter_server_server {
     }
     const chunk& piece = world_->planned().chunks[number];
     mine.turn = 0;
+    mine.round = 0;
     mine.early.resize(at(world_->workers()));
     mine.early_bytes.resize(at(world_->workers()));
     mine.is_here.assign(at(world_->workers()), 0);
     mine.answers.resize(at_once ? at(world_->workers()) : 0);
     for (std::size_t i = 0; i < (Architecture::updates_first ? 0 : answers_sums ? 2 : 1); ++i) {
-      make_room(mine.sums[i], piece.elements);
+      make_room(mine.sums[i],
+                adds_payloads ? floats_for(longest_push(*world_, piece)) : piece.elements);
     }
     make_room(mine.scratch, scratch_bytes(relay(world_->compressor()), piece.elements));
     if constexpr (encodes_means) {
@@ -222,10 +243,10 @@ class parameter_server_server {
   /// The push takes effect: as a gradient, by the optimizer; as a difference, by itself.
   void take_at_once(shelf& mine, const chunk& piece, std::span<const std::byte> pushed) {
     if constexpr (runs_optimizer) {
-      add(sum_of(mine), piece, pushed, sum_begins::here);
+      add(mine, sum_of(mine), piece, pushed, sum_begins::here);
       update(mine, piece);
     } else {
-      add(span_of(mine.parameters), piece, pushed, sum_begins::before);
+      add(mine, span_of(mine.parameters), piece, pushed, sum_begins::before);
     }
     ++mine.steps;
   }
@@ -235,7 +256,7 @@ class parameter_server_server {
     const int worker = push.peer();
     if (worker != mine.turn) {
       if (!world_->phantom()) {
-        make_room(mine.early[at(worker)], capacity(world_->compressor(), piece.elements));
+        make_room(mine.early[at(worker)], longest_push(*world_, piece));
         world_->queue().copy(mine.early[at(worker)].data(), push.bytes().data(),
                              push.bytes().size());
       }
@@ -243,12 +264,13 @@ class parameter_server_server {
       mine.is_here[at(worker)] = 1;
       return false;
     }
-    add(sum_of(mine), piece, push.bytes(), worker == 0 ? sum_begins::here : sum_begins::before);
+    add(mine, sum_of(mine), piece, push.bytes(),
+        worker == 0 ? sum_begins::here : sum_begins::before);
     for (++mine.turn; mine.turn < world_->workers() && mine.is_here[at(mine.turn)] != 0;
          ++mine.turn) {
       const std::span<const std::byte> early = span_of(mine.early[at(mine.turn)]);
-      add(sum_of(mine), piece, early.first(std::min(early.size(), mine.early_bytes[at(mine.turn)])),
-          sum_begins::before);
+      add(mine, sum_of(mine), piece,
+          early.first(std::min(early.size(), mine.early_bytes[at(mine.turn)])), sum_begins::before);
       mine.is_here[at(mine.turn)] = 0;
     }
     if (mine.turn < world_->workers()) {
@@ -260,24 +282,34 @@ class parameter_server_server {
 
   enum class sum_begins { here, before };
 
-  void add(std::span<float> sum, const chunk& piece, std::span<const std::byte> pushed,
+  void add(shelf& mine, std::span<float> sum, const chunk& piece, std::span<const std::byte> pushed,
            sum_begins when) {
     auto& queue = world_->queue();
-    const auto& compressor = world_->compressor();
     const bool first = when == sum_begins::here;
-    charge(queue,
-           expected(compressor, piece.elements) + (first ? 1 : 2) * sizeof(float) * piece.elements);
+    if constexpr (adds_payloads) {
+      charge(queue, (first ? 2 : 3) * push_capacity(mine, piece));
+    } else {
+      charge(queue, expected(world_->compressor(), piece.elements) +
+                        (first ? 1 : 2) * sizeof(float) * piece.elements);
+    }
     if (world_->phantom()) {
       return;
     }
-    if (first && plain) {
+    if (first && (plain || adds_payloads)) {
       queue.copy(sum.data(), pushed.data(), pushed.size());
       return;
     }
-    if (first) {
-      queue.clear(sum.data(), sum.size_bytes());
+    if constexpr (adds_payloads) {
+      const wire into{reinterpret_cast<std::byte*>(sum.data()), pushed.size()};
+      with_compressor(world_->compressor(), piece.chosen, [&](const auto& its) {
+        its.fold(queue, into, const_wire(pushed.data(), pushed.size()));
+      });
+    } else {
+      if (first) {
+        queue.clear(sum.data(), sum.size_bytes());
+      }
+      world_->compressor().accumulate(queue, const_wire(pushed.data(), pushed.size()), sum);
     }
-    compressor.accumulate(queue, const_wire(pushed.data(), pushed.size()), sum);
   }
 
   /// From the sum of gradients to what is answered.
@@ -311,6 +343,9 @@ class parameter_server_server {
     std::span<const std::byte> answer;
     if constexpr (keeps_parameters) {
       answer = bytes_of_floats(piece, span_of(mine.parameters));
+    } else if constexpr (adds_payloads) {
+      const auto* sum = reinterpret_cast<const std::byte*>(sum_of(mine).data());
+      answer = {world_->phantom() ? nullptr : sum, push_capacity(mine, piece)};
     } else if constexpr (plain) {
       answer = bytes_of_floats(piece, sum_of(mine));
     } else {

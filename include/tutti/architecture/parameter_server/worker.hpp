@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "tutti/architecture/parameter_server/rounds.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
@@ -20,6 +21,7 @@ namespace tutti::architecture {
 /// changed since the last pull.
 template <class Architecture, class World>
 class parameter_server_worker {
+  using compression = typename World::compression;
   using relay_type = typename World::relay_type;
   static constexpr bool plain = facts::identity<typename World::compression>;
   static constexpr bool pushes_differences = Architecture::updates_first;
@@ -33,10 +35,14 @@ class parameter_server_worker {
     }
   }
 
-  std::size_t workspace_bytes(std::size_t elements) const {
-    return plain ? 0
-                 : std::max(capacity(world_->compressor(), elements),
-                            capacity(relay(world_->compressor()), elements));
+  std::size_t workspace_bytes(const chunk& piece) const {
+    if constexpr (!encodes_once<compression>) {
+      return longest_push(*world_, piece);
+    } else {
+      return plain ? 0
+                   : std::max(capacity(world_->compressor(), piece.elements),
+                              capacity(relay(world_->compressor()), piece.elements));
+    }
   }
 
   void depart(std::size_t position, std::uint64_t step) { world_->update_alone(position, step); }
@@ -47,6 +53,80 @@ class parameter_server_worker {
   }
 
   task exchange(typename World::endpoint self, const typename World::launch& what) {
+    if constexpr (selects<compression>) {
+      return with_compressor(world_->compressor(), what.chosen, [&](const auto& its) {
+        return have_added_selected(self, what.seen_by(its));
+      });
+    } else if constexpr (facts::in_rounds<compression>) {
+      return have_added(self, what);
+    } else {
+      return push_and_pull(self, what);
+    }
+  }
+
+  void incoming(const chunk& piece, std::span<float> buffer) {
+    world_->write_parameters(piece, buffer);
+    if constexpr (pushes_differences) {
+      world_->copy(pulled(piece), buffer);
+    }
+  }
+
+  /// The servers begin with the same parameters.
+  void resume() {
+    if constexpr (pushes_differences) {
+      if (world_->trains()) {
+        for (const chunk& each : world_->planned().chunks) {
+          world_->read_parameters(each, pulled(each));
+        }
+      }
+    }
+  }
+
+ private:
+  /// A launch by value: the chosen compressor's is made here, and must last.
+  template <class C>
+  task have_added_selected(typename World::endpoint self, launch<C> what) {
+    co_await have_added(self, what);
+  }
+
+  /// Payloads are added by the server and come back as their sum, in every round.
+  template <class C>
+  task have_added(typename World::endpoint self, const launch<C>& what) {
+    auto& queue = self.queue();
+    const chunk& piece = world_->planned().chunks[what.number];
+    auto service = self.on(channel::service);
+    for (int round = 0; round < facts::rounds<C>; ++round) {
+      const auto payload = payload_of(what, push_capacity(*world_, piece, round));
+      if constexpr (facts::in_rounds<C>) {
+        what.encode_round(queue, round, payload);
+      } else if constexpr (!facts::identity<C>) {
+        what.encode(queue, 0, what.data.size(), payload);
+      }
+      co_await service.send(what.placed_on, payload);
+      what.released();  // in the first round: credit that waits for an answer waits for ever
+      co_await self.receive(what.placed_on, payload);
+      if constexpr (facts::in_rounds<C>) {
+        if (round + 1 < facts::rounds<C>) {
+          what.between(queue, round, payload);
+        } else {
+          what.decode(queue, payload, world_->workers());
+        }
+      } else {
+        if constexpr (!facts::identity<C>) {
+          what.clear(queue, 0, what.data.size());
+          what.accumulate(queue, payload, 0, what.data.size());
+        }
+        what.scale(queue, 0, what.data.size());
+      }
+    }
+  }
+  template <class C>
+  static std::span<std::byte> payload_of(const launch<C>& what, std::size_t bytes) {
+    return facts::identity<C> ? std::as_writable_bytes(what.data) : what.room(0, bytes);
+  }
+
+  /// Of one payload.
+  task push_and_pull(typename World::endpoint self, const typename World::launch& what) {
     auto& queue = self.queue();
     const std::size_t elements = what.data.size();
     const auto floats = std::as_writable_bytes(what.data);
@@ -72,25 +152,6 @@ class parameter_server_worker {
     }
   }
 
-  void incoming(const chunk& piece, std::span<float> buffer) {
-    world_->write_parameters(piece, buffer);
-    if constexpr (pushes_differences) {
-      world_->copy(pulled(piece), buffer);
-    }
-  }
-
-  /// The servers begin with the same parameters.
-  void resume() {
-    if constexpr (pushes_differences) {
-      if (world_->trains()) {
-        for (const chunk& each : world_->planned().chunks) {
-          world_->read_parameters(each, pulled(each));
-        }
-      }
-    }
-  }
-
- private:
   template <class Queue>
   static void take_mean(Queue& queue, const typename World::launch& what,
                         std::span<const std::byte> answer) {
