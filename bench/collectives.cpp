@@ -1,8 +1,10 @@
 // How fast ranks add what each of them holds: our collectives between threads beside the bound of
-// shared memory and, under `mpirun -np 2`, beside MPI's all-reduce between processes.
+// shared memory and, under `mpirun -np 2`, beside MPI's all-reduce between processes. Between hosts
+// one chunk of 4, 25 and 100 MB, whose time `bench/lab wire` sets beside what iperf3 carries.
 //
 //   bench-collectives
 //   mpirun -np 2 bench-collectives --benchmark_filter='addressable|mpi'
+//   bench/lab wire 1gbit build/release/bin/bench-collectives
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -208,6 +210,18 @@ void between_processes(benchmark::State& state, std::size_t& calls, job& process
   }
 }
 
+/// One call at a time: on a wire the worst matters as much as the median.
+void between_hosts(benchmark::State& state, job& processes, over_mpi what, std::size_t bytes) {
+  std::vector<double> took;
+  for ([[maybe_unused]] auto _ : state) {
+    took.push_back(processes.time(what, bytes, 1));
+    state.SetIterationTime(took.back());
+  }
+  state.counters["size"] = static_cast<double>(bytes);
+  state.counters["median_s"] = median(took);
+  state.counters["worst_s"] = std::ranges::max(took);
+}
+
 /// `measured(state, calls)` with the calls of a batch, the same in every repetition.
 template <class Case>
 void add(const std::string& what, int ranks, std::size_t bytes, Case measured) {
@@ -235,6 +249,24 @@ void add_processes(job& processes, const std::string& name, over_mpi what, std::
       [&processes, what, bytes](benchmark::State& state, std::size_t& calls) {
         between_processes(state, calls, processes, what, bytes);
       });
+}
+
+void add_between_hosts(job& processes) {
+  for (const auto& [name, what] :
+       {std::pair{"ring", over_mpi::ring}, std::pair{"MPI_Allreduce", over_mpi::all_reduce}}) {
+    for (const std::size_t megabytes : {4, 25, 100}) {
+      const std::string full = std::string("between_hosts/") + name +
+                               "/ranks:" + std::to_string(processes.size()) +
+                               "/MB:" + std::to_string(megabytes);
+      benchmark::RegisterBenchmark(full.c_str(),
+                                   [&processes, what, megabytes](benchmark::State& state) {
+                                     between_hosts(state, processes, what, megabytes * 1000000);
+                                   })
+          ->UseManualTime()
+          ->Iterations(15)
+          ->Unit(benchmark::kMillisecond);
+    }
+  }
 }
 
 void add_all(job& processes) {
@@ -274,7 +306,11 @@ int main(int argc, char** argv) {
     return 0;
   }
   bench::note_build();
-  bench::add_all(processes);
+  if (processes.between_hosts()) {
+    bench::add_between_hosts(processes);
+  } else {
+    bench::add_all(processes);
+  }
   bench::summary shown;
   benchmark::RunSpecifiedBenchmarks(&shown);
   benchmark::Shutdown();

@@ -6,7 +6,7 @@ namespace bench {
 
 enum class over_mpi { all_reduce, ring };
 
-/// The processes beside this one, where `mpirun` started us: rank 0 asks, the others sleep between
+/// The processes beside this one, where `mpirun` started us: rank 0 asks, the others nap between
 /// its questions. Without MPI there are none.
 class job {
  public:
@@ -18,6 +18,8 @@ class job {
   /// 1 where nobody is beside us.
   int size() const { return size_; }
   int rank() const { return rank_; }
+  /// Whether they run on several hosts.
+  bool between_hosts() const;
   /// Every rank but 0: does what rank 0 asks until it ends.
   void serve();
   /// Rank 0: seconds that so many all-reduces of `bytes` take the slowest process.

@@ -4,6 +4,7 @@ namespace bench {
 
 job::job() = default;
 job::~job() = default;
+bool job::between_hosts() const { return false; }
 void job::serve() {}
 double job::time(over_mpi, std::size_t, std::size_t) { return 0; }
 

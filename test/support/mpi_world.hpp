@@ -4,6 +4,7 @@
 #include <exception>
 #include <gtest/gtest.h>
 #include <string>
+#include <vector>
 
 #include "support/nothing_ran.hpp"
 #include "support/transports.hpp"
@@ -51,6 +52,17 @@ bool among(int ranks, Run run) {
   return rank < ranks;
 }
 
+/// One rank's part; where it fails, everybody's ends.
+template <class World, class Body>
+void drive_or_abort(World& world, Body body) {
+  try {
+    drive(world, body(world));
+  } catch (const std::exception& failure) {
+    world.abort("rank " + std::to_string(world.rank()) + " failed: " + failure.what());
+    throw;
+  }
+}
+
 /// Ranks are the first so many processes of the job, on a communicator of the user's.
 template <class Queue, transport::device_path... Path>
 struct mpi_world_on {
@@ -66,12 +78,27 @@ struct mpi_world_on {
   template <class Body>
   static void run_on(MPI_Comm some, Body body) {
     transport world(some, Path...);
-    try {
-      drive(world, body(world));
-    } catch (const std::exception& failure) {
-      world.abort("rank " + std::to_string(world.rank()) + " failed: " + failure.what());
-      throw;
-    }
+    drive_or_abort(world, body);
+  }
+};
+
+/// The same, on three hosts as far as they know: neighbours never share one.
+template <class Queue, transport::device_path... Path>
+struct mpi_world_apart {
+  using transport = tutti::transport::mpi_on<Queue>;
+  static constexpr bool phantoms = false;
+  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    return among(ranks, [&](MPI_Comm some) {
+      std::vector<int> hosts;
+      for (int rank = 0; rank < ranks; ++rank) {
+        hosts.push_back(rank % 3);
+      }
+      transport world(some, hosts, Path...);
+      drive_or_abort(world, body);
+    });
   }
 };
 

@@ -77,7 +77,7 @@ class operation_room {
   operation& get() { return *operation_; }
 
  private:
-  alignas(std::max_align_t) std::array<std::byte, 384> place_;  // left as it is: it costs nothing
+  alignas(std::max_align_t) std::array<std::byte, 480> place_;  // left as it is: it costs nothing
   operation* operation_{};
   void (*destroy_)(operation_room&){[](operation_room&) {}};
 };

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
@@ -31,7 +32,8 @@ namespace tutti::transport {
 /// communicators of its own, so that a wildcard never takes another channel's message and nothing
 /// matches the user's messages.
 ///
-/// Long messages of the data channel travel in pieces, so that folding the first overlaps the wire.
+/// Long messages of the data channel travel in pieces, so that folding the first overlaps the wire:
+/// three at once inside a host; between hosts all at once, but four of those that are staged.
 /// A device's memory is sent when its queue has come so far, and received in the queue's order; the
 /// host waits for neither. Staged, each piece is copied to memory that both reach (pinned) and sent
 /// from there, while folds read there what has come; the next piece is copied meanwhile. Memory
@@ -57,6 +59,9 @@ class mpi_on {
   mpi_on() : mpi_on(MPI_COMM_WORLD) {}
   /// The processes of the user's communicator, which is duplicated. Collective.
   explicit mpi_on(MPI_Comm users) : mpi_on(supported_device_path(), users) {}
+  /// The same, on the hosts whose numbers `hosts` gives for each rank, whatever MPI says of them.
+  mpi_on(MPI_Comm users, std::vector<int> hosts, device_path path = supported_device_path())
+      : mpi_on(path, users, std::move(hosts)) {}
   /// The same, whatever MPI says of itself.
   mpi_on(MPI_Comm users, device_path path) requires on_device : mpi_on(path, users) {}
   mpi_on(const mpi_on&) = delete;
@@ -132,8 +137,7 @@ class mpi_on {
     exchange_operation(transfers& self, int to, std::span<const std::byte> out, int from,
                        std::span<std::byte> into, tag where, Fold fold)
         : operation(self.ready_coroutines(), 2), in_(self, into, fold) {
-      self.begin_receive(in_, *this, from, where, into.size());
-      self.begin_send(out_, *this, to, where, out);
+      self.begin_exchange(out_, in_, *this, to, out, from, into.size(), where);
     }
 
    private:
@@ -287,8 +291,8 @@ class mpi_on {
   /// How long the living wait for the dead.
   static constexpr seconds departure_time = 5;
 
-  mpi_on(device_path path, MPI_Comm users)
-      : world_(users), backoff_(ranks_here(world_)), transfers_(path, world_) {}
+  mpi_on(device_path path, MPI_Comm users, std::vector<int> hosts = {})
+      : world_(users, std::move(hosts)), backoff_(ranks_here(world_)), transfers_(path, world_) {}
 
   int exceptions_at_birth_ = std::uncaught_exceptions();
   detail::mpi_world world_;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/tag.hpp"
@@ -67,14 +68,14 @@ class mpi_communicator {
 /// channel and one for news of failures, and which ranks share a host.
 class mpi_world {
  public:
-  /// Collective.
-  explicit mpi_world(MPI_Comm users)
+  /// Collective. Without `hosts`, MPI knows them.
+  mpi_world(MPI_Comm users, std::vector<int> hosts)
       : channels_{mpi_communicator(users), mpi_communicator(users), mpi_communicator(users),
                   mpi_communicator(users)},
         failures_(users),
         rank_(rank_in(users)),
         size_(size_of(users)),
-        hosts_(hosts_of(users)),
+        hosts_(hosts.empty() ? hosts_of(users) : std::move(hosts)),
         greatest_tag_(greatest_tag_of(channels_[0].get())) {}
 
   int rank() const { return rank_; }

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "tutti/base/tag.hpp"
+#include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/operation.hpp"
 #include "tutti/transport/segments.hpp"
@@ -29,11 +32,29 @@ struct transfer {
   std::byte* data{};  // null: each piece is received in staging, and folded from there
   segments cut{};
   std::size_t posted{};
-  std::size_t in_flight{};  // posted, and not over
-  std::size_t unwritten{};  // of those, waiting for the queue
+  std::size_t in_flight{};         // posted, and not over
+  std::size_t unwritten{};         // of those, waiting for the queue
+  std::size_t window{};            // how many may be in flight
+  std::size_t granted{unlimited};  // how many of all may be posted by now
+  transfer* other_half{};          // of an exchange that goes in turns
+  seconds began{};                 // the send of such an exchange
+  seconds patient_until{};
   void (*fold_piece)(Transfers&, transfer&, segments::piece, const std::byte*){};
   void (*complete)(Transfers&, transfer&){};  // what is to be done when all pieces are over
 
+  static constexpr std::size_t unlimited = SIZE_MAX;
+
+  bool has_more() const { return posted < cut.count(); }
+  bool may_post() const {
+    return in_flight < window && posted < std::min(granted, cut.count()) && !failed;
+  }
+  /// Its pieces are not received, or sent, where they belong.
+  bool folds_pieces() const { return data == nullptr && fold_piece != nullptr; }
+  bool waits_for_a_turn() const {
+    return outgoing && other_half != nullptr && in_flight == 0 && posted == granted && !blocked;
+  }
+  /// Something of it has come.
+  bool begun() const { return posted > in_flight; }
   bool may_be_shorter() const { return lends && where.channel == channel::service; }
   bool precedes(const transfer& other) const {
     return peer == other.peer && where == other.where && outgoing == other.outgoing;

@@ -107,6 +107,26 @@ class mpi_transfers {
       start(in);
     }
   }
+  /// Both halves. A long message asks its receiver first, who answers on the connection that
+  /// carries the receiver's own bytes, behind them. So that two hosts need not take turns, each
+  /// asks before it answers, and where the answer waits for staging, asks for no more than it can
+  /// answer.
+  void begin_exchange(transfer& out, transfer& in, operation& owner, int to,
+                      std::span<const std::byte> bytes, int from, std::size_t into, tag where) {
+    if (near(to) || bytes.size() <= asks_beyond) {
+      begin_receive(in, owner, from, where, into);
+      begin_send(out, owner, to, where, bytes);
+      return;
+    }
+    if (to == from && in.folds_pieces() && cut(where, into).count() > turn) {
+      in.other_half = &out;
+      out.other_half = &in;
+      in.granted = out.granted = turn;
+      out.began = now();
+    }
+    begin_send(out, owner, to, where, bytes);
+    begin_receive(in, owner, from, where, into);
+  }
   void begin_receive_any(transfer& in, operation& owner, channel from_channel) {
     if (begin(in, owner, MPI_ANY_SOURCE, tag{from_channel, 0, 0}, {})) {
       any_waiting_[static_cast<std::size_t>(from_channel)].push(in);
@@ -172,6 +192,7 @@ class mpi_transfers {
       progress |= !each.empty() && probe(each);
     }
     progress |= !sleepers_.empty() && sleepers_.wake(now(), flights_);
+    progress |= send_to_the_silent();
     if (!notice_.sentence().empty() && !flights_.failed()) {
       fail(refusal_ ? refusal_ : std::make_exception_ptr(communication_error(notice_.sentence())));
       progress = true;
@@ -259,10 +280,27 @@ class mpi_transfers {
     posted_piece which;
     typename Queue::event until;
   };
-  /// Pieces of one transfer in flight at once: enough to keep the wire busy, few enough that their
-  /// staging stays in cache.
-  static constexpr std::size_t window = 3;
+  /// Pieces of one transfer in flight at once inside a host: enough to keep memory busy, few enough
+  /// that their staging stays in cache.
+  static constexpr std::size_t window_inside = 3;
+  /// Between hosts, where they need staging (16 MiB): the others are posted all at once, for each
+  /// asks its receiver first.
+  static constexpr std::size_t turn = 4;
+  static constexpr seconds longest_patience = 1;
   static constexpr std::size_t eager_bytes = 4096;
+  /// Longer messages ask their receiver first: Open MPI's limit over TCP.
+  static constexpr std::size_t asks_beyond = 64_KiB;
+
+  bool near(int peer) const { return world_->host_of(peer) == world_->host_of(world_->rank()); }
+  bool through_host(const transfer& which) const {
+    return which.in_order && path_ == device_path::staged;
+  }
+  std::size_t window_of(const transfer& which) const {
+    if (near(which.peer)) {
+      return window_inside;
+    }
+    return through_host(which) || which.folds_pieces() ? turn : transfer::unlimited;
+  }
 
   segments cut(tag where, std::size_t bytes) const {
     return where.channel == channel::data ? segments(bytes) : segments::whole(bytes);
@@ -288,6 +326,7 @@ class mpi_transfers {
   /// Messages of one peer and tag must not overtake: what has pieces left to post holds back what
   /// comes after it.
   void start(transfer& fresh) {
+    fresh.window = window_of(fresh);
     for (transfer* each = unposted_.front(); each != nullptr; each = each->next) {
       fresh.blocked |= each->precedes(fresh);
     }
@@ -300,10 +339,10 @@ class mpi_transfers {
   }
 
   void post_on(transfer& which) {
-    while (!which.failed && which.in_flight < window && which.posted < which.cut.count()) {
+    while (which.may_post()) {
       post(which, which.posted++);
     }
-    const bool more = which.unwritten > 0 || (!which.failed && which.posted < which.cut.count());
+    const bool more = which.unwritten > 0 || (!which.failed && which.has_more());
     if (more && !which.listed) {
       which.listed = true;
       unposted_.push(which);
@@ -317,6 +356,35 @@ class mpi_transfers {
     }
   }
 
+  /// A half of an exchange in turns has nothing in flight. Its next turn begins when the last has
+  /// come, the send first: the peer, whose message has begun, waits for no later turn of this
+  /// rank's than that.
+  void take_turn(transfer& its) {
+    transfer& other = *its.other_half;
+    if (its.outgoing) {
+      its.patient_until = now() + std::min(longest_patience, 4 * (now() - its.began));
+      return;
+    }
+    its.granted += turn;
+    other.granted = its.has_more() ? std::max(other.granted, its.granted) : transfer::unlimited;
+    if (other.listed && !other.blocked) {
+      post_on(other);
+    }
+  }
+
+  /// Where nothing comes while the send waits for its next turn, the peer may be one that receives
+  /// all before it sends: the send waits no longer. Says whether there was one.
+  bool send_to_the_silent() {
+    for (transfer* each = unposted_.front(); each != nullptr; each = each->next) {
+      if (each->waits_for_a_turn() && !each->other_half->begun() && now() > each->patient_until) {
+        each->granted = transfer::unlimited;
+        post_on(*each);
+        return true;
+      }
+    }
+    return false;
+  }
+
   void unblock_after(const transfer& done) {
     for (transfer* each = unposted_.front(); each != nullptr; each = each->next) {
       if (done.precedes(*each)) {
@@ -328,15 +396,14 @@ class mpi_transfers {
   }
 
   void post(transfer& which, std::size_t index) {
-    const bool through_host = which.in_order && path_ == device_path::staged;
-    const bool folded = which.data == nullptr && which.fold_piece != nullptr;
+    const bool copied = through_host(which);
     posted_piece posted{&which, index, nullptr};
     typename Queue::event written{};
     const bool well = queue_accepts([&] {
-      if (through_host || folded) {
+      if (copied || which.folds_pieces()) {
         posted.staged = pieces_.take(which.cut.longest());
       }
-      if (through_host) {
+      if (copied) {
         queue_.copy(posted.staged, which.data + which.cut[index].offset, which.cut[index].size);
       }
       if (which.in_order) {
@@ -440,6 +507,9 @@ class mpi_transfers {
       check_piece(its, which, status.MPI_ERROR, bytes);
     }
     give_back(which, its.outgoing ? typename Queue::event{} : so_far());
+    if (its.other_half != nullptr && its.in_flight == 0) {
+      take_turn(its);
+    }
     post_on(its);
   }
 

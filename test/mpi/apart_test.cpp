@@ -1,0 +1,139 @@
+// Processes that take each other for other hosts: long messages are sent before they are received,
+// with all their pieces at once, or in turns where they are staged.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/mpi_world.hpp"
+#include "support/transport_laws.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/transport/mpi.hpp"
+
+namespace tutti::test {
+
+using apart = mpi_world_apart<inline_queue>;
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Apart, TransportLaw, apart);
+
+namespace {
+
+using words = std::vector<std::uint64_t>;
+
+words numbers(std::size_t bytes, int seed) {
+  words all(bytes / 8);
+  std::iota(all.begin(), all.end(), static_cast<std::uint64_t>(seed) << 32);
+  return all;
+}
+
+/// Adds, and notes where what is added lies: that is staging.
+struct add_and_note {
+  static constexpr std::size_t unit = 8;
+  std::set<const std::byte*>* seen;
+
+  void operator()(inline_queue&, std::byte* into, const std::byte* from, std::size_t bytes) const {
+    seen->insert(from);
+    const auto* theirs = reinterpret_cast<const std::uint64_t*>(from);
+    auto* mine = reinterpret_cast<std::uint64_t*>(into);
+    for (std::size_t i = 0; i < bytes / 8; ++i) {
+      mine[i] += theirs[i];
+    }
+  }
+};
+
+/// One exchange with the other of two ranks; says how many pieces were staged at once at most.
+task exchange_of(transport::mpi& world, std::size_t sent, std::size_t received,
+                 std::size_t& staged) {
+  const int peer = 1 - world.rank();
+  const words mine = numbers(sent, world.rank());
+  words into = numbers(received, 7);
+  std::set<const std::byte*> seen;
+  const add_and_note fold{&seen};
+  co_await world.exchange_fold(peer, std::as_bytes(std::span(mine)), peer,
+                               std::as_writable_bytes(std::span(into)), data_tag(3), fold);
+  const words theirs = numbers(received, peer);
+  words expected = numbers(received, 7);
+  std::ranges::transform(expected, theirs, expected.begin(), std::plus<>());
+  EXPECT_TRUE(into == expected);
+  EXPECT_EQ(world.in_flight(), 0U);
+  staged = seen.size();
+}
+task send_to_0(transport::mpi& world, std::size_t bytes) {
+  const words out = numbers(bytes, 1);
+  co_await world.send(0, data_tag(3), std::as_bytes(std::span(out)));
+}
+task receive_from_0(transport::mpi& world, std::size_t bytes) {
+  words in(bytes / 8);
+  co_await world.receive(0, data_tag(3), std::as_writable_bytes(std::span(in)));
+  EXPECT_TRUE(in == numbers(bytes, 0));
+}
+
+constexpr std::size_t long_message = 40 << 20;  // three turns
+
+TEST(Apart, ExchangesStageFourPiecesAtMost) {
+  apart::run(2, [](transport::mpi& world) -> task {
+    std::size_t staged = 0;
+    co_await exchange_of(world, long_message, long_message, staged);
+    EXPECT_EQ(staged, 4U);
+  });
+}
+
+TEST(Apart, TheHalvesOfAnExchangeMayDifferInLength) {
+  constexpr std::size_t lengths[] = {0, 100000, 5 << 20, 18 << 20, long_message};
+  apart::run(2, [&](transport::mpi& world) -> task {
+    std::size_t staged = 0;
+    for (const std::size_t low : lengths) {
+      for (const std::size_t high : lengths) {
+        const bool first = world.rank() == 0;
+        co_await exchange_of(world, first ? low : high, first ? high : low, staged);
+      }
+    }
+  });
+}
+
+TEST(Apart, AnExchangeMeetsAPeerWhoseHalvesFollowEachOther) {
+  for (const bool sends_first : {false, true}) {
+    apart::run(2, [&](transport::mpi& world) -> task {
+      std::size_t staged = 0;
+      if (world.rank() == 0) {
+        co_await exchange_of(world, long_message, long_message, staged);
+      } else if (sends_first) {
+        co_await send_to_0(world, long_message);
+        co_await receive_from_0(world, long_message);
+      } else {
+        co_await receive_from_0(world, long_message);
+        co_await send_to_0(world, long_message);
+      }
+    });
+  }
+}
+
+TEST(Apart, AnAbortEndsAnExchangeBetweenItsTurns) {
+  apart::run(2, [](transport::mpi& world) -> task {
+    std::string said;
+    const auto part = [](transport::mpi& on) -> task {
+      std::size_t staged = 0;
+      if (on.rank() == 0) {
+        co_await exchange_of(on, long_message, long_message, staged);
+      } else {
+        co_await receive_from_0(on, long_message);
+        on.abort("the answer never comes");
+        co_await receive_from_0(on, 8);
+      }
+    };
+    co_await TransportLaw<apart>::words_of(part(world), said);
+    EXPECT_EQ(said, "the answer never comes");
+    EXPECT_EQ(world.in_flight(), 0U);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+int main(int argc, char** argv) { return tutti::test::run_tests_of_processes(argc, argv); }
