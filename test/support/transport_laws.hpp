@@ -320,7 +320,7 @@ TYPED_TEST_P(TransportLaw, ReceiveAnyTakesFromEverybodyOnItsChannelOnly) {
 
 TYPED_TEST_P(TransportLaw, LoansOfTheServiceChannelMayBeOfShorterMessages) {
   using suite = TestFixture;
-  constexpr std::size_t room = TypeParam::longest;
+  static constexpr std::size_t room = TypeParam::longest;
   for (int ranks = 1; ranks <= 5; ++ranks) {
     TypeParam::run(ranks, [](auto& world) -> task {
       const int to = (world.rank() + 1) % world.size();
