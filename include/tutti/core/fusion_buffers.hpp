@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tutti/base/assert.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
