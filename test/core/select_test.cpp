@@ -15,6 +15,7 @@
 #include "support/errors.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -335,6 +336,25 @@ void keeps_residuals() {
 }
 TEST(Select, KeepsResidualsUnderAnotherPlan) { keeps_residuals<dense>(); }
 TEST(Select, KeepsResidualsBesideServersThatAdd) { keeps_residuals<added>(); }
+
+/// So do means that arrive a step late.
+TEST(Select, KeepsLateMeansUnderAnotherPlan) {
+  using late = architecture::delayed<dense>;
+  for (int workers = 1; workers <= 3; ++workers) {
+    transport::run_ranks(workers, [](transport::in_process& world) {
+      const auto parameters = [&world](std::size_t bytes) {
+        std::string file;
+        return train_from<late>(file, world, fused_by<late>(100, 3), 0, steps,
+                                [bytes](auto& engine, int step) {
+                                  if (step == 2) {
+                                    engine.replan(fused_by<late>(bytes, 3));
+                                  }
+                                });
+      };
+      EXPECT_EQ(parameters(40'000), parameters(100));
+    });
+  }
+}
 
 /// What is remembered has its place by class: under a rule that chooses otherwise it has none.
 TEST(Select, CannotChooseOtherTensorsOnTheWay) {

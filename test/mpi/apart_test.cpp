@@ -114,7 +114,7 @@ TEST(Apart, AnExchangeMeetsAPeerWhoseHalvesFollowEachOther) {
   }
 }
 
-TEST(Apart, AnAbortEndsAnExchangeBetweenItsTurns) {
+TEST(Apart, AnAbortEndsAnExchangeThatIsNeverAnswered) {
   apart::run(2, [](transport::mpi& world) -> task {
     std::string said;
     const auto part = [](transport::mpi& on) -> task {

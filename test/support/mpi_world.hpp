@@ -82,7 +82,7 @@ struct mpi_world_on {
   }
 };
 
-/// The same, on three hosts as far as they know: neighbours never share one.
+/// The same, each on a host of its own as far as it knows.
 template <class Queue, transport::device_path... Path>
 struct mpi_world_apart {
   using transport = tutti::transport::mpi_on<Queue>;
@@ -94,7 +94,7 @@ struct mpi_world_apart {
     return among(ranks, [&](MPI_Comm some) {
       std::vector<int> hosts;
       for (int rank = 0; rank < ranks; ++rank) {
-        hosts.push_back(rank % 3);
+        hosts.push_back(rank);
       }
       transport world(some, hosts, Path...);
       drive_or_abort(world, body);

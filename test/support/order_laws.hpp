@@ -34,9 +34,9 @@
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
 
-/// No schedule over any architecture deadlocks, whoever decides the order of launches: every legal
-/// pair of a schedule and an architecture, and within these every coordination with each
-/// architecture, and with each schedule of at least four. A policy joins its list.
+/// No schedule over any of these architectures deadlocks, whoever decides the order of launches:
+/// every legal pair of a schedule and an architecture, and within these every coordination with
+/// each architecture, and with each schedule of at least four. A policy joins its list.
 namespace tutti::test {
 
 using ordered_architectures =

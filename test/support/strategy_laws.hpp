@@ -262,7 +262,7 @@ class StrategyLaw : public ::testing::Test {};
 TYPED_TEST_SUITE_P(StrategyLaw);
 
 /// Parameters are bitwise those of one process that has all gradients, and where one order of
-/// launches is agreed on, that is everybody's.
+/// launches is agreed on, that is everybody's; of ranks in other processes that is not seen.
 TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
   using strategy = typename TypeParam::listed::strategy;
   constexpr int steps = compared_steps;

@@ -188,7 +188,8 @@ void load(Engine& engine, std::istream& in) {
   };
   detail::checkpoint_reader file(in);
   if (file.template value<detail::magic>() != detail::checkpoint_magic) {
-    throw usage_error("this is no checkpoint of tutti's. Fix: name a file that `save` wrote");
+    throw usage_error(
+        "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
   }
   detail::expect(file.text(), detail::signature<typename Engine::strategy>(), "strategy");
   const auto ranks = file.template value<std::int64_t>();

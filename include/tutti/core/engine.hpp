@@ -358,7 +358,8 @@ class engine : engine_base<Transport> {
   /// and the architecture's values may be others. Residuals, momenta and what architectures
   /// remember are kept by their place in the model, and move to whoever owns that place now. Every
   /// worker must call it between the same two steps, with the same options; servers hear of it. Who
-  /// serves, the deadline and who makes progress stay as they were.
+  /// serves, which tensors a compressor selects, the deadline and who makes progress stay as they
+  /// were.
   ///
   /// Waits for every tensor first. Errors end the engine on every rank: options that differ or are
   /// refused, as usage_error; a rank that does not call, as communication_error by its name.

@@ -150,7 +150,10 @@ class flow {
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = chunks_.memories();
     if constexpr (delays) {
-      for (const chunk& each : plan_->chunks) {
+      std::vector<chunk> by_place = plan_->chunks;  // their numbers depend on the fusion
+      std::sort(by_place.begin(), by_place.end(),
+                [](const chunk& a, const chunk& b) { return a.first_element < b.first_element; });
+      for (const chunk& each : by_place) {
         all.push_back(model_->phantom() ? std::span<float>() : model_->data(each));
       }
     }

@@ -215,11 +215,13 @@ class replan_steps {
       plan made = asked(its, settings);
       who = audience::nobody;  // what they differ in all ranks find alike
       co_await compare(its, made, settings);
-      who = audience::everybody;
       expect_allowed(its, next);
+      who = audience::everybody;
       made =
           its.planned_for(its.model_.forward(), next, make_policy<compression>(next.compression));
+      who = has_servers ? audience::everybody : audience::nobody;  // servers do not find that
       expect_same_order(its.plan_, made);
+      who = audience::everybody;
       if constexpr (has_servers) {
         for (int rank = its.workers_; its.world_->rank() == 0 && rank < its.world_->size();
              ++rank) {
@@ -248,8 +250,8 @@ class replan_steps {
       plan made = asked(its, settings);
       who = audience::nobody;
       co_await compare(its, made, settings);
-      who = audience::everybody;
       expect_allowed(its, next);
+      who = audience::everybody;
       co_await receive_plan(host_endpoint(its), 0, made);  // servers know nothing of profiles
       who = audience::nobody;
       co_await compare(its, made, settings);
@@ -316,8 +318,8 @@ class replan_steps {
   [[gnu::cold]] static void expect_same_order(const plan& before, const plan& made) {
     if (hash_of_order(made) != hash_of_order(before)) {
       throw usage_error(
-          "which tensors a compressor selects cannot change while it remembers what it left of "
-          "them. Fix: replan with the rule's options as they were");
+          "which tensors a compressor selects cannot change while a model trains: what is "
+          "remembered has its place by class. Fix: replan with the rule's options as they were");
     }
   }
 

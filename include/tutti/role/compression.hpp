@@ -313,6 +313,13 @@ constexpr tensor_class class_of(const C& compression, const tensor_facts& tensor
   });
 }
 
+/// Whoever works on blocks says how many elements they have.
+template <class C>
+concept knows_its_blocks = facts::unit_of<C>
+!= unit::block || requires(const C& its) {
+  { its.block() } -> std::convertible_to<std::size_t>;
+};
+
 /// A compressor says what a chunk looks like on the wire.
 ///
 /// Of one payload:
@@ -344,6 +351,7 @@ constexpr tensor_class class_of(const C& compression, const tensor_facts& tensor
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`.
 template <class C>
-concept compression_policy = encodes_once<C> || encodes_in_rounds<C> || selects<C>;
+concept compression_policy = knows_its_blocks<C> &&
+    (encodes_once<C> || encodes_in_rounds<C> || selects<C>);
 
 }  // namespace tutti

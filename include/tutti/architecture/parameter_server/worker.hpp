@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "tutti/architecture/parameter_server/rounds.hpp"
@@ -37,7 +38,10 @@ class parameter_server_worker {
 
   std::size_t workspace_bytes(const chunk& piece) const {
     if constexpr (!encodes_once<compression>) {
-      return longest_push(*world_, piece);
+      const bool encodes = with_compressor(world_->compressor(), piece.chosen, [](const auto& its) {
+        return !facts::identity<std::remove_cvref_t<decltype(its)>>;
+      });
+      return encodes ? longest_push(*world_, piece) : 0;
     } else {
       return plain ? 0
                    : std::max(capacity(world_->compressor(), piece.elements),

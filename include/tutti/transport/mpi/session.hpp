@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/transport/mpi/library.hpp"
 
@@ -68,7 +70,7 @@ class mpi_communicator {
 /// channel and one for news of failures, and which ranks share a host.
 class mpi_world {
  public:
-  /// Collective. Without `hosts`, MPI knows them.
+  /// Collective. Without `hosts`, MPI knows them. Throws usage_error unless they are one a rank.
   mpi_world(MPI_Comm users, std::vector<int> hosts)
       : channels_{mpi_communicator(users), mpi_communicator(users), mpi_communicator(users),
                   mpi_communicator(users)},
@@ -76,7 +78,12 @@ class mpi_world {
         rank_(rank_in(users)),
         size_(size_of(users)),
         hosts_(hosts.empty() ? hosts_of(users) : std::move(hosts)),
-        greatest_tag_(greatest_tag_of(channels_[0].get())) {}
+        greatest_tag_(greatest_tag_of(channels_[0].get())) {
+    if (hosts_.size() != static_cast<std::size_t>(size_)) {
+      throw usage_error(sentence({"of ", size_, " ranks the hosts of ", hosts_.size(),
+                                  " are given. Fix: one number a rank, or none"}));
+    }
+  }
 
   int rank() const { return rank_; }
   int size() const { return size_; }
