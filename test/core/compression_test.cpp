@@ -173,6 +173,6 @@ TEST(Conservation, BlocksOfCodesLoseARounding) {
 }  // namespace
 
 static_assert(strategies_in<lossy_strategies_on<on_threads>> == 5);
-INSTANTIATE_TYPED_TEST_SUITE_P(OnThreads, StrategyLaw, lossy_strategies_on<on_threads>);
+INSTANTIATE_TYPED_TEST_SUITE_P(LossyOnThreads, StrategyLaw, lossy_strategies_on<on_threads>);
 
 }  // namespace tutti::test

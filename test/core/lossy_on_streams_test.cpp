@@ -12,11 +12,13 @@
 namespace tutti::test {
 
 static_assert(strategies_in<lossy_strategies_on<on_host_streams>> == 5);
-INSTANTIATE_TYPED_TEST_SUITE_P(OnHostStreams, StrategyLaw, lossy_strategies_on<on_host_streams>);
+INSTANTIATE_TYPED_TEST_SUITE_P(LossyOnHostStreams, StrategyLaw,
+                               lossy_strategies_on<on_host_streams>);
 
 // All but votes that servers receive from anybody.
 static_assert(strategies_in<lossy_strategies_on<in_stream_order>> == 4);
-INSTANTIATE_TYPED_TEST_SUITE_P(InStreamOrder, StrategyLaw, lossy_strategies_on<in_stream_order>);
+INSTANTIATE_TYPED_TEST_SUITE_P(LossyInStreamOrder, StrategyLaw,
+                               lossy_strategies_on<in_stream_order>);
 
 /// PowerSGD, whose recurrence in double core/rounds_test.cpp has, is the same bits wherever its
 /// matrices lie.

@@ -48,9 +48,11 @@ struct split_phase : as_ready {
         }
       }
       begun_ = order_.size();
-      std::stable_sort(order_.begin(), order_.end(), [&made](std::uint32_t a, std::uint32_t b) {
-        return made.chunks[a].priority < made.chunks[b].priority;
-      });
+      const auto turn_of = [&made](std::uint32_t number) {
+        return std::pair(made.chunks[number].priority, number);
+      };
+      std::sort(order_.begin(), order_.end(),
+                [&](std::uint32_t a, std::uint32_t b) { return turn_of(a) < turn_of(b); });
     }
 
     /// A chunk's first half has ended. All of a step's do before any of the next one's.
