@@ -175,8 +175,9 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
   damaged[bytes.size() / 2] = static_cast<char>(damaged[bytes.size() / 2] ^ 1);
   EXPECT_EQ(refusal<WFBP>(damaged, memory.tensors()),
             "the checkpoint is damaged. Fix: use an earlier one");
-  EXPECT_EQ(refusal<WFBP>("something else entirely", memory.tensors()),
-            "this is no checkpoint of tutti's. Fix: name a file that `save` wrote");
+  EXPECT_EQ(
+      refusal<WFBP>("something else entirely", memory.tensors()),
+      "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
   const auto fewer = std::vector<tensor>(memory.tensors().begin() + 1, memory.tensors().end());
   EXPECT_EQ(refusal<WFBP>(bytes, fewer),
             "the checkpoint is of another model: 6 tensors instead of 5");
