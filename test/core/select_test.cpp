@@ -294,13 +294,7 @@ std::vector<float> train_from(std::string& file, transport::in_process& world,
   }
   for (int step = first; step < last; ++step) {
     change(engine, step);
-    for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
-      engine.wait(tensor_id(i));
-    }
-    backward(memory, engine.worker(), step);
-    for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
-      engine.ready(id);
-    }
+    take_step(engine, memory, step);
   }
   engine.wait();
   std::ostringstream out;

@@ -84,11 +84,7 @@ struct mpi_world_on {
 
 /// The same, each on a host of its own as far as it knows.
 template <class Queue, transport::device_path... Path>
-struct mpi_world_apart {
-  using transport = tutti::transport::mpi_on<Queue>;
-  static constexpr bool phantoms = false;
-  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
-
+struct mpi_world_apart : mpi_world_on<Queue, Path...> {
   template <class Body>
   static bool run(int ranks, Body body) {
     return among(ranks, [&](MPI_Comm some) {
@@ -96,7 +92,7 @@ struct mpi_world_apart {
       for (int rank = 0; rank < ranks; ++rank) {
         hosts.push_back(rank);
       }
-      transport world(some, hosts, Path...);
+      tutti::transport::mpi_on<Queue> world(some, hosts, Path...);
       drive_or_abort(world, body);
     });
   }

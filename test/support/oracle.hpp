@@ -62,10 +62,10 @@ struct sgd_values {
   float weight_decay = 0.01f;
 };
 
-/// Parameters after `steps` steps of `workers` workers: gradients added in rank order, one
-/// multiplication for the mean, then momentum SGD; every operation rounded to float.
-inline std::vector<float> trained(int workers, int steps, sgd_values set = {},
-                                  gradient_function given = gradient) {
+/// Parameters after `steps` steps of momentum SGD on `mean(step, element)`, every operation rounded
+/// to float.
+template <class Mean>
+std::vector<float> descended(int steps, sgd_values set, Mean mean) {
   const std::size_t n = total_elements();
   std::vector<float> x(n);
   std::vector<float> m(n, 0.0f);
@@ -74,16 +74,23 @@ inline std::vector<float> trained(int workers, int steps, sgd_values set = {},
   }
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < n; ++i) {
-      float sum = given(0, step, i);
-      for (int worker = 1; worker < workers; ++worker) {
-        sum += given(worker, step, i);
-      }
-      const float mean = workers == 1 ? sum : sum * (1.0f / static_cast<float>(workers));
-      m[i] = set.momentum * m[i] + (mean + set.weight_decay * x[i]);
+      m[i] = set.momentum * m[i] + (mean(step, i) + set.weight_decay * x[i]);
       x[i] -= set.learning_rate * m[i];
     }
   }
   return x;
+}
+
+/// The same of `workers` workers: gradients added in rank order, one multiplication for the mean.
+inline std::vector<float> trained(int workers, int steps, sgd_values set = {},
+                                  gradient_function given = gradient) {
+  return descended(steps, set, [&](int step, std::size_t i) {
+    float sum = given(0, step, i);
+    for (int worker = 1; worker < workers; ++worker) {
+      sum += given(worker, step, i);
+    }
+    return workers == 1 ? sum : sum * (1.0f / static_cast<float>(workers));
+  });
 }
 
 }  // namespace tutti::test

@@ -129,25 +129,13 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
 /// A majority of signs an element: zero counts as positive, a tie is positive, decay comes
 /// afterwards.
 inline std::vector<float> voted(int workers, int steps) {
-  const sgd_values set;
-  const std::size_t n = total_elements();
-  std::vector<float> x(n);
-  std::vector<float> m(n, 0.0f);
-  for (std::size_t i = 0; i < n; ++i) {
-    x[i] = initial(i);
-  }
-  for (int step = 0; step < steps; ++step) {
-    for (std::size_t i = 0; i < n; ++i) {
-      int votes = 0;
-      for (int worker = 0; worker < workers; ++worker) {
-        votes += gradient(worker, step, i) < 0.0f ? -1 : 1;
-      }
-      const float vote = votes < 0 ? -1.0f : 1.0f;
-      m[i] = set.momentum * m[i] + (vote + set.weight_decay * x[i]);
-      x[i] -= set.learning_rate * m[i];
+  return descended(steps, {}, [workers](int step, std::size_t i) {
+    int votes = 0;
+    for (int worker = 0; worker < workers; ++worker) {
+      votes += gradient(worker, step, i) < 0.0f ? -1 : 1;
     }
-  }
-  return x;
+    return votes < 0 ? -1.0f : 1.0f;
+  });
 }
 
 }  // namespace tutti::test

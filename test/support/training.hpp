@@ -76,6 +76,19 @@ struct outcome {
   std::vector<std::uint64_t> bytes;
 };
 
+/// A step of a rank that trains: a forward pass that waits for every tensor, then gradients in an
+/// order of the rank's and the step's own.
+template <class Engine>
+void take_step(Engine& engine, arena& memory, int step) {
+  for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
+    engine.wait(tensor_id(i));
+  }
+  backward(memory, engine.worker(), step);
+  for (const tensor_id id : shuffled(memory.tensors().size(), engine.worker(), step)) {
+    engine.ready(id);
+  }
+}
+
 /// Trains on threads, each rank with an order of its own.
 template <class Strategy>
 outcome train_on_threads(int workers, int steps, engine_options<Strategy> options = {},
@@ -90,13 +103,7 @@ outcome train_on_threads(int workers, int steps, engine_options<Strategy> option
       return;
     }
     for (int step = 0; step < steps; ++step) {
-      for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
-        engine.wait(tensor_id(i));
-      }
-      backward(memory, engine.worker(), step);
-      for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
-        engine.ready(id);
-      }
+      take_step(engine, memory, step);
     }
     engine.wait();
     const auto rank = static_cast<std::size_t>(world.rank());
