@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <span>
 #include <thread>
 #include <vector>
@@ -143,18 +144,39 @@ void tensor_and_step(benchmark::State& state) {
 
 /// Alone in a job of one rank.
 template <class Strategy, class Body>
-void alone(Body body) {
+void alone(const tutti::engine_options<Strategy>& options, Body body) {
   tutti::transport::run_ranks(1, [&](in_process& world) {
     const auto model = one_element_each();
-    auto engine = tutti::make_engine<Strategy>(world, model.tensors(), {}, by_caller<Strategy>());
+    auto engine = tutti::make_engine<Strategy>(world, model.tensors(), {}, options);
     body(world, engine);
   });
+}
+template <class Strategy, class Body>
+void alone(Body body) {
+  alone<Strategy>(by_caller<Strategy>(), body);
 }
 
 double seconds_of(const auto& what) {
   const auto begin = std::chrono::steady_clock::now();
   what();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// What a progress thread takes of a core while its engine has nothing to do.
+void idle(benchmark::State& state) {
+  tutti::engine_options<tutti::strategies::BSP> options;
+  options.run.progress = tutti::progress::by_thread;
+  alone<tutti::strategies::BSP>(options, [&](in_process&, auto& engine) {
+    step(engine);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const std::clock_t begin = std::clock();
+    const double wall = seconds_of([&] {
+      for (auto _ : state) {
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+      }
+    });
+    state.counters["of_a_core"] = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC / wall;
+  });
 }
 
 /// All tensors of a bucket but the last: nothing starts.
@@ -267,6 +289,7 @@ BENCHMARK(tensor_and_step)
     ->Arg(2)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
+BENCHMARK(idle)->Name("engine/idle")->Iterations(3)->Unit(benchmark::kMillisecond);
 BENCHMARK(ready)->Name("engine/ready")->UseManualTime();
 BENCHMARK(wait_for_current)->Name("engine/wait/current")->UseManualTime();
 BENCHMARK(completed_await)->Name("engine/arrival/current")->UseManualTime();

@@ -70,6 +70,9 @@ class flags {
     count("seed", into_->seed, 0, most, "of parameters and shuffling");
     real("deadline", into_->deadline,
          "seconds without progress before a rank asks who holds it up (=60)");
+    text("progress", into_->progress,
+         "who moves communication on: caller, thread, or automatic: a thread where each rank of "
+         "this host has two cores");
   }
 
   void compared() {
@@ -229,6 +232,7 @@ void check(const job& read) {
   }
   one_of("transport", read.transport, {"automatic", "in_process", "mpi"});
   one_of("precision", read.precision, {"fp32", "bf16"});
+  one_of("progress", read.progress, {"automatic", "caller", "thread"});
 }
 
 /// What the first of these variables says that is there; 0 without one.

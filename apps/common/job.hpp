@@ -36,6 +36,7 @@ struct job {
   float weight_decay{};
   std::uint64_t seed{1};
   double deadline{60};
+  std::string progress{"automatic"};
   std::string json{};
   std::string timeline{};
   std::string checkpoint{};

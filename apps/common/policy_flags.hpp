@@ -133,6 +133,9 @@ template <class Strategy>
 tutti::engine_options<Strategy> options(const job& asked) {
   tutti::engine_options<Strategy> set;
   set.run.deadline = asked.deadline;
+  set.run.progress = asked.progress == "thread"   ? tutti::progress::by_thread
+                     : asked.progress == "caller" ? tutti::progress::by_caller
+                                                  : tutti::progress::automatic;
   if constexpr (requires { set.architecture.servers; }) {
     set.architecture.servers = asked.servers;
   }

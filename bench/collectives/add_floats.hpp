@@ -30,7 +30,7 @@ void drive(Transport& world, tutti::task work) {
     if (world.ready_coroutines().drain() != 0 || moved) {
       idle = 0;
     } else {
-      world.idle(idle++);
+      tutti::rest(world, idle++);
     }
   }
   work.result();

@@ -66,6 +66,7 @@ TEST_F(Apps, ImpossibleNumbersAreRefused) {
   train_refuses("--batch-size 100000", "loader: 6000 images do not make 4 batches of 100000");
   train_refuses("--learning-rate nan", "--learning-rate nan cannot be");
   train_refuses("--deadline 0", "--deadline 0 cannot be");
+  train_refuses("--progress threads", "--progress threads cannot be. Did you mean thread?");
   train_refuses("--fusion.bytes 32MB", "--fusion.bytes 32MB is not a number that fits");
   train_refuses("--fusion.bytes -1", "--fusion.bytes -1 is not a number that fits");
   train_refuses("--fusion.bytes", "--fusion.bytes needs a value");

@@ -28,7 +28,7 @@ void drive(Transport& world, task rank, AtRest at_rest) {
     if (world.poll() || resumed) {
       idle_polls = 0;
     } else {
-      world.idle(++idle_polls);
+      rest(world, ++idle_polls);
     }
     at_rest();
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,21 +21,14 @@ namespace {
 using transport::detail::segments;
 using transport::detail::staging;
 
-std::vector<std::size_t> lengths(std::size_t bytes) {
-  const segments cut(bytes);
-  std::vector<std::size_t> made;
-  for (std::size_t i = 0; i < cut.count(); ++i) {
-    made.push_back(cut[i].size);
-  }
-  return made;
-}
+using cutting = segments (*)(std::size_t);
+segments inside_a_host(std::size_t bytes) { return segments(bytes); }
 
-/// Whether a receiver that expects `expected` notices, piece by piece, that `sent` is coming.
-bool noticed(std::size_t sent, std::size_t expected) {
-  const auto a = lengths(sent);
-  const auto b = lengths(expected);
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    if (i >= a.size() || a[i] != b[i]) {
+/// Whether a receiver that expects `expected` notices, piece by piece, that `sent` is coming: what
+/// it waits for has another length, and not none.
+bool noticed(const segments& sent, const segments& expected) {
+  for (std::size_t i = 0; i < std::min(sent.count(), expected.count()); ++i) {
+    if (sent[i].size != expected[i].size) {
       return true;
     }
   }
@@ -45,9 +39,13 @@ std::vector<std::size_t> awkward_sizes() {
   std::vector<std::size_t> sizes;
   const std::size_t whole = segments::whole_limit;
   const std::size_t piece = segments::piece_limit;
+  const std::size_t far = segments::whole_limit_far;
+  const std::size_t early = segments::early_limit;
+  const std::size_t all = far + segments::most_early * early;
   for (const std::size_t base : {std::size_t{0}, whole, whole + piece, whole + 2 * piece,
-                                 whole + 3 * piece, std::size_t{64_MiB}}) {
-    for (const std::size_t more : std::array<std::size_t, 8>{0, 1, 4, 63, 64, 65, 128, 1000}) {
+                                 whole + 3 * piece, std::size_t{64_MiB}, far, far + early,
+                                 far + 7 * early, all, all + 4_KiB, all + piece, all + 2 * piece}) {
+    for (const std::size_t more : std::array<std::size_t, 9>{0, 1, 4, 63, 64, 65, 128, 512, 1000}) {
       sizes.push_back(base + more);
       sizes.push_back(base > more ? base - more : 0);
     }
@@ -57,27 +55,57 @@ std::vector<std::size_t> awkward_sizes() {
 
 }  // namespace
 
-TEST(Segments, CoverTheMessageInOrder) {
-  for (const std::size_t bytes : awkward_sizes()) {
-    const segments cut(bytes);
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < cut.count(); ++i) {
-      EXPECT_EQ(cut[i].offset, next);
-      EXPECT_LE(cut[i].size, cut.longest());
-      EXPECT_EQ(cut[i].offset % segments::granule, 0U) << "folds work on whole elements";
-      next += cut[i].size;
+TEST(Segments, CoverTheMessage) {
+  for (const cutting how : {inside_a_host, segments::between_hosts}) {
+    for (const std::size_t bytes : awkward_sizes()) {
+      const segments cut = how(bytes);
+      std::vector<segments::piece> pieces;
+      for (std::size_t i = 0; i < cut.count(); ++i) {
+        pieces.push_back(cut[i]);
+        EXPECT_LE(cut[i].size, cut.longest(i)) << bytes;
+        EXPECT_EQ(cut[i].offset % segments::granule, 0U) << "folds work on whole elements";
+      }
+      std::ranges::sort(pieces, {}, &segments::piece::offset);
+      std::size_t next = 0;
+      for (const segments::piece& each : pieces) {
+        EXPECT_TRUE(each.size == 0 || each.offset == next) << bytes;
+        next += each.size;
+      }
+      EXPECT_EQ(next, bytes);
+      EXPECT_EQ(cut.bytes(), bytes);
     }
-    EXPECT_EQ(next, bytes);
-    EXPECT_EQ(cut.bytes(), bytes);
   }
 }
 
 TEST(Segments, TwoSizesDifferInAPiece) {
   const auto sizes = awkward_sizes();
-  for (const std::size_t a : sizes) {
-    for (const std::size_t b : sizes) {
-      EXPECT_EQ(noticed(a, b), a != b) << a << " and " << b;
+  for (const cutting how : {inside_a_host, segments::between_hosts}) {
+    for (const std::size_t a : sizes) {
+      for (const std::size_t b : sizes) {
+        EXPECT_EQ(noticed(how(a), how(b)), a != b) << a << " and " << b;
+      }
     }
+  }
+}
+
+TEST(Segments, BetweenHostsHalfAMegabyteAsksNobodyAndTheFirstQuestionsGoBefore) {
+  constexpr std::size_t asks_beyond = 64_KiB - 128;  // with any header of Open MPI's
+  for (const std::size_t bytes : awkward_sizes()) {
+    const segments cut = segments::between_hosts(bytes);
+    std::size_t early = 0;
+    std::size_t questions = 0;
+    std::size_t asked_before = 0;
+    for (std::size_t i = 0; i < cut.count(); ++i) {
+      const bool asks = cut.early() > 0 && !cut.is_early(i);
+      EXPECT_LE(cut[i].size, asks ? segments::piece_limit : asks_beyond) << bytes;
+      questions += asks ? 1 : 0;
+      early += asks ? 0 : cut[i].size;
+      if (!asks && i > 0) {
+        asked_before = questions;
+      }
+    }
+    EXPECT_GE(early, std::min<std::size_t>(bytes, 500'000));
+    EXPECT_EQ(asked_before, std::min(questions, segments::first_questions)) << bytes;
   }
 }
 

@@ -6,17 +6,19 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <thread>
 
 #include "tutti/base/assert.hpp"
 #include "tutti/base/predicate.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/core/progress_thread.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
 
-/// Moves a rank's communication forward: whoever calls, or a thread of its own. One thread at a
+/// Moves a rank's communication forward: whoever calls, or a thread beside. One thread at a
 /// time owns the loop. `Owner::open_posts()` takes in what became ready, `Owner::has_posts()` says
 /// whether something is waiting, `Owner::carry_out()` starts what `Owner::has_decided()`, now that
 /// others have been told, `Owner::failed()` ends every wait. `Owner::words()` counts messages about
@@ -39,22 +41,33 @@ class driver {
       allowed = !world_->single_threaded();
     }
     if (allowed && (wanted == progress::by_thread || (wanted == progress::automatic && roomy))) {
-      thread_ = std::thread([this] { run_thread(); });
+      thread_ = is_a_process(*world_) ? progress_thread::of_this_process()
+                                      : std::make_shared<progress_thread>();
+      thread_->add(
+          {.self = this,
+           .move = [](void* self) { return static_cast<driver*>(self)->make_progress(); },
+           .has_work = [](void* self) { return static_cast<driver*>(self)->owner_->has_posts(); },
+           .idle =
+               [](void* self, std::size_t polls) {
+                 return static_cast<driver*>(self)->world_->idle(polls);
+               }});
     }
   }
   void stop_thread() {
-    if (thread_.joinable()) {
-      leaving_.store(true, std::memory_order_release);
-      thread_.join();
+    if (thread_) {
+      thread_->remove(this);
+      thread_.reset();
     }
   }
 
   /// A thread makes progress, whatever the caller does.
-  bool has_thread() const { return thread_.joinable(); }
+  bool has_thread() const { return thread_ != nullptr; }
 
   /// Something was posted: the caller moves it on, unless a thread does.
   void nudge() {
-    if (!thread_.joinable()) {
+    if (thread_) {
+      thread_->wake();
+    } else {
       make_progress();
     }
   }
@@ -76,11 +89,17 @@ class driver {
     expect_outside();
     std::uint64_t seen = moves_.load(std::memory_order_relaxed);
     seconds since = world_->now();
-    for (std::size_t idle = 0; !done() && !owner_->failed();) {
+    for (std::size_t idle = 0;;) {
+      const std::uint64_t moved = thread_ ? thread_->moves() : 0;
+      if (done() || owner_->failed()) {
+        return true;
+      }
       if (step()) {
         idle = 0;
+      } else if (thread_ && idle >= glances) {
+        thread_->wait_for_more(moved, world_->idle(idle++ - glances + naps_from));
       } else {
-        world_->idle(idle++);
+        rest(*world_, idle++);
         if (idle % 256 != 0) {
           continue;
         }
@@ -92,7 +111,6 @@ class driver {
         return false;
       }
     }
-    return true;
   }
   /// The same, however long it takes.
   void drive_until(predicate done) { drive_until(done, std::numeric_limits<seconds>::infinity()); }
@@ -102,7 +120,7 @@ class driver {
     const seconds end = world_->now() + limit;
     for (std::size_t idle = 0; !done();) {
       if (!step()) {
-        world_->idle(idle++);
+        rest(*world_, idle++);
       }
       if (world_->now() > end) {
         return false;
@@ -130,7 +148,7 @@ class driver {
     std::atomic_flag* driven_;
   };
 
-  bool step() { return !thread_.joinable() && make_progress(); }
+  bool step() { return !thread_ && make_progress(); }
 
   /// A moment as the loop's owner; false if somebody else is, or nothing happened.
   bool make_progress() {
@@ -177,23 +195,14 @@ class driver {
     return any;
   }
 
-  void run_thread() {
-    std::size_t idle = 0;
-    while (!leaving_.load(std::memory_order_acquire)) {
-      if (make_progress()) {
-        idle = 0;
-      } else {
-        world_->idle(idle++);
-      }
-    }
-  }
+  /// Who waits for the thread looks so often before it sleeps.
+  static constexpr std::size_t glances = 1000;
 
   Transport* world_;
   Owner* owner_;
   std::atomic_flag driven_{};
-  std::atomic<bool> leaving_{false};
   std::atomic<std::uint64_t> moves_{0};  // written by the loop's owner alone
-  std::thread thread_{};
+  std::shared_ptr<progress_thread> thread_{};
 };
 
 }  // namespace tutti

@@ -13,7 +13,7 @@ namespace tutti {
 enum class progress {
   automatic,  ///< by_thread where this host has two cores for each of its ranks
   by_caller,  ///< inside `ready` and `wait`
-  by_thread,  ///< a thread of the engine's own
+  by_thread,  ///< a thread beside; the engines of one process share it
 };
 
 /// How an engine runs, whatever its strategy.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <exception>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tutti/base/assert.hpp"
@@ -84,6 +86,9 @@ concept piecewise_fold = requires {
 ///   Coroutines resume with the exception only when `in_flight`, the operations that have not yet
 ///   come back, is 0. Call `fail` and `poll` between resumptions, never inside a coroutine.
 /// * `now` and `sleep` keep the transport's clock, wall or virtual.
+/// * Where time is not virtual, `idle(idle_polls)` is a moment of waiting after so many polls in a
+///   row that brought nothing: it spins or yields and answers 0, or answers for how many seconds to
+///   sleep before the next poll, which is all it does from `naps_from` on. Any thread may call it.
 /// * `host_of(rank)` is the number of the host that a rank lives on: ranks with one number share
 /// it.
 template <class T>
@@ -112,6 +117,27 @@ concept transport_policy = std::same_as<typename T::role, role::transport> &&
   { constant.in_flight() } -> std::same_as<std::size_t>;
   { constant.counted() } -> std::same_as<traffic>;
 };
+
+/// Polls in a row without anything after which a transport's `idle` only answers how long to sleep.
+inline constexpr std::size_t naps_from = 20000;
+
+/// Waits a moment after `idle_polls` polls in a row that brought nothing.
+template <class Transport>
+void rest(Transport& world, std::size_t idle_polls) {
+  if (const seconds nap = world.idle(idle_polls); nap > 0) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(nap));
+  }
+}
+
+/// The rank is a process of its own, as under mpirun, and not one thread of several.
+template <class Transport>
+bool is_a_process(const Transport& world) {
+  if constexpr (requires { world.is_a_process(); }) {
+    return world.is_a_process();
+  } else {
+    return false;
+  }
+}
 
 /// How many ranks live on this rank's host, itself included. Cost: a look at every rank.
 template <class Transport>

@@ -77,7 +77,7 @@ class operation_room {
   operation& get() { return *operation_; }
 
  private:
-  alignas(std::max_align_t) std::array<std::byte, 480> place_;  // left as it is: it costs nothing
+  alignas(std::max_align_t) std::array<std::byte, 576> place_;  // left as it is: it costs nothing
   operation* operation_{};
   void (*destroy_)(operation_room&){[](operation_room&) {}};
 };
@@ -140,12 +140,13 @@ class boundary {
   virtual inline_queue& queue() = 0;
   virtual run_queue& ready_coroutines() = 0;
   virtual bool poll() = 0;
-  virtual void idle(std::size_t idle_polls) const = 0;
+  virtual seconds idle(std::size_t idle_polls) const = 0;
   virtual seconds now() const = 0;
   virtual void fail(std::exception_ptr why) = 0;
   virtual void abort(const std::string& reason) = 0;
   virtual std::size_t in_flight() const = 0;
   virtual traffic counted() const = 0;
+  virtual bool is_a_process() const = 0;
   virtual bool single_threaded() const = 0;
   [[noreturn]] virtual void abort_job(const std::string& sentence) const = 0;
 
@@ -179,12 +180,13 @@ class boundary_to final : public boundary {
   inline_queue& queue() override { return inner_->queue(); }
   run_queue& ready_coroutines() override { return inner_->ready_coroutines(); }
   bool poll() override { return inner_->poll(); }
-  void idle(std::size_t idle_polls) const override { inner_->idle(idle_polls); }
+  seconds idle(std::size_t idle_polls) const override { return inner_->idle(idle_polls); }
   seconds now() const override { return inner_->now(); }
   void fail(std::exception_ptr why) override { inner_->fail(why); }
   void abort(const std::string& reason) override { inner_->abort(reason); }
   std::size_t in_flight() const override { return inner_->in_flight(); }
   traffic counted() const override { return inner_->counted(); }
+  bool is_a_process() const override { return tutti::is_a_process(*inner_); }
   bool single_threaded() const override {
     if constexpr (requires { inner_->single_threaded(); }) {
       return inner_->single_threaded();
@@ -270,13 +272,14 @@ class any_transport {
   inline_queue& queue() { return boundary_->queue(); }
   run_queue& ready_coroutines() { return boundary_->ready_coroutines(); }
   bool poll() { return boundary_->poll(); }
-  void idle(std::size_t idle_polls) const { boundary_->idle(idle_polls); }
+  seconds idle(std::size_t idle_polls) const { return boundary_->idle(idle_polls); }
   seconds now() const { return boundary_->now(); }
   void fail(std::exception_ptr why) { boundary_->fail(why); }
   void abort(const std::string& reason) { boundary_->abort(reason); }
   std::size_t in_flight() const { return boundary_->in_flight(); }
   traffic counted() const { return boundary_->counted(); }
   /// Progress may only be made on the thread that calls.
+  bool is_a_process() const { return boundary_->is_a_process(); }
   bool single_threaded() const { return boundary_->single_threaded(); }
   [[noreturn]] void abort_job(const std::string& sentence) const {
     boundary_->abort_job(sentence);

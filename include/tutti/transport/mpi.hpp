@@ -33,7 +33,9 @@ namespace tutti::transport {
 /// matches the user's messages.
 ///
 /// Long messages of the data channel travel in pieces, so that folding the first overlaps the wire:
-/// three at once inside a host; between hosts all at once, but four of those that are staged.
+/// three at once inside a host; between hosts all at once, but four of those that are staged, and
+/// half a megabyte in short ones, which MPI sends without asking the receiver first. While nothing
+/// but long messages between hosts is due, whoever waits naps: the kernel needs the core.
 /// A device's memory is sent when its queue has come so far, and received in the queue's order; the
 /// host waits for neither. Staged, each piece is copied to memory that both reach (pinned) and sent
 /// from there, while folds read there what has come; the next piece is copied meanwhile. Memory
@@ -76,7 +78,7 @@ class mpi_on {
       fail(std::make_exception_ptr(communication_error(transfers_.aborted())));
     }
     if (failure() &&
-        !transfers_.all_departed(departure_time, [this](auto polls) { idle(polls); })) {
+        !transfers_.all_departed(departure_time, [this](auto polls) { rest(*this, polls); })) {
       world_.abandon();
     } else {
       transfers_.stop_listening();
@@ -94,6 +96,7 @@ class mpi_on {
   const std::exception_ptr& failure() const { return transfers_.failure(); }
   seconds now() const { return transfers_.now(); }
 
+  bool is_a_process() const { return true; }
   /// MPI_THREAD_SINGLE … MPI_THREAD_MULTIPLE, as MPI granted it.
   int thread_level() const { return world_.session().level(); }
   /// Progress may only be made on the thread that calls: no progress thread. Where the user has
@@ -276,8 +279,11 @@ class mpi_on {
   /// gives up: it calls MPI no more, and lets their coroutines go.
   bool poll() { return transfers_.poll(); }
 
-  /// A moment of waiting after `idle_polls` polls in a row that brought nothing.
-  void idle(std::size_t idle_polls) const { backoff_.idle(idle_polls); }
+  seconds idle(std::size_t idle_polls) const {
+    const seconds affordable = idle_polls < glances ? 0 : transfers_.nap();
+    const seconds nap = affordable > 0 ? affordable : backoff_.idle(idle_polls);
+    return nap > 0 ? transfers_.until_sleepers_are_due(nap) : 0;
+  }
 
   /// Ends this rank's part: receives are cancelled and fail with `why`, new operations are refused,
   /// and peers that send here fail too. Coroutines go on, with the exception, when `in_flight()` is
@@ -288,6 +294,8 @@ class mpi_on {
   void abort(const std::string& reason) { transfers_.abort(reason); }
 
  private:
+  /// Polls before it is said that whoever waits may nap.
+  static constexpr std::size_t glances = 32;
   /// How long the living wait for the dead.
   static constexpr seconds departure_time = 5;
 

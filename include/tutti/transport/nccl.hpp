@@ -287,7 +287,7 @@ void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadli
   for (std::size_t idle = 0; !asking.done();) {
     const bool resumed = carrier.ready_coroutines().drain() != 0;
     if (!carrier.poll() && !resumed) {
-      carrier.idle(idle++);
+      rest(carrier, idle++);
     }
     if (carrier.now() > end) {
       carrier.fail(std::make_exception_ptr(communication_error(

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <coroutine>
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "tutti/base/assert.hpp"
@@ -148,9 +151,14 @@ class sleepers {
     }
     fresh.next_sleeper = *link;
     *link = &fresh;
+    tell();
   }
 
   bool empty() const { return first_ == nullptr; }
+  /// `nap`, or until somebody is due. Any thread may ask.
+  seconds cut_short(seconds nap, seconds now) const {
+    return std::clamp(due_.load(std::memory_order_relaxed) - now, 0.0, nap);
+  }
 
   /// Wakes whoever is due, the earliest first; says whether there was one.
   bool wake(seconds now, under_way& flights) {
@@ -169,9 +177,18 @@ class sleepers {
   }
 
  private:
-  sleep_operation& pop() { return *std::exchange(first_, first_->next_sleeper); }
+  sleep_operation& pop() {
+    sleep_operation& next = *std::exchange(first_, first_->next_sleeper);
+    tell();
+    return next;
+  }
+  void tell() {
+    due_.store(first_ == nullptr ? std::numeric_limits<seconds>::infinity() : first_->due,
+               std::memory_order_relaxed);
+  }
 
   sleep_operation* first_ = nullptr;
+  std::atomic<seconds> due_{std::numeric_limits<seconds>::infinity()};  // the first
 };
 
 }  // namespace tutti::transport::detail

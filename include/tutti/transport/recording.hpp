@@ -51,7 +51,7 @@ class recording {
   queue_type& queue() { return inner_->queue(); }
   run_queue& ready_coroutines() { return inner_->ready_coroutines(); }
   bool poll() { return inner_->poll(); }
-  void idle(std::size_t idle_polls) const { inner_->idle(idle_polls); }
+  seconds idle(std::size_t idle_polls) const { return inner_->idle(idle_polls); }
   seconds now() const { return inner_->now(); }
   void fail(std::exception_ptr why) { inner_->fail(why); }
   void abort(const std::string& reason) { inner_->abort(reason); }
@@ -66,6 +66,7 @@ class recording {
     return inner_->complaint();
   }
   bool troubled() const requires is_stream_ordered<Transport> { return inner_->troubled(); }
+  bool is_a_process() const { return tutti::is_a_process(*inner_); }
   bool single_threaded() const requires requires(const Transport& inner) {
     inner.single_threaded();
   }

@@ -11,6 +11,9 @@ namespace tutti::transport::detail {
 /// way. Both ends compute it from the size alone, and the pieces of two different sizes always
 /// differ somewhere in length: short messages travel whole, and the length of a first piece, longer
 /// than any of these, says how many follow. So a disagreement shows without a header.
+///
+/// Between hosts long pieces ask their receiver before they travel. Short ones, which ask nobody,
+/// are sent right behind the first questions and keep the wire busy until the answers come.
 class segments {
  public:
   /// Measured with two ranks over shared memory: below, cutting costs more than it hides; above,
@@ -19,6 +22,15 @@ class segments {
   static constexpr std::size_t granule = 64;
   /// The first size that is cut. Not a power of two, for those are common and would leave a rest.
   static constexpr std::size_t whole_limit = piece_limit + granule;
+  /// The same between hosts.
+  static constexpr std::size_t whole_limit_far = 48_KiB + granule;
+  /// So long are pieces that ask nobody: with its header less than 64 KiB, Open MPI's limit over
+  /// TCP.
+  static constexpr std::size_t early_limit = 60_KiB;
+  /// So many beside the first: half a megabyte, 4 ms of a wire of 1 Gbit/s.
+  static constexpr std::size_t most_early = 8;
+  /// So many long pieces ask before the early ones are sent.
+  static constexpr std::size_t first_questions = 4;
 
   struct piece {
     std::size_t offset;
@@ -26,13 +38,35 @@ class segments {
   };
 
   segments() = default;
+  /// Inside a host.
   explicit segments(std::size_t bytes) : first_(bytes) {
     if (bytes >= whole_limit) {
-      following_ = std::max<std::size_t>(1, (bytes - whole_limit + piece_limit - 1) / piece_limit);
-      first_ = whole_limit + granule * (following_ - 1);
-      rest_ = bytes - first_;
-      each_ = round_up((rest_ + following_ - 1) / following_, granule);
+      const std::size_t following =
+          std::max<std::size_t>(1, pieces(bytes - whole_limit, piece_limit));
+      first_ = whole_limit + granule * (following - 1);
+      late_ = evenly(bytes - first_, following);
     }
+  }
+  static segments between_hosts(std::size_t bytes) {
+    segments made = whole(bytes);
+    if (bytes < whole_limit_far) {
+      return made;
+    }
+    constexpr std::size_t all_early = most_early * early_limit;
+    constexpr std::size_t room = 4_KiB;  // what a first piece of many is longer, and more
+    const std::size_t beyond = bytes - whole_limit_far;
+    if (beyond <= all_early + room) {
+      const std::size_t following =
+          std::clamp<std::size_t>(pieces(beyond, early_limit), 1, most_early);
+      made.first_ = whole_limit_far + granule * (following - 1);
+      made.early_ = evenly(bytes - made.first_, following);
+    } else {
+      const std::size_t following = pieces(beyond - all_early, piece_limit);
+      made.first_ = whole_limit_far + granule * (most_early + following - 1);
+      made.early_ = {most_early, early_limit, all_early};
+      made.late_ = evenly(bytes - made.first_ - all_early, following);
+    }
+    return made;
   }
   /// One piece, whatever its size.
   static segments whole(std::size_t bytes) {
@@ -41,23 +75,59 @@ class segments {
     return made;
   }
 
-  std::size_t bytes() const { return first_ + rest_; }
-  std::size_t count() const { return 1 + following_; }
-  std::size_t longest() const { return std::max(first_, each_); }
+  std::size_t bytes() const { return first_ + early_.bytes + late_.bytes; }
+  std::size_t count() const { return 1 + early_.count + late_.count; }
+  /// So many pieces ask nobody; none inside a host.
+  std::size_t early() const { return early_.count > 0 ? 1 + early_.count : 0; }
+  bool is_early(std::size_t index) const {
+    return early_.count > 0 && (index == 0 || is_short(index));
+  }
+  /// The most bytes that this piece, or one of its kind, may have.
+  std::size_t longest(std::size_t index) const {
+    if (early_.count > 0) {
+      return is_early(index) ? std::max(first_, early_.each) : late_.each;
+    }
+    return std::max(first_, late_.each);
+  }
 
   piece operator[](std::size_t index) const {
     if (index == 0) {
       return {0, first_};
     }
-    const std::size_t begin = std::min(rest_, (index - 1) * each_);
-    return {first_ + begin, std::min(each_, rest_ - begin)};
+    if (is_short(index)) {
+      return early_.at(first_, index - 1 - asking());
+    }
+    const std::size_t before = index > asking() ? early_.count : 0;
+    return late_.at(first_ + early_.bytes, index - 1 - before);
   }
 
  private:
+  /// Pieces of one length, the last of which may be shorter.
+  struct run {
+    std::size_t count{};
+    std::size_t each{};
+    std::size_t bytes{};
+
+    piece at(std::size_t offset, std::size_t index) const {
+      const std::size_t begin = std::min(bytes, index * each);
+      return {offset + begin, std::min(each, bytes - begin)};
+    }
+  };
+  /// Long pieces behind the first and before the short ones.
+  std::size_t asking() const { return std::min(first_questions, late_.count); }
+  bool is_short(std::size_t index) const {
+    return index > asking() && index <= asking() + early_.count;
+  }
+  static run evenly(std::size_t bytes, std::size_t count) {
+    return {count, round_up(pieces(bytes, count), granule), bytes};
+  }
+  static std::size_t pieces(std::size_t bytes, std::size_t each) {
+    return (bytes + each - 1) / each;
+  }
+
   std::size_t first_ = 0;
-  std::size_t rest_ = 0;
-  std::size_t each_ = 0;
-  std::size_t following_ = 0;
+  run early_{};
+  run late_{};
 };
 
 }  // namespace tutti::transport::detail

@@ -103,6 +103,7 @@ class stream_ordered {
     const traffic beside = carrier_->counted();
     return {here.bytes_sent + beside.bytes_sent, here.messages_sent + beside.messages_sent};
   }
+  bool is_a_process() const { return tutti::is_a_process(*carrier_); }
   bool single_threaded() const requires requires(const Carrier& carrier) {
     carrier.single_threaded();
   }
@@ -343,7 +344,7 @@ class stream_ordered {
     return progress;
   }
 
-  void idle(std::size_t idle_polls) const { carrier_->idle(idle_polls); }
+  seconds idle(std::size_t idle_polls) const { return carrier_->idle(idle_polls); }
 
   /// Ends this rank's part, and what the library has on the stream. Coroutines go on, with the
   /// exception, when `in_flight()` is 0; keep polling.

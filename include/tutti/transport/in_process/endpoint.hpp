@@ -265,10 +265,10 @@ class basic_in_process {
     return progress;
   }
 
-  /// A moment of waiting after `idle_polls` polls in a row that brought nothing.
-  void idle(std::size_t idle_polls) {
+  seconds idle(std::size_t idle_polls) {
     idle_since_poll_.store(true, std::memory_order_relaxed);
-    backoff_.idle(idle_polls);
+    const seconds nap = backoff_.idle(idle_polls);
+    return nap > 0 ? sleepers_.cut_short(nap, now()) : 0;
   }
 
   /// Ends this rank's part: pending receives fail with `why`, new operations are refused, and what

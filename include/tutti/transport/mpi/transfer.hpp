@@ -33,8 +33,9 @@ struct transfer {
   segments cut{};
   std::size_t posted{};
   std::size_t in_flight{};         // posted, and not over
+  std::size_t late_in_flight{};    // of those, not early ones
   std::size_t unwritten{};         // of those, waiting for the queue
-  std::size_t window{};            // how many may be in flight
+  std::size_t window{};            // how many may be in flight, beside the early ones
   std::size_t granted{unlimited};  // how many of all may be posted by now
   transfer* other_half{};          // of an exchange that goes in turns
   seconds began{};                 // the send of such an exchange
@@ -44,9 +45,18 @@ struct transfer {
 
   static constexpr std::size_t unlimited = SIZE_MAX;
 
+  void enters(std::size_t piece) {
+    ++in_flight;
+    late_in_flight += cut.is_early(piece) ? 0 : 1;
+  }
+  void leaves(std::size_t piece) {
+    --in_flight;
+    late_in_flight -= cut.is_early(piece) ? 0 : 1;
+  }
   bool has_more() const { return posted < cut.count(); }
   bool may_post() const {
-    return in_flight < window && posted < std::min(granted, cut.count()) && !failed;
+    const bool fits = cut.is_early(posted) || late_in_flight < window;
+    return fits && posted < std::min(granted, cut.count()) && !failed;
   }
   /// Its pieces are not received, or sent, where they belong.
   bool folds_pieces() const { return data == nullptr && fold_piece != nullptr; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/mpi/after_failure.hpp"
 #include "tutti/transport/mpi/library.hpp"
+#include "tutti/transport/mpi/outlook.hpp"
 #include "tutti/transport/mpi/request_table.hpp"
 #include "tutti/transport/mpi/session.hpp"
 #include "tutti/transport/mpi/transfer.hpp"
@@ -97,13 +99,13 @@ class mpi_transfers {
     out.often_done_at_once = bytes.size() <= eager_bytes;
     out.failed = !queue_accepts([&] { out.in_order = is_the_queues(bytes); });
     out.data = const_cast<std::byte*>(bytes.data());  // MPI reads it only
-    if (begin(out, owner, to, where, cut(where, bytes.size()))) {
+    if (begin(out, owner, to, where, cut(to, where, bytes.size()))) {
       counted_.add(bytes.size());
       start(out);
     }
   }
   void begin_receive(transfer& in, operation& owner, int from, tag where, std::size_t bytes) {
-    if (begin(in, owner, from, where, cut(where, bytes))) {
+    if (begin(in, owner, from, where, cut(from, where, bytes))) {
       start(in);
     }
   }
@@ -118,10 +120,11 @@ class mpi_transfers {
       begin_send(out, owner, to, where, bytes);
       return;
     }
-    if (to == from && in.folds_pieces() && cut(where, into).count() > turn) {
+    const segments pieces = cut(from, where, into);
+    if (to == from && in.folds_pieces() && pieces.count() > pieces.early() + turn) {
       in.other_half = &out;
       out.other_half = &in;
-      in.granted = out.granted = turn;
+      in.granted = out.granted = pieces.early() + turn;
       out.began = now();
     }
     begin_send(out, owner, to, where, bytes);
@@ -182,6 +185,14 @@ class mpi_transfers {
 
   // ---- progress
 
+  /// How long nothing is lost by not looking, in seconds: more than 0 while all that is due are
+  /// long messages between hosts, of which a nap delays a few hundredths of a piece. Any thread may
+  /// ask.
+  seconds nap() const { return nap_.load(std::memory_order_relaxed); }
+
+  /// `nap`, or until somebody is due who sleeps. Any thread may ask.
+  seconds until_sleepers_are_due(seconds nap) const { return sleepers_.cut_short(nap, now()); }
+
   bool poll() {
     if (gave_up_) {
       return false;
@@ -200,6 +211,7 @@ class mpi_transfers {
     if (flights_.failed()) {
       drain();
     }
+    nap_.store(unwritten_.empty() ? outlook_.nap() : 0, std::memory_order_relaxed);
     return progress;
   }
 
@@ -285,7 +297,7 @@ class mpi_transfers {
   static constexpr std::size_t window_inside = 3;
   /// Between hosts, where they need staging (16 MiB): the others are posted all at once, for each
   /// asks its receiver first.
-  static constexpr std::size_t turn = 4;
+  static constexpr std::size_t turn = segments::first_questions;
   static constexpr seconds longest_patience = 1;
   static constexpr std::size_t eager_bytes = 4096;
   /// Longer messages ask their receiver first: Open MPI's limit over TCP.
@@ -295,6 +307,10 @@ class mpi_transfers {
   bool through_host(const transfer& which) const {
     return which.in_order && path_ == device_path::staged;
   }
+  outlook::due due(const transfer& its) const {
+    return near(its.peer) || its.cut.bytes() <= asks_beyond ? outlook::due::soon
+                                                            : outlook::due::late;
+  }
   std::size_t window_of(const transfer& which) const {
     if (near(which.peer)) {
       return window_inside;
@@ -302,8 +318,11 @@ class mpi_transfers {
     return through_host(which) || which.folds_pieces() ? turn : transfer::unlimited;
   }
 
-  segments cut(tag where, std::size_t bytes) const {
-    return where.channel == channel::data ? segments(bytes) : segments::whole(bytes);
+  segments cut(int peer, tag where, std::size_t bytes) const {
+    if (where.channel != channel::data) {
+      return segments::whole(bytes);
+    }
+    return near(peer) ? segments(bytes) : segments::between_hosts(bytes);
   }
   bool begin(transfer& fresh, operation& owner, int peer, tag where, segments cut) {
     fresh.owner = &owner;
@@ -401,7 +420,7 @@ class mpi_transfers {
     typename Queue::event written{};
     const bool well = queue_accepts([&] {
       if (copied || which.folds_pieces()) {
-        posted.staged = pieces_.take(which.cut.longest());
+        posted.staged = pieces_.take(which.cut.longest(index));
       }
       if (copied) {
         queue_.copy(posted.staged, which.data + which.cut[index].offset, which.cut[index].size);
@@ -414,7 +433,7 @@ class mpi_transfers {
       which.failed = true;
       give_back(posted, {});
     } else if (which.in_order) {
-      ++which.in_flight;
+      which.enters(index);
       ++which.unwritten;
       unwritten_.push_back({posted, std::move(written)});
     } else {
@@ -463,13 +482,13 @@ class mpi_transfers {
 
   /// A piece that has waited for the queue is not under way any more.
   static transfer& take_back(const posted_piece& which) {
-    --which.owner->in_flight;
+    which.owner->leaves(which.piece);
     --which.owner->unwritten;
     return *which.owner;
   }
   void give_back(const posted_piece& which, typename Queue::event until) {
     if (which.staged != nullptr) {
-      pieces_.give(which.staged, which.owner->cut.longest(), std::move(until));
+      pieces_.give(which.staged, which.owner->cut.longest(which.piece), std::move(until));
     }
   }
 
@@ -485,7 +504,8 @@ class mpi_transfers {
       give_back(posted, {});
       return;
     }
-    ++which.in_flight;
+    which.enters(posted.piece);
+    outlook_.begin(due(which), now());
     requests_.add(request, posted);
   }
 
@@ -502,7 +522,11 @@ class mpi_transfers {
       return;
     }
     transfer& its = *which.owner;
-    --its.in_flight;
+    its.leaves(which.piece);
+    outlook_.end(due(its));
+    if (!its.outgoing && due(its) == outlook::due::late && !its.cut.is_early(which.piece)) {
+      outlook_.came(now());
+    }
     if (!its.failed) {
       check_piece(its, which, status.MPI_ERROR, bytes);
     }
@@ -530,7 +554,8 @@ class mpi_transfers {
   std::string disagreement(const transfer& in, std::size_t index, std::size_t came) const {
     std::string sent = "another number of";
     if (index == 0) {
-      const bool first_of_many = came >= segments::whole_limit && in.where.channel == channel::data;
+      const std::size_t least = near(in.peer) ? segments::whole_limit : segments::whole_limit_far;
+      const bool first_of_many = came >= least && in.where.channel == channel::data;
       sent = sentence({first_of_many ? "at least " : "", came});
     } else if (index + 1 == in.cut.count()) {
       sent = sentence({in.cut[index].offset + came});
@@ -634,6 +659,8 @@ class mpi_transfers {
   std::vector<unwritten_piece> unwritten_;
   std::vector<unwritten_piece> written_;
   request_table<posted_piece> requests_;
+  outlook outlook_;
+  std::atomic<seconds> nap_{0};
 
   abort_notice notice_;
   std::exception_ptr refusal_;  // the queue's, the first

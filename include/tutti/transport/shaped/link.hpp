@@ -235,7 +235,7 @@ requires(!Carrier::virtual_time) class shaped_link {
       if (read_arrived()) {
         idle = 0;
       } else {
-        carrier_->idle(idle);
+        rest(*carrier_, idle);
       }
     }
     whole.result();

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// A rank's loop, as a thread that moves several of them sees it.
+struct progress_loop {
+  void* self;
+  bool (*move)(void*);                  ///< a moment as its owner: whether anything moved
+  bool (*has_work)(void*);              ///< something has been posted since
+  seconds (*idle)(void*, std::size_t);  ///< as its transport's
+};
+
+/// A thread that moves communication on while the model computes: the engines of one process share
+/// it. It looks often while something moves. Soon after the last movement it sleeps between two
+/// looks, for as long as the transports allow, until something is posted: the model wants the core.
+///
+/// Cost where nothing happens: a look every 3 milliseconds. `wake` is one atomic operation while
+/// the thread is awake, a system call while it sleeps.
+class progress_thread {
+ public:
+  progress_thread() : thread_([this] { run(); }) {}
+  progress_thread(const progress_thread&) = delete;
+  progress_thread& operator=(const progress_thread&) = delete;
+  ~progress_thread() {
+    leaving_.store(true);
+    wake();
+    thread_.join();
+  }
+
+  /// The one of this process, which lives as long as somebody holds it.
+  static std::shared_ptr<progress_thread> of_this_process() {
+    static std::mutex one_at_a_time;
+    static std::weak_ptr<progress_thread> known;
+    const std::scoped_lock lock(one_at_a_time);
+    std::shared_ptr<progress_thread> its = known.lock();
+    if (!its) {
+      its = std::make_shared<progress_thread>();
+      known = its;
+    }
+    return its;
+  }
+
+  void add(const progress_loop& fresh) {
+    const change mine(*this);
+    loops_.push_back(fresh);
+    wake();
+  }
+  /// Afterwards the thread is not in that loop, and never comes back to it.
+  void remove(const void* self) {
+    const change mine(*this);
+    std::erase_if(loops_, [self](const progress_loop& each) { return each.self == self; });
+  }
+
+  /// Something has been posted to one of the loops.
+  void wake() {
+    if (asleep_.exchange(false)) {
+      const std::scoped_lock lock(sleep_);
+      woken_.notify_one();
+    }
+  }
+
+  /// Rounds in which something moved.
+  std::uint64_t moves() const { return moves_.load(); }
+  /// Sleeps until more has moved than `seen`, for `nap` seconds at most.
+  void wait_for_more(std::uint64_t seen, seconds nap) {
+    std::unique_lock lock(sleep_);
+    waiting_.fetch_add(1);
+    moved_.wait_for(lock, std::chrono::duration<double>(nap),
+                    [this, seen] { return moves_.load() != seen; });
+    waiting_.fetch_sub(1);
+  }
+
+ private:
+  static constexpr std::size_t looks = 64;
+  static constexpr seconds an_hour = 3600;  // nobody is here
+
+  /// Nobody moves any loop meanwhile.
+  class change {
+   public:
+    explicit change(progress_thread& its) : its_(&its) {
+      its.changes_.fetch_add(1);
+      its.loops_mutex_.lock();
+    }
+    change(const change&) = delete;
+    change& operator=(const change&) = delete;
+    ~change() {
+      its_->loops_mutex_.unlock();
+      its_->changes_.fetch_sub(1);
+    }
+
+   private:
+    progress_thread* its_;
+  };
+
+  void run() {
+    std::size_t idle = 0;
+    while (!leaving_.load()) {
+      while (changes_.load() != 0) {
+        std::this_thread::yield();  // a mutex is not fair to whoever waits for it
+      }
+      const seconds nap = round(idle);
+      if (nap > 0) {
+        sleep(nap);
+      }
+    }
+  }
+
+  /// Every loop once; answers for how long to sleep now.
+  seconds round(std::size_t& idle) {
+    const std::scoped_lock lock(loops_mutex_);
+    bool any = false;
+    for (const progress_loop& each : loops_) {
+      any |= each.move(each.self);
+    }
+    if (any) {
+      idle = 0;
+      tell();
+      return 0;
+    }
+    seconds nap = an_hour;
+    for (const progress_loop& each : loops_) {
+      nap = std::min(nap, each.idle(each.self, idle < looks ? idle : idle - looks + naps_from));
+    }
+    ++idle;
+    return nap;
+  }
+
+  void tell() {
+    moves_.fetch_add(1);
+    if (waiting_.load() != 0) {
+      const std::scoped_lock lock(sleep_);
+      moved_.notify_all();
+    }
+  }
+
+  void sleep(seconds nap) {
+    asleep_.exchange(true);  // whoever has posted before it is seen below, whoever does later wakes
+    if (!leaving_.load() && !has_work()) {
+      std::unique_lock lock(sleep_);
+      woken_.wait_for(lock, std::chrono::duration<double>(nap), [this] { return !asleep_.load(); });
+    }
+    asleep_.store(false);
+  }
+  bool has_work() {
+    const std::scoped_lock lock(loops_mutex_);
+    return std::any_of(loops_.begin(), loops_.end(),
+                       [](const progress_loop& each) { return each.has_work(each.self); });
+  }
+
+  std::mutex loops_mutex_;
+  std::vector<progress_loop> loops_;
+  std::atomic<int> changes_{0};
+
+  std::mutex sleep_;
+  std::condition_variable woken_;
+  std::condition_variable moved_;
+  std::atomic<bool> asleep_{false};
+  std::atomic<bool> leaving_{false};
+  std::atomic<int> waiting_{0};
+  std::atomic<std::uint64_t> moves_{0};
+  std::thread thread_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "tutti/base/units.hpp"
+
+namespace tutti::transport::detail {
+
+/// What is on its way, and so for how long a rank may look away: MPI moves it on only when it is
+/// called, but the kernel's buffers take a while of a wire, and whoever spins takes from the kernel
+/// the core that it moves them with.
+class outlook {
+ public:
+  enum class due {
+    soon,  ///< short, or of this host: a look comes too late at once
+    late,  ///< a long piece between hosts
+  };
+
+  void begin(due when, seconds now) {
+    if (when == due::soon) {
+      ++soon_;
+    } else if (late_++ == 0) {
+      since_ = now;
+    }
+  }
+  void end(due when) { --(when == due::soon ? soon_ : late_); }
+  /// A piece that was due late has come.
+  void came(seconds now) {
+    const seconds apart = now - since_;
+    apart_ = std::min(apart, apart_ + (apart - apart_) / 4);  // what ends a long wait tells little
+    since_ = now;
+  }
+
+  /// For how many seconds; 0: not at all. So short beside a piece that it costs little where a
+  /// piece is the last, and so short that buffers do not run dry.
+  seconds nap() const {
+    const seconds affordable = apart_ / 32;
+    return soon_ > 0 || late_ == 0 || affordable < shortest ? 0 : std::min(affordable, longest);
+  }
+
+ private:
+  static constexpr seconds shortest = 20e-6;  // below it the kernel takes longer to wake somebody
+  static constexpr seconds longest = 200e-6;
+
+  std::size_t soon_ = 0;
+  std::size_t late_ = 0;
+  seconds since_ = 0;  // the last piece that came, or nothing was on its way
+  seconds apart_ = 0;  // pieces, lately
+};
+
+}  // namespace tutti::transport::detail

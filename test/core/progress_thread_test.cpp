@@ -1,0 +1,144 @@
+// A thread that moves several loops: nobody waits for ever, and who has left is left alone. No nap
+// here ends by itself within an hour, so a wake-up that is lost is a test that hangs.
+#include "tutti/core/progress_thread.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "tutti/core/driver.hpp"
+#include "tutti/transport/in_process.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr seconds an_hour = 3600;
+
+/// Moves what is posted, by counting it.
+struct counting_loop {
+  std::atomic<int> posted{0};
+  std::atomic<int> moved{0};
+  std::atomic<bool> gone{false};
+  std::atomic<bool> moved_after_all{false};
+
+  progress_loop seen_by_a_thread() {
+    return {.self = this,
+            .move =
+                [](void* self) {
+                  auto& its = *static_cast<counting_loop*>(self);
+                  its.moved_after_all = its.moved_after_all || its.gone;
+                  const int last = its.posted;
+                  return its.moved.exchange(last) != last;
+                },
+            .has_work =
+                [](void* self) {
+                  auto& its = *static_cast<counting_loop*>(self);
+                  return its.moved != its.posted;
+                },
+            .idle = [](void*, std::size_t polls) { return polls < naps_from ? 0 : an_hour; }};
+  }
+};
+
+TEST(ProgressThread, NeitherThePostNorTheWaitIsLost) {
+  progress_thread thread;
+  counting_loop mine;
+  thread.add(mine.seen_by_a_thread());
+  for (int post = 1; post <= 2000; ++post) {
+    mine.posted = post;
+    thread.wake();
+    for (;;) {
+      const auto seen = thread.moves();
+      if (mine.moved == post) {
+        break;
+      }
+      thread.wait_for_more(seen, an_hour);
+    }
+    if (post % 100 == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // and it falls asleep
+    }
+  }
+  thread.remove(&mine);
+}
+
+TEST(ProgressThread, WhoHasLeftIsLeftAlone) {
+  progress_thread thread;
+  counting_loop stays;
+  thread.add(stays.seen_by_a_thread());
+  for (int turn = 1; turn <= 200; ++turn) {
+    counting_loop comes;
+    thread.add(comes.seen_by_a_thread());
+    comes.posted = 1;
+    stays.posted = turn;
+    thread.wake();
+    while (comes.moved == 0 || stays.moved != turn) {
+      std::this_thread::yield();
+    }
+    thread.remove(&comes);
+    comes.gone = true;
+    stays.posted = -turn;
+    thread.wake();
+    while (stays.moved != -turn) {
+      std::this_thread::yield();
+    }
+    ASSERT_FALSE(comes.moved_after_all);
+  }
+  thread.remove(&stays);
+}
+
+/// Says which thread has the loop.
+struct watching_owner {
+  std::atomic<std::thread::id> its{};
+
+  bool open_posts() {
+    its = std::this_thread::get_id();
+    return false;
+  }
+  bool has_posts() const { return false; }
+  bool carry_out() { return false; }
+  bool has_decided() const { return false; }
+  bool failed() const { return false; }
+  std::size_t words() const { return 0; }
+  void broken(std::exception_ptr) {}
+};
+
+/// A rank that is a process, or is not.
+class lone_rank : public transport::in_process {
+ public:
+  lone_rank(fabric& shared, bool process) : basic_in_process(shared, 0, 1), process_(process) {}
+  bool is_a_process() const { return process_; }
+
+ private:
+  bool process_;
+};
+
+/// Which thread moves it.
+std::thread::id mover(const watching_owner& owner) {
+  while (owner.its == std::thread::id()) {
+    std::this_thread::yield();
+  }
+  return owner.its;
+}
+
+TEST(ProgressThread, EnginesOfOneProcessShareOneAndThreadsThatAreRanksDoNot) {
+  using fabric = transport::in_process::fabric;
+  fabric alone[]{fabric(1), fabric(1), fabric(1), fabric(1)};
+  lone_rank worlds[] = {{alone[0], true}, {alone[1], true}, {alone[2], false}, {alone[3], false}};
+  watching_owner owners[4];
+  driver<lone_rank, watching_owner> first(worlds[0], owners[0]);
+  driver<lone_rank, watching_owner> second(worlds[1], owners[1]);
+  driver<lone_rank, watching_owner> third(worlds[2], owners[2]);
+  driver<lone_rank, watching_owner> fourth(worlds[3], owners[3]);
+  for (auto* each : {&first, &second, &third, &fourth}) {
+    each->start_thread(progress::by_thread);
+  }
+  EXPECT_EQ(mover(owners[0]), mover(owners[1]));
+  EXPECT_NE(mover(owners[0]), mover(owners[2]));
+  EXPECT_NE(mover(owners[2]), mover(owners[3]));
+  first.stop_thread();
+  owners[1].its = std::thread::id();
+  EXPECT_NE(mover(owners[1]), std::thread::id()) << "the thread ended with the first";
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,83 @@
+// How long a rank looks away while nothing comes.
+#include <algorithm>
+#include <cstddef>
+#include <gtest/gtest.h>
+
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+#include "tutti/transport/backoff.hpp"
+#include "tutti/transport/mpi/outlook.hpp"
+#include "tutti/transport/operation.hpp"
+
+namespace tutti::transport::detail {
+namespace {
+
+TEST(Idle, NapsAreAShareOfTheWaitAndEnd) {
+  const backoff alone(1);
+  for (const std::size_t early : {0UL, 999UL, 1000UL, naps_from - 1}) {
+    EXPECT_EQ(alone.idle(early), 0) << early;
+  }
+  seconds waited = 0;
+  seconds longest = 0;
+  for (std::size_t nap = 0; nap < 1000; ++nap) {
+    const seconds next = alone.idle(naps_from + nap);
+    EXPECT_GT(next, 0);
+    EXPECT_LE(next, 50e-6 + waited / 32) << nap;
+    waited += next;
+    longest = std::max(longest, next);
+  }
+  EXPECT_DOUBLE_EQ(longest, 3.2e-3);
+}
+
+TEST(Idle, NobodyWhoSleepsIsSleptThrough) {
+  run_queue ready;
+  under_way flights;
+  sleepers all;
+  EXPECT_EQ(all.cut_short(0.5, 10), 0.5);
+  sleep_operation late(ready, flights, 12, [&](sleep_operation& fresh) { all.add(fresh); });
+  EXPECT_EQ(all.cut_short(0.5, 10), 0.5);
+  sleep_operation soon(ready, flights, 10.25, [&](sleep_operation& fresh) { all.add(fresh); });
+  EXPECT_EQ(all.cut_short(0.5, 10), 0.25);
+  EXPECT_EQ(all.cut_short(0.5, 11), 0);
+  EXPECT_TRUE(all.wake(11, flights));
+  EXPECT_EQ(all.cut_short(0.5, 11.75), 0.25);
+  EXPECT_TRUE(all.wake(12, flights));
+  EXPECT_EQ(all.cut_short(0.5, 12), 0.5);
+}
+
+TEST(Outlook, WhatIsDueSoonIsNotSleptThrough) {
+  using due = outlook::due;
+  outlook its;
+  EXPECT_EQ(its.nap(), 0) << "nothing is promised";
+  its.begin(due::late, 1);
+  its.begin(due::late, 1);
+  its.begin(due::late, 1);
+  EXPECT_EQ(its.nap(), 0) << "of this wire nothing is known yet";
+  its.end(due::late);
+  its.came(1.0032);
+  EXPECT_LE(its.nap(), 0.0032 / 32);
+  its.end(due::late);
+  its.came(1.0064);
+  const seconds usual = its.nap();
+  EXPECT_GT(usual, 20e-6);
+  EXPECT_LE(usual, 0.0032 / 32);
+  its.begin(due::soon, 1.0064);
+  EXPECT_EQ(its.nap(), 0);
+  its.end(due::soon);
+  EXPECT_EQ(its.nap(), usual);
+  its.end(due::late);
+  its.came(1.0064 + 320e-6);
+  its.begin(due::late, 2);
+  EXPECT_EQ(its.nap(), 0) << "a wire so fast that a nap would cost more than it spares";
+}
+
+TEST(Outlook, NoNapOutlastsWhatBuffersHold) {
+  outlook its;
+  its.begin(outlook::due::late, 0);
+  its.begin(outlook::due::late, 0);
+  its.came(100);
+  EXPECT_DOUBLE_EQ(its.nap(), 200e-6);
+}
+
+}  // namespace
+}  // namespace tutti::transport::detail
