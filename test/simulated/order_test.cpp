@@ -9,12 +9,9 @@
 namespace tutti::test {
 namespace {
 
-TEST(Order, AsReady) { EXPECT_EQ((orders_hold<0, schedule::as_ready>()), 10); }
-TEST(Order, SplitPhases) { EXPECT_EQ((orders_hold<4, schedule::split_phase>()), 4); }
-TEST(Order, SplitPhasesThatAreLed) {
-  keeps_one_order<
-      compose<coordination::leader, architecture::all_reduce<>, schedule::split_phase>>();
-}
+TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 40); }
+TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 40); }
+TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 40); }
 TEST(Order, OfBuckets) {
   never_deadlocks<compose<architecture::all_reduce<>, fusion::up_to>>({.fusion = {.bytes = 16}});
 }

@@ -6,8 +6,10 @@ namespace tutti::test {
 /// fifty times as long.
 #ifdef TUTTI_SANITIZED
 inline constexpr int many_steps = 1000;
+inline constexpr bool all_of_a_product = false;
 #else
 inline constexpr int many_steps = 10'000;
+inline constexpr bool all_of_a_product = true;  ///< or pairs of its factors
 #endif
 
 /// Steps after which training is compared. A race shows in fewer, and each takes ten times as long.

@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
+#include "support/many_steps.hpp"
+#include "support/one_of.hpp"
 #include "support/order.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/all_reduce.hpp"
@@ -16,9 +17,9 @@
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/base/type_name.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/sign.hpp"
-#include "tutti/coordination/automatic.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
@@ -34,9 +35,9 @@
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
 
-/// No schedule over any of these architectures deadlocks, whoever decides the order of launches:
-/// every legal pair of a schedule and an architecture, and within these every coordination with
-/// each architecture, and with each schedule of at least four. A policy joins its list.
+/// No schedule over any of these architectures deadlocks, whoever decides the order of launches,
+/// except where every rank decides for itself and waits for the others: every legal schedule,
+/// coordination and architecture. A policy joins its list.
 namespace tutti::test {
 
 using ordered_architectures =
@@ -46,25 +47,40 @@ using ordered_architectures =
                architecture::parameter_server<consistency::asynchronous, updated_by::servers>,
                architecture::local_sgd<>, architecture::model_averaging<>,
                architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging>;
-using ordered_coordinations = std::tuple<coordination::automatic, coordination::leader,
-                                         coordination::negotiated, coordination::learned>;
+using agreed_coordinations =
+    one_of_coordinations<coordination::leader, coordination::negotiated, coordination::learned>;
+using free_schedules = one_of_schedules<schedule::as_ready, schedule::at_end, schedule::in_order>;
 
-/// A small model, cut in pieces of two elements.
-template <class Schedule, class Coordination, class Architecture>
+/// Ranks that decide alone wait for each other.
+template <class Schedule, class Architecture>
+constexpr bool hangs_alone = Schedule::limits_in_flight && !Architecture::completes_alone;
+
+/// A small model, cut in pieces of two elements. `Agreed` is a coordination of one order, or that
+/// of ranks which decide alone.
+template <class Schedule, class Agreed, class Architecture>
 struct ordered {
+  static constexpr bool is_free = !Schedule::limits_in_flight && !facts::splits_phases<Schedule>;
   using compression =
       std::conditional_t<facts::counts_votes<Architecture>, compression::sign, compression::none>;
-  using strategy = compose<Schedule, Coordination, Architecture, compression, partition::into>;
+  using strategy = compose<std::conditional_t<is_free, free_schedules, Schedule>, Agreed,
+                           Architecture, compression, partition::into>;
 
   static constexpr bool legal =
       rule::halves_need_an_exchange_of_two<Schedule, Architecture, compression>::holds;
-  /// Ranks that decide alone wait for each other.
-  static constexpr bool hangs_without_coordination =
-      Schedule::limits_in_flight && !Architecture::completes_alone;
+  /// Who decides where the strategy does not say.
+  using by_default =
+      typename engine_types<compose<Schedule, Architecture, compression, partition::into>,
+                            transport::simulated, optimizer::sgd, monitor::none>::coordination;
+  static_assert(std::is_same_v<by_default, coordination::leader> ||
+                (std::is_same_v<by_default, coordination::local> &&
+                 !hangs_alone<Schedule, Architecture>));
 
   static engine_options<strategy> options() {
     engine_options<strategy> set;
     set.partition.bytes = 8;
+    if constexpr (is_free) {
+      set.schedule.which = free_schedules::place<Schedule>;
+    }
     if constexpr (Schedule::limits_in_flight) {
       set.schedule.credit = 1;  // one chunk at a time
     }
@@ -75,47 +91,71 @@ struct ordered {
   }
 };
 
-/// The number of architectures over which `Schedule` is legal; `Number` is its own, so that the
-/// coordination changes from each pair to the next.
-template <std::size_t Number, class Schedule>
+namespace detail {
+
+/// The sum of `what(architecture)` over those with which `Schedule` is legal.
+template <class Schedule, class What>
+int over_legal_architectures(What what) {
+  const auto over = [&]<class Architecture>(const Architecture* its) {
+    if constexpr (ordered<Schedule, coordination::local, Architecture>::legal) {
+      SCOPED_TRACE(type_name<Architecture>());
+      return what(its);
+    } else {
+      return 0;
+    }
+  };
+  return [&]<class... Each>(const std::tuple<Each...>*) {
+    return (0 + ... + over(static_cast<const Each*>(nullptr)));
+  }(static_cast<const ordered_architectures*>(nullptr));
+}
+
+}  // namespace detail
+
+/// The number of pairs of a coordination and an architecture over which `Schedule` keeps its order.
+/// Under a sanitizer an architecture meets one coordination, the next one another.
+template <class Schedule>
 int orders_hold() {
-  const auto over = []<std::size_t Which>() {
-    using choice =
-        ordered<Schedule,
-                std::tuple_element_t<(Number + Which) % std::tuple_size_v<ordered_coordinations>,
-                                     ordered_coordinations>,
-                std::tuple_element_t<Which, ordered_architectures>>;
-    if constexpr (choice::legal) {
-      SCOPED_TRACE(Which);
-      using types = engine_types<typename choice::strategy, transport::simulated, optimizer::sgd,
-                                 monitor::none>;
-      if constexpr (types::coordination::one_order || Schedule::static_order) {
-        keeps_one_order<typename choice::strategy>(choice::options());
-      } else {
-        never_deadlocks<typename choice::strategy>(choice::options());
+  std::size_t turn = free_schedules::place<Schedule>;
+  return detail::over_legal_architectures<Schedule>([&]<class Architecture>(const Architecture*) {
+    constexpr std::size_t agree = agreed_coordinations::size;
+    constexpr std::size_t all = agree + (hangs_alone<Schedule, Architecture> ? 0 : 1);
+    ++turn;
+    const auto has_its_turn = [&](std::size_t which) {
+      return all_of_a_product || turn % all == which;
+    };
+    for (std::size_t which = 0; which < agree; ++which) {
+      using agreed = ordered<Schedule, agreed_coordinations, Architecture>;
+      if (has_its_turn(which)) {
+        SCOPED_TRACE(which);
+        auto options = agreed::options();
+        options.coordination.which = which;
+        keeps_one_order<typename agreed::strategy>(options);
       }
     }
-    return choice::legal ? 1 : 0;
-  };
-  return [&]<std::size_t... Each>(std::index_sequence<Each...>) {
-    return (0 + ... + over.template operator()<Each>());
-  }
-  (std::make_index_sequence<std::tuple_size_v<ordered_architectures>>());
+    if constexpr (!hangs_alone<Schedule, Architecture>) {
+      using alone = ordered<Schedule, coordination::local, Architecture>;
+      if (has_its_turn(agree)) {
+        if constexpr (Schedule::static_order) {
+          keeps_one_order<typename alone::strategy>(alone::options());
+        } else {
+          never_deadlocks<typename alone::strategy>(alone::options());
+        }
+      }
+    }
+    return static_cast<int>(all);
+  });
 }
 
 /// The number of architectures over which `Schedule` hangs where every rank decides for itself.
 template <class Schedule>
 int orders_matter() {
-  const auto over = []<class Architecture>(const Architecture*) {
-    using choice = ordered<Schedule, coordination::local, Architecture>;
-    if constexpr (choice::hangs_without_coordination) {
-      hangs_without_a_leader<typename choice::strategy>(choice::options());
+  return detail::over_legal_architectures<Schedule>([]<class Architecture>(const Architecture*) {
+    if constexpr (hangs_alone<Schedule, Architecture>) {
+      using alone = ordered<Schedule, coordination::local, Architecture>;
+      hangs_without_a_leader<typename alone::strategy>(alone::options());
     }
-    return choice::hangs_without_coordination ? 1 : 0;
-  };
-  return [&]<class... Each>(const std::tuple<Each...>*) {
-    return (0 + ... + over(static_cast<const Each*>(nullptr)));
-  }(static_cast<const ordered_architectures*>(nullptr));
+    return hangs_alone<Schedule, Architecture> ? 1 : 0;
+  });
 }
 
 }  // namespace tutti::test

@@ -1,0 +1,12 @@
+// Exchanges in two halves, over every architecture that has them.
+#include <gtest/gtest.h>
+
+#include "support/order_laws.hpp"
+
+namespace tutti::test {
+namespace {
+
+TEST(OrderOfHalves, SplitPhases) { EXPECT_EQ(orders_hold<schedule::split_phase>(), 16); }
+
+}  // namespace
+}  // namespace tutti::test
