@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "support/errors.hpp"
+#include "support/joining.hpp"
 #include "support/training.hpp"
+#include "support/training_worlds.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/coordination/negotiated.hpp"
@@ -21,149 +23,25 @@
 namespace tutti::test {
 namespace {
 
-/// Batches of each rank in each epoch; every epoch ends by joining.
-using batches_of_ranks = std::vector<std::vector<int>>;
-
-int most(const std::vector<int>& epoch) { return *std::ranges::max_element(epoch); }
-
-/// Backward passes that make a step.
-int passes_of(unsigned accumulation, int batches) {
-  const auto a = static_cast<int>(accumulation);
-  return (batches + a - 1) / a;
-}
-
-/// Momentum SGD on the sum over whoever has a batch, divided by all ranks; in double.
-std::vector<double> trained_in_double(const batches_of_ranks& epochs, sgd_values set,
-                                      unsigned accumulation = 1) {
-  const std::size_t n = total_elements();
-  std::vector<double> x(n);
-  std::vector<double> m(n, 0.0);
-  for (std::size_t i = 0; i < n; ++i) {
-    x[i] = static_cast<double>(initial(i));
-  }
-  for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch) {
-    const auto& batches = epochs[epoch];
-    for (int step = 0; step < passes_of(accumulation, most(batches)); ++step) {
-      for (std::size_t i = 0; i < n; ++i) {
-        double sum = 0;
-        for (std::size_t rank = 0; rank < batches.size(); ++rank) {
-          for (unsigned pass = 0; pass < accumulation; ++pass) {
-            const int batch = step * static_cast<int>(accumulation) + static_cast<int>(pass);
-            if (batch < batches[rank]) {
-              sum += static_cast<double>(
-                  gradient(static_cast<int>(rank), 100 * static_cast<int>(epoch) + batch, i));
-            }
-          }
-        }
-        const double mean = sum / (static_cast<double>(batches.size()) * accumulation);
-        m[i] = static_cast<double>(set.momentum) * m[i] + mean +
-               static_cast<double>(set.weight_decay) * x[i];
-        x[i] -= static_cast<double>(set.learning_rate) * m[i];
-      }
-    }
-  }
-  return x;
-}
-
-/// How far floats may be from that: gradients are below 64, everything else below 1024, and an
-/// element goes through a rounding a rank and eight more in a step.
-double allowed(const batches_of_ranks& epochs) {
-  int steps = 0;
-  for (const auto& each : epochs) {
-    steps += most(each);
-  }
-  return static_cast<double>(steps) * (8.0 + static_cast<double>(epochs[0].size())) *
-         std::ldexp(1024.0, -24);
-}
-
-void add_gradients(arena& memory, int rank, int step, bool begins) {
-  std::size_t element = 0;
-  for (float& each : memory.gradients()) {
-    each = (begins ? 0.0f : each) + gradient(rank, step, element++);
-  }
-}
-
-/// What each rank ends with.
-struct ending {
-  std::vector<float> parameters{};
-  std::vector<float> residuals{};
-  std::vector<float> of_means{};  ///< that this rank owns
-  std::uint64_t steps = 0;
-  std::uint64_t agenda = 0;
-};
-
-template <class Strategy>
-std::vector<ending> trained_on_threads(const batches_of_ranks& epochs,
-                                       engine_options<Strategy> options, sgd_values set = {}) {
+template <class Strategy, class World = on_threads>
+std::vector<ending> trained_in(const batches_of_ranks& epochs, engine_options<Strategy> options,
+                               sgd_values set = {}) {
   const std::size_t size = epochs[0].size();
   std::vector<ending> all(size);
   options.run.deadline = 20;
-  const auto said = errors(static_cast<int>(size), [&](transport::in_process& world) {
-    const auto rank = static_cast<std::size_t>(world.rank());
-    arena memory = model_of(world.rank());
-    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(set), options);
-    for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch) {
-      for (int batch = 0; batch < epochs[epoch][rank]; ++batch) {
-        const int step = 100 * static_cast<int>(epoch) + batch;
-        engine.wait();
-        add_gradients(memory, world.rank(), step,
-                      batch % static_cast<int>(options.run.accumulation) == 0);
-        for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
-          engine.ready(id);
-        }
-      }
-      engine.join();
-    }
-    all[rank].parameters.assign(memory.parameters().begin(), memory.parameters().end());
-    const auto remembered = engine.memories();
-    all[rank].residuals.assign(remembered[0].begin(), remembered[0].end());
-    all[rank].of_means.assign(remembered[1].begin(), remembered[1].end());
-    all[rank].steps = engine.steps();
-    all[rank].agenda = engine.agenda();
-    EXPECT_EQ(engine.average(static_cast<double>(rank)), (static_cast<double>(size) - 1) / 2);
+  const auto said = errors<World>(static_cast<int>(size), [&](auto& world) {
+    all[static_cast<std::size_t>(world.rank())] =
+        joined_over<Strategy>(world, epochs, options, set);
   });
   EXPECT_EQ(said, std::vector<std::string>(size));
   return all;
 }
 
-/// One rank after the other, in either order, and any.
-std::vector<batches_of_ranks> settings(int size) {
-  std::vector<int> later(static_cast<std::size_t>(size));
-  for (std::size_t rank = 0; rank < later.size(); ++rank) {
-    later[rank] = 3 + static_cast<int>(rank);
-  }
-  std::vector<int> any = later;
-  for (int& each : any) {
-    each = 3 * each % 7;  // none at all, too
-  }
-  const std::vector<int> sooner(later.rbegin(), later.rend());
-  return {{later}, {sooner, any, later}};
-}
-
-void are_as_expected(const std::vector<ending>& all, const batches_of_ranks& epochs,
-                     unsigned accumulation = 1) {
-  const auto expected = trained_in_double(epochs, {}, accumulation);
-  std::uint64_t steps = 0;
-  for (const auto& each : epochs) {
-    steps += static_cast<std::uint64_t>(passes_of(accumulation, most(each)));
-  }
-  for (const ending& mine : all) {
-    EXPECT_EQ(mine.steps, steps);
-    EXPECT_EQ(mine.agenda, all[0].agenda);
-    ASSERT_EQ(mine.parameters, all[0].parameters);
-  }
-  double worst = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    worst = std::max(worst, std::abs(expected[i] - static_cast<double>(all[0].parameters[i])));
-  }
-  EXPECT_LE(worst, allowed(epochs)) << all.size() << " ranks";
-}
-
-template <class Strategy>
+template <class Strategy, class World = on_threads>
 void join_one_after_the_other(engine_options<Strategy> options = {}) {
   for (int size = 1; size <= 5; ++size) {
     for (const auto& epochs : settings(size)) {
-      are_as_expected(trained_on_threads<Strategy>(epochs, options), epochs,
+      are_as_expected(trained_in<Strategy, World>(epochs, options), epochs,
                       options.run.accumulation);
     }
   }
@@ -202,6 +80,11 @@ TEST(Join, PassesThatWereAddedUpAreSentFirst) {
   join_one_after_the_other<negotiated>(options);
 }
 
+TEST(Join, GradientsLieInStreams) {
+  join_one_after_the_other<gathered, on_host_streams>();
+  join_one_after_the_other<windowed, in_stream_order>({.partition = {8192}, .schedule = {8192}});
+}
+
 /// Contributed = applied + residuals, of ranks that have joined, too.
 TEST(Join, ErrorFeedbackLosesNothing) {
   using strategy =
@@ -209,7 +92,7 @@ TEST(Join, ErrorFeedbackLosesNothing) {
   const batches_of_ranks epochs{{2, 5, 3}};
   engine_options<strategy> options;
   options.compression.density = 0.05;
-  const auto all = trained_on_threads<strategy>(epochs, options, {1.0f, 0.0f, 0.0f});
+  const auto all = trained_in<strategy>(epochs, options, {1.0f, 0.0f, 0.0f});
   double worst = 0;
   for (std::size_t i = 0; i < total_elements(); ++i) {
     double contributed = 0;

@@ -15,10 +15,12 @@
 
 #include "support/device_training.hpp"
 #include "support/errors.hpp"
+#include "support/replanning.hpp"
 #include "support/training.hpp"
 #include "support/unbuffered_library.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/local_sgd.hpp"
+#include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/switch_at.hpp"
@@ -41,71 +43,18 @@
 namespace tutti::test {
 namespace {
 
-constexpr int steps = 8;
+constexpr int steps = replanned_steps;
 using dense = architecture::all_reduce<collective::canonical>;
-
-/// Two plans that share no boundary.
-template <class Strategy>
-engine_options<Strategy> plan_of(int which) {
-  engine_options<Strategy> set;
-  set.run.deadline = 20;
-  set.fusion.bytes = which == 0 ? 100 : 40'000;
-  if constexpr (requires { set.partition.bytes; }) {
-    set.partition.bytes = which == 0 ? 50'000 : 7'000;
-  }
-  if constexpr (requires { set.schedule.credit; }) {
-    set.schedule.credit = which == 0 ? 1 : 60'000;
-  }
-  if constexpr (requires { set.architecture.servers; }) {
-    set.architecture.servers = 2;
-  }
-  return set;
-}
-
-/// Hands in a step's gradients, in an order of the rank's own.
-template <class Engine>
-void hand_in(Engine& engine, arena& memory, int step) {
-  for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
-    engine.wait(tensor_id(id));
-  }
-  backward(memory, engine.worker(), step);
-  for (const tensor_id id : shuffled(memory.tensors().size(), engine.worker(), step)) {
-    engine.ready(id);
-  }
-}
 
 /// Trains on threads; each step of `changes` begins with another plan, the first with the first.
 template <class Strategy>
-std::vector<std::vector<float>> train(int workers, std::vector<int> changes) {
+std::vector<std::vector<float>> train(int workers, const std::vector<int>& changes) {
   const auto ranks = workers + servers_in<Strategy>(plan_of<Strategy>(0));
-  std::vector<std::vector<float>> parameters(static_cast<std::size_t>(workers));
+  std::vector<std::vector<float>> parameters(static_cast<std::size_t>(ranks));
   transport::run_ranks(ranks, [&](transport::in_process& world) {
-    arena memory = model_of(world.rank());
-    auto engine =
-        make_engine<Strategy>(world, memory.tensors(), optimizer_of(), plan_of<Strategy>(0));
-    if (engine.serves()) {
-      engine.serve();
-      return;
-    }
-    int which = 0;
-    for (int step = 0; step < steps; ++step) {
-      if (std::ranges::count(changes, step) != 0) {  // gradients of the last step may be on the way
-        const auto before = engine.planned().chunks.size();
-        which = 1 - which;
-        engine.replan(plan_of<Strategy>(which));
-        EXPECT_NE(engine.planned().hash, 0u);
-        if (!facts::at_run_time<typename Strategy::fusion>) {
-          EXPECT_NE(engine.planned().chunks.size(), before);
-        }
-        EXPECT_EQ(engine.steps(), static_cast<std::uint64_t>(step));
-      }
-      hand_in(engine, memory, step);
-    }
-    engine.wait();
-    engine.drain();
-    parameters[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
-                                                              memory.parameters().end());
+    parameters[static_cast<std::size_t>(world.rank())] = trained_over<Strategy>(world, changes);
   });
+  parameters.resize(static_cast<std::size_t>(workers));
   return parameters;
 }
 
@@ -175,7 +124,7 @@ std::vector<std::vector<float>> change_plan(int workers, by how) {
         if (step == steps / 2 && how == by::replan) {
           engine.replan(plan_of<Strategy>(1));
         }
-        hand_in(engine, memory, step);
+        take_step(engine, memory, step);
       }
       engine.wait();
       std::ostringstream out;
@@ -227,7 +176,7 @@ void moves_what_means_left_out() {
       auto engine =
           make_engine<Strategy>(world, memory.tensors(), optimizer_of(), plan_of<Strategy>(0));
       for (int step = 0; step < steps; ++step) {
-        hand_in(engine, memory, step);
+        take_step(engine, memory, step);
       }
       engine.drain();
       const auto of_means = [&engine] {
@@ -267,6 +216,17 @@ TEST(Replan, MovesWhatMeansOfGatheredLaunchesLeftOut) {
   moves_what_means_left_out<twice_encoded<fusion::when_ready, coordination::negotiated>>();
 }
 
+TEST(Replan, OfModelsThatAverageInPairsChangesNothing) {
+  using strategy = compose<architecture::pair_averaging, fusion::up_to, partition::into>;
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    std::vector<std::vector<float>> parameters(static_cast<std::size_t>(ranks));
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      parameters[static_cast<std::size_t>(world.rank())] = paired_in_turns<strategy>(world, {3, 6});
+    });
+    EXPECT_EQ(parameters, paired_in_one_process(ranks)) << ranks << " ranks";
+  }
+}
+
 /// Nobody loses a gradient that other workers pushed: one worker alone is its own training.
 TEST(Replan, AsynchronousServersGoOnWhereTheyWere) {
   using strategy =
@@ -299,7 +259,7 @@ TEST(Replan, AsynchronousWorkersNeedNotBeInStep) {
       if (engine.worker() == 1) {  // the slow one
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
-      hand_in(engine, memory, step);
+      take_step(engine, memory, step);
       for (std::size_t i = 0; i < expected.size(); ++i) {
         for (int worker = 0; worker < workers; ++worker) {
           expected[i] -= 0.125 * static_cast<double>(gradient(worker, step, i));
@@ -337,7 +297,7 @@ TEST(Replan, SwitchesArchitectures) {
           set.architecture.step = engine.steps();
           engine.replan(set);
         }
-        hand_in(engine, memory, step);
+        take_step(engine, memory, step);
       }
       engine.wait();
       all[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
@@ -484,7 +444,7 @@ std::vector<std::string> said_after(int ranks, engine_options<Strategy> set, Act
       engine.serve();
       return;
     }
-    hand_in(engine, memory, 0);
+    take_step(engine, memory, 0);
     try {
       act(engine, memory);
     } catch (const std::exception& why) {

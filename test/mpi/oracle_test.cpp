@@ -1,5 +1,7 @@
 // Strategies between real processes.
+#include "support/joining.hpp"
 #include "support/mpi_world.hpp"
+#include "support/replanning.hpp"
 #include "support/strategy_laws.hpp"
 #include "tutti/collective/native.hpp"
 #include "tutti/transport/mpi.hpp"
@@ -33,6 +35,56 @@ static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_processes>);
 INSTANTIATE_TYPED_TEST_SUITE_P(Others, StrategyLaw, others);
 
+namespace {
+
+template <class Body>
+void on_all_processes(Body body) {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  on_processes::run(size, body);
+}
+
+TEST(Processes, ReplanOnTheWay) {
+  using strategy = compose<architecture::all_reduce<collective::canonical>, fusion::up_to,
+                           partition::into, schedule::by_priority>;
+  on_all_processes([](transport::mpi& world) {
+    EXPECT_EQ(trained_over<strategy>(world, {3, 6}), trained(world.size(), replanned_steps));
+  });
+}
+
+TEST(Processes, ReplanWithServersThatUpdate) {
+  using strategy =
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>,
+              fusion::up_to, partition::into>;
+  on_all_processes([](transport::mpi& world) {
+    const int workers = world.size() - servers_in<strategy>(plan_of<strategy>(0));
+    if (workers < 1) {
+      GTEST_SKIP() << "servers leave no worker";
+    }
+    const auto mine = trained_over<strategy>(world, {3, 6});
+    EXPECT_EQ(mine,
+              world.rank() < workers ? trained(workers, replanned_steps) : std::vector<float>());
+  });
+}
+
+TEST(Processes, ReplanWhileTheyAverageInPairs) {
+  using strategy = compose<architecture::pair_averaging, fusion::up_to, partition::into>;
+  on_all_processes([](transport::mpi& world) {
+    EXPECT_EQ(paired_in_turns<strategy>(world, {3, 6}),
+              paired_in_one_process(world.size())[static_cast<std::size_t>(world.rank())]);
+  });
+}
+
+TEST(Processes, JoinOneAfterTheOther) {
+  using strategy = compose<coordination::negotiated, fusion::when_ready>;
+  on_all_processes([](transport::mpi& world) {
+    for (const auto& epochs : settings(world.size())) {
+      are_as_expected({joined_over<strategy>(world, epochs, {})}, epochs);
+    }
+  });
+}
+
+}  // namespace
 }  // namespace tutti::test
 
 int main(int argc, char** argv) { return tutti::test::run_tests_of_processes(argc, argv); }

@@ -4,15 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
-#include <span>
 #include <type_traits>
 #include <vector>
 
 #include "support/many_steps.hpp"
+#include "support/model_on.hpp"
 #include "support/oracle.hpp"
 #include "support/strategies.hpp"
 #include "support/training.hpp"
-#include "tutti/base/memory.hpp"
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/monitor/none.hpp"
@@ -109,75 +108,6 @@ using a_few_dense_strategies_on = typename detail::legal_of<
 /// How many they are. Said where a world joins, so that none is left out unseen.
 template <class List>
 constexpr int strategies_in = detail::size_of<List>;
-
-/// Whether tensors are neighbours in memory; those that are not must be packed.
-enum class layout { together, apart };
-
-/// The oracle's model in the memory of `Queue`, with rank 0's parameters the oracle's, everybody
-/// else's rubbish.
-template <class Queue>
-class model_on {
- public:
-  model_on(Queue& compute, int rank, layout how, gradient_function gradients)
-      : compute_(&compute), gradients_(gradients), memory_(made_on(compute, how)) {
-    std::size_t element = 0;
-    backwards([&](tensor& each) {
-      fill_from_host(compute, each.parameter, [&](std::span<float> values) {
-        std::ranges::generate(values, [&] { return rank == 0 ? initial(element++) : 99.0f; });
-      });
-    });
-  }
-  model_on(const model_on&) = delete;
-  model_on& operator=(const model_on&) = delete;
-  ~model_on() { compute_->synchronize(); }
-
-  const std::vector<tensor>& tensors() const { return memory_.tensors(); }
-
-  /// Enqueues what a backward pass would write for a tensor.
-  void backward(tensor_id id, int worker, int step) {
-    const auto& all = memory_.tensors();
-    std::size_t element = 0;
-    for (std::size_t later = all.size(); --later > index(id);) {
-      element += all[later].elements;
-    }
-    std::vector<float> values(all[index(id)].elements);
-    std::ranges::generate(values, [&] { return gradients_(worker, step, element++); });
-    compute_->run([values, to = all[index(id)].gradient.data()] { std::ranges::copy(values, to); });
-  }
-
-  /// In backward order, as the oracle has them.
-  std::vector<float> parameters() {
-    std::vector<float> all;
-    backwards([&](tensor& each) {
-      const auto values = host_view(*compute_, each.parameter);
-      all.insert(all.end(), values.begin(), values.end());
-    });
-    return all;
-  }
-
- private:
-  using arena_type = arena_of<memory_of<float, Queue>>;
-
-  static arena_type made_on(Queue& compute, layout how) {
-    std::vector<typename arena_type::declaration> all;
-    for (const auto& each : declarations()) {
-      all.push_back({each.name, each.elements});
-    }
-    return arena_type(all, how == layout::together ? 1 : 32, [&compute](std::size_t elements) {
-      return allocate<float>(compute, elements);
-    });
-  }
-
-  template <class Do>
-  void backwards(Do what) {
-    auto tensors = memory_.tensors();
-    std::for_each(tensors.rbegin(), tensors.rend(), what);
-  }
-
-  Queue* compute_;
-  gradient_function gradients_;
-  arena_type memory_;
-};
 
 /// One rank's training, as a call or, on a clock, as a coroutine. Orders of readiness differ from
 /// rank to rank and step to step; waits come before a forward pass or one by one in between.
