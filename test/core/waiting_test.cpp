@@ -1,13 +1,25 @@
 // A rank that only takes its time is left alone; who owes something past the deadline is named.
 #include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <exception>
 #include <gtest/gtest.h>
+#include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "support/deadlines.hpp"
 #include "support/errors.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/core/control.hpp"
+#include "tutti/core/engine_base.hpp"
+#include "tutti/core/watch.hpp"
+#include "tutti/transport/simulated.hpp"
 
 namespace tutti::test {
 namespace {
@@ -162,6 +174,70 @@ TEST(Waiting, WhoClosesNeverExpires) {
     });
     EXPECT_EQ(said, std::vector<std::string>(2));
   }
+}
+
+// ---- questions of ranks that wait
+
+/// An engine of which nobody asks more than a question needs.
+struct idle_engine : engine_base<transport::simulated> {
+  idle_engine() : engine_base(std::type_identity<idle_engine>()) {}
+  void describe(const chunk_step&, control_message&) {}
+  void heard(const std::exception_ptr& why) { std::rethrow_exception(why); }
+  std::string_view due_call() { return {}; }
+};
+
+task hear(transport::simulated& world, control_message& question) {
+  const auto mail = co_await world.receive_any(channel::control);
+  std::memcpy(&question, mail.bytes().data(), sizeof question);
+}
+task answer(transport::simulated& world, control_message question) {
+  question.what = control_message::kind::answer;
+  co_await world.send(0, tag{channel::control, 0, 0}, std::as_bytes(std::span(&question, 1)));
+}
+
+constexpr chunk_step first_chunk{1, 10};
+constexpr chunk_step second_chunk{2, 10};
+constexpr chunk_step third_chunk{3, 10};
+
+/// Asks in seconds 0 and 1, before it is read, and in second 3; looks after each answer.
+task asking_rank(transport::simulated& world) {
+  idle_engine engine;
+  watch<transport::simulated> its(world, engine);
+  its.start();
+  its.ask(first_chunk, 0);
+  co_await world.sleep(1);
+  its.ask(second_chunk, 0);
+  co_await world.sleep(2);
+  its.ask(third_chunk, 0);
+  co_await world.sleep(2);
+  EXPECT_EQ(its.silent(), "rank 1 does not answer");
+  co_await world.sleep(2);
+  EXPECT_EQ(its.silent(), "");
+  EXPECT_TRUE(its.everybody_answered());
+  co_await its.stop();
+  EXPECT_TRUE(its.at_rest());
+}
+
+/// Reads a question two seconds late, and answers it after it has read the next.
+task late_rank(transport::simulated& world) {
+  control_message first;
+  control_message next;
+  co_await world.sleep(2);
+  co_await hear(world, first);
+  EXPECT_EQ(first.about, first_chunk);
+  co_await hear(world, next);
+  EXPECT_EQ(next.about, third_chunk);
+  co_await world.sleep(1);
+  co_await answer(world, first);
+  co_await world.sleep(2);
+  co_await answer(world, next);
+}
+
+/// What a peer has yet to read stays as it is, and a late answer is none to a later question.
+TEST(Waiting, ALateAnswerBelongsToItsQuestion) {
+  transport::run_simulated(2, transport::link{1e9, 1e-6}, [](transport::simulated& world) {
+    return world.rank() == 0 ? asking_rank(world) : late_rank(world);
+  });
 }
 
 }  // namespace
