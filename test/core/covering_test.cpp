@@ -3,56 +3,20 @@
 #include "support/covering.hpp"
 
 #include <algorithm>
-#include <string>
+#include <cstddef>
+#include <gtest/gtest.h>
 #include <utility>
 #include <vector>
 
+#include "support/strategy_laws.hpp"
+#include "support/training_worlds.hpp"
+
 namespace tutti::test {
+
+static_assert(strategies_in<covering::rows_on<on_threads>> == 8);
+INSTANTIATE_TYPED_TEST_SUITE_P(Covering, StrategyLaw, covering::rows_on<on_threads>);
+
 namespace {
-
-constexpr int steps = 20;
-
-template <class Row>
-void trains_as_the_oracle() {
-  using strategy = typename Row::strategy;
-  for (int workers = 1; workers <= 5; ++workers) {
-    const auto options = Row::options(workers);
-    covering::parameters_by_rank result(static_cast<std::size_t>(workers));
-    transport::run_ranks(
-        workers + servers_in<strategy>(options), [&](transport::in_process& world) {
-          covering::model mine(world.rank(), Row::scattered);
-          auto engine = make_engine<strategy>(world, mine.tensors(), optimizer_of(), options);
-          if (engine.serves()) {
-            engine.serve();
-            return;
-          }
-          for (int step = 0; step < steps; ++step) {
-            for (std::size_t i = 0; i < mine.tensors().size(); ++i) {
-              engine.wait(tensor_id(i));
-            }
-            mine.backward(engine.worker(), step);
-            for (const tensor_id id : shuffled(mine.tensors().size(), world.rank(), step)) {
-              engine.ready(id);
-            }
-          }
-          engine.wait();
-          result[static_cast<std::size_t>(world.rank())] = mine.parameters();
-        });
-    covering::expect_oracle(result, workers, steps);
-  }
-}
-
-template <unsigned... Rows>
-void every_row(std::integer_sequence<unsigned, Rows...>) {
-  const auto one = []<unsigned Row>() {
-    if constexpr (!covering::row<Row>::simulated) {
-      SCOPED_TRACE("row " + std::to_string(Row));
-      trains_as_the_oracle<covering::row<Row>>();
-    }
-  };
-  (one.template operator()<Rows>(), ...);
-}
-TEST(Covering, OnThreads) { every_row(std::make_integer_sequence<unsigned, 16>()); }
 
 /// That the array covers what it says.
 template <unsigned... Rows>

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "support/oracle.hpp"
-#include "support/training.hpp"
+#include "support/strategy_laws.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -41,7 +41,6 @@ struct row {
   static constexpr bool partitioned = cut % 2 == 1;
   static constexpr bool one_chunk_at_a_time = cut / 2 == 1;
   static constexpr bool simulated = place % 2 == 1;
-  static constexpr bool scattered = place / 2 == 1;
 
   using collective =
       std::conditional_t<simulated, tutti::collective::star, tutti::collective::addressable>;
@@ -58,8 +57,9 @@ struct row {
               std::tuple_element_t<architecture, architectures>,
               std::conditional_t<partitioned, partition::into, partition::none>>;
 
-  static engine_options<strategy> options(int workers) {
-    engine_options<strategy> set;
+  using options = engine_options<strategy>;
+  static std::vector<options> variants() {
+    options set;
     set.run.deadline = 30;
     if constexpr (fusion == 1) {
       set.fusion = {.bytes = 3000};
@@ -71,60 +71,33 @@ struct row {
       set.schedule.credit = one_chunk_at_a_time ? 1 : 0;
     }
     if constexpr (architecture >= 2) {
-      set.architecture.servers = workers % 3 + 1;
+      std::vector<options> all(3, set);
+      for (int i = 0; i < 3; ++i) {
+        all[static_cast<std::size_t>(i)].architecture.servers = i + 1;
+      }
+      return all;
+    } else {
+      return {set};
     }
-    return set;
   }
 };
 
-/// A rank's model: in an arena, or each tensor in memory of its own, so that buckets are packed.
-class model {
- public:
-  model(int rank, bool scattered) : flat_(model_of(rank)), tensors_(flat_.tensors()) {
-    if (scattered) {
-      for (auto& each : tensors_) {
-        parameters_.emplace_back(each.parameter.begin(), each.parameter.end());
-        gradients_.emplace_back(each.elements);
-        each = tensor(each.name, parameters_.back(), gradients_.back());
-      }
-    }
-  }
+namespace detail {
 
-  const std::vector<tensor>& tensors() const { return tensors_; }
-
-  /// The gradients of a step, tensor by tensor.
-  void backward(int worker, int step) {
-    std::size_t element = 0;
-    for (std::size_t i = tensors_.size(); i-- > 0;) {
-      for (float& each : tensors_[i].gradient) {
-        each = gradient(worker, step, element++);
-      }
-    }
-  }
-
-  /// In backward order, as the oracle has them.
-  std::vector<float> parameters() const {
-    std::vector<float> all;
-    for (std::size_t i = tensors_.size(); i-- > 0;) {
-      all.insert(all.end(), tensors_[i].parameter.begin(), tensors_[i].parameter.end());
-    }
-    return all;
-  }
-
- private:
-  arena flat_;
-  std::vector<tensor> tensors_;
-  std::vector<std::vector<float>> parameters_{};
-  std::vector<std::vector<float>> gradients_{};
+template <class World, class Rows>
+struct rows_on;
+template <class World, unsigned... Rows>
+struct rows_on<World, std::integer_sequence<unsigned, Rows...>>
+    : test::detail::joined<
+          testing::Types<>,
+          std::conditional_t<row<Rows>::simulated == has_virtual_time<typename World::transport>,
+                             testing::Types<strategy_on<row<Rows>, World>>, testing::Types<>>...> {
 };
 
-using parameters_by_rank = std::vector<std::vector<float>>;
+}  // namespace detail
 
-inline void expect_oracle(const parameters_by_rank& result, int workers, int steps) {
-  const auto expected = trained(workers, steps);
-  for (const auto& each : result) {
-    EXPECT_EQ(each, expected) << workers << " workers";
-  }
-}
+/// The rows that a world is for.
+template <class World>
+using rows_on = typename detail::rows_on<World, std::make_integer_sequence<unsigned, 16>>::type;
 
 }  // namespace tutti::test::covering
