@@ -1,82 +1,33 @@
 // Payloads whose lengths only their encoder knows, and answers that are encoded otherwise than what
 // is answered: each architecture against plain loops around the codec alone, values and bytes.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
-#include "support/payload_oracle.hpp"
+#include "support/strategy_laws.hpp"
 #include "support/training.hpp"
+#include "support/training_worlds.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
-#include "tutti/compression/error_feedback.hpp"
-#include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/select.hpp"
 
 namespace tutti::test {
+
+static_assert(strategies_in<coded_strategies_on<on_threads>> == 6);
+INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnThreads, StrategyLaw, coded_strategies_on<on_threads>);
+static_assert(strategies_in<coded_strategies_on<on_the_virtual_clock>> == 6);
+INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnTheVirtualClock, StrategyLaw,
+                               coded_strategies_on<on_the_virtual_clock>);
+
 namespace {
 
 constexpr int steps = 4;
-
-/// In every world, 1 to 5 workers end with the oracle's parameters, bit for bit, and each has sent
-/// the oracle's bytes.
-template <class Strategy>
-void expect_payloads_of(way how) {
-  using compression = typename Strategy::compression;
-  for (int workers = 1; workers <= 5; ++workers) {
-    const expected_payloads wanted = payloads<compression>(how, workers, steps);
-    const auto expect = [&](const outcome& after, const outcome& before, const char* world) {
-      for (std::size_t rank = 0; rank < after.parameters.size(); ++rank) {
-        EXPECT_EQ(after.parameters[rank], wanted.parameters) << world << ", " << workers;
-        EXPECT_EQ(after.bytes[rank] - before.bytes[rank], wanted.bytes[rank])
-            << world << ", rank " << rank << " of " << workers;
-      }
-    };
-    expect(train_on_threads<Strategy>(workers, steps), train_on_threads<Strategy>(workers, 0),
-           "in process");
-    expect(train_in_simulation<Strategy>(workers, steps), train_in_simulation<Strategy>(workers, 0),
-           "simulated");
-  }
-}
-
-using compression::error_feedback;
-using compression::qsgd;
-
-TEST(Payloads, OfUnknownLengthAreGathered) {
-  expect_payloads_of<compose<qsgd, architecture::all_gather>>(way::gathered);
-  expect_payloads_of<compose<error_feedback<qsgd>, architecture::all_gather>>(way::gathered);
-}
-
-TEST(Payloads, OfUnknownLengthAreScatteredAndGathered) {
-  expect_payloads_of<compose<qsgd, architecture::reduce_scatter_all_gather>>(way::scattered);
-}
-
-TEST(Payloads, OfUnknownLengthAreServed) {
-  expect_payloads_of<compose<qsgd, architecture::parameter_server<>>>(way::served);
-}
-
-/// Answers in half precision what came as floats, and knows nothing else of it.
-struct halves_on_the_way_back : compression::none {
-  static constexpr bool identity = false;
-  static constexpr bool summable = false;
-  static constexpr compression::fp16 relay() { return {}; }
-};
-
-TEST(Payloads, AreAnsweredInAnotherSize) {
-  expect_payloads_of<compose<halves_on_the_way_back, architecture::reduce_scatter_all_gather>>(
-      way::scattered);
-  expect_payloads_of<compose<halves_on_the_way_back, architecture::parameter_server<>>>(
-      way::served);
-}
-
-// ---- phantoms
-
 constexpr std::size_t phantom_sizes[] = {30011, 513, 0, 40};
 
 template <class Strategy>
@@ -116,6 +67,7 @@ std::uint64_t sent_by_phantoms(int ranks, int counted) {
 }
 
 TEST(Payloads, OfPhantomsAreAsLongAsExpected) {
+  using compression::qsgd;
   const qsgd policy;
   std::uint64_t whole = 0;
   std::uint64_t parts = 0;

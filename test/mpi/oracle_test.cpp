@@ -8,8 +8,6 @@
 
 namespace tutti::test {
 
-using on_processes = on_processes_of<inline_queue>;
-
 struct negotiated_by_priority
     : listed::with_defaults<listed::in_rank_order<fusion::when_ready, coordination::negotiated,
                                                   partition::into, schedule::by_priority>> {
@@ -36,13 +34,6 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_pr
 INSTANTIATE_TYPED_TEST_SUITE_P(Others, StrategyLaw, others);
 
 namespace {
-
-template <class Body>
-void on_all_processes(Body body) {
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  on_processes::run(size, body);
-}
 
 TEST(Processes, ReplanOnTheWay) {
   using strategy = compose<architecture::all_reduce<collective::canonical>, fusion::up_to,

@@ -8,6 +8,7 @@
 
 #include "support/nothing_ran.hpp"
 #include "support/transports.hpp"
+#include "tutti/base/queue.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -122,6 +123,16 @@ struct on_processes_of {
     return true;
   }
 };
+
+using on_processes = on_processes_of<inline_queue>;
+
+/// Calls `body(world)` on every process of the job.
+template <class Body>
+void on_all_processes(Body body) {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  on_processes::run(size, body);
+}
 
 /// `main` of tests whose processes take part in each other's; fails on all where one has failed.
 inline int run_tests_of_processes(int argc, char** argv, int thread_level = MPI_THREAD_MULTIPLE) {

@@ -5,12 +5,16 @@
 
 #include "support/oracle.hpp"
 #include "support/payload_oracle.hpp"
+#include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp16.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
@@ -27,6 +31,7 @@
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
@@ -37,7 +42,8 @@
 namespace tutti::test::listed {
 
 /// A strategy with the options that it is run with, one after the other. What sends less than every
-/// gradient says by `expected(workers, steps)` what its parameters come to.
+/// gradient says by `expected(workers, steps)` what its parameters come to, or also what each
+/// worker sends.
 template <class Strategy>
 struct with_defaults {
   using strategy = Strategy;
@@ -153,6 +159,20 @@ struct votes_by_servers : votes<compose<compression::sign, architecture::paramet
   static std::vector<options> variants() { return {{}, {.architecture = {.servers = 2}}}; }
 };
 
+/// Payloads whose lengths only their encoder knows, or whose answers are encoded otherwise.
+template <way How, class Strategy>
+struct coded : with_defaults<Strategy> {
+  static expected_payloads expected(int workers, int steps) {
+    return payloads<typename strategy_of<Strategy>::compression>(How, workers, steps);
+  }
+};
+/// Answers in half precision what came as floats, and knows nothing else of it.
+struct halves_on_the_way_back : compression::none {
+  static constexpr bool identity = false;
+  static constexpr bool summable = false;
+  static constexpr compression::fp16 relay() { return {}; }
+};
+
 template <template <class> class Each>
 using each_dense_strategy =
     testing::Types<Each<WFBP>, Each<canonical>, Each<at_the_end>, Each<merged_in_order>,
@@ -163,6 +183,18 @@ using each_dense_strategy =
 template <template <class> class Each>
 using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<SignSGD>,
                                            Each<votes_by_owners>, Each<votes_by_servers>>;
+
+template <template <class> class Each>
+using each_coded_strategy = testing::Types<
+    Each<coded<way::gathered, strategies::QSGD>>,
+    Each<coded<way::gathered,
+               compose<compression::error_feedback<compression::qsgd>, architecture::all_gather>>>,
+    Each<
+        coded<way::scattered, compose<compression::qsgd, architecture::reduce_scatter_all_gather>>>,
+    Each<coded<way::served, compose<compression::qsgd, architecture::parameter_server<>>>>,
+    Each<coded<way::scattered,
+               compose<halves_on_the_way_back, architecture::reduce_scatter_all_gather>>>,
+    Each<coded<way::served, compose<halves_on_the_way_back, architecture::parameter_server<>>>>>;
 
 /// For worlds that differ from another in where memory lies.
 template <template <class> class Each>

@@ -10,6 +10,7 @@
 #include "support/many_steps.hpp"
 #include "support/model_on.hpp"
 #include "support/oracle.hpp"
+#include "support/payload_oracle.hpp"
 #include "support/strategies.hpp"
 #include "support/training.hpp"
 #include "tutti/core/engine_types.hpp"
@@ -53,11 +54,12 @@ struct strategy_on {
     }
   }();
 
-  static std::vector<float> expected(int workers, int steps) {
+  /// No bytes: what workers send is not looked at.
+  static expected_payloads expected(int workers, int steps) {
     if constexpr (has_own_oracle) {
-      return Listed::expected(workers, steps);
+      return {Listed::expected(workers, steps)};
     } else {
-      return trained(workers, steps, {}, gradients);
+      return {trained(workers, steps, {}, gradients)};
     }
   }
 };
@@ -102,6 +104,9 @@ template <class World>
 using lossy_strategies_on = typename detail::legal_of<
     listed::each_lossy_strategy<in_training_world<World>::template pair>>::type;
 template <class World>
+using coded_strategies_on = typename detail::legal_of<
+    listed::each_coded_strategy<in_training_world<World>::template pair>>::type;
+template <class World>
 using a_few_dense_strategies_on = typename detail::legal_of<
     listed::a_few_dense_strategies<in_training_world<World>::template pair>>::type;
 
@@ -132,6 +137,7 @@ class trained_rank {
       return;
     }
     const std::size_t tensors = model.tensors().size();
+    const std::uint64_t before = engine.counted().bytes_sent;
     for (int step = 0; step < steps_; ++step) {
       for (std::size_t i = 0; i < tensors && step % 2 == 0; ++i) {  // a forward pass
         engine.wait(tensor_id(i), compute);
@@ -143,7 +149,7 @@ class trained_rank {
       }
     }
     engine.wait();
-    report(engine, model);
+    report(engine, model, before);
   }
 
   task operator()(transport& world) const requires(on_a_clock) {
@@ -153,6 +159,7 @@ class trained_rank {
         make_engine<typename listed::strategy>(world, model.tensors(), optimizer_of(), *options_);
     co_await engine.started();
     const std::size_t tensors = model.tensors().size();
+    const std::uint64_t before = engine.counted().bytes_sent;
     for (int step = 0; step < steps_ && !engine.serves(); ++step) {
       for (std::size_t i = 0; i < tensors && step % 2 == 0; ++i) {  // a forward pass
         co_await engine.arrival(tensor_id(i));
@@ -168,17 +175,18 @@ class trained_rank {
       for (std::size_t i = 0; i < tensors; ++i) {
         co_await engine.arrival(tensor_id(i));
       }
-      report(engine, model);
+      report(engine, model, before);
     }
     co_await engine.close();
   }
 
  private:
   template <class Engine>
-  void report(const Engine& engine, model_on<queue>& model) const {
+  void report(const Engine& engine, model_on<queue>& model, std::uint64_t before) const {
     const auto worker = static_cast<std::size_t>(engine.worker());
     result_->parameters[worker] = model.parameters();
     result_->agendas[worker] = engine.agenda();
+    result_->bytes[worker] = engine.counted().bytes_sent - before;
   }
 
   const typename listed::options* options_;
@@ -191,7 +199,8 @@ template <class Cell>
 class StrategyLaw : public ::testing::Test {};
 TYPED_TEST_SUITE_P(StrategyLaw);
 
-/// Parameters are bitwise those of one process that has all gradients, and where one order of
+/// Parameters are bitwise those of one process that has all gradients, bytes those of its payloads
+/// where it says them, and where one order of
 /// launches is agreed on, that is everybody's; of ranks in other processes that is not seen.
 TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
   using strategy = typename TypeParam::listed::strategy;
@@ -209,8 +218,10 @@ TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
       const auto expected = TypeParam::expected(workers, steps);
       for (std::size_t worker = 0; worker < result.parameters.size(); ++worker) {
         if (TypeParam::world::holds(static_cast<int>(worker))) {
-          EXPECT_EQ(result.parameters[worker], expected)
+          EXPECT_EQ(result.parameters[worker], expected.parameters)
               << "worker " << worker << " of " << workers;
+          EXPECT_TRUE(expected.bytes.empty() || result.bytes[worker] == expected.bytes[worker])
+              << result.bytes[worker] << " bytes, worker " << worker << " of " << workers;
           EXPECT_TRUE(!TypeParam::types::coordination::one_order || !TypeParam::world::holds(0) ||
                       result.agendas[worker] == result.agendas[0]);
         }
