@@ -11,6 +11,7 @@
 
 #include "support/errors.hpp"
 #include "support/joining.hpp"
+#include "support/many_steps.hpp"
 #include "support/training.hpp"
 #include "support/training_worlds.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -39,7 +40,7 @@ std::vector<ending> trained_in(const batches_of_ranks& epochs, engine_options<St
 
 template <class Strategy, class World = on_threads>
 void join_one_after_the_other(engine_options<Strategy> options = {}) {
-  for (int size = 1; size <= 5; ++size) {
+  for (int size = 1; size <= 5; size += all_of_a_product ? 1 : 2) {
     for (const auto& epochs : settings(size)) {
       are_as_expected(trained_in<Strategy, World>(epochs, options), epochs,
                       options.run.accumulation);

@@ -10,7 +10,7 @@ inline constexpr bool all_of_a_product = false;
 #else
 inline constexpr int many_steps = 10'000;       ///< of a law that must hold over many
 inline constexpr int compared_steps = 12;       ///< after which training is compared
-inline constexpr bool all_of_a_product = true;  ///< or pairs of its factors
+inline constexpr bool all_of_a_product = true;  ///< or a part that has each factor
 #endif
 
 }  // namespace tutti::test
