@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
@@ -123,9 +125,9 @@ TEST(ModelMemory, ABucketThatMovesWholeStaysAView) {
 }
 
 /// What planning `tensors` says.
-std::string refusal(const std::vector<tensor>& tensors) {
+std::string refusal(const std::vector<tensor>& tensors, const profile& known = {}) {
   try {
-    make_plan(tensors, fusion::none{}, partition::none{}, {}, [](plan&) {});
+    make_plan(tensors, fusion::none{}, partition::none{}, known, [](plan&) {});
   } catch (const usage_error& refused) {
     return refused.what();
   }
@@ -163,6 +165,21 @@ TEST(Tensor, APhantomAmongOthersIsRefused) {
             "w has memory and b has none. Fix: give every tensor memory, or, to simulate, none");
   EXPECT_EQ(refusal({tensor::phantom("w", 8), tensor::phantom("b", 4)}), "");
   EXPECT_EQ(refusal({tensor("w", all, all), tensor("nothing", {}, {})}), "");
+}
+
+TEST(Profile, OneOfAnotherNumberOfTensorsIsRefused) {
+  const std::vector<tensor> model{tensor::phantom("w", 8), tensor::phantom("b", 4)};
+  const auto known = [](std::vector<seconds> backward) {
+    return profile{.backward = std::move(backward)};
+  };
+  EXPECT_EQ(refusal(model, known({1})),
+            "the profile holds 1 backward times and the model 2 tensors. Fix: one for each "
+            "tensor, in forward order, or none");
+  EXPECT_EQ(refusal(model, known({1, 2, 3})),
+            "the profile holds 3 backward times and the model 2 tensors. Fix: one for each "
+            "tensor, in forward order, or none");
+  EXPECT_EQ(refusal(model, known({1, 2})), "");
+  EXPECT_EQ(refusal(model, known({})), "");
 }
 
 }  // namespace

@@ -203,17 +203,5 @@ TEST(merge_gradients, counts_the_time_of_tensors_that_it_is_not_given) {
   EXPECT_EQ(fusion::ready_times(given, known, 0), (std::vector<seconds>{3, 31, 63}));
 }
 
-TEST(merge_gradients, names_a_profile_that_is_too_short) {
-  job each;
-  each.elements = {1, 2};
-  each.known.backward = {1};
-  try {
-    (void)exact.group_ends(each.backward(), each.known);
-    FAIL();
-  } catch (const usage_error& sentence) {
-    EXPECT_NE(std::string(sentence.what()).find("fewer backward times"), std::string::npos);
-  }
-}
-
 }  // namespace
 }  // namespace tutti

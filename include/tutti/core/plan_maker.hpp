@@ -104,6 +104,15 @@ inline std::size_t length_of_gradient(const tensor& each) {
   }
 }
 
+/// A profile is of this model.
+[[gnu::cold]] inline void expect_profile(std::span<const tensor> forward, const profile& known) {
+  if (!known.backward.empty() && known.backward.size() != forward.size()) {
+    throw usage_error(sentence({"the profile holds ", known.backward.size(),
+                                " backward times and the model ", forward.size(),
+                                " tensors. Fix: one for each tensor, in forward order, or none"}));
+  }
+}
+
 /// Where a bucket is cut, each cut moved on to the end of a block.
 [[gnu::cold]] inline std::vector<std::size_t> cut_between(std::vector<std::size_t> ends,
                                                           std::size_t block) {
@@ -239,8 +248,8 @@ struct group {
 /// `class_of(tensor)` which tensors may share a bucket: those of one class, and one that must be
 /// alone is a bucket and, whatever the partition says, a chunk. The fusion sees each class as if
 /// there were no other. The plan's hash covers `settings`, too: what every rank must set alike and
-/// the plan alone does not show. Throws usage_error if it has too many chunks, or a tensor whose
-/// memory is not its elements.
+/// the plan alone does not show. Throws usage_error if it has too many chunks, a tensor whose
+/// memory is not its elements, or a profile of another number of tensors.
 template <fusion_policy Fusion, partition_policy Partition, class Place,
           class ClassOf = detail::of_one_class>
 plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Partition& partition,
@@ -248,6 +257,7 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
                ClassOf class_of = {}) {
   detail::expect_memory(forward);
   detail::expect_shapes(forward);
+  detail::expect_profile(forward, known);
   plan made = detail::backward_of(forward);
   std::vector<tensor_class> classes;
   for (const tensor_facts& each : made.backward) {

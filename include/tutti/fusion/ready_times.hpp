@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "tutti/base/assert.hpp"
 #include "tutti/base/cost.hpp"
-#include "tutti/base/error.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
 
@@ -13,16 +13,13 @@ namespace tutti::fusion {
 
 /// When each gradient exists, in seconds from the start of the backward pass: by the profile's
 /// times, also of tensors in between that travel otherwise, or in proportion to its elements,
-/// `per_element` seconds each where the profile is silent. Throws usage_error if the profile has
-/// times of some tensors only.
+/// `per_element` seconds each where the profile is silent. A profile that has times has them of all
+/// tensors.
 inline std::vector<seconds> ready_times(std::span<const tensor_facts> backward,
                                         const profile& known, double per_element) {
-  if (!known.backward.empty() && !backward.empty() &&
-      known.backward.size() <= index(backward.front().id)) {
-    throw usage_error(
-        "the profile holds fewer backward times than the model has tensors. Fix: one for each "
-        "tensor, in forward order, or none.");
-  }
+  TUTTI_ASSERT(known.backward.empty() || backward.empty() ||
+                   known.backward.size() > index(backward.front().id),
+               "a profile has a time for each tensor");
   if (known.backward_total > 0) {
     std::size_t elements = 0;
     for (const tensor_facts& each : backward) {
