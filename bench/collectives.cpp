@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -186,24 +187,50 @@ void between_threads(benchmark::State& state, std::size_t& calls, job& processes
   }
 }
 
+/// What no processes can beat either: the bound of shared memory, between threads of this one.
+class limit_between_threads {
+ public:
+  limit_between_threads(int ranks, std::size_t bytes)
+      : values_(tutti::at(ranks), tutti::line_vector<float>(bytes / sizeof(float))), team_(ranks) {
+    std::vector<float*> all;
+    for (auto& each : values_) {
+      all.push_back(each.data());
+    }
+    limit_.emplace(all, bytes / sizeof(float));
+  }
+  double time(std::size_t calls) { return team_.time(std::ref(*limit_), calls); }
+
+ private:
+  std::vector<tutti::line_vector<float>> values_;
+  std::optional<one_pass> limit_{};
+  team team_;
+};
+
 void between_processes(benchmark::State& state, std::size_t& calls, job& processes, over_mpi what,
                        std::size_t bytes) {
   tutti::benchmark::core_to_core_note cores(state);
   choose(calls, processes.time(what, bytes, 1));
   const auto count = static_cast<double>(calls);
+  limit_between_threads bound(processes.size(), bytes);
   std::vector<double> took;
+  std::vector<double> bound_took;
   std::vector<double> peer_took;
   while (state.KeepRunningBatch(static_cast<benchmark::IterationCount>(calls))) {
     took.push_back(processes.time(what, bytes, calls));
     state.SetIterationTime(took.back());
-    if (what == over_mpi::ring) {
+    if (what == over_mpi::in_host_memory) {
+      bound_took.push_back(bound.time(calls));
+    } else if (what == over_mpi::ring) {
       peer_took.push_back(processes.time(over_mpi::all_reduce, bytes, calls));
     }
   }
   const double mine = median(took) / count;
   report(state, bytes, processes.size(), mine);
   state.counters["median_us"] = mine * 1e6;
-  if (what == over_mpi::ring) {
+  if (what == over_mpi::in_host_memory) {
+    state.counters["processes_us"] = mine * 1e6;
+    state.counters["processes_of_limit"] = median(bound_took) / median(took);
+  } else if (what == over_mpi::ring) {
     state.counters["mpi_ring_us"] = mine * 1e6;
     state.counters["peer_us"] = median(peer_took) / count * 1e6;
     state.counters["of_mpi"] = median(peer_took) / median(took);
@@ -281,6 +308,9 @@ void add_all(job& processes) {
     for (const std::size_t bytes : sizes) {
       add_processes(processes, "MPI_Allreduce", over_mpi::all_reduce, bytes);
       add_processes(processes, "ring", over_mpi::ring, bytes);
+      if (processes.size() <= 4) {
+        add_processes(processes, "in_host_memory", over_mpi::in_host_memory, bytes);
+      }
     }
   }
   for (const std::size_t bytes : sizes) {

@@ -4,7 +4,11 @@
 
 namespace bench {
 
-enum class over_mpi { all_reduce, ring };
+enum class over_mpi {
+  all_reduce,      ///< MPI_Allreduce
+  ring,            ///< ours
+  in_host_memory,  ///< ours, in memory that the processes share
+};
 
 /// The processes beside this one, where `mpirun` started us: rank 0 asks, the others nap between
 /// its questions. Without MPI there are none.

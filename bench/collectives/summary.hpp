@@ -61,9 +61,9 @@ class summary : public benchmark::BenchmarkReporter {
   void print() const {
     std::fprintf(stderr,
                  "\nall-reduce of floats, 2 ranks, medians; times in us\n"
-                 "%10s%11s%11s%11s%11s%11s%11s%11s%11s  cores\n",
-                 "bytes", "threads", "one pass", "of limit", "MPI", "MPI/threads", "MPI beside",
-                 "MPI ring", "of MPI");
+                 "%10s%11s%11s%11s%11s%11s%11s%11s%11s%11s%11s  cores\n",
+                 "bytes", "threads", "one pass", "of limit", "MPI", "MPI/threads", "processes",
+                 "of limit", "MPI beside", "MPI ring", "of MPI");
     for (const auto& [bytes, from] : rows_) {
       std::fprintf(stderr, "%10zu", bytes);
       cell(from, "threads_us", "%11.2f");
@@ -71,6 +71,8 @@ class summary : public benchmark::BenchmarkReporter {
       cell(from, "of_limit", "%11.2f");
       cell(from, "mpi_us", "%11.2f");
       cell(from, "over_mpi", "%11.2f");
+      cell(from, "processes_us", "%11.2f");
+      cell(from, "processes_of_limit", "%11.2f");
       cell(from, "peer_us", "%11.2f");
       cell(from, "mpi_ring_us", "%11.2f");
       cell(from, "of_mpi", "%11.2f");
@@ -84,7 +86,8 @@ class summary : public benchmark::BenchmarkReporter {
     }
     std::fprintf(stderr,
                  "of limit: of the one-pass bound that is measured in the same case, batch by "
-                 "batch; MPI: MPI_Allreduce between processes, likewise\n");
+                 "batch; MPI: MPI_Allreduce between processes, likewise; processes: ours, in their "
+                 "host's memory\n");
   }
 
   std::unique_ptr<benchmark::BenchmarkReporter> shown_;

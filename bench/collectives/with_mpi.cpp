@@ -2,12 +2,14 @@
 #include <cstddef>
 #include <cstdlib>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include "collectives/add_floats.hpp"
 #include "collectives/job.hpp"
 #include "collectives/team.hpp"
 #include "tutti/base/line_vector.hpp"
+#include "tutti/collective/in_host_memory.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -42,12 +44,22 @@ void share(question& asked) {
 
 struct job::processes {
   std::optional<tutti::transport::mpi> world{};
-  tutti::line_vector<float> values{};
+  tutti::line_vector<float> own{};
+  std::span<float> shared{};
+  std::span<float> values{};
 
   /// What every rank does with one question: seconds of the slowest, on rank 0.
   double answer(const question& asked) {
-    if (values.size() != asked.bytes / sizeof(float)) {
-      values.resize(asked.bytes / sizeof(float));
+    const std::size_t elements = asked.bytes / sizeof(float);
+    const bool in_shared = asked.what == over_mpi::in_host_memory;
+    if (in_shared && shared.size() < elements) {
+      shared = world->allocate_shared(elements);
+    } else if (!in_shared && own.size() != elements) {
+      own.resize(elements);
+    }
+    const std::span<float> now = (in_shared ? shared : std::span(own)).first(elements);
+    if (now.data() != values.data() || now.size() != values.size()) {
+      values = now;
       call(asked.what, 1);  // connections, registrations
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -72,7 +84,10 @@ struct job::processes {
         reinterpret_cast<std::byte*>(values.data()), values.size(), sizeof(float), {&uncompressed}};
     const tutti::endpoint<tutti::transport::mpi> self(*world,
                                                       tutti::tag{tutti::channel::data, 0, 0});
-    drive(*world, repeat<tutti::collective::ring>(self, data, calls));
+    using tutti::collective::ring;
+    drive(*world, what == over_mpi::ring
+                      ? repeat<ring>(self, data, calls)
+                      : repeat<tutti::collective::in_host_memory<ring>>(self, data, calls));
   }
 };
 

@@ -5,6 +5,8 @@
 
 #include "support/collective_laws.hpp"
 #include "support/mpi_world.hpp"
+#include "tutti/collective/in_host_memory.hpp"
+#include "tutti/collective/ring.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
@@ -48,7 +50,12 @@ struct placed_processes {
   }
 };
 
+/// These meet, and find that their data lies elsewhere.
+using in_memory_of_their_own =
+    testing::Types<collective_on<placed_processes, collective::in_host_memory<collective::ring>>>;
+
 INSTANTIATE_TYPED_TEST_SUITE_P(Mpi, CollectiveLaw, collectives_on<placed_processes>);
+INSTANTIATE_TYPED_TEST_SUITE_P(MpiInHostMemory, CollectiveLaw, in_memory_of_their_own);
 
 }  // namespace tutti::test
 

@@ -24,17 +24,24 @@ inline optimizer::sgd optimizer_of(sgd_values set = {}) {
           .weight_decay = set.weight_decay};
 }
 
-/// A model's memory with rank 0's parameters those of the oracle, everybody else's rubbish.
-inline arena model_of(int rank, const std::vector<arena::declaration>& forward = declarations()) {
-  arena memory(forward);
+/// Rank 0's parameters are those of the oracle, everybody else's rubbish.
+template <class Memory>
+void initialise(arena_of<Memory>& memory, int rank) {
   std::size_t element = 0;
   for (float& each : memory.parameters()) {
     each = rank == 0 ? initial(element++) : 99.0f;
   }
+}
+
+/// A model's memory, initialised.
+inline arena model_of(int rank, const std::vector<arena::declaration>& forward = declarations()) {
+  arena memory(forward);
+  initialise(memory, rank);
   return memory;
 }
 
-inline void backward(arena& memory, int worker, int step) {
+template <class Memory>
+void backward(arena_of<Memory>& memory, int worker, int step) {
   std::size_t element = 0;
   for (float& each : memory.gradients()) {
     each = gradient(worker, step, element++);
@@ -78,8 +85,8 @@ struct outcome {
 
 /// A step of a rank that trains: a forward pass that waits for every tensor, then gradients in an
 /// order of the rank's and the step's own.
-template <class Engine>
-void take_step(Engine& engine, arena& memory, int step) {
+template <class Engine, class Memory>
+void take_step(Engine& engine, arena_of<Memory>& memory, int step) {
   for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
     engine.wait(tensor_id(i));
   }

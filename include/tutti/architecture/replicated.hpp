@@ -6,6 +6,7 @@
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/addressable.hpp"
+#include "tutti/collective/in_host_memory.hpp"
 #include "tutti/collective/native.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
@@ -16,7 +17,8 @@ namespace tutti::architecture {
 /// Every rank holds the parameters, and the composer picks the cheapest legal way to keep them
 /// equal: an all-reduce where payloads add, a compressed reduce-scatter and all-gather where they
 /// can be cut, an all-gather of payloads otherwise. An all-reduce reads its peers' memory where it
-/// can, is a stream-ordered library's own where floats travel, and else goes around the ring.
+/// can, is a stream-ordered library's own where floats travel, and else goes around the ring, but
+/// for what MPI's processes have in memory that they share.
 /// After: Xie et al., "Espresso", EuroSys 2023, which chooses among the same three.
 struct replicated {
   using role = tutti::role::architecture;
@@ -29,10 +31,12 @@ struct replicated {
       is_stream_ordered<Transport>&& has_all_reduce<Transport>&& facts::identity<Compression>;
 
   template <class Compression, class Transport>
-  using collective_over =
-      std::conditional_t<has_addressable_peers<Transport>, collective::addressable,
-                         std::conditional_t<librarys_own<Compression, Transport>,
-                                            collective::native, collective::ring>>;
+  using collective_over = std::conditional_t<
+      has_addressable_peers<Transport>, collective::addressable,
+      std::conditional_t<
+          librarys_own<Compression, Transport>, collective::native,
+          std::conditional_t<has_host_memory<Transport>,
+                             collective::in_host_memory<collective::ring>, collective::ring>>>;
 
   template <class Compression, class Transport>
   using resolve =

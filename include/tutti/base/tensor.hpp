@@ -112,17 +112,20 @@ struct tensor_facts {
   std::string name{};
 };
 
+/// What an arena makes room for.
+struct tensor_declaration {
+  std::string name;
+  std::size_t elements;
+  tensor_shape shape{};
+};
+
 /// Memory for a model's parameters and gradients, laid out in backward order, so that tensors which
 /// a fusion groups are neighbours: a bucket is then a view and nothing is copied.
 /// Cost: 8 bytes an element, allocated once.
 template <class Memory>
 class arena_of {
  public:
-  struct declaration {
-    std::string name;
-    std::size_t elements;
-    tensor_shape shape{};
-  };
+  using declaration = tensor_declaration;
 
   /// `forward` lists the tensors in the order of the forward pass.
   explicit arena_of(std::span<const declaration> forward)

@@ -22,34 +22,41 @@ struct addressable {
 
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
-    const auto bytes = data.all();
-    if (bytes.size() <= inline_bytes) {
-      const auto shown = co_await self.rendezvous(bytes);
-      for (int peer = 0; peer < self.size() && !bytes.empty(); ++peer) {
-        if (peer == 0) {
-          std::memcpy(bytes.data(), shown.of(0), bytes.size());
-        } else {
-          data.fold(self.queue(), bytes.data(), shown.of(peer), bytes.size());
-        }
-      }
+    if (data.all().size() <= inline_bytes) {
+      const auto shown = co_await self.rendezvous(data.all());
+      add_shown(self, data, shown);
       co_return;
     }
     {
       const auto shown = co_await self.rendezvous(std::as_bytes(std::span(&data.data, 1)));
-      add_part(self, data, shown);
+      add_part(self, data, [&](int peer) { return shown.template shown<std::byte*>(peer); });
     }
     co_await self.rendezvous(std::span<const std::byte>{});
   }
 
- private:
+  /// What a rendezvous shows by itself.
   static constexpr std::size_t inline_bytes = 56;
-  static constexpr std::size_t block_bytes = 16 << 10;
 
+  /// Leaves the sum of what every rank has shown.
+  template <class Endpoint, class Fold, class Shown>
+  static void add_shown(Endpoint& self, const reduction<Fold>& data, const Shown& shown) {
+    const auto bytes = data.all();
+    for (int peer = 0; peer < self.size() && !bytes.empty(); ++peer) {
+      if (peer == 0) {
+        std::memcpy(bytes.data(), shown.of(0), bytes.size());
+      } else {
+        data.fold(self.queue(), bytes.data(), shown.of(peer), bytes.size());
+      }
+    }
+  }
+
+  /// Leaves the sum of this rank's part in the memory of all, which begins at `data_of(rank)`.
+  ///
   /// Up to four ranks' memories take the sum in one pass. Beyond, rank 0's takes that of three more
   /// at a time, a block of it after another: it is still in the nearest cache when it is copied to
   /// those that have only part of it.
-  template <class Endpoint, class Fold, class Shown>
-  static void add_part(Endpoint& self, const reduction<Fold>& data, const Shown& shown) {
+  template <class Endpoint, class Fold, class DataOf>
+  static void add_part(Endpoint& self, const reduction<Fold>& data, DataOf data_of) {
     const int ranks = self.size();
     const std::size_t begin = part_begin(data.elements, at(ranks), at(self.rank()));
     const std::size_t end = part_begin(data.elements, at(ranks), at(self.rank() + 1));
@@ -57,7 +64,7 @@ struct addressable {
     for (std::size_t first = begin; first < end; first += block) {
       const std::size_t offset = first * data.element_bytes;
       const std::size_t bytes = std::min(block, end - first) * data.element_bytes;
-      const auto of = [&](int peer) { return shown.template shown<std::byte*>(peer) + offset; };
+      const auto of = [&](int peer) { return data_of(peer) + offset; };
       int added = 1;
       int whole = 1;  // the first of those that hold the sum of all
       for (; added < ranks; added = std::min(ranks, added + 3)) {
@@ -79,6 +86,9 @@ struct addressable {
       }
     }
   }
+
+ private:
+  static constexpr std::size_t block_bytes = 16 << 10;
 
   template <class Queue, class Fold, std::size_t Count>
   static void add(Queue& queue, const Fold& fold, const std::array<std::byte*, Count>& all,

@@ -149,15 +149,27 @@ int ranks_here(const Transport& transport) {
   return count;
 }
 
-/// Ranks can read each other's memory: `rendezvous(tag, bytes)` shows up to 56 bytes (a pointer,
-/// say) to every rank and completes when all have shown theirs. A rank that fails keeps the memory
-/// until the last answer of a `rendezvous` is destroyed; so no coroutine keeps one over another
-/// await.
+/// Ranks can show each other something: `rendezvous(tag, bytes)` shows up to 56 bytes to every rank
+/// and completes when all have shown theirs. A rank that fails keeps what they point to until the
+/// last answer of a `rendezvous` is destroyed; so no coroutine keeps one over another await.
 template <class T>
-concept has_addressable_peers = requires(T& transport, tag where,
-                                         std::span<const std::byte> bytes) {
+concept has_rendezvous = requires(T& transport, tag where, std::span<const std::byte> bytes) {
   transport.rendezvous(where, bytes);
 };
+
+/// Ranks may share some memory, if they run on one host: `meets_at(tag)` says whether there is a
+/// rendezvous on it, to all the same; `place_of(bytes)` where this rank's bytes lie, in block 0 if
+/// nobody else reaches them, and `at(rank, place)` where this rank sees a place that `rank` has.
+template <class T>
+concept has_host_memory = has_rendezvous<T> &&
+    requires(const T& transport, tag where, std::span<const std::byte> bytes) {
+  { transport.meets_at(where) } -> std::same_as<bool>;
+  { transport.at(0, transport.place_of(bytes)) } -> std::same_as<std::byte*>;
+};
+
+/// Ranks can read each other's memory, wherever it lies: a rendezvous may show a pointer.
+template <class T>
+concept has_addressable_peers = has_rendezvous<T> && !has_host_memory<T>;
 
 /// The transport's own all-reduce. Every rank must start them in the same order.
 template <class T>
@@ -265,9 +277,17 @@ class endpoint {
                      Fold fold) const {
     return transport_->exchange_fold(to, out, from, in, where_, fold);
   }
-  auto rendezvous(std::span<const std::byte> bytes) const requires
-      has_addressable_peers<Transport> {
+  auto rendezvous(std::span<const std::byte> bytes) const requires has_rendezvous<Transport> {
     return transport_->rendezvous(where_, bytes);
+  }
+  /// Ranks meet here, and their memory may be each other's; see has_host_memory.
+  bool meets() const requires has_host_memory<Transport> { return transport_->meets_at(where_); }
+  auto place_of(std::span<const std::byte> bytes) const requires has_host_memory<Transport> {
+    return transport_->place_of(bytes);
+  }
+  template <class Place>
+  std::byte* at(int rank, Place where) const requires has_host_memory<Transport> {
+    return transport_->at(rank, where);
   }
   auto all_reduce(std::span<float> data) const requires has_all_reduce<Transport> {
     return transport_->all_reduce(where_, data);

@@ -16,14 +16,17 @@
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/backoff.hpp"
+#include "tutti/transport/mpi/host_memory.hpp"
 #include "tutti/transport/mpi/library.hpp"
 #include "tutti/transport/mpi/session.hpp"
 #include "tutti/transport/mpi/transfer.hpp"
 #include "tutti/transport/mpi/transfers.hpp"
 #include "tutti/transport/operation.hpp"
+#include "tutti/transport/rendezvous.hpp"
 
 namespace tutti::transport {
 
@@ -270,6 +273,30 @@ class mpi_on {
     return all_reduce_operation(transfers_, transfers_.valid(where, std::as_bytes(data)), data);
   }
 
+  // ---- memory of the host's
+
+  /// Zeros that every process of the host reaches, as long as this transport lives: for an arena's
+  /// gradients, which collectives then add up where they are. Where ranks are on several hosts, or
+  /// MPI has not as much to share, this process's own. Collective. Cost: MPI_Win_allocate_shared's.
+  std::span<float> allocate_shared(std::size_t elements) requires(!on_device) {
+    const auto bytes = world_.memory().allocate(elements * sizeof(float));
+    return {reinterpret_cast<float*>(bytes.data()), elements};
+  }
+  /// Ranks may meet at `where`; all are told the same.
+  bool meets_at(tag where) const requires(!on_device) { return world_.memory().meets_at(where); }
+  /// Shows up to 56 bytes to every rank, where they meet, and completes when all have shown theirs.
+  auto rendezvous(tag where, std::span<const std::byte> bytes) requires(!on_device) {
+    return detail::rendezvous_operation<transfers>(transfers_, where, bytes);
+  }
+  /// Where bytes of this rank's lie in memory that is shared, if they do.
+  shared_place place_of(std::span<const std::byte> bytes) const requires(!on_device) {
+    return world_.memory().place_of(bytes);
+  }
+  /// Where this process sees a place of that rank's.
+  std::byte* at(int rank, shared_place where) const requires(!on_device) {
+    return world_.memory().at(rank, where);
+  }
+
   // ---- progress
 
   /// Call it between resumptions, never from inside a coroutine.
@@ -300,7 +327,9 @@ class mpi_on {
   static constexpr seconds departure_time = 5;
 
   mpi_on(device_path path, MPI_Comm users, std::vector<int> hosts = {})
-      : world_(users, std::move(hosts)), backoff_(ranks_here(world_)), transfers_(path, world_) {}
+      : world_(users, std::move(hosts)),
+        backoff_(ranks_here(world_)),
+        transfers_(path, world_, backoff_) {}
 
   int exceptions_at_birth_ = std::uncaught_exceptions();
   detail::mpi_world world_;
@@ -311,6 +340,14 @@ class mpi_on {
 /// Ranks are MPI processes that train on the host.
 using mpi = mpi_on<inline_queue>;
 
-static_assert(transport_policy<mpi> && has_all_reduce<mpi>);
+static_assert(transport_policy<mpi> && has_all_reduce<mpi> && has_host_memory<mpi>);
+
+/// An arena whose gradients the processes of a host share. The transport outlives it.
+using shared_arena = arena_of<std::span<float>>;
+
+/// Collective.
+inline shared_arena make_shared_arena(mpi& world, std::span<const tensor_declaration> forward) {
+  return {forward, 1, [&](std::size_t elements) { return world.allocate_shared(elements); }};
+}
 
 }  // namespace tutti::transport

@@ -24,7 +24,7 @@
 #include "tutti/transport/in_process/matching.hpp"
 #include "tutti/transport/in_process/message.hpp"
 #include "tutti/transport/in_process/operations.hpp"
-#include "tutti/transport/in_process/rendezvous.hpp"
+#include "tutti/transport/in_process/rendezvous_table.hpp"
 #include "tutti/transport/operation.hpp"
 
 namespace tutti::transport {
@@ -204,10 +204,10 @@ class basic_in_process {
     give_back(*lent);
   }
 
-  detail::rendezvous& rendezvous_on(tag where) { return shared_->rendezvous_.at(where); }
+  detail::rendezvous rendezvous_on(tag where) { return shared_->rendezvous_.at(where); }
   /// Shows `bytes` at this rank's next rendezvous there, whose number is the answer; 0 if this
   /// rank's part has ended.
-  std::uint64_t show(detail::rendezvous& where, std::span<const std::byte> bytes) {
+  std::uint64_t show(detail::rendezvous where, std::span<const std::byte> bytes) {
     if (failed()) {
       return 0;
     }

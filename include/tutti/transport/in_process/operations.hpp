@@ -1,10 +1,7 @@
 #pragma once
 
 #include <concepts>
-#include <coroutine>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <exception>
 #include <span>
 #include <utility>
@@ -13,7 +10,6 @@
 #include "tutti/base/tag.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/in_process/message.hpp"
-#include "tutti/transport/in_process/rendezvous.hpp"
 #include "tutti/transport/operation.hpp"
 
 /// What a coroutine awaits of a rank in this process. An operation keeps in its frame what is under
@@ -129,80 +125,6 @@ class loan_operation : public operation {
 
   Endpoint* self_;
   lending_receive in_;
-};
-
-/// What every rank showed. While it lives no rank that fails lets go of what its bytes point to;
-/// so do not keep it over another await.
-template <class Endpoint>
-class rendezvous_view {
- public:
-  rendezvous_view(Endpoint& self, rendezvous& where, std::uint64_t generation)
-      : self_(&self), where_(&where), generation_(generation) {}
-  rendezvous_view(rendezvous_view&& other) noexcept
-      : self_(std::exchange(other.self_, nullptr)),
-        where_(other.where_),
-        generation_(other.generation_) {}
-  rendezvous_view& operator=(rendezvous_view&&) = delete;
-  ~rendezvous_view() {
-    if (self_ != nullptr) {
-      self_->look_away();
-    }
-  }
-
-  /// Valid until this rank's second rendezvous from now on this tag.
-  const std::byte* of(int rank) const { return where_->line(generation_, rank).bytes.data(); }
-  template <class T>
-  T shown(int rank) const {
-    T value;
-    std::memcpy(&value, of(rank), sizeof value);
-    return value;
-  }
-
- private:
-  Endpoint* self_;
-  rendezvous* where_;
-  std::uint64_t generation_;
-};
-
-template <class Endpoint>
-class rendezvous_operation : public operation {
- public:
-  rendezvous_operation(Endpoint& self, tag where, std::span<const std::byte> bytes)
-      : operation(self.ready_coroutines(), 0),
-        self_(&self),
-        where_(&self.rendezvous_on(where)),
-        generation_(self.show(*where_, bytes)) {}
-
-  /// Where the caller waits anyway it looks for a moment: peers are usually a cache miss away.
-  bool await_ready() {
-    if (self_->failed()) {
-      expect_half();
-      self_->park(*this);
-      return operation::await_ready();
-    }
-    const auto all_here = [this] { return complete(); };
-    return (all_here() || self_->glance(all_here)) && self_->look();
-  }
-  void await_suspend(std::coroutine_handle<> waiter) {
-    operation::await_suspend(waiter);
-    if (!self_->failed()) {
-      expect_half();
-      self_->wait_for_all(*this);
-    }
-  }
-  rendezvous_view<Endpoint> await_resume() const {
-    operation::await_resume();
-    return rendezvous_view<Endpoint>(*self_, *where_, generation_);
-  }
-
-  bool complete() const { return where_->complete(generation_); }
-
-  rendezvous_operation* next{};
-
- private:
-  Endpoint* self_;
-  rendezvous* where_;
-  std::uint64_t generation_;
 };
 
 }  // namespace tutti::transport::detail

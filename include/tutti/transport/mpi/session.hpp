@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tag.hpp"
+#include "tutti/transport/mpi/host_memory.hpp"
 #include "tutti/transport/mpi/library.hpp"
 
 namespace tutti::transport::detail {
@@ -67,7 +69,7 @@ class mpi_communicator {
 };
 
 /// The processes of one communicator of the user's as ranks: a communicator of ours for each
-/// channel and one for news of failures, and which ranks share a host.
+/// channel and one for news of failures, which ranks share a host, and what they share there.
 class mpi_world {
  public:
   /// Collective. Without `hosts`, MPI knows them. Throws usage_error unless they are one a rank.
@@ -78,7 +80,8 @@ class mpi_world {
         rank_(rank_in(users)),
         size_(size_of(users)),
         hosts_(hosts.empty() ? hosts_of(users) : std::move(hosts)),
-        greatest_tag_(greatest_tag_of(channels_[0].get())) {
+        greatest_tag_(greatest_tag_of(channels_[0].get())),
+        memory_(failures_.get(), std::ranges::count(hosts_, hosts_.front()) == size_) {
     if (hosts_.size() != static_cast<std::size_t>(size_)) {
       throw usage_error(sentence({"of ", size_, " ranks the hosts of ", hosts_.size(),
                                   " are given. Fix: one number a rank, or none"}));
@@ -93,11 +96,14 @@ class mpi_world {
   MPI_Comm communicator(channel of) const { return channels_[static_cast<std::size_t>(of)].get(); }
   const std::array<mpi_communicator, channels>& communicators() const { return channels_; }
   MPI_Comm failures() const { return failures_.get(); }
+  mpi_host_memory& memory() { return memory_; }
+  const mpi_host_memory& memory() const { return memory_; }
 
   /// The job is lost: ending anything of it would wait for the dead.
   void abandon() {
     session_.abandon();
     failures_.abandon();
+    memory_.abandon();
     for (auto& each : channels_) {
       each.abandon();
     }
@@ -140,6 +146,7 @@ class mpi_world {
   int size_;
   std::vector<int> hosts_;
   std::uint64_t greatest_tag_;
+  mpi_host_memory memory_;
 };
 
 }  // namespace tutti::transport::detail

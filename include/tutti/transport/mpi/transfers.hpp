@@ -22,6 +22,7 @@
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
+#include "tutti/transport/backoff.hpp"
 #include "tutti/transport/mpi/after_failure.hpp"
 #include "tutti/transport/mpi/library.hpp"
 #include "tutti/transport/mpi/outlook.hpp"
@@ -29,6 +30,7 @@
 #include "tutti/transport/mpi/session.hpp"
 #include "tutti/transport/mpi/transfer.hpp"
 #include "tutti/transport/operation.hpp"
+#include "tutti/transport/rendezvous.hpp"
 #include "tutti/transport/segments.hpp"
 #include "tutti/transport/staging.hpp"
 
@@ -45,8 +47,8 @@ class mpi_transfers {
  public:
   using transfer = detail::transfer<mpi_transfers>;
 
-  mpi_transfers(device_path path, const mpi_world& world)
-      : path_(path), world_(&world), notice_(world) {
+  mpi_transfers(device_path path, const mpi_world& world, const backoff& waiting)
+      : path_(path), world_(&world), backoff_(&waiting), notice_(world) {
     requests_.add(notice_.listen(), {nullptr, 0, nullptr});
   }
   mpi_transfers(const mpi_transfers&) = delete;
@@ -156,6 +158,27 @@ class mpi_transfers {
     }
   }
 
+  // ---- for ranks that meet in their host's memory, which stays until all ranks let go of it
+
+  bool failed() const { return flights_.failed(); }
+  void park(operation& fresh) { flights_.park(fresh); }
+  rendezvous rendezvous_on(tag where) const { return world_->memory().meeting(where); }
+  /// The number of this rank's next rendezvous there; 0 if its part has ended.
+  std::uint64_t show(rendezvous where, std::span<const std::byte> bytes) const {
+    return failed() ? 0 : where.show(world_->rank(), bytes);
+  }
+  /// Looks for a moment, where somebody who polls has resumed whoever asks.
+  template <class Done>
+  bool glance(Done done) {
+    return ready_.draining() && backoff_->glance(done);
+  }
+  static bool look() { return true; }
+  static void look_away() {}
+  void wait_for_all(rendezvous_operation<mpi_transfers>& fresh) {
+    at_rendezvous_.push(fresh);
+    flights_.begin();
+  }
+
   auto sleep(seconds duration) {
     return sleep_operation(ready_, flights_, now() + duration,
                            [this](sleep_operation& fresh) { sleepers_.add(fresh); });
@@ -203,6 +226,7 @@ class mpi_transfers {
       progress |= !each.empty() && probe(each);
     }
     progress |= !sleepers_.empty() && sleepers_.wake(now(), flights_);
+    progress |= complete_rendezvous();
     progress |= send_to_the_silent();
     if (!notice_.sentence().empty() && !flights_.failed()) {
       fail(refusal_ ? refusal_ : std::make_exception_ptr(communication_error(notice_.sentence())));
@@ -221,6 +245,9 @@ class mpi_transfers {
     }
     flights_.fail(std::move(why));
     failed_at_ = now();
+    if (world_->memory().shared()) {  // no message of theirs tells who waits at a rendezvous
+      abort(verdict_of(world_->rank(), flights_.failure()));
+    }
     for (const unwritten_piece& each : std::exchange(unwritten_, {})) {
       take_back(each.which);
       give_back(each.which, each.until);
@@ -244,6 +271,9 @@ class mpi_transfers {
       while (transfer* each = channel.pop()) {
         flights_.end(*each->owner);
       }
+    }
+    while (auto* waiting = at_rendezvous_.pop()) {
+      flights_.end(*waiting);
     }
     sleepers_.fail(flights_);
     flights_.settle();
@@ -509,6 +539,15 @@ class mpi_transfers {
     requests_.add(request, posted);
   }
 
+  bool complete_rendezvous() {
+    bool any = false;
+    while (auto* done = at_rendezvous_.take([](const auto& each) { return each.complete(); })) {
+      flights_.end(*done);
+      any = true;
+    }
+    return any;
+  }
+
   bool test_requests() {
     return requests_.test([this](const posted_piece& which, const MPI_Status& status) {
       complete_piece(which, status);
@@ -644,6 +683,7 @@ class mpi_transfers {
 
   device_path path_;
   const mpi_world* world_;
+  const backoff* backoff_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
   Queue queue_;
@@ -655,6 +695,7 @@ class mpi_transfers {
   staging<Queue> pieces_{queue_, path_ == device_path::direct ? place::own : place::shared};
   sleepers sleepers_;
   std::array<fifo<transfer>, channels> any_waiting_;
+  fifo<rendezvous_operation<mpi_transfers>> at_rendezvous_;
   fifo<transfer> unposted_;
   std::vector<unwritten_piece> unwritten_;
   std::vector<unwritten_piece> written_;

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <span>
+#include <sys/statvfs.h>
+#include <vector>
+
+#include "tutti/base/line_vector.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/transport/mpi/library.hpp"
+#include "tutti/transport/rendezvous.hpp"
+
+namespace tutti::transport {
+
+/// Where bytes lie in memory that the processes of a host share: each sees it at other addresses.
+struct shared_place {
+  std::uint64_t block = 0;  ///< 0: in no such memory
+  std::uint64_t offset = 0;
+};
+
+namespace detail {
+
+/// Memory of MPI's that every process of `here` sees, each a part of its own.
+class mpi_window {
+ public:
+  /// Collective; `bytes` may differ. Cost: MPI's, and a page's rounding. Throws mpi_error.
+  mpi_window(MPI_Comm here, std::size_t bytes) {
+    int ranks = 0;
+    int rank = 0;
+    check(MPI_Comm_size(here, &ranks));
+    check(MPI_Comm_rank(here, &rank));
+    const std::size_t room = round_up(bytes, page);
+    if (!all_have_room(here, room)) {
+      return;
+    }
+    std::byte* mine = nullptr;
+    check(MPI_Win_allocate_shared(static_cast<MPI_Aint>(room), 1, MPI_INFO_NULL, here, &mine,
+                                  &window_));
+    for (int peer = 0; peer < ranks; ++peer) {
+      MPI_Aint size = 0;
+      int unit = 0;
+      std::byte* begin = nullptr;
+      check(MPI_Win_shared_query(window_, peer, &size, &unit, &begin));
+      parts_.emplace_back(begin, static_cast<std::size_t>(size));
+    }
+    rank_ = static_cast<std::size_t>(rank);
+    std::memset(mine, 0, room);
+    check(MPI_Barrier(here));
+  }
+  mpi_window(const mpi_window&) = delete;
+  mpi_window& operator=(const mpi_window&) = delete;
+  ~mpi_window() {
+    if (window_ != MPI_WIN_NULL) {
+      MPI_Win_free(&window_);
+    }
+  }
+  /// The peers will not come to free it: the process keeps it.
+  void abandon() { window_ = MPI_WIN_NULL; }
+
+  /// MPI had so much.
+  bool granted() const { return !parts_.empty(); }
+  std::span<std::byte> mine() const { return parts_[rank_]; }
+  std::span<std::byte> of(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  static constexpr std::size_t page = 4096;
+
+  /// Open MPI waits for ever where there is none for a window: so it is asked before, where Linux
+  /// has such memory, and MPI with it.
+  static bool all_have_room(MPI_Comm here, std::size_t mine) {
+    std::uint64_t all = mine;
+    check(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_UINT64_T, MPI_SUM, here));
+    struct statvfs shared_memory {};
+    int enough = ::statvfs("/dev/shm", &shared_memory) == 0 &&
+                         shared_memory.f_bavail * shared_memory.f_frsize > all + (all >> 6) + page
+                     ? 1
+                     : 0;
+    check(MPI_Allreduce(MPI_IN_PLACE, &enough, 1, MPI_INT, MPI_MIN, here));
+    return enough != 0;
+  }
+
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::vector<std::span<std::byte>> parts_{};
+  std::size_t rank_ = 0;
+};
+
+/// What processes share that all live on one host: places to meet at, and memory that is asked for.
+/// Others share nothing.
+class mpi_host_memory {
+ public:
+  /// Collective.
+  mpi_host_memory(MPI_Comm all, bool one_host) {
+    check(MPI_Comm_size(all, &ranks_));
+    MPI_Comm here = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here));
+    int together = 0;
+    check(MPI_Comm_size(here, &together));
+    if (!one_host || together != ranks_ || ranks_ == 1) {
+      check(MPI_Comm_free(&here));
+      return;
+    }
+    here_ = here;
+    check(MPI_Comm_set_errhandler(here_, MPI_ERRORS_RETURN));
+    int rank = 0;
+    check(MPI_Comm_rank(here_, &rank));
+    const std::size_t lines = rank == 0 ? places * rendezvous::lines(ranks_) : 0;
+    const auto& meeting = windows_.emplace_back(here_, lines * sizeof(rendezvous_line));
+    if (meeting.granted()) {
+      lines_ = reinterpret_cast<rendezvous_line*>(meeting.of(0).data());
+    }
+  }
+  mpi_host_memory(const mpi_host_memory&) = delete;
+  mpi_host_memory& operator=(const mpi_host_memory&) = delete;
+  ~mpi_host_memory() {
+    windows_.clear();
+    if (here_ != MPI_COMM_NULL) {
+      MPI_Comm_free(&here_);
+    }
+  }
+  void abandon() {
+    for (auto& each : windows_) {
+      each.abandon();
+    }
+    here_ = MPI_COMM_NULL;
+  }
+
+  /// Collective. Zeros, as long as this lives: the processes' where they share some, and there is
+  /// as much, otherwise this one's own.
+  std::span<std::byte> allocate(std::size_t bytes) {
+    if (shared()) {
+      const auto& fresh = windows_.emplace_back(here_, bytes);
+      if (fresh.granted()) {
+        return fresh.mine().first(bytes);
+      }
+    }
+    return span_of(own_.emplace_back(bytes));
+  }
+
+  /// There is some. Every rank answers the same, here and below.
+  bool shared() const { return lines_ != nullptr; }
+  bool meets_at(tag where) const { return shared() && where.lane == 0 && where.chunk < places; }
+  rendezvous meeting(tag where) const {
+    return {lines_ + where.chunk * rendezvous::lines(ranks_), ranks_};
+  }
+  /// Of this rank's bytes.
+  shared_place place_of(std::span<const std::byte> bytes) const {
+    for (std::size_t i = 1; i < windows_.size(); ++i) {
+      if (windows_[i].granted()) {
+        const auto part = windows_[i].mine();
+        const auto offset = reinterpret_cast<std::uintptr_t>(bytes.data()) -
+                            reinterpret_cast<std::uintptr_t>(part.data());
+        if (offset <= part.size() && bytes.size() <= part.size() - offset) {
+          return {i, offset};
+        }
+      }
+    }
+    return {};
+  }
+  std::byte* at(int rank, shared_place where) const {
+    return windows_[where.block].of(rank).data() + where.offset;
+  }
+
+ private:
+  /// Chunks that meet: half a kilobyte of memory for every four ranks, each.
+  static constexpr std::size_t places = 4096;
+
+  MPI_Comm here_ = MPI_COMM_NULL;
+  int ranks_ = 0;
+  std::deque<mpi_window> windows_{};  // the first is where they meet
+  std::deque<line_vector<std::byte>> own_{};
+  rendezvous_line* lines_ = nullptr;
+};
+
+}  // namespace detail
+
+}  // namespace tutti::transport
