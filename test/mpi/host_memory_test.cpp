@@ -74,7 +74,7 @@ std::string thrown_by(Body body) {
 
 TEST(HostMemory, TakesTheSumInRankOrderAndNoMessage) {
   on_one_host([](mpi& world) {
-    for (const std::size_t elements : {0, 1, 14, 15, 1001, 100'003}) {
+    for (const std::size_t elements : {0UL, 1UL, 14UL, 15UL, 1001UL, 100'003UL}) {
       const std::span<float> mine = world.allocate_shared(elements);
       ASSERT_EQ(mine.size(), elements);
       const std::uint64_t sent = world.counted().messages_sent;
