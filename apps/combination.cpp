@@ -12,7 +12,7 @@ using Strategy = TUTTI_STRATEGY;
 template <class World>
 void train(World& world, const common::job& job, const data::dataset& images) {
   const auto declared = common::network(job, images);
-  models::model_in<World> model(declared, job.batch_size, job.seed);
+  auto model = models::make_model(world, declared, job.batch_size, job.seed);
   auto engine =
       tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
                                    common::options<Strategy>(job));

@@ -27,6 +27,17 @@ using model = network<chosen_backend>;
 template <class World>
 using model_in = network<typename on_queue<typename World::queue_type>::backend>;
 
+/// Its gradients lie where the ranks of its host reach them, if processes share memory there.
+template <class World>
+model_in<World> make_model(World& world, const declaration& of, std::size_t batch_size,
+                           std::uint64_t seed) {
+  if constexpr (requires { world.allocate_shared(batch_size); }) {
+    return {of, batch_size, seed, [&](std::size_t n) { return world.allocate_shared(n); }};
+  } else {
+    return {of, batch_size, seed};
+  }
+}
+
 /// Every network that can be trained here.
 inline std::vector<declaration> all() { return {mlp(), cnn(), resnet20(), resnet50()}; }
 

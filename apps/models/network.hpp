@@ -38,10 +38,11 @@ class network {
  public:
   using queue_type = typename Backend::queue_type;
 
-  network(const declaration& of, std::size_t batch_size, std::uint64_t seed)
+  /// Gradients lie in a span of zeros that `lend(elements)` answers, or in memory of its own.
+  template <class Lend = std::nullptr_t>
+  network(const declaration& of, std::size_t batch_size, std::uint64_t seed, Lend lend = {})
       : layers_(facts(of)),
-        arena_(declare(layers_), Backend::alignment,
-               [this](std::size_t n) { return tutti::allocate_zeros<float>(queue_, n); }),
+        arena_(lay_out(lend)),
         statistics_(tutti::allocate<float>(queue_, 2 * normalised(layers_))),
         ids_(number(layers_)),
         batch_size_(batch_size),
@@ -157,6 +158,16 @@ class network {
  private:
   using memory = tutti::memory_of<float, queue_type>;
   using arena = tutti::arena_of<memory>;
+
+  template <class Lend>
+  arena lay_out(Lend lend) {
+    const auto zeros = [this](std::size_t n) { return tutti::allocate_zeros<float>(queue_, n); };
+    if constexpr (std::same_as<Lend, std::nullptr_t>) {
+      return arena(declare(layers_), Backend::alignment, zeros);
+    } else {
+      return arena(declare(layers_), Backend::alignment, zeros, lend);
+    }
+  }
 
   static std::vector<typename arena::declaration> declare(const std::vector<placed_facts>& layers) {
     std::vector<typename arena::declaration> all;

@@ -237,7 +237,7 @@ class session {
 template <class Strategy, class World>
 void on_rank(World& world, const common::job& job, const data::splits& images, timelines& seen) {
   const auto declared = common::network(job, images.train);
-  models::model_in<World> model(declared, job.batch_size, job.seed);
+  auto model = models::make_model(world, declared, job.batch_size, job.seed);
   // A timeline without room keeps nothing; a second instantiation would double the build.
   const std::size_t room = job.timeline.empty() ? 0 : std::size_t{1} << 20;
   auto engine =

@@ -13,6 +13,7 @@
 #include "support/mpi_world.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/collective/in_host_memory.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/compression/none.hpp"
@@ -59,6 +60,14 @@ void on_one_host(Body body) {
     }
     body(world);
   });
+}
+
+/// A model's memory, with gradients that all processes reach.
+arena shared_arena(mpi& world) {
+  arena memory(declarations(),
+               [&](std::size_t elements) { return world.allocate_shared(elements); });
+  initialise(memory, world.rank());
+  return memory;
 }
 
 /// What `body()` throws; nothing if it ends well.
@@ -149,10 +158,16 @@ TEST(HostMemory, PlacesAreKnownAndNoOthers) {
   });
 }
 
+TEST(HostMemory, ShowsNoPhantom) {
+  on_one_host([](mpi& world) {
+    const std::span<const std::byte> phantom{static_cast<const std::byte*>(nullptr), 8};
+    EXPECT_THROW(world.rendezvous(first_chunk, phantom), usage_error);
+  });
+}
+
 TEST(HostMemory, TrainsAndSendsNothing) {
   on_one_host([](mpi& world) {
-    auto memory = transport::make_shared_arena(world, declarations());
-    initialise(memory, world.rank());
+    arena memory = shared_arena(world);
     auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of());
     take_step(engine, memory, 0);
     engine.wait();
@@ -190,8 +205,7 @@ TEST(HostMemory, WhoLeavesByAnExceptionEndsEveryRank) {
       GTEST_SKIP() << "one rank ends alone";
     }
     const std::string said = thrown_by([&] {
-      auto memory = transport::make_shared_arena(world, declarations());
-      initialise(memory, world.rank());
+      arena memory = shared_arena(world);
       auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of());
       for (int step = 0; step < 100; ++step) {
         if (world.rank() == 1 && step == 3) {

@@ -25,8 +25,7 @@ inline optimizer::sgd optimizer_of(sgd_values set = {}) {
 }
 
 /// Rank 0's parameters are those of the oracle, everybody else's rubbish.
-template <class Memory>
-void initialise(arena_of<Memory>& memory, int rank) {
+inline void initialise(arena& memory, int rank) {
   std::size_t element = 0;
   for (float& each : memory.parameters()) {
     each = rank == 0 ? initial(element++) : 99.0f;
@@ -40,8 +39,7 @@ inline arena model_of(int rank, const std::vector<arena::declaration>& forward =
   return memory;
 }
 
-template <class Memory>
-void backward(arena_of<Memory>& memory, int worker, int step) {
+inline void backward(arena& memory, int worker, int step) {
   std::size_t element = 0;
   for (float& each : memory.gradients()) {
     each = gradient(worker, step, element++);
@@ -85,8 +83,8 @@ struct outcome {
 
 /// A step of a rank that trains: a forward pass that waits for every tensor, then gradients in an
 /// order of the rank's and the step's own.
-template <class Engine, class Memory>
-void take_step(Engine& engine, arena_of<Memory>& memory, int step) {
+template <class Engine>
+void take_step(Engine& engine, arena& memory, int step) {
   for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
     engine.wait(tensor_id(i));
   }

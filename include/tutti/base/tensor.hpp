@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -112,36 +113,44 @@ struct tensor_facts {
   std::string name{};
 };
 
-/// What an arena makes room for.
-struct tensor_declaration {
-  std::string name;
-  std::size_t elements;
-  tensor_shape shape{};
-};
-
 /// Memory for a model's parameters and gradients, laid out in backward order, so that tensors which
 /// a fusion groups are neighbours: a bucket is then a view and nothing is copied.
 /// Cost: 8 bytes an element, allocated once.
 template <class Memory>
 class arena_of {
  public:
-  using declaration = tensor_declaration;
+  struct declaration {
+    std::string name;
+    std::size_t elements;
+    tensor_shape shape{};
+  };
 
   /// `forward` lists the tensors in the order of the forward pass.
-  explicit arena_of(std::span<const declaration> forward)
-      : arena_of(forward, 1, [](std::size_t elements) { return Memory(elements); }) {}
+  explicit arena_of(std::span<const declaration> forward) : arena_of(forward, 1, own) {}
+  template <std::invocable<std::size_t> Lend>
+  arena_of(std::span<const declaration> forward, Lend lend) : arena_of(forward, 1, own, lend) {}
 
   /// In memory that `allocate(elements)` answers. Each tensor begins at a multiple of `alignment`
   /// elements: what comes after one of another length is then no neighbour of it.
   template <class Allocate>
   arena_of(std::span<const declaration> forward, std::size_t alignment, Allocate allocate)
+      : arena_of(forward, alignment, allocate, [&](std::size_t elements) {
+          own_gradients_ = allocate(elements);
+          return std::span<float>(own_gradients_.data(), own_gradients_.size());
+        }) {}
+
+  /// The same, with gradients in a span that `lend(elements)` answers and that outlives the arena:
+  /// where other processes reach it, say (transport::mpi's `allocate_shared`).
+  template <class Allocate, class Lend>
+  arena_of(std::span<const declaration> forward, std::size_t alignment, Allocate allocate,
+           Lend lend)
       : tensors_(forward.size()) {
     std::size_t total = 0;
     for (std::size_t i = forward.size(); i-- > 0;) {
       total = round_up(total, alignment) + forward[i].elements;
     }
     parameters_ = allocate(total);
-    gradients_ = allocate(total);
+    gradients_ = lend(total);
     std::size_t offset = 0;
     for (std::size_t i = forward.size(); i-- > 0;) {
       const std::size_t n = forward[i].elements;
@@ -159,11 +168,14 @@ class arena_of {
   /// In forward order; the spans stay valid when the arena is moved.
   const std::vector<tensor>& tensors() const { return tensors_; }
   std::span<float> parameters() { return {parameters_.data(), parameters_.size()}; }
-  std::span<float> gradients() { return {gradients_.data(), gradients_.size()}; }
+  std::span<float> gradients() { return gradients_; }
 
  private:
+  static Memory own(std::size_t elements) { return Memory(elements); }
+
   Memory parameters_;
-  Memory gradients_;
+  Memory own_gradients_;  // none where they are lent
+  std::span<float> gradients_;
   std::vector<tensor> tensors_;
 };
 

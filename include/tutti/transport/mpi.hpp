@@ -16,7 +16,6 @@
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
-#include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/backoff.hpp"
@@ -43,6 +42,8 @@ namespace tutti::transport {
 /// host waits for neither. Staged, each piece is copied to memory that both reach (pinned) and sent
 /// from there, while folds read there what has come; the next piece is copied meanwhile. Memory
 /// that the queue does not reach is the host's and travels at once.
+///
+/// Processes that all live on one host may share memory (has_host_memory).
 ///
 /// Cost of a message: MPI's, one staging buffer where it is folded or lent; of a device's memory,
 /// staged, a copy over its bus at each end besides; after warm-up nothing is allocated. Errors:
@@ -277,7 +278,8 @@ class mpi_on {
 
   /// Zeros that every process of the host reaches, as long as this transport lives: for an arena's
   /// gradients, which collectives then add up where they are. Where ranks are on several hosts, or
-  /// MPI has not as much to share, this process's own. Collective. Cost: MPI_Win_allocate_shared's.
+  /// MPI has not as much to share, this process's own. Collective; before an engine is made, where
+  /// MPI lets one thread call at a time. Cost: MPI_Win_allocate_shared's.
   std::span<float> allocate_shared(std::size_t elements) requires(!on_device) {
     const auto bytes = world_.memory().allocate(elements * sizeof(float));
     return {reinterpret_cast<float*>(bytes.data()), elements};
@@ -286,7 +288,8 @@ class mpi_on {
   bool meets_at(tag where) const requires(!on_device) { return world_.memory().meets_at(where); }
   /// Shows up to 56 bytes to every rank, where they meet, and completes when all have shown theirs.
   auto rendezvous(tag where, std::span<const std::byte> bytes) requires(!on_device) {
-    return detail::rendezvous_operation<transfers>(transfers_, where, bytes);
+    return detail::rendezvous_operation<transfers>(transfers_, transfers_.valid(where, bytes),
+                                                   bytes);
   }
   /// Where bytes of this rank's lie in memory that is shared, if they do.
   shared_place place_of(std::span<const std::byte> bytes) const requires(!on_device) {
@@ -341,13 +344,5 @@ class mpi_on {
 using mpi = mpi_on<inline_queue>;
 
 static_assert(transport_policy<mpi> && has_all_reduce<mpi> && has_host_memory<mpi>);
-
-/// An arena whose gradients the processes of a host share. The transport outlives it.
-using shared_arena = arena_of<std::span<float>>;
-
-/// Collective.
-inline shared_arena make_shared_arena(mpi& world, std::span<const tensor_declaration> forward) {
-  return {forward, 1, [&](std::size_t elements) { return world.allocate_shared(elements); }};
-}
 
 }  // namespace tutti::transport
