@@ -3,7 +3,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package ${CMAKE_INSTALL_DATADIR}/tutti/cmake)
-install(TARGETS tutti_tutti tutti_mpi tutti_benchmark tutti_nccl tutti_cuda EXPORT tutti-targets
+install(TARGETS tutti_tutti tutti_mpi tutti_benchmark tutti_torch tutti_nccl tutti_cuda EXPORT tutti-targets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILE_SET nvcc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tutti-targets NAMESPACE tutti:: DESTINATION ${package})
@@ -18,4 +18,7 @@ install(FILES ${PROJECT_BINARY_DIR}/tutti-config.cmake
               ${PROJECT_BINARY_DIR}/tutti-config-version.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake
         DESTINATION ${package})
+# Python finds the headers in a folder above its own.
+install(DIRECTORY apps/torch/tutti_torch DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/python
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.hpp")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -38,12 +38,13 @@ endfunction()
 set(of_mpi "/transport/mpi([^/]*|/.*)[.]hpp$")
 set(of_benchmark "/tutti/benchmark[.]hpp$")
 set(of_nccl "/transport/nccl[.]hpp$")
+set(of_torch "/adapter/torch[.]hpp$")
 set(of_cuda "/cuda/|/transport/in_process_cuda[.]hpp$|[.]cuh$")
-foreach(library mpi benchmark nccl cuda)
+foreach(library mpi benchmark nccl torch cuda)
   set(headers_${library} ${tutti_headers})
   list(FILTER headers_${library} INCLUDE REGEX ${of_${library}})
 endforeach()
-list(FILTER tutti_headers EXCLUDE REGEX "${of_mpi}|${of_benchmark}|${of_nccl}|${of_cuda}")
+list(FILTER tutti_headers EXCLUDE REGEX "${of_mpi}|${of_benchmark}|${of_nccl}|${of_torch}|${of_cuda}")
 
 find_package(MPI COMPONENTS CXX QUIET)
 find_package(benchmark QUIET)
@@ -67,6 +68,10 @@ target_compile_definitions(tutti_mpi INTERFACE OMPI_SKIP_MPICXX)
 
 tutti_library(benchmark "${headers_benchmark}" "${benchmark_FOUND}")
 target_link_libraries(tutti_benchmark INTERFACE tutti_tutti benchmark::benchmark)
+
+# LibTorch's flags come with the program that trains with it: test/torch/ compiles this header.
+tutti_library(torch "${headers_torch}" FALSE)
+target_link_libraries(tutti_torch INTERFACE tutti_tutti)
 
 # Kernels for devices are compiled here, once, where nvcc is found; without it the target is headers
 # that say what they need.

@@ -16,6 +16,7 @@ places = {
     "include/tutti/core/": (4, "core"),
     "strategies/": (5, "strategies"),
     "include/tutti/": (6, "umbrella"),
+    "include/tutti/adapter/": (6, "adapter"),
     "apps/": (7, "apps"),
     "bench/": (7, "bench"),
     "test/": (7, "test"),
@@ -43,6 +44,8 @@ foreign = [
     (r"zmq.*", ["include/tutti/transport/zmq.hpp"]),
     (r"benchmark/.*", ["bench/", "include/tutti/benchmark.hpp", "test/consumer/"]),
     (r"gtest/.*|gmock/.*", ["test/"]),
+    (r"(torch|ATen|c10)/.*", ["include/tutti/adapter/torch.hpp", "apps/torch/", "test/torch/"]),
+    (r"pybind11/.*", ["apps/torch/"]),
 ]
 standard = re.compile(r"[a-z0-9_]+|.*intrin\.h|(sys|net|netinet|arpa|linux)/.*|cxxabi\.h"
                       r"|(unistd|pthread|sched|fcntl|poll|signal|time|dlfcn|errno|spawn|semaphore)\.h")
@@ -126,6 +129,9 @@ def self_test() -> None:
         ("include/tutti/core/engine.hpp", '#include "tutti/core/gone.hpp"', "no file"),
         ("include/tutti/core/engine.hpp", "#include <mpi.h>", "enters only in"),
         ("apps/models/mlp.hpp", "#include <boost/any.hpp>", "enters only in"),
+        ("include/tutti/adapter/torch.hpp", "#include <pybind11/stl.h>", "enters only in"),
+        ("include/tutti/adapter/torch.hpp", '#include "tutti/tutti.hpp"', "sideways"),
+        ("include/tutti/adapter/torch.hpp", '#include <ATen/ATen.h>\n#include "tutti/core/engine.hpp"', ""),
         ("apps/models/mlp.hpp", "#include <qt/QtGui>", "is new here"),
         ("include/tutti/architecture/star.hpp", '#include "tutti/collective/ring.hpp"', ""),
         ("include/tutti/collective/ring.hpp", '#include "tutti/base/task.hpp"', ""),

@@ -1,0 +1,192 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <span>
+#include <string>
+#include <string_view>
+#include <torch/csrc/utils/pybind.h>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/adapter/torch.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti/transport/mpi.hpp"
+
+/// What `tutti_torch.DataParallel` is made of: one strategy, compiled.
+namespace tutti_torch {
+
+namespace py = pybind11;
+
+/// Sets those options that `given` names, as "fusion.bytes".
+template <class Strategy>
+tutti::engine_options<Strategy> options_from(py::dict given) {
+  tutti::engine_options<Strategy> set;
+  const auto take = [&given](const std::string& name, auto& value) {
+    if (!given.contains(name.c_str())) {
+      return;
+    }
+    using wanted = std::remove_reference_t<decltype(value)>;
+    const py::object mine = given[name.c_str()];
+    given.attr("pop")(name);
+    if constexpr (std::is_enum_v<wanted>) {
+      const auto known = names(value);
+      for (std::size_t i = 0; i < known.size(); ++i) {
+        if (mine.cast<std::string>() == known[i]) {
+          value = static_cast<wanted>(i);
+          return;
+        }
+      }
+      throw tutti::usage_error(name + " cannot be " + mine.cast<std::string>() +
+                               ". Fix: " + std::string(known[0]) + ", say");
+    } else {
+      value = mine.cast<wanted>();
+    }
+  };
+  take("run.deadline", set.run.deadline);
+  std::string known = "run.deadline";
+  tutti::policy_options<tutti::strategy_of<Strategy>>::each(
+      set, [&](std::string_view role, auto& own) {
+        std::remove_cvref_t<decltype(own)>::describe(
+            own, [&](std::string_view option, auto& value, std::string_view) {
+              const auto name = std::string(role) + "." + std::string(option);
+              take(name, value);
+              known += ", " + name;
+            });
+      });
+  if (!given.empty()) {
+    throw tutti::usage_error("this strategy has no option " +
+                             given.begin()->first.cast<std::string>() + ". Fix: one of " + known);
+  }
+  return set;
+}
+
+/// One model's transports, and the model that trains over them.
+template <class Strategy>
+class trainer {
+  using transport = tutti::transport::mpi;
+
+ public:
+  using data_parallel = tutti::adapter::data_parallel<Strategy, transport>;
+
+  trainer(std::vector<tutti::adapter::named_parameter> parameters,
+          tutti::engine_options<Strategy> set, tutti::adapter::unused_parameters unused)
+      : model_(world_, beside_, std::move(parameters), set, unused) {}
+
+  data_parallel& model() { return model_; }
+
+ private:
+  transport world_{};
+  transport beside_{};
+  data_parallel model_;
+};
+
+/// What policies remember, as tensors of their own.
+template <class Trainer>
+std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
+  auto& engine = self.model().trained_by();
+  if (engine.servers() > 0) {
+    throw tutti::usage_error(
+        "this strategy's servers remember what no rank of PyTorch's can save. Fix: save "
+        "model.module alone");
+  }
+  std::vector<at::Tensor> all;
+  engine.drain();
+  for (const std::span<float> each : engine.memories()) {
+    all.push_back(
+        at::from_blob(each.data(), {static_cast<std::int64_t>(each.size())}, at::kFloat).clone());
+  }
+  return {engine.steps(), all};
+}
+
+template <class Trainer>
+void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& memories) {
+  auto& engine = self.model().trained_by();
+  engine.drain();
+  tutti::memories_of_rank mine;
+  for (const at::Tensor& each : memories) {
+    const at::Tensor dense = each.contiguous();
+    const float* begin = dense.data_ptr<float>();
+    mine.emplace_back(begin, begin + dense.numel());
+  }
+  const auto here = engine.memories();
+  bool fits = mine.size() == here.size();
+  for (std::size_t i = 0; fits && i < mine.size(); ++i) {
+    fits = mine[i].size() == here[i].size();
+  }
+  if (!fits) {
+    throw tutti::usage_error(
+        "this state is another strategy's or another model's. Fix: load what the same strategy, "
+        "model and number of ranks have saved");
+  }
+  engine.resume(steps, engine.values(), {}, mine);
+}
+
+/// Fills a module of Python's with `Strategy`. Whatever waits lets other threads of Python run.
+template <class Strategy>
+void bind(py::module_& module) {
+  using trainer = tutti_torch::trainer<Strategy>;
+  using tutti::adapter::gradients;
+  using tutti::adapter::named_parameter;
+  using tutti::adapter::unused_parameters;
+  using released = py::call_guard<py::gil_scoped_release>;
+
+  py::class_<tutti::transport::detail::mpi_session>(module, "Session", py::module_local())
+      .def(py::init<>());
+  py::class_<trainer>(module, "Trainer", py::module_local())
+      .def(py::init([](const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+                       const py::dict& options, bool find_unused) {
+        std::vector<named_parameter> all;
+        for (const auto& [name, value] : parameters) {
+          all.push_back({name, value});
+        }
+        const auto set = options_from<Strategy>(options.attr("copy")());
+        const py::gil_scoped_release others_run;
+        return std::make_unique<trainer>(
+            std::move(all), set,
+            find_unused ? unused_parameters::left_alone : unused_parameters::as_zeros);
+      }))
+      .def("forward",
+           [](trainer& self, bool averaged) {
+             self.model().forward(averaged ? gradients::averaged : gradients::added_up);
+           })
+      .def("begin", [](trainer& self) { self.model().begin(); })
+      .def(
+          "ready", [](trainer& self, std::size_t which) { self.model().ready(which); }, released())
+      .def(
+          "take_part", [](trainer& self) { self.model().take_part(); }, released())
+      .def(
+          "broadcast",
+          [](trainer& self, std::vector<at::Tensor> values, int root) {
+            self.model().broadcast(std::move(values), root);
+          },
+          released())
+      .def(
+          "largest",
+          [](trainer& self, std::vector<std::uint8_t> flags) {
+            self.model().largest(flags);
+            return flags;
+          },
+          released())
+      .def(
+          "serve", [](trainer& self) { self.model().serve(); }, released())
+      .def(
+          "fail",
+          [](trainer& self, const std::string& why) {
+            self.model().fail(std::make_exception_ptr(tutti::communication_error(why)));
+          },
+          released())
+      .def("saved", &saved<trainer>, released())
+      .def("resume", &resume<trainer>, released())
+      .def_property_readonly("rank", [](trainer& self) { return self.model().rank(); })
+      .def_property_readonly("workers", [](trainer& self) { return self.model().workers(); })
+      .def_property_readonly("serves", [](trainer& self) { return self.model().serves(); });
+}
+
+}  // namespace tutti_torch

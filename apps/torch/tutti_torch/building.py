@@ -1,0 +1,140 @@
+"""Compiles a strategy once, by torch's own extension builder, and finds it again."""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import tempfile
+import time
+
+import torch
+
+source = """\
+#include <tutti/tutti.hpp>
+#include <tutti/strategies.hpp>
+{include}
+#include <tutti_torch/binding.hpp>
+
+using namespace tutti;
+using Trained = {strategy};
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{ tutti_torch::bind<Trained>(module); }}
+"""
+
+
+def include_folders() -> list[str]:
+    """tutti's headers: the folder above this package that has them, in its sources or installed."""
+    package = pathlib.Path(__file__).resolve().parent
+    for folder in package.parents:
+        if (folder / "include/tutti/tutti.hpp").exists():
+            roots = [folder / each for each in ("include", "kernels", "strategies")]
+            return [str(each) for each in roots if each.is_dir()] + [str(package.parent)]
+    raise RuntimeError(f"no include/tutti/tutti.hpp in any folder above {package}. "
+                       "Fix: use the package where tutti is installed")
+
+
+def answer_of(*command: str) -> str:
+    """What a program prints."""
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as reason:
+        raise RuntimeError(f"{shlex.join(command)} failed, which the extension is built with. "
+                           "Fix: install a C++ compiler, ninja and MPI (g++ ninja-build libopenmpi-dev)") from reason
+
+
+def digest(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+    return ""
+
+
+def sentence_of(strategy: str, output: str) -> str:
+    """What a compiler's output is about: a rule of tutti's, else its first error."""
+    for pattern in (r"error: static assertion failed(?:: |.*\")(tutti: [^\n\"]*)",
+                    r"(?:fatal )?error: ([^\n]*)"):
+        if found := re.search(pattern, output):
+            return found[1] if found[1].startswith("tutti: ") else (
+                f"{strategy} does not compile: {found[1]}. Fix: a type that <tutti/strategies.hpp> "
+                "or your header declares")
+    return f"{strategy} does not compile: {output.strip()[-300:]}"
+
+
+class Build:
+    """One strategy's text with one compiler: a folder of the cache, which holds the module that was
+    built last, the hash of every header in it, and a lock that a dead process does not keep."""
+
+    def __init__(self, strategy: str, header: str | None):
+        self.strategy = strategy
+        include = f'#include "{header}"' if header else ""
+        self.text = source.format(include=include, strategy=strategy)
+        self.folders = include_folders() + [os.getcwd()]
+        compiler = os.environ.get("CXX", "c++")
+        mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
+        self.flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
+                      *shlex.split(answer_of(mpi, "--showme:compile"))]
+        self.links = shlex.split(answer_of(mpi, "--showme:link"))
+        key = [self.text, self.folders, compiler, answer_of(compiler, "--version"), self.flags,
+               self.links, torch.__version__, torch._C._GLIBCXX_USE_CXX11_ABI,
+               os.environ.get("CFLAGS", ""), os.environ.get("CXXFLAGS", "")]
+        self.name = "tutti_" + hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]
+        cache = os.environ.get("TUTTI_CACHE", os.path.expanduser("~/.cache/tutti"))
+        self.folder = pathlib.Path(cache) / self.name
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def module(self):
+        """The compiled module. Of the ranks of a host one builds, and the others wait."""
+        began = time.time()
+        with open(self.folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            path = self.built()
+            if path is None:
+                self.refuse_again(since=began)
+                path = self.build()
+        spec = importlib.util.spec_from_file_location(self.name, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def built(self) -> str | None:
+        """What was built last, if every header in it is still the same."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            known = json.loads((self.folder / "built.json").read_text())
+            if all(digest(path) == its for path, its in known["headers"].items()):
+                return known["module"]
+        return None
+
+    def refuse_again(self, since: float) -> None:
+        """What another rank has been told while this one waited holds for this one, too."""
+        refusal = self.folder / "refused"
+        if refusal.exists() and refusal.stat().st_mtime >= since:
+            raise RuntimeError(refusal.read_text())
+
+    def build(self) -> str:
+        from torch.utils import cpp_extension  # it looks for CUDA, and says what it finds
+
+        try:
+            cpp_extension.verify_ninja_availability()
+        except RuntimeError as reason:
+            raise RuntimeError("torch builds extensions by ninja, which is not installed. "
+                               "Fix: apt-get install ninja-build, or pip install ninja") from reason
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "module.cpp").write_text(self.text)
+        try:
+            cpp_extension.load(self.name, [str(folder / "module.cpp")], extra_cflags=self.flags,
+                               extra_ldflags=self.links, extra_include_paths=self.folders,
+                               build_directory=str(folder), with_cuda=False)
+        except RuntimeError as reason:
+            sentence = sentence_of(self.strategy, str(reason))
+            (self.folder / "refused").write_text(sentence)
+            raise RuntimeError(sentence) from None
+        told = answer_of("ninja", "-C", str(folder), "-t", "deps", "module.o").splitlines()
+        headers = {path.strip(): digest(path.strip()) for path in told if path.startswith("    ")}
+        module = str(folder / f"{self.name}.so")
+        (folder / "built.json").write_text(json.dumps({"module": module, "headers": headers}))
+        (folder / "built.json").replace(self.folder / "built.json")
+        return module

@@ -1,0 +1,209 @@
+"""A model whose gradients are averaged by a strategy: DistributedDataParallel's contract."""
+
+import atexit
+import contextlib
+import os
+import sys
+import weakref
+
+import torch
+
+from .building import Build
+
+_modules = {}  # compiled, by strategy and header
+_session = None  # MPI's, from the first model to the process's end
+_models = weakref.WeakSet()
+
+
+def _compiled(strategy: str, header: str | None):
+    global _session
+    if (strategy, header) not in _modules:
+        _modules[strategy, header] = Build(strategy, header).module()
+    if _session is None:
+        _session = _modules[strategy, header].Session()
+        atexit.register(_end)
+    return _modules[strategy, header]
+
+
+def _end() -> None:
+    """Ends every model, then MPI. A rank whose script has failed tells the others why, and goes
+    without them: to end MPI would wait for ranks that are gone."""
+    global _session
+    failure = getattr(sys, "last_value", None)
+    for model in list(_models):
+        if failure is not None:
+            model._trainer.fail(f"rank {model.rank} failed: {type(failure).__name__}: {failure}")
+        model._close()
+    if failure is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+    _session = None
+
+
+def _tensors_in(value):
+    """Every tensor of what a forward pass returns."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _tensors_in(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _tensors_in(each)
+
+
+class DataParallel(torch.nn.Module):
+    """`module`, trained by every process of an MPI job: when `backward()` returns, each gradient is
+    the mean over all ranks, as under torch's DistributedDataParallel, and no other line of a
+    training loop changes.
+
+    `strategy` is a C++ type: one of tutti's, as "strategies::Horovod", a composition, as
+    "compose<compression::top_k>", or a type of the C++ file `header`. It is compiled when it is
+    first asked for, in about a minute, and kept in $TUTTI_CACHE (~/.cache/tutti). `options` are its
+    magnitudes: {"fusion.bytes": 32 << 20, "run.deadline": 60.0}.
+
+    Rank 0's parameters and buffers become everybody's; its buffers do so again before each forward
+    pass, unless `broadcast_buffers` is false. A parameter without a gradient counts as zeros; with
+    `find_unused_parameters` one that no rank has used keeps its `.grad`, for a message a pass.
+
+    Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the
+    job's, `serves` is true on them: call `serve()` and end.
+    """
+
+    def __init__(self, module, strategy="strategies::Horovod", *, header=None, options=None,
+                 broadcast_buffers=True, find_unused_parameters=False):
+        super().__init__()
+        self.module = module
+        self.broadcast_buffers = broadcast_buffers
+        self._strategy = strategy
+        parameters = list(module.named_parameters())
+        self._trainer = _compiled(strategy, header).Trainer(parameters, dict(options or {}),
+                                                            find_unused_parameters)
+        _models.add(self)
+        self.rank = self._trainer.rank
+        self.workers = self._trainer.workers
+        self.serves = self._trainer.serves
+        self._averages = True  # outside no_sync
+        self._shares = True  # buffers, before the next pass: not after one that was not averaged
+        self._joins = False  # inside join
+        self._root = 0  # whose buffers are everybody's
+        self._hooks = []
+        if not self.serves:
+            self._listen([each for _, each in parameters if each.requires_grad])
+            self._trainer.broadcast(list(module.buffers()), 0)
+
+    def serve(self) -> None:
+        """A server's whole life: returns when the workers have ended."""
+        self._trainer.serve()
+
+    # ---- a pass
+
+    def forward(self, *inputs, **named):
+        averages = torch.is_grad_enabled() and self._averages
+        if self._joins:
+            self._meet(2 if averages else 1)
+        self._share_buffers()
+        self._shares = averages
+        if torch.is_grad_enabled():
+            self._trainer.forward(averages)
+        outputs = self.module(*inputs, **named)
+        if averages:
+            for each in _tensors_in(outputs):
+                if each.requires_grad:
+                    each.register_hook(self._begin)
+        return outputs
+
+    def _begin(self, _) -> None:
+        self._trainer.begin()
+
+    def _share_buffers(self) -> None:
+        if self.broadcast_buffers and self._shares:
+            self._trainer.broadcast(list(self.module.buffers()), self._root)
+
+    def _listen(self, parameters) -> None:
+        """Has autograd tell of each gradient that it has written."""
+        myself = weakref.ref(self)
+
+        def tell(which):
+            def written(*_):
+                model = myself()
+                if model is not None and model._trainer is not None:
+                    model._trainer.ready(which)
+            return written
+
+        for which, each in enumerate(parameters):
+            if hasattr(each, "register_post_accumulate_grad_hook"):  # since torch 2.1
+                self._hooks.append((each.register_post_accumulate_grad_hook(tell(which)), None))
+            else:
+                node = each.expand_as(each).grad_fn.next_functions[0][0]  # lives while it is held
+                self._hooks.append((node.register_hook(tell(which)), node))
+
+    def _close(self) -> None:
+        for hook, _ in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._trainer = None
+
+    # ---- passes that are not averaged, or not there
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Forward passes in here add their gradients up on this rank, for the first one after."""
+        before, self._averages = self._averages, False
+        try:
+            yield
+        finally:
+            self._averages = before
+
+    @contextlib.contextmanager
+    def join(self):
+        """For ranks with unequal numbers of batches: one that leaves takes part with zeros until
+        all have left. Then the parameters and buffers of a rank that left last are everybody's.
+        Means stay over all ranks, so that a step that fewer have batches for is a smaller one.
+        Cost: a message a pass and rank.
+        """
+        self._joins = True
+        try:
+            yield
+            while (most := self._meet(0)) > 0:
+                self._share_buffers()
+                self._shares = most == 2
+                if most == 2:
+                    self._trainer.take_part()
+            self._trainer.broadcast([each.detach() for each in self.module.parameters()]
+                                    + list(self.module.buffers()), self._root)
+        finally:
+            self._joins = False
+            self._shares = True
+            self._root = 0
+
+    def _meet(self, mine: int) -> int:
+        """What the pass is that ranks begin now: 2 is averaged, 1 is not, and 0 on a rank that has
+        none. Answers the most of any rank's."""
+        flags = [0] * self.workers
+        flags[self.rank] = mine
+        flags = self._trainer.largest(flags)
+        if any(flags):
+            self._root = max(rank for rank, each in enumerate(flags) if each > 0)
+        return max(flags)
+
+    # ---- state
+
+    def get_extra_state(self):
+        """What this rank's compressor remembers: each rank saves, and loads, its own."""
+        steps, memories = self._trainer.saved()
+        return {"strategy": self._strategy, "rank": self.rank, "workers": self.workers,
+                "steps": steps, "memories": memories}
+
+    def set_extra_state(self, state) -> None:
+        if state["strategy"] != self._strategy:
+            raise RuntimeError(f"the state is one of {state['strategy']} and this model's strategy "
+                               f"is {self._strategy}. Fix: load model.module alone")
+        remembers = any(each.numel() > 0 for each in state["memories"])
+        here, there = (self.rank, self.workers), (state["rank"], state["workers"])
+        if remembers and here != there:
+            raise RuntimeError(f"the state holds the residuals of rank {there[0]} of {there[1]}, "
+                               f"and this is rank {here[0]} of {here[1]}. Fix: let every rank save "
+                               "and load its own, in a job of as many")
+        self._trainer.resume(state["steps"], state["memories"])

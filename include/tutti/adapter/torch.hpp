@@ -1,0 +1,532 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/core/engine.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti/core/startup.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/transport.hpp"
+
+/// Doors to other people's trainers.
+namespace tutti::adapter {
+
+namespace detail {
+
+/// What a model's workers tell each other beside its gradients, each time all of them: small, on a
+/// transport of its own, moved by the thread that calls.
+/// Errors: communication_error on every rank when one does not come within `deadline` seconds.
+template <class Transport>
+class meeting_point {
+ public:
+  meeting_point(Transport& world, int workers, seconds deadline)
+      : world_(&world), workers_(workers), deadline_(deadline) {}
+
+  /// `bytes` of rank `root` become everybody's.
+  void broadcast(int root, std::span<std::byte> bytes) { run(broadcasting(root, bytes)); }
+  /// Each byte becomes the largest of any rank's. Cost: two messages a rank, through rank 0.
+  void largest(std::span<std::byte> bytes) { run(combining(bytes)); }
+
+ private:
+  static constexpr tag where{channel::host, 0, 0};
+
+  task broadcasting(int root, std::span<std::byte> bytes) {
+    if (world_->rank() != root) {
+      awaited_ = root;
+      co_await world_->receive(root, where, bytes);
+      co_return;
+    }
+    for (int rank = 0; rank < workers_; ++rank) {
+      if (rank != root) {
+        awaited_ = rank;
+        co_await world_->send(rank, where, bytes);
+      }
+    }
+  }
+
+  task combining(std::span<std::byte> bytes) {
+    if (world_->rank() == 0) {
+      std::vector<std::byte> theirs(bytes.size());
+      for (awaited_ = 1; awaited_ < workers_; ++awaited_) {
+        co_await world_->receive(awaited_, where, std::span(theirs));
+        std::ranges::transform(bytes, theirs, bytes.begin(),
+                               [](std::byte a, std::byte b) { return std::max(a, b); });
+      }
+    } else {
+      co_await world_->send(0, where, bytes);
+    }
+    co_await broadcasting(0, bytes);
+  }
+
+  void run(task asking) {
+    asking.start(world_->ready_coroutines());
+    seconds since = world_->now();
+    bool told = false;
+    for (std::size_t idle = 0; !asking.done();) {
+      const bool resumed = world_->ready_coroutines().drain() != 0;
+      if (world_->poll() || resumed) {
+        idle = 0;
+        since = world_->now();
+      } else if (!told && world_->now() - since > deadline_) {
+        told = true;
+        world_->abort(
+            sentence({"rank ", awaited_, " has not begun the pass that rank ", world_->rank(),
+                      " is in, for ", static_cast<std::uint64_t>(deadline_),
+                      " seconds. Fix: give every rank as many batches, or train inside "
+                      "the model's join()"}));
+      } else {
+        rest(*world_, ++idle);
+      }
+    }
+    asking.result();
+  }
+
+  Transport* world_;
+  int workers_;
+  seconds deadline_;
+  int awaited_ = 0;
+};
+
+}  // namespace detail
+
+/// A parameter of a LibTorch model, as `named_parameters()` lists it.
+struct named_parameter {
+  std::string name;
+  at::Tensor value;
+};
+
+/// What becomes of the gradients of a forward pass that begins.
+enum class gradients {
+  averaged,  ///< when `backward()` returns they are the mean over the workers
+  added_up,  ///< each rank keeps adding its own, for a later pass that is averaged
+};
+
+/// Gradients without a fellow: what a rank does where its pass has none for a parameter.
+enum class unused_parameters {
+  as_zeros,    ///< the mean of the others' gradients and of zeros
+  left_alone,  ///< a parameter that no rank has used keeps its `.grad`; costs a message a pass
+};
+
+/// A LibTorch model trained by all workers of `Strategy`: as soon as autograd has written a
+/// gradient it is on its way, and when `backward()` returns each `.grad` is the mean, as PyTorch's
+/// DistributedDataParallel promises, so that no line of a training loop changes.
+///
+/// Gradients lie in one arena per element type, in backward order; each `.grad` is a view of it
+/// with the strides of its parameter, also after it was reset to nothing. An optimizer of the
+/// user's follows.
+///
+/// Both transports are this model's own: one for gradients, one for what is told beside them.
+/// Errors: usage_error and communication_error, out of `backward()` and of the verbs below.
+/// Cost: a copy of each gradient that autograd has not written to the arena itself, which it does
+/// while `.grad` stays defined.
+/// After: Li et al., "PyTorch Distributed", VLDB 2020.
+template <class Strategy, class Transport>
+class data_parallel {
+  using engine_type = engine<Strategy, Transport, optimizer::none>;
+  static_assert(!Transport::virtual_time, "tutti: autograd does not wait for a virtual clock.");
+
+ public:
+  using options = engine_options<Strategy>;
+
+  /// `parameters` as the forward pass uses them; rank 0's become everybody's. What does not require
+  /// a gradient is broadcast and then left alone. Every rank makes it with the same model.
+  data_parallel(Transport& world, Transport& beside, std::vector<named_parameter> parameters,
+                options set = {}, unused_parameters unused = {})
+      : unused_(unused), all_(std::move(parameters)) {
+    lay_out();
+    engine_ = std::make_unique<engine_type>(world, tensors(), optimizer::none{}, set);
+    for (entry& each : trained_) {
+      if (!each.wide.empty()) {
+        const at::NoGradGuard no_graph;
+        each.parameter.copy_(in_memory_order(each, at::kFloat, each.wide.data()));
+      }
+    }
+    beside_ = std::make_unique<detail::meeting_point<Transport>>(beside, engine_->workers(),
+                                                                 set.run.deadline);
+    if (!serves()) {
+      remembers_ = engine_->average(has_memory() ? 1 : 0) > 0;
+      std::vector<at::Tensor> frozen;
+      for (const named_parameter& each : all_) {
+        if (!each.value.requires_grad()) {
+          frozen.push_back(each.value);
+        }
+      }
+      broadcast(frozen);
+    }
+  }
+  data_parallel(const data_parallel&) = delete;
+  data_parallel& operator=(const data_parallel&) = delete;
+  ~data_parallel() {
+    for (const auto& [node, hook] : hooked_) {
+      node->del_post_hook(hook);
+    }
+  }
+
+  // ---- a pass
+
+  /// A forward pass begins. Throws usage_error where the model is no longer the one that was given.
+  void forward(gradients what) {
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      expect_unchanged(all_[i], known_[i]);
+    }
+    if (begun_) {
+      throw usage_error(
+          "the last backward pass ended with an exception, and this rank's gradients of it are "
+          "incomplete. Fix: end the job, and resume from a checkpoint");
+    }
+    averages_ = what == gradients::averaged;
+  }
+
+  /// The backward pass begins, on the thread that does: its end waits for the means. Where nobody
+  /// calls it the first gradient does, but one of a part that is checkpointed comes in a pass
+  /// within the pass, whose end is too early.
+  void begin() {
+    if (averages_ && !begun_.exchange(true)) {
+      ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+    }
+  }
+
+  /// Autograd has added this pass's gradient to `.grad` of parameter `which`, counted among those
+  /// that require one.
+  void ready(std::size_t which) {
+    entry& its = trained_[which];
+    its.used = true;
+    if (!averages_) {
+      return;
+    }
+    begin();
+    if (its.handed_in) {
+      throw usage_error(
+          its.name +
+          " gets a second gradient in one backward pass, and its first is on its way. Fix: "
+          "checkpoint with use_reentrant=False, or let one checkpointed part use the parameter");
+    }
+    hand_in(its);
+  }
+
+  /// Calls `ready` from autograd's own nodes, for a program without Python: nothing else is needed
+  /// but `backward()`.
+  void listen() {
+    for (std::size_t i = 0; i < trained_.size(); ++i) {
+      auto node = ::torch::autograd::impl::grad_accumulator(trained_[i].parameter);
+      const auto hook = node->add_post_hook(std::make_unique<accumulated>(*this, i));
+      hooked_.emplace_back(std::move(node), hook);
+    }
+  }
+
+  /// A step that this rank has no batch for: it takes part with zeros.
+  void take_part() {
+    begun_ = true;
+    for (entry& each : trained_) {
+      absent(each);
+    }
+    finish();
+  }
+
+  // ---- beside the gradients; every worker calls these
+
+  /// Values of rank `root` become everybody's.
+  void broadcast(std::vector<at::Tensor> values, int root = 0) {
+    const at::NoGradGuard no_graph;
+    std::vector<std::byte> bytes;
+    std::vector<at::Tensor> dense;
+    std::size_t length = 0;
+    for (const at::Tensor& each : values) {
+      expect_on_the_host(each, "a buffer");
+      dense.push_back(each.contiguous());
+      length += dense.back().nbytes();
+    }
+    if (length == 0) {
+      return;
+    }
+    bytes.reserve(length);
+    for (const at::Tensor& each : dense) {
+      const auto* its = static_cast<const std::byte*>(each.data_ptr());
+      bytes.insert(bytes.end(), its, its + each.nbytes());
+    }
+    beside_->broadcast(root, bytes);
+    if (rank() == root) {
+      return;
+    }
+    auto from = bytes.cbegin();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      at::Tensor received = at::empty(dense[i].sizes(), dense[i].options());
+      std::copy_n(from, received.nbytes(), static_cast<std::byte*>(received.data_ptr()));
+      from += static_cast<std::ptrdiff_t>(received.nbytes());
+      values[i].copy_(received);
+    }
+  }
+
+  /// Each flag becomes the largest of any worker's.
+  void largest(std::span<std::uint8_t> flags) { beside_->largest(std::as_writable_bytes(flags)); }
+
+  // ---- who and what
+
+  int rank() const { return engine_->worker(); }
+  int workers() const { return engine_->workers(); }
+  /// This rank does not train: call `serve`, which returns when the workers have ended.
+  bool serves() const { return engine_->serves(); }
+  void serve() { engine_->serve(); }
+  /// This rank cannot go on: every wait on every rank ends with its words.
+  void fail(std::exception_ptr why) { engine_->fail(std::move(why)); }
+  engine_type& trained_by() { return *engine_; }
+
+ private:
+  struct entry {
+    std::string name;
+    at::Tensor parameter;
+    at::Tensor view{};          ///< of the arena, with the parameter's strides
+    std::vector<float> wide{};  ///< the parameter as floats, where it has 16 bits an element
+    bool handed_in = false;     ///< in this backward pass
+    bool used = false;          ///< in this pass, or an earlier one that was only added up
+  };
+  struct known {
+    const void* memory;
+    bool requires_grad;
+  };
+
+  /// What autograd calls behind its node that adds to `.grad`.
+  class accumulated : public ::torch::autograd::FunctionPostHook {
+   public:
+    accumulated(data_parallel& of, std::size_t which) : of_(&of), which_(which) {}
+    ::torch::autograd::variable_list operator()(const ::torch::autograd::variable_list& outputs,
+                                                const ::torch::autograd::variable_list&) override {
+      of_->ready(which_);
+      return outputs;
+    }
+
+   private:
+    data_parallel* of_;
+    std::size_t which_;
+  };
+
+  // ---- the model as the engine sees it
+
+  static void expect_on_the_host(const at::Tensor& value, const std::string& name) {
+    if (!value.device().is_cpu()) {
+      throw usage_error(sentence({name, " lies on ", value.device().str(),
+                                  ", and this adapter trains on the host. Fix: model.cpu()"}));
+    }
+  }
+
+  static void expect_trainable(const named_parameter& its) {
+    expect_on_the_host(its.value, its.name);
+    const auto type = its.value.scalar_type();
+    if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) {
+      throw usage_error(sentence({its.name, " is of ", at::toString(type),
+                                  ", and gradients travel as float, half or bfloat16. Fix: "
+                                  "model.float(), or freeze it"}));
+    }
+    if (!its.value.is_non_overlapping_and_dense()) {
+      throw usage_error(its.name +
+                        " has elements that share memory, or gaps between them. Fix: make the "
+                        "parameter of tensor.contiguous()");
+    }
+    if (type != at::kFloat &&
+        facts::carries_of<typename engine_type::architecture> == carries::parameters) {
+      throw usage_error(its.name +
+                        " has 16 bits an element, and this architecture sends parameters, which "
+                        "are floats. Fix: model.float(), or an architecture that sends gradients");
+    }
+  }
+
+  void lay_out() {
+    std::map<at::ScalarType, std::int64_t> lengths;
+    for (const named_parameter& each : all_) {
+      known_.push_back({each.value.data_ptr(), each.value.requires_grad()});
+      if (each.value.requires_grad()) {
+        expect_trainable(each);
+        trained_.push_back({.name = each.name, .parameter = each.value});
+        lengths[each.value.scalar_type()] += each.value.numel();
+      }
+    }
+    if (trained_.empty()) {
+      throw usage_error("no parameter of this model requires a gradient. Fix: unfreeze one");
+    }
+    std::map<at::ScalarType, std::int64_t> offsets;
+    for (const auto& [type, length] : lengths) {
+      arenas_[type] = at::zeros({length}, at::TensorOptions(type));
+    }
+    for (std::size_t i = trained_.size(); i-- > 0;) {  // in backward order
+      entry& its = trained_[i];
+      const auto type = its.parameter.scalar_type();
+      auto& offset = offsets[type];
+      its.view = arenas_[type].as_strided(its.parameter.sizes(), its.parameter.strides(), offset);
+      offset += its.parameter.numel();
+      if (type != at::kFloat) {
+        its.wide.resize(elements(its));
+        const at::NoGradGuard no_graph;
+        in_memory_order(its, at::kFloat, its.wide.data()).copy_(its.parameter);
+      }
+    }
+  }
+
+  static std::size_t elements(const entry& its) {
+    return static_cast<std::size_t>(its.parameter.numel());
+  }
+  /// `memory` with the sizes and strides of the parameter.
+  static at::Tensor in_memory_order(const entry& its, at::ScalarType type, void* memory) {
+    return at::from_blob(memory, its.parameter.sizes(), its.parameter.strides(),
+                         at::TensorOptions(type));
+  }
+
+  /// Lengths as they lie in memory: of a channels-last weight, the channels are the fastest.
+  static tensor_shape shape_of(const at::Tensor& value) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(value.dim()));
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      order[i] = static_cast<std::int64_t>(i);
+    }
+    std::ranges::stable_sort(
+        order, [&](std::int64_t a, std::int64_t b) { return value.stride(a) > value.stride(b); });
+    std::vector<std::size_t> lengths;
+    for (const std::int64_t dimension : order) {
+      lengths.push_back(static_cast<std::size_t>(value.size(dimension)));
+    }
+    return tensor_shape(lengths);
+  }
+
+  std::vector<tensor> tensors() {
+    std::vector<tensor> forward;
+    for (entry& each : trained_) {
+      const std::size_t n = elements(each);
+      const tensor_shape shape = shape_of(each.parameter);
+      if (each.wide.empty()) {
+        forward.emplace_back(each.name, std::span(each.parameter.template data_ptr<float>(), n),
+                             std::span(each.view.template data_ptr<float>(), n), shape);
+      } else {
+        const auto type =
+            each.parameter.scalar_type() == at::kHalf ? element_type::fp16 : element_type::bf16;
+        forward.emplace_back(each.name, std::span(each.wide),
+                             std::span(static_cast<std::uint16_t*>(each.view.data_ptr()), n), type,
+                             shape);
+      }
+    }
+    return forward;
+  }
+
+  static void expect_unchanged(const named_parameter& its, const known& before) {
+    if (its.value.requires_grad() != before.requires_grad) {
+      throw usage_error(sentence(
+          {its.name, before.requires_grad ? " no longer requires" : " now requires",
+           " a gradient, and the plan was made otherwise. Fix: wrap the model anew after changing "
+           "requires_grad"}));
+    }
+    if (its.value.data_ptr() != before.memory) {
+      throw usage_error(its.name +
+                        " lies elsewhere than when the model was wrapped. Fix: move and convert "
+                        "the model first, and write to parameters in place");
+    }
+  }
+
+  bool has_memory() {
+    return std::ranges::any_of(engine_->memories(), [](auto each) { return !each.empty(); });
+  }
+
+  // ---- gradients
+
+  tensor_id id_of(const entry& its) const {
+    return tensor_id(static_cast<std::uint32_t>(&its - trained_.data()));
+  }
+
+  /// The gradient is the arena's, `.grad` a view of it, and on its way.
+  void hand_in(entry& its) {
+    const at::NoGradGuard no_graph;
+    at::Tensor& gradient = its.parameter.mutable_grad();
+    if (gradient.layout() != at::kStrided) {
+      throw usage_error(its.name +
+                        " has a sparse gradient, and dense ones travel here. Fix: sparse=False");
+    }
+    if (gradient.requires_grad()) {
+      throw usage_error(
+          its.name +
+          " has a gradient that can be differentiated again, and a mean of several ranks cannot. "
+          "Fix: backward without create_graph, or torch.autograd.grad");
+    }
+    if (!gradient.is_same(its.view)) {
+      its.view.copy_(gradient);
+      gradient = its.view;
+    }
+    if (remembers_ && !at::isfinite(its.view).all().template item<bool>()) {
+      overflows_ = true;
+      its.view.zero_();
+    }
+    its.handed_in = true;
+    engine_->ready(id_of(its));
+  }
+  void absent(entry& its) {
+    its.handed_in = true;
+    engine_->absent(id_of(its));
+  }
+
+  /// The end of a backward pass.
+  void finish() {
+    for (entry& each : trained_) {
+      if (!each.handed_in) {
+        each.parameter.grad().defined() ? hand_in(each) : absent(each);
+      }
+    }
+    engine_->wait();
+    agree_on_overflow();
+    show_means();
+    begun_ = false;
+  }
+
+  /// What a compressor remembers must not take in an infinity, which would stay there: zeros have
+  /// travelled in its place. Now every rank sees one, so that all of them skip the step.
+  void agree_on_overflow() {
+    if (remembers_ && engine_->average(overflows_.exchange(false) ? 1 : 0) > 0) {
+      for (auto& [type, arena] : arenas_) {
+        arena.fill_(std::numeric_limits<float>::infinity());
+      }
+    }
+  }
+
+  void show_means() {
+    std::vector<std::uint8_t> used(trained_.size(), 1);
+    if (unused_ == unused_parameters::left_alone) {
+      std::ranges::transform(trained_, used.begin(), [](const entry& its) { return its.used; });
+      largest(used);
+    }
+    for (std::size_t i = 0; i < trained_.size(); ++i) {
+      entry& its = trained_[i];
+      if (used[i] != 0) {
+        its.parameter.mutable_grad() = its.view;
+      }
+      its.used = false;
+      its.handed_in = false;
+    }
+  }
+
+  unused_parameters unused_;
+  std::vector<named_parameter> all_;
+  std::vector<known> known_;    ///< of each of them, when it was given
+  std::vector<entry> trained_;  ///< those that require a gradient
+  std::map<at::ScalarType, at::Tensor> arenas_;
+  std::vector<std::pair<std::shared_ptr<::torch::autograd::Node>, std::uintptr_t>> hooked_;
+  std::unique_ptr<engine_type> engine_;
+  std::unique_ptr<detail::meeting_point<Transport>> beside_;
+  bool remembers_ = false;  ///< some rank keeps what compression has left out
+  bool averages_ = true;
+  std::atomic<bool> begun_{false};
+  std::atomic<bool> overflows_{false};
+};
+
+}  // namespace tutti::adapter

@@ -1,0 +1,237 @@
+"""Each case trains a model twice in one process, under DistributedDataParallel over gloo and under
+tutti: what autograd leaves, and so everything after it, is the same."""
+
+import contextlib
+import os
+import threading
+
+import torch
+import torch.distributed as dist
+from torch.utils.checkpoint import checkpoint
+
+import laws
+from laws import equal, ours, rank, ranks, theirs
+
+
+class Everything(torch.nn.Module):
+    """A convolution in two memory formats, batch norm, and parameters that are shared, frozen, used
+    by no rank, and used by rank 0 alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 6, 3).to(memory_format=torch.channels_last)
+        self.norm = torch.nn.BatchNorm2d(6)
+        self.hidden = torch.nn.Linear(6, 6)
+        self.shared = self.hidden
+        self.frozen = torch.nn.Linear(6, 6).requires_grad_(False)
+        self.unused = torch.nn.Linear(4, 4)
+        self.sometimes = torch.nn.Linear(6, 6)
+        self.last = torch.nn.Linear(6, 5)
+
+    def forward(self, images):
+        x = self.norm(self.convolution(images)).relu().mean((2, 3))
+        x = self.shared(self.hidden(x).relu())
+        x = self.frozen(x)
+        if rank == 0:
+            x = self.sometimes(x)
+        return {"scores": [self.last(x)]}
+
+
+def batches(count):
+    made = torch.Generator().manual_seed(100 + rank)
+    for _ in range(count):
+        yield (torch.randn(8, 3, 6, 6, generator=made),
+               torch.randint(5, (8,), generator=made))
+
+
+def loss_of(model, batch):
+    return torch.nn.functional.cross_entropy(model(batch[0])["scores"][0], batch[1])
+
+
+def made(kind, wrap, **named):
+    torch.manual_seed(7 + rank)  # ranks begin apart: rank 0's parameters become everybody's
+    model = wrap(kind(), **named)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
+    return model, optimizer
+
+
+def compare(train):
+    """`train(wrap)` answers what must be equal, by name."""
+    wanted = train(theirs)
+    for name, value in train(ours).items():
+        equal(value, wanted[name], name)
+
+
+def state(model):
+    return {name: each.detach().clone() for name, each in model.module.named_parameters()} | {
+        name: each.detach().clone().float() for name, each in model.module.named_buffers()}
+
+
+def a_hundred_steps():
+    """Every third step adds up two passes; gradients are reset to zeros and to nothing in turns."""
+    def train(wrap):
+        model, optimizer = made(Everything, wrap, find_unused_parameters=True)
+        losses = []
+        for step, batch in enumerate(batches(100)):
+            with model.no_sync() if step % 3 == 1 else contextlib.nullcontext():
+                loss = loss_of(model, batch)
+                loss.backward()
+            losses.append(loss.item())
+            if step % 3 != 1:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.7)
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=step % 2 == 0)
+        assert model.module.unused.weight.grad is None or step % 2 != 0
+        return {"losses": losses} | state(model)
+
+    compare(train)
+
+
+def gradients_lie_in_the_arena():
+    """Also after they were reset to nothing, with the strides of their parameters."""
+    model, optimizer = made(Everything, ours)
+    places = None
+    for batch in batches(3):
+        loss_of(model, batch).backward()
+        trained = [each for each in model.parameters() if each.requires_grad]
+        now = [each.grad.data_ptr() for each in trained]
+        assert places is None or places == now
+        places = now
+        assert all(each.grad.stride() == each.stride() for each in trained)
+        optimizer.zero_grad(set_to_none=True)
+    arena = sum(each.numel() for each in trained) * 4
+    assert max(places) - min(places) < arena
+
+
+def evaluation_in_between():
+    """A pass without gradients between a forward pass and its backward pass changes nothing."""
+    def train(wrap):
+        model, optimizer = made(Everything, wrap, find_unused_parameters=True,
+                                broadcast_buffers=False)
+        for batch in batches(4):
+            loss = loss_of(model, batch)
+            model.eval()
+            with torch.no_grad():
+                model(batch[0] + rank)
+            model.train()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return state(model)
+
+    compare(train)
+
+
+class Recomputed(torch.nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.first = torch.nn.Linear(5, 5)
+        self.parts = torch.nn.ModuleList(torch.nn.Linear(5, 5) for _ in range(3))
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        x = self.first(x)
+        for part in self.parts:
+            x = checkpoint(part, x, use_reentrant=self.reentrant)
+        return x
+
+
+def activation_checkpointing():
+    for reentrant in (True, False):
+        def train(wrap):
+            model, optimizer = made(lambda: Recomputed(reentrant), wrap)
+            numbers = torch.Generator().manual_seed(rank)
+            for _ in range(4):
+                model(torch.randn(3, 5, generator=numbers)).square().sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            return state(model)
+
+        compare(train)
+
+
+def two_models():
+    """As a GAN has them: a pass through one ends in the other, whose gradients are thrown away."""
+    def train(wrap):
+        maker, its = made(lambda: torch.nn.Linear(3, 4), wrap)
+        critic, whose = made(lambda: torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(),
+                                                         torch.nn.Linear(6, 1)), wrap)
+        numbers = torch.Generator().manual_seed(rank)
+        for _ in range(10):
+            noise, real = (torch.randn(6, n, generator=numbers) for n in (3, 4))
+            whose.zero_grad()
+            (critic(maker(noise).detach()).mean() - critic(real).mean()).backward()
+            whose.step()
+            its.zero_grad()
+            (-critic(maker(noise)).mean()).backward()
+            its.step()
+        return {f"maker.{name}": each for name, each in state(maker).items()} | state(critic)
+
+    compare(train)
+
+
+def uneven_data():
+    """Rank r has 3 + 2r batches: who has none left follows, and ends with the last one's model."""
+    def train(wrap):
+        model, optimizer = made(Everything, wrap, find_unused_parameters=True)
+        with model.join():
+            for batch in batches(3 + 2 * rank):
+                loss_of(model, batch).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        return state(model)
+
+    compare(train)
+
+
+class Product(torch.nn.Module):
+    """Element by element: 16-bit matrices are not multiplied on every host."""
+
+    def __init__(self, type_):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(40).to(type_))
+        self.other = torch.nn.Parameter(torch.randn(40))
+
+    def forward(self, x):
+        return (self.weight * x.to(self.weight.dtype)).float() * self.other
+
+
+def sixteen_bits():
+    """Gradients of half precision against float arithmetic: added in floats, rounded once."""
+    for type_ in (torch.bfloat16, torch.float16):
+        model, _ = made(lambda: Product(type_), ours)
+        equal(model.module.weight.detach().float(), of_rank_0(model.module.weight), "the parameter")
+        x = torch.randn(40, generator=torch.Generator().manual_seed(rank))
+        alone = torch.autograd.grad(model.module(x).square().sum(), model.module.weight)[0]
+        assert alone.dtype == type_
+        total = sum(each for each in laws.of_every_rank(alone.float()))
+        model(x).square().sum().backward()
+        mean = (total * (1 / ranks)).to(type_)
+        assert torch.equal(model.module.weight.grad, mean), f"{type_}"
+        assert model.module.weight.grad.dtype == type_
+
+
+def of_rank_0(value):
+    return laws.of_every_rank(value.detach().float())[0]
+
+
+def others_run_while_it_waits():
+    """Rank 1 goes on only when a thread of rank 0's has run, whose main thread waits for rank 1."""
+    model, _ = made(lambda: torch.nn.Linear(2, 2), ours)
+    loss = model(torch.ones(1, 2)).sum()
+    said = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "went")
+    if rank == 0:
+        def speak():
+            open(said, "w").close()
+        later = threading.Timer(0.3, speak)
+        later.start()
+    elif rank == 1:
+        while not os.path.exists(said):
+            pass
+    loss.backward()
+    dist.barrier()
+
+
+laws.run([a_hundred_steps, gradients_lie_in_the_arena, evaluation_in_between,
+          activation_checkpointing, two_models, uneven_data, sixteen_bits,
+          others_run_while_it_waits])

@@ -1,0 +1,67 @@
+"""What every test here needs: ranks of mpirun's, which torch.distributed knows too, and cases."""
+
+import os
+import sys
+import traceback
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import tutti_torch
+
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+ranks = int(os.environ["OMPI_COMM_WORLD_SIZE"])
+dense = "strategies::Horovod"
+remembering = "compose<compression::error_feedback<compression::top_k>>"
+
+
+def ours(module, strategy=dense, **named):
+    return tutti_torch.DataParallel(module, strategy, **named)
+
+
+def theirs(module, **named):
+    return DistributedDataParallel(module, **named)
+
+
+def equal(mine, other, what):
+    """Two ranks add in one order only; more round otherwise than gloo's ring does."""
+    mine, other = torch.as_tensor(mine), torch.as_tensor(other)
+    same = torch.equal(mine, other) if ranks <= 2 else torch.allclose(mine, other, 1e-4, 1e-6)
+    assert same, f"{what}: {mine} is not {other}"
+
+
+def of_every_rank(value):
+    """Each rank's tensor, in the ranks' order."""
+    all_of_them = [torch.empty_like(value) for _ in range(ranks)]
+    dist.all_gather(all_of_them, value.contiguous())
+    return all_of_them
+
+
+def refused(sentence, act):
+    """`act` raises one Python exception, of one line that has `sentence` and a fix."""
+    try:
+        act()
+    except RuntimeError as error:
+        said = str(error)
+        assert sentence in said and "Fix: " in said and "\n" not in said, f"said {said!r}"
+        return
+    raise AssertionError(f"nobody said {sentence!r}")
+
+
+def run(cases):
+    """Runs each case on every rank, and fails the job with the first that fails."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method="file://"
+                            + os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "ranks"))
+    for case in cases:
+        torch.manual_seed(1)
+        try:
+            case()
+        except BaseException:
+            traceback.print_exc()
+            print(f"rank {rank}: {case.__name__} failed", file=sys.stderr, flush=True)
+            os._exit(1)
+        if rank == 0:
+            print(f"{case.__name__} passed", flush=True)
+    dist.barrier()

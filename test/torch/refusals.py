@@ -1,0 +1,84 @@
+"""Whatever cannot be is one Python exception of one sentence with a fix, on every rank."""
+
+import os
+import shutil
+
+import torch
+
+import laws
+from laws import ours, rank, refused
+
+
+def linear():
+    return torch.nn.Linear(3, 2)
+
+
+def a_refused_composition():
+    refused("tutti: this architecture adds encoded payloads in flight",
+            lambda: ours(linear(), "compose<architecture::all_reduce<>, compression::top_k>"))
+
+
+def a_missing_ninja():
+    whole = os.environ["PATH"]
+    folder = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"without.{rank}")
+    os.mkdir(folder)
+    for program in ("c++", "mpicxx", "g++"):
+        os.symlink(shutil.which(program), os.path.join(folder, program))
+    os.environ["PATH"] = folder
+    refused("ninja", lambda: ours(linear(), "strategies::ByteScheduler"))
+    os.environ["PATH"] = whole
+
+
+def options():
+    refused("no option fusion.bites", lambda: ours(linear(), options={"fusion.bites": 3}))
+
+
+def models():
+    refused("requires a gradient", lambda: ours(linear().requires_grad_(False)))
+    refused("weight is of Double", lambda: ours(linear().double()))
+    overlapping = linear()
+    overlapping.weight = torch.nn.Parameter(torch.zeros(3).expand(2, 3))
+    refused("share memory", lambda: ours(overlapping))
+
+
+def a_changed_model():
+    for sentence, change in (
+            ("no longer requires", lambda its: its.weight.requires_grad_(False)),
+            ("lies elsewhere", lambda its: setattr(its.weight, "data", its.weight.data.clone()))):
+        model = ours(linear())
+        change(model.module)
+        refused(sentence, lambda: model(torch.ones(1, 3)))
+
+
+def gradients():
+    model = ours(torch.nn.Embedding(4, 2, sparse=True))
+    refused("sparse", lambda: model(torch.tensor([1])).sum().backward())
+    refused("ended with an exception", lambda: model(torch.tensor([1])))
+    model = ours(linear())
+    refused("create_graph",
+            lambda: model(torch.ones(1, 3)).square().sum().backward(create_graph=True))
+
+
+class Twice(torch.nn.Module):
+    """Two checkpointed parts with one weight: its first gradient is not its last."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Linear(3, 3)
+        self.first = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        for _ in range(2):
+            x = torch.utils.checkpoint.checkpoint(self.part, x, use_reentrant=True)
+        return x
+
+
+def a_second_gradient():
+    import torch.utils.checkpoint
+    model = ours(Twice())
+    refused("second gradient", lambda: model(torch.ones(1, 3)).sum().backward())
+
+
+laws.run([a_refused_composition, a_missing_ninja, options, models, a_changed_model, gradients,
+          a_second_gradient])

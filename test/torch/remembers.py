@@ -1,0 +1,105 @@
+"""What a compressor has left out is state of the model: saved, loaded, and never an infinity."""
+
+import os
+
+import torch
+
+import laws
+from laws import equal, of_every_rank, ours, rank, ranks, refused
+
+
+def made(seed=3):
+    torch.manual_seed(seed)
+    network = torch.nn.Sequential(torch.nn.Linear(8, 30), torch.nn.Tanh(), torch.nn.Linear(30, 2))
+    model = ours(network, laws.remembering, options={"compression.density": 0.05})
+    return model, torch.optim.Adam(model.parameters(), lr=0.01)
+
+
+def batch(step):
+    return torch.randn(6, 8, generator=torch.Generator().manual_seed(31 * step + rank))
+
+
+def train(model, optimizer, steps):
+    losses = []
+    for step in steps:
+        loss = model(batch(step)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+    return losses
+
+
+def residuals(model):
+    return torch.cat(model.get_extra_state()["memories"])
+
+
+def nothing_is_lost():
+    """Contributed = applied + what workers remember of gradients, and owners of means."""
+    model, _ = made()
+    contributed = applied = 0
+    for step in range(5):
+        mine = torch.autograd.grad(model.module(batch(step)).square().mean(), model.module.parameters())
+        contributed = contributed + sum(each.sum() for each in mine)
+        model(batch(step)).square().mean().backward()
+        applied = applied + sum(each.grad.sum() for each in model.parameters()) * ranks
+        model.zero_grad(set_to_none=True)
+    everybodys = sum(of_every_rank(contributed.reshape(1)))
+    of_gradients, of_means, *_ = model.get_extra_state()["memories"]
+    kept = sum(of_every_rank((of_gradients.sum() + ranks * of_means.sum()).reshape(1)))
+    assert kept.abs() > 1e-3, "nothing was left out, so that nothing was tested"
+    assert torch.allclose(everybodys, applied + kept, 1e-4, 1e-4), (everybodys, applied, kept)
+
+
+def resumed_is_uninterrupted():
+    model, optimizer = made()
+    train(model, optimizer, range(4))
+    path = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"state.{rank}")
+    torch.save((model.state_dict(), optimizer.state_dict()), path)
+    wanted = train(model, optimizer, range(4, 9))
+
+    again, its = made(seed=99)
+    before, of_its = torch.load(path)
+    again.load_state_dict(before)
+    its.load_state_dict(of_its)
+    assert train(again, its, range(4, 9)) == wanted
+    for mine, other in zip(again.parameters(), model.parameters()):
+        assert torch.equal(mine, other)
+    assert torch.equal(residuals(again), residuals(model))
+
+    other, _ = made()
+    without = dict(before)
+    without["_extra_state"] = dict(without["_extra_state"], memories=[
+        torch.zeros_like(each) for each in without["_extra_state"]["memories"]])
+    other.load_state_dict(without)
+    assert train(other, torch.optim.Adam(other.parameters(), lr=0.01), range(4, 9)) != wanted
+
+
+def every_rank_skips_an_overflow():
+    """An infinity on one rank: every rank sees one, and residuals take none in."""
+    model, optimizer = made()
+    train(model, optimizer, range(2))
+    scale = float("inf") if rank == ranks - 1 else 1.0
+    (model(batch(2)) * scale).square().mean().backward()
+    assert not any(torch.isfinite(each.grad).all() for each in model.parameters())
+    optimizer.zero_grad(set_to_none=True)  # as a GradScaler skips
+    assert torch.isfinite(residuals(model)).all()
+    train(model, optimizer, range(3, 6))
+    assert all(torch.isfinite(each).all() for each in model.parameters())
+    for name, each in model.module.named_parameters():
+        equal(each.detach(), of_every_rank(each.detach())[0], name)
+
+
+def others_state_is_refused():
+    model, _ = made()
+    train(model, torch.optim.Adam(model.parameters()), range(1))
+    state = model.get_extra_state()
+    refused(f"residuals of rank {rank + 1} of {ranks}",
+            lambda: model.set_extra_state(dict(state, rank=rank + 1)))
+    refused("the state is one of strategies::BSP",
+            lambda: model.set_extra_state(dict(state, strategy="strategies::BSP")))
+    refused("another model's", lambda: model.set_extra_state(dict(state, memories=[])))
+
+
+laws.run([nothing_is_lost, resumed_is_uninterrupted, every_rank_skips_an_overflow,
+          others_state_is_refused])
