@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
 import time
@@ -95,10 +96,10 @@ class Build:
             if path is None:
                 self.refuse_again(since=began)
                 path = self.build()
-        spec = importlib.util.spec_from_file_location(self.name, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+            spec = importlib.util.spec_from_file_location(self.name, path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
 
     def built(self) -> str | None:
         """What was built last, if every header in it is still the same."""
@@ -137,4 +138,7 @@ class Build:
         module = str(folder / f"{self.name}.so")
         (folder / "built.json").write_text(json.dumps({"module": module, "headers": headers}))
         (folder / "built.json").replace(self.folder / "built.json")
+        for other in self.folder.iterdir():
+            if other.is_dir() and other != folder:
+                shutil.rmtree(other)  # who has loaded it keeps it
         return module
