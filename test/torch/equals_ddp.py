@@ -71,18 +71,19 @@ def a_hundred_steps():
     """Every third step adds up two passes; gradients are reset to zeros and to nothing in turns."""
     def train(wrap):
         model, optimizer = made(Everything, wrap, find_unused_parameters=True)
-        losses = []
+        losses, means = [], []
         for step, batch in enumerate(batches(100)):
             with model.no_sync() if step % 3 == 1 else contextlib.nullcontext():
                 loss = loss_of(model, batch)
                 loss.backward()
             losses.append(loss.item())
+            means.append(model.module.norm.running_mean.sum().item())  # each rank's own for a while
             if step % 3 != 1:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.7)
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=step % 2 == 0)
         assert model.module.unused.weight.grad is None or step % 2 != 0
-        return {"losses": losses} | state(model)
+        return {"losses": losses, "means": means} | state(model)
 
     compare(train)
 
@@ -145,6 +146,8 @@ def activation_checkpointing():
                 model(torch.randn(3, 5, generator=numbers)).square().sum().backward()
                 optimizer.step()
                 optimizer.zero_grad()
+            if wrap is ours:  # a pass within the pass is no step of its own
+                assert model.get_extra_state()["steps"] == 4
             return state(model)
 
         compare(train)
