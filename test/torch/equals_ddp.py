@@ -181,7 +181,7 @@ def uneven_data():
             for batch in batches(3 + 2 * rank):
                 loss_of(model, batch).backward()
                 optimizer.step()
-                optimizer.zero_grad()
+                optimizer.zero_grad(set_to_none=False)
         return state(model)
 
     compare(train)

@@ -13,11 +13,12 @@ import tutti_torch
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 ranks = int(os.environ["OMPI_COMM_WORLD_SIZE"])
 dense = "strategies::Horovod"
-remembering = "compose<compression::error_feedback<compression::top_k>>"
+remembering = {"strategy": "mine::Strategy",
+               "header": os.path.join(os.path.dirname(os.path.abspath(__file__)), "mine.hpp")}
 
 
-def ours(module, strategy=dense, **named):
-    return tutti_torch.DataParallel(module, strategy, **named)
+def ours(module, **named):
+    return tutti_torch.DataParallel(module, **{"strategy": dense, **named})
 
 
 def theirs(module, **named):

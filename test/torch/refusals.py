@@ -15,7 +15,7 @@ def linear():
 
 def a_refused_composition():
     refused("tutti: this architecture adds encoded payloads in flight",
-            lambda: ours(linear(), "compose<architecture::all_reduce<>, compression::top_k>"))
+            lambda: ours(linear(), strategy="compose<architecture::all_reduce<>, compression::top_k>"))
 
 
 def a_missing_ninja():
@@ -25,7 +25,7 @@ def a_missing_ninja():
     for program in ("c++", "mpicxx", "g++"):
         os.symlink(shutil.which(program), os.path.join(folder, program))
     os.environ["PATH"] = folder
-    refused("ninja", lambda: ours(linear(), "strategies::ByteScheduler"))
+    refused("ninja", lambda: ours(linear(), strategy="strategies::ByteScheduler"))
     os.environ["PATH"] = whole
 
 

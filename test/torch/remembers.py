@@ -11,7 +11,7 @@ from laws import equal, of_every_rank, ours, rank, ranks, refused
 def made(seed=3):
     torch.manual_seed(seed)
     network = torch.nn.Sequential(torch.nn.Linear(8, 30), torch.nn.Tanh(), torch.nn.Linear(30, 2))
-    model = ours(network, laws.remembering, options={"compression.density": 0.05})
+    model = ours(network, **laws.remembering, options={"compression.density": 0.05})
     return model, torch.optim.Adam(model.parameters(), lr=0.01)
 
 

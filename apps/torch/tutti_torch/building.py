@@ -45,7 +45,7 @@ def answer_of(*command: str) -> str:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as reason:
         raise RuntimeError(f"{shlex.join(command)} failed, which the extension is built with. "
-                           "Fix: install a C++ compiler, ninja and MPI (g++ ninja-build libopenmpi-dev)") from reason
+                           "Fix: apt-get install g++ ninja-build libopenmpi-dev") from reason
 
 
 def digest(path: str) -> str:
@@ -71,9 +71,9 @@ class Build:
 
     def __init__(self, strategy: str, header: str | None):
         self.strategy = strategy
-        include = f'#include "{header}"' if header else ""
+        include = f'#include "{os.path.abspath(header)}"' if header else ""
         self.text = source.format(include=include, strategy=strategy)
-        self.folders = include_folders() + [os.getcwd()]
+        self.folders = include_folders()
         compiler = os.environ.get("CXX", "c++")
         mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
         self.flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",

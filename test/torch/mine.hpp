@@ -1,0 +1,12 @@
+#pragma once
+
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/core/compose.hpp"
+
+namespace mine {
+
+/// A strategy as a user writes one, for the model that is trained with it.
+using Strategy = tutti::compose<tutti::compression::error_feedback<tutti::compression::top_k>>;
+
+}  // namespace mine
