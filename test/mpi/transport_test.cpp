@@ -179,6 +179,46 @@ TEST(Mpi, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
   }
 }
 
+/// Adds up what its work is charged.
+struct charged_queue : inline_queue {
+  std::size_t charged = 0;
+  void charge(std::size_t bytes) { charged += bytes; }
+};
+
+/// What rank 1 is charged for a message that rank 0 sends.
+template <class Receive>
+void expect_charge(std::size_t expected, std::size_t bytes, Receive receive) {
+  using transport = tutti::transport::mpi_on<charged_queue>;
+  among(2, [&](MPI_Comm some) {
+    transport world(some);
+    std::vector<std::byte> memory(bytes);
+    const auto part = [&](transport& on) -> task {
+      if (on.rank() == 0) {
+        co_await on.send(1, data_tag(0), memory);
+      } else {
+        co_await receive(on, std::span<std::byte>(memory));
+      }
+    };
+    drive(world, part(world));
+    EXPECT_EQ(world.queue().charged, world.rank() == 1 ? expected : 0) << bytes;
+  });
+}
+
+TEST(Mpi, ADeviceIsChargedForWhatItFoldsAndNotForWhatMpiWrites) {
+  const auto folding = [](auto fold) {
+    return [fold](auto& on, std::span<std::byte> into) {
+      return on.receive_fold(0, data_tag(0), into, fold);
+    };
+  };
+  for (const std::size_t bytes : {std::size_t{800}, std::size_t{9'000'000}}) {
+    expect_charge(3 * bytes, bytes, folding(add_bytes{}));  // in pieces
+    expect_charge(3 * bytes, bytes, folding(add_mirrored{}));
+    expect_charge(0, bytes, [](auto& on, std::span<std::byte> into) {
+      return on.receive(0, data_tag(0), into);
+    });
+  }
+}
+
 // As a message of 2 GiB and more is, in thousands.
 TEST(Mpi, MessagesLongerThanMpiCountsAreOneElement) {
   using tutti::transport::detail::bytes_of;

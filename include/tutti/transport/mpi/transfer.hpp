@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "tutti/base/queue.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
@@ -92,7 +94,7 @@ class folding_transfer : public transfer<Transfers> {
       this->fold_piece = [](Transfers& by, base& which, segments::piece piece,
                             const std::byte* from) {
         auto& mine = static_cast<folding_transfer&>(which);
-        mine.fold_(by.queue(), mine.into_.data() + piece.offset, from, piece.size);
+        mine.fold(by.queue(), mine.into_.data() + piece.offset, from, piece.size);
       };
     } else {
       this->data = self.pieces().take(into_.size());
@@ -100,11 +102,19 @@ class folding_transfer : public transfer<Transfers> {
         auto& mine = static_cast<folding_transfer&>(which);
         if (!mine.failed) {
           mine.failed = !by.queue_accepts(
-              [&] { mine.fold_(by.queue(), mine.into_.data(), mine.data, mine.into_.size()); });
+              [&] { mine.fold(by.queue(), mine.into_.data(), mine.data, mine.into_.size()); });
         }
         by.pieces().give(mine.data, mine.into_.size(), by.so_far());
       };
     }
+  }
+
+  template <class Queue>
+  void fold(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
+    if constexpr (!std::same_as<Fold, copy_bytes>) {  // to copy is the transport's own
+      charge(queue, 3 * bytes);
+    }
+    fold_(queue, into, from, bytes);
   }
 
   std::span<std::byte> into_;
