@@ -91,10 +91,15 @@ class flags {
          "inside 48Gbit/5us, between ranks of a host;\n"
          "servers 10Gbit/10us, the NICs of the servers' own hosts");
     text("world", into_->world,
-         "simulated, or emulated: time passes; under mpirun each rank is a process");
+         "simulated; emulated: on the same logical clock, held back to the wall's, and\n"
+         "under mpirun each rank is a process; real: on the wall clock, over what\n"
+         "connects mpirun's processes, beside what was predicted for --link");
     text("payloads", into_->payloads,
          "of an emulation: counted, or carried, which takes the host's "
          "time too");
+    text("kernels", into_->kernels,
+         "of a real world: cpu, run here and predicted at their rate here, or profile,\n"
+         "slept as its device has them (=cpu)");
     count("iterations", into_->iterations, 1, 1 << 20, "measured");
     count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
     count("repetitions", into_->repetitions, 1, 1 << 20,

@@ -50,7 +50,8 @@ struct job {
   std::string world{"simulated"};
   std::string server_hosts{"workers"};
   std::string payloads{"counted"};
-  int iterations{12};  ///< whole periods of local SGD
+  std::string kernels{};  ///< empty: cpu where the world is real, profile elsewhere
+  int iterations{12};     ///< whole periods of local SGD
   int warmup{3};
   int repetitions{1};
   double jitter{};

@@ -12,6 +12,8 @@
 
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
+#include "compare/kernel_rate.hpp"
+#include "compare/measure.hpp"
 #include "compare/place.hpp"
 #include "compare/processes.hpp"
 #include "models/replayed/computations.hpp"
@@ -49,6 +51,7 @@ struct scenario {
   std::string world{};
   tutti::server_hosts serving{};
   tutti::transport::device device{};
+  std::string kernels{};  ///< whose time kernels take: cpu, this one's, or profile, its device's
 };
 
 /// What came of it.
@@ -61,23 +64,25 @@ struct row {
   int stand_ins{};           ///< workers that were simulated: all, or some for the rest
   double payload_stretch{};  ///< bytes that each of theirs stands for
   tutti::replayed simulated{};
-  double mean{};  ///< of its iterations
-  std::optional<tutti::replayed> emulated{};
-  tutti::transport::emulated_run clock{};  ///< of the emulation
+  double mean{};                              ///< of its iterations
+  std::optional<tutti::replayed> measured{};  ///< on the wall clock
+  tutti::transport::emulated_run clock{};     ///< of the emulation
   std::string transport{"simulated"};
 
+  /// Measured beside predicted, less 1.
+  double error() const { return measured->quantile(0.5) / simulated.quantile(0.5) - 1; }
   /// Hosts that the job takes: the workers', and the servers' own where they have some.
   int machines() const {
     const bool more = of.serving == tutti::server_hosts::own;
     return tutti::bound::hosts(of.workers, of.where.per_host) + (more ? servers : 0);
   }
-  const tutti::replayed& shown() const { return emulated ? *emulated : simulated; }
-  /// Of an emulation the median, for a host is late now and then; otherwise the mean, for some
+  const tutti::replayed& shown() const { return measured ? *measured : simulated; }
+  /// Of what was measured the median, for a host is late now and then; otherwise the mean, for some
   /// strategies send in some steps alone.
-  double iteration() const { return emulated ? emulated->quantile(0.5) : mean; }
+  double iteration() const { return measured ? measured->quantile(0.5) : mean; }
   /// Time that the iteration is longer than its compute.
   double exposed() const { return std::max(0.0, iteration() - simulated.compute()); }
-  bool unusable() const { return emulated && clock.unusable(iteration()); }
+  bool unusable() const { return measured && clock.unusable(iteration()); }
   double bytes_sent() const {
     return payload_stretch * static_cast<double>(shown().bytes_sent) /
            static_cast<double>(shown().iterations.size());
@@ -94,7 +99,7 @@ struct contender {
   kind what;
   std::vector<std::pair<std::string, std::string>> (*flags)();
   int (*servers)(const common::job&);
-  row (*run)(const scenario&, const common::job&);
+  row (*run)(scenario, const common::job&);
 };
 
 const std::vector<contender>& registry();
@@ -151,17 +156,53 @@ tutti::representatives stand_ins(tutti::placement many) {
   return tutti::represent<architecture>(many, 16);
 }
 
+/// Lengths that only an encoder knows are those of what it has encoded.
 template <class Strategy>
-row run(const scenario& of, const common::job& asked) {
+constexpr bool must_encode =
+    tutti::facts::variable_length<typename tutti::strategy_of<Strategy>::compression>;
+
+/// Over what the launcher's processes are connected by.
+template <class Strategy>
+tutti::replayed measured([[maybe_unused]] const scenario& of, [[maybe_unused]] int servers,
+                         [[maybe_unused]] const std::vector<tutti::computation>& model,
+                         [[maybe_unused]] const tutti::engine_options<Strategy>& set,
+                         [[maybe_unused]] const tutti::replay_options& length) {
+  tutti::replayed seen;
+#if __has_include(<mpi.h>)
+  among(of.workers + servers, [&](MPI_Comm some) {
+    using queue = std::conditional_t<must_encode<Strategy>, tutti::inline_queue, kernels_queue>;
+    tutti::transport::mpi_on<queue> world(some);
+    if constexpr (!must_encode<Strategy>) {
+      if (of.kernels == "profile") {
+        world.queue().sleep_at(of.device.bytes_per_second);
+      }
+    }
+    seen = measure<Strategy>(world, model, set, length);
+  });
+#endif
+  return seen;
+}
+
+template <class Strategy>
+row run(scenario of, const common::job& asked) {
+  auto set = common::options<Strategy>(asked);
+  const auto model = models::computations(*of.model);
+  if (of.world == "real" && must_encode<Strategy>) {
+    of.kernels = "cpu";
+  }
+  if (of.kernels == "cpu" && !asked.memory_bandwidth) {
+    using compression = typename tutti::strategy_of<Strategy>::compression;
+    const auto& largest = *std::ranges::max_element(model, {}, &tutti::computation::elements);
+    of.device = {kernel_rate(tutti::make_policy<compression>(set.compression),
+                             {{}, largest.elements, largest.shape, largest.name}, of.workers)};
+  }
   using tutti::transport::simulated;
   row result{
       {}, std::string(Strategy::name), kind_of<Strategy>(), of, common::servers<Strategy>(asked)};
-  auto set = common::options<Strategy>(asked);
   const double p = of.workers;
   const auto& nic = of.where.nic;
   set.profile.message =
       tutti::message_cost(2 * (p - 1) * nic.latency, 2 * (p - 1) / p / nic.bytes_per_second);
-  const auto model = models::computations(*of.model);
   const tutti::placement many{
       of.workers, result.servers, of.where.per_host, of.serving,
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
@@ -182,11 +223,15 @@ row run(const scenario& of, const common::job& asked) {
       tutti::replay<Strategy> emulation(model, set, payloads, length);
       join(result.clock, emulate(network, of.device, emulation));
       result.transport = emulated_by();
-      result.emulated = result.emulated.value_or(tutti::replayed());
-      join(*result.emulated, emulation.result());
+      result.measured = result.measured.value_or(tutti::replayed());
+      join(*result.measured, emulation.result());
+    } else if (of.world == "real") {
+      result.transport = "mpi";
+      result.measured = result.measured.value_or(tutti::replayed());
+      join(*result.measured, measured(of, result.servers, model, set, length));
     }
   }
-  const auto& all = result.simulated.iterations;
+  const auto& all = result.shown().iterations;
   result.mean = std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
   return result;
 }

@@ -44,10 +44,14 @@ std::string job_of(const scenario& of, const contender& who, const common::job& 
   words << TUTTI_VERSION << " " << who.name << " " << of.model->name << " " << of.where.name << " "
         << "contents " << contents(of) << " " << of.workers << "+" << who.servers(asked) << " on "
         << asked.server_hosts << " " << of.world << " by "
-        << (of.world == "emulated" ? emulated_by() : "simulated") << " " << asked.payloads
-        << " iterations " << asked.iterations << " warmup " << asked.warmup << " repetitions "
-        << asked.repetitions << " jitter " << asked.jitter << " slowdown " << asked.slowdown
-        << " seed " << asked.seed << " memory " << of.device.bytes_per_second;
+        << (of.world == "emulated" ? emulated_by()
+            : of.world == "real"   ? "mpi"
+                                   : "simulated")
+        << " " << asked.payloads << " iterations " << asked.iterations << " warmup " << asked.warmup
+        << " repetitions " << asked.repetitions << " jitter " << asked.jitter << " slowdown "
+        << asked.slowdown << " seed " << asked.seed << " kernels " << of.kernels << " memory "
+        << (of.kernels == "cpu" ? 1e9 * asked.memory_bandwidth.value_or(0)  // or measured
+                                : of.device.bytes_per_second);
   for (const auto& [flag, value] : asked.policy_flags) {
     words << " " << flag << " " << value;
   }
@@ -123,6 +127,8 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   known.servers = line.count("servers");
   known.stand_ins = line.count("simulated_workers");
   known.payload_stretch = 1;
+  known.of.kernels = line.text("kernels");
+  known.of.device = {line.real("kernel_bytes_per_second")};
   tutti::replayed shown;  // three iterations with the quantiles of all
   for (const char* each : {"p5", "median", "p95"}) {
     shown.iterations.push_back(line.of_iterations(each));
@@ -135,12 +141,12 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   known.simulated = shown;
   const double predicted = line.real("predicted_ms") / 1e3;
   if (line.maybe("measured_ms")) {
-    known.emulated = shown;
+    known.measured = shown;
     known.simulated.iterations = {predicted};
     known.clock.time = 1;
-    known.clock.wall = line.real("wall_over_logical");
-    known.clock.mean_lateness = line.real("mean_lateness_us") / 1e6;
-    known.clock.worst_lateness = line.real("worst_lateness_us") / 1e6;
+    known.clock.wall = line.maybe("wall_over_logical").value_or(1);
+    known.clock.mean_lateness = line.maybe("mean_lateness_us").value_or(0) / 1e6;
+    known.clock.worst_lateness = line.maybe("worst_lateness_us").value_or(0) / 1e6;
   }
   return known;
 }
@@ -175,7 +181,9 @@ std::optional<row> earlier::find(const std::string& job, const scenario& of) con
   }
   row known = found->second;
   known.of = of;
-  for (tutti::replayed* each : {&known.simulated, known.emulated ? &*known.emulated : nullptr}) {
+  known.of.kernels = found->second.of.kernels;
+  known.of.device = found->second.of.device;
+  for (tutti::replayed* each : {&known.simulated, known.measured ? &*known.measured : nullptr}) {
     if (each != nullptr) {
       each->forward = of.model->forward();
       each->backward = of.model->backward();

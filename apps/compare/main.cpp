@@ -11,6 +11,7 @@
 
 #include "common/names.hpp"
 #include "common/nearest.hpp"
+#include "common/on_processes.hpp"
 #include "common/output.hpp"
 #include "compare/contender.hpp"
 #include "compare/earlier.hpp"
@@ -105,6 +106,40 @@ void check_policy_flags(const common::job& asked, const std::vector<contender>& 
   }
 }
 
+/// Whose time kernels take.
+std::string kernels_of(const common::job& asked) {
+  return !asked.kernels.empty() ? asked.kernels : asked.world == "real" ? "cpu" : "profile";
+}
+
+/// What only a real world has, or only another.
+void check_world(const common::job& asked) {
+  common::expect_one_of("world", asked.world, {"simulated", "emulated", "real"});
+  common::expect_one_of("way with kernels", kernels_of(asked), {"cpu", "profile"});
+  if (asked.world != "real") {
+    if (asked.kernels == "cpu") {
+      throw common::flag_error(
+          "--kernels cpu runs them, as --world real does alone. Fix: leave it "
+          "out, or --memory-bandwidth for this CPU's");
+    }
+    return;
+  }
+  if (!common::under_launcher()) {
+    throw common::flag_error(
+        "--world real takes a process a rank. Fix: mpirun -np 4 tutti-compare --world real "
+        "--ranks 4 --link 1Gbit/50us");
+  }
+  common::expect_processes(asked);
+  if (asked.links.empty() && asked.networks.empty()) {
+    throw common::flag_error(
+        "--world real is set beside a simulation, which must know what connects these processes. "
+        "Fix: --link 1Gbit/50us, as it is");
+  }
+  if (asked.jitter > 0 || asked.slowdown > 0) {
+    throw common::flag_error(
+        "--jitter and --slowdown are made up, and a real world has its own. Fix: leave them out");
+  }
+}
+
 /// Bytes a second of the memory of the GPU that a profile was measured on, as its maker states
 /// them; an unnamed one is taken to be a V100.
 double memory_bandwidth(const common::job& asked, const models::replayed& model) {
@@ -164,7 +199,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
 }
 
 void run(const common::job& asked) {
-  common::expect_one_of("world", asked.world, {"simulated", "emulated"});
+  check_world(asked);
   common::expect_one_of("way with payloads", asked.payloads, {"counted", "carried"});
   const auto all = contenders(asked);
   check_policy_flags(asked, all);
@@ -194,13 +229,14 @@ void run(const common::job& asked) {
   for (const auto& model : networks) {
     for (const auto& each : where) {
       for (const int workers : counts) {
-        const scenario of{&model,      each,    workers,
-                          asked.world, serving, {memory_bandwidth(asked, model)}};
+        const scenario of{&model,           each,    workers,
+                          asked.world,      serving, {memory_bandwidth(asked, model)},
+                          kernels_of(asked)};
         std::ranges::move(compare_all(of, all, asked, before), std::back_inserter(rows));
       }
     }
   }
-  if (speaks() && asked.world == "emulated") {
+  if (speaks() && asked.world != "simulated") {
     print_consistency(rows);
   }
   if (speaks() && !asked.csv.empty()) {

@@ -1,6 +1,10 @@
 #include "compare/processes.hpp"
 
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "tutti/base/error.hpp"
 
@@ -36,7 +40,7 @@ bool speaks() { return !common::under_launcher() || everybody().rank() == 0; }
 
 const char* emulated_by() { return common::under_launcher() ? "shaped mpi" : "simulated"; }
 
-void among(int ranks, const std::function<void(tutti::transport::mpi&)>& run) {
+void among(int ranks, const std::function<void(MPI_Comm)>& run) {
   const auto& all = everybody();
   if (ranks > all.size()) {
     throw common::flag_error(std::to_string(ranks) + " workers and servers need as many processes" +
@@ -48,10 +52,34 @@ void among(int ranks, const std::function<void(tutti::transport::mpi&)>& run) {
   tutti::transport::check(
       MPI_Comm_split(all.native_handle(), takes_part ? 0 : 1, all.rank(), &some));
   if (takes_part) {
-    tutti::transport::mpi carrier(some);
-    run(carrier);
+    run(some);
+  }
+  MPI_Request ended = MPI_REQUEST_NULL;
+  tutti::transport::check(MPI_Ibarrier(all.native_handle(), &ended));
+  for (int all_have = 0; all_have == 0;) {
+    tutti::transport::check(MPI_Test(&ended, &all_have, MPI_STATUS_IGNORE));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   MPI_Comm_free(&some);
+}
+
+tutti::seconds median_seconds(int ranks, const std::function<void()>& run) {
+  if (everybody().rank() >= ranks) {
+    run();
+  }
+  std::array<double, 7> taken{};
+  among(ranks, [&](MPI_Comm some) {
+    for (double& each : taken) {
+      tutti::transport::check(MPI_Barrier(some));
+      const double began = MPI_Wtime();
+      run();
+      each = MPI_Wtime() - began;
+    }
+  });
+  std::ranges::sort(taken);
+  double median = taken[taken.size() / 2];
+  tutti::transport::check(MPI_Bcast(&median, 1, MPI_DOUBLE, 0, everybody().native_handle()));
+  return median;
 }
 
 #else
@@ -59,6 +87,7 @@ void among(int ranks, const std::function<void(tutti::transport::mpi&)>& run) {
 void together(const std::function<void()>& run) { run(); }
 bool speaks() { return true; }
 const char* emulated_by() { return "simulated"; }
+tutti::seconds median_seconds(int, const std::function<void()>&) { return 0; }  // nobody asks
 
 #endif
 

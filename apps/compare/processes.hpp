@@ -23,10 +23,14 @@ bool speaks();
 /// What moves an emulation's messages, as rows name it.
 const char* emulated_by();
 
+/// Seconds that `run` takes in the first process while the first `ranks` run it, which begin
+/// together: the median of some. Collective, and every process has called `run`.
+tutti::seconds median_seconds(int ranks, const std::function<void()>& run);
+
 #if __has_include(<mpi.h>)
-/// Calls `run(carrier)` in the first `ranks` processes. Throws common::flag_error if there are
-/// less.
-void among(int ranks, const std::function<void(tutti::transport::mpi&)>& run);
+/// Calls `run` with their communicator in the first `ranks` processes. Throws common::flag_error if
+/// there are less. The others nap until these have ended.
+void among(int ranks, const std::function<void(MPI_Comm)>& run);
 #endif
 
 /// Runs a replay in real time: all ranks on this thread, or under a launcher each in a process.
@@ -39,7 +43,8 @@ tutti::transport::emulated_run emulate(const tutti::transport::network& over,
   using tutti::transport::mpi;
   if (common::under_launcher()) {
     tutti::transport::emulated_run result;
-    among(over.ranks(), [&](mpi& carrier) {
+    among(over.ranks(), [&](MPI_Comm some) {
+      mpi carrier(some);
       result = tutti::transport::run_shaped(
           carrier, over, each, [&](tutti::transport::shaped<mpi>& world) { return job(world); });
     });

@@ -45,6 +45,8 @@ nlohmann::ordered_json figures(const row& of) {
                               {"server_hosts", nullptr},
                               {"machines", of.machines()},
                               {"simulated_workers", of.stand_ins},
+                              {"kernels", of.of.kernels},
+                              {"kernel_bytes_per_second", of.of.device.bytes_per_second},
                               {"batch_size", of.of.model->batch},
                               {"iteration_ms",
                                {{"mean", milliseconds(of.mean)},
@@ -71,14 +73,21 @@ nlohmann::ordered_json figures(const row& of) {
   if (of.servers > 0) {
     line["server_hosts"] = of.of.serving == tutti::server_hosts::own ? "own" : "workers";
   }
-  if (of.emulated) {
-    line["measured_ms"] = milliseconds(of.emulated->quantile(0.5));
+  if (of.measured) {
+    line["measured_ms"] = milliseconds(of.measured->quantile(0.5));
+  }
+  if (of.of.world == "emulated") {
     line["wall_over_logical"] = of.clock.wall / of.clock.time;
     line["mean_lateness_us"] = 1e6 * of.clock.mean_lateness;
     line["worst_lateness_us"] = 1e6 * of.clock.worst_lateness;
     line["unusable"] = of.unusable();
   }
   return line;
+}
+
+std::string place_of(const row& which) {
+  return which.of.model->name + " " + std::to_string(which.of.workers) + " x " +
+         which.of.where.name;
 }
 
 }  // namespace
@@ -93,7 +102,9 @@ void print(const std::vector<row>& rows) {
       "  %-15s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
       "   bound ms  of bound%s\n",
       "strategy",
-      shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical" : "");
+      shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical"
+      : shared.world == "real"   ? "  predicted ms  error %  kernels     GB/s"
+                                 : "");
   for (const row& each : rows) {
     std::printf("%c %-15s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f",
                 best_of_its_kind(each, rows) ? '*' : ' ', each.strategy.c_str(), name_of(each.what),
@@ -101,7 +112,11 @@ void print(const std::vector<row>& rows) {
                 static_cast<double>(shared.model->batch) * shared.workers / each.iteration(),
                 1e3 * each.iteration(), 1e3 * each.exposed(), each.bytes_sent() / 1e6,
                 1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration() / each.bound());
-    if (each.emulated) {
+    if (shared.world == "real") {
+      std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.simulated.quantile(0.5),
+                  100 * each.error(), each.of.kernels.c_str(),
+                  each.of.device.bytes_per_second / 1e9);
+    } else if (each.measured) {
       std::printf("  %12.2f  %7.0f (%5.0f)  %12.3f%s", 1e3 * each.simulated.quantile(0.5),
                   1e6 * each.clock.mean_lateness, 1e6 * each.clock.worst_lateness,
                   each.clock.wall / each.clock.time,
@@ -114,14 +129,17 @@ void print(const std::vector<row>& rows) {
 
 void print_consistency(const std::vector<row>& rows) {
   std::vector<double> errors;
+  const row* worst = &rows.front();
   std::vector<std::string> places;
   std::map<std::string, std::map<std::string, double>> cells;
   std::vector<std::string> strategies;
   for (const row& each : rows) {
-    const std::string place =
-        each.of.model->name + " " + std::to_string(each.of.workers) + " x " + each.of.where.name;
-    const double error = each.emulated->quantile(0.5) / each.simulated.quantile(0.5) - 1;
+    const std::string place = place_of(each);
+    const double error = each.error();
     errors.push_back(std::abs(error));
+    if (std::abs(error) > std::abs(worst->error())) {
+      worst = &each;
+    }
     if (!cells.contains(place)) {
       places.push_back(place);
     }
@@ -131,7 +149,8 @@ void print_consistency(const std::vector<row>& rows) {
     cells[place][each.strategy] = 100 * error;
   }
   std::ranges::sort(errors);
-  std::printf("emulated over simulated iteration, less 1, in %%\n  %-15s", "strategy");
+  std::printf("%s over simulated iteration, less 1, in %%\n  %-15s", rows.front().of.world.c_str(),
+              "strategy");
   for (const auto& place : places) {
     std::printf("  %s", place.c_str());
   }
@@ -141,8 +160,9 @@ void print_consistency(const std::vector<row>& rows) {
       std::printf("  %*.2f", static_cast<int>(place.size()), cells[place][strategy]);
     }
   }
-  std::printf("\n%zu rows: median %.2f %%, worst %.2f %%\n", rows.size(),
-              100 * errors[errors.size() / 2], 100 * errors.back());
+  std::printf("\n%zu rows: median %.2f %%, worst %.2f %% (%s, %s)\n", rows.size(),
+              100 * errors[errors.size() / 2], 100 * errors.back(), worst->strategy.c_str(),
+              place_of(*worst).c_str());
 }
 
 void append_json(const std::string& file, const row& of) {

@@ -10,7 +10,7 @@ namespace compare {
 /// Prints rows of one model, network and number of workers, the best of each kind marked.
 void print(const std::vector<row>& rows);
 
-/// Prints how far emulated iterations are from simulated ones, a column for each model, number of
+/// Prints how far measured iterations are from simulated ones, a column for each model, number of
 /// workers and network.
 void print_consistency(const std::vector<row>& rows);
 

@@ -1,10 +1,11 @@
-// tutti-compare under mpirun: each rank of an emulated job is a process.
+// tutti-compare under mpirun: each rank of an emulated job, or of a real one, is a process.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 // Sanitized builds have no apps.
@@ -17,17 +18,29 @@ namespace {
 
 class Processes : public Apps {
  protected:
-  outcome compare(int processes, const std::string& flags) const {
+  outcome compare(int processes, const std::string& flags,
+                  const std::string& world = "emulated") const {
     return shell(TUTTI_MPIRUN
                  " --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 -np " +
-                 std::to_string(processes) +
-                 " " TUTTI_APPS_DIRECTORY "/tutti-compare --world emulated " + flags);
+                 std::to_string(processes) + " " TUTTI_APPS_DIRECTORY "/tutti-compare --world " +
+                 world + " " + flags);
+  }
+  std::vector<nlohmann::json> rows(const std::string& file) const {
+    std::vector<nlohmann::json> all;
+    std::ifstream in(here_ / file);
+    for (std::string line; std::getline(in, line);) {
+      all.push_back(nlohmann::json::parse(line));
+    }
+    return all;
+  }
+  void write_profile() const {
+    std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
+                                         "first,100000,20000,40000\nlast,2000000,20000,40000\n";
   }
 };
 
 TEST_F(Processes, MeasureWhatWasPredicted) {
-  std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
-                                       "first,100000,20000,40000\nlast,2000000,20000,40000\n";
+  write_profile();
   // A row that says of itself that this host was too busy for it is none.
   bool usable = false;
   for (int left = 10; !usable && left > 0; --left) {
@@ -37,11 +50,7 @@ TEST_F(Processes, MeasureWhatWasPredicted) {
                              "10Gbit/50us --iterations 3 --warmup 1 --json rows");
     ASSERT_EQ(got.status, 0) << got.err;
     EXPECT_EQ(lines(got.out), 11U) << "one process prints: " << got.out;
-    std::ifstream in(here_ / "rows");
-    std::vector<nlohmann::json> all;
-    for (std::string line; std::getline(in, line);) {
-      all.push_back(nlohmann::json::parse(line));
-    }
+    const auto all = rows("rows");
     ASSERT_EQ(all.size(), 3U) << "one process writes";
     usable = std::ranges::none_of(
         all, [](const auto& each) { return each["unusable"].template get<bool>(); });
@@ -70,6 +79,79 @@ TEST_F(Processes, WhatOneThreadMeasuredIsNotResumed) {
   const std::string measured = read(here_ / "rows");
   EXPECT_EQ(lines(measured), 2U);
   EXPECT_EQ(measured.find("\"transport\":\"simulated\""), std::string::npos) << measured;
+}
+
+/// What a real world sends is what was simulated, payload for payload, and no device computes in
+/// less time than its profile says.
+TEST_F(Processes, CarryWhatWasCounted) {
+  write_profile();
+  for (const std::string kernels : {"cpu", "profile"}) {
+    SCOPED_TRACE(kernels);
+    const std::string flags =
+        "--model mine.csv --ranks 2 --strategy WFBP,ByteScheduler,BytePS,TopK --server-hosts own "
+        "--link 10Gbit/50us --iterations 2 --warmup 1 --json ";
+    const auto got = compare(3, flags + kernels + " --kernels " + kernels, "real");
+    ASSERT_EQ(got.status, 0) << got.err;
+    EXPECT_EQ(lines(got.out), 15U) << "one process prints: " << got.out;
+    EXPECT_NE(got.out.find("error %"), std::string::npos) << got.out;
+    std::filesystem::remove(here_ / "counted");
+    ASSERT_EQ(shell(TUTTI_APPS_DIRECTORY "/tutti-compare " + flags + "counted").status, 0);
+    const auto carried = rows(kernels);
+    const auto counted = rows("counted");
+    ASSERT_EQ(carried.size(), 5U) << "one process writes";
+    ASSERT_EQ(counted.size(), carried.size());
+    for (std::size_t i = 0; i < carried.size(); ++i) {
+      EXPECT_EQ(carried[i]["strategy"], counted[i]["strategy"]);
+      EXPECT_EQ(carried[i]["bytes_sent_per_rank"], counted[i]["bytes_sent_per_rank"]) << carried[i];
+      EXPECT_EQ(carried[i]["transport"], "mpi");
+      EXPECT_EQ(carried[i]["kernels"], kernels);
+      EXPECT_TRUE(carried[i]["wall_over_logical"].is_null());
+      EXPECT_GE(carried[i]["iteration_ms"]["p5"].get<double>(), 120 - 1e-6) << carried[i];
+      if (kernels == "profile") {
+        EXPECT_EQ(carried[i]["kernel_bytes_per_second"], 900e9);
+        EXPECT_EQ(carried[i]["predicted_ms"], counted[i]["predicted_ms"]);
+      } else {
+        EXPECT_LT(carried[i]["kernel_bytes_per_second"], 900e9) << "no CPU's";
+      }
+    }
+  }
+}
+
+TEST_F(Processes, MeasureARowOnce) {
+  write_profile();
+  const std::string flags =
+      "--model mine.csv --ranks 2 --strategy WFBP --link 10Gbit/50us --iterations 1 --warmup 0 ";
+  const auto first = compare(2, flags + "--json kept", "real");
+  ASSERT_EQ(first.status, 0) << first.err;
+  const auto got = compare(2, flags + "--json more --resume kept", "real");
+  EXPECT_EQ(got.status, 0) << got.err;
+  EXPECT_EQ(got.out, first.out);
+  EXPECT_EQ(read(here_ / "more"), "");
+  const auto emulated = compare(2, flags + "--json more --resume kept");
+  EXPECT_EQ(emulated.status, 0) << emulated.err;
+  EXPECT_EQ(rows("more").size(), 2U) << "another world";
+}
+
+TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
+  const auto alone = [this](const std::string& flags) {
+    return shell(TUTTI_APPS_DIRECTORY "/tutti-compare --strategy WFBP " + flags);
+  };
+  refuses(alone("--world real --link 1Gbit/50us"),
+          "tutti-compare: --world real takes a process a rank. Fix: mpirun -np 4");
+  refuses(alone("--kernels cpu"), "tutti-compare: --kernels cpu runs them");
+  refuses(alone("--world rael"), "real");
+  EXPECT_NE(alone("--help").out.find("emulated: on the same logical clock"), std::string::npos);
+  for (const auto& [flags, sentence] : std::vector<std::pair<std::string, std::string>>{
+           {"--ranks 2", "must know what connects these processes. Fix: --link 1Gbit/50us"},
+           {"--link 1Gbit/50us --ranks 2 --jitter 0.1", "a real world has its own"},
+           {"--link 1Gbit/50us --ranks 2 --kernels gpu", "gpu"},
+           {"--link 1Gbit/50us --ranks 3", "need as many processes, not 2"}}) {
+    SCOPED_TRACE(flags);
+    const auto got = compare(2, "--strategy WFBP --model mobilenet_v2 " + flags, "real");
+    EXPECT_EQ(got.status, 2) << got.err;
+    EXPECT_EQ(got.err.find("tutti-compare:"), got.err.rfind("tutti-compare:")) << got.err;
+    EXPECT_NE(got.err.find(sentence), std::string::npos) << got.err;
+  }
 }
 
 TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/queue.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/core/engine.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti/core/replay.hpp"
+#include "tutti/optimizer/sgd.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/optimizer.hpp"
+
+namespace compare {
+
+/// Where a worker's kernels run: on this CPU, or, once `sleep_at` was called, on a device that is
+/// not here. Then what they would write is not written, and they take the time in which it reads
+/// and writes what they are charged: long enough sleeps are taken together, for a host wakes late.
+class kernels_queue : public tutti::host_loops<kernels_queue> {
+ public:
+  struct event {};
+  event record() { return {}; }
+  void wait(event) {}
+  static bool passed(event) { return true; }
+  void synchronize() {}
+
+  void sleep_at(double bytes_per_second) { rate_ = bytes_per_second; }
+
+  void charge(std::size_t bytes) {
+    if (rate_) {
+      owed_ += static_cast<double>(bytes) / *rate_;
+      if (owed_ > worth_sleeping) {
+        const auto began = std::chrono::steady_clock::now();
+        std::this_thread::sleep_for(std::chrono::duration<double>(owed_));
+        owed_ -= std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+      }
+    }
+  }
+
+  template <class F>
+  void run(F f) {
+    if (!rate_) {
+      f();
+    }
+  }
+
+ private:
+  static constexpr tutti::seconds worth_sleeping = 200e-6;
+
+  std::optional<double> rate_{};
+  tutti::seconds owed_ = 0;  // less than 0 after a sleep that was too long
+};
+static_assert(tutti::host_queue<kernels_queue> && tutti::device_queue<kernels_queue>);
+
+/// A device that computes, beside a host that sleeps meanwhile. It goes on from when it was due and
+/// not from when the host woke up, so that lateness does not add up.
+template <class Transport>
+class slept_device {
+ public:
+  explicit slept_device(const Transport& world) : world_(&world), due_(world.now()) {}
+
+  /// When it has computed all that it was given.
+  tutti::seconds due() const { return due_; }
+
+  void compute(tutti::seconds duration) {
+    due_ += duration;
+    if (const tutti::seconds left = due_ - world_->now(); left > 0) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(left));
+    }
+  }
+  /// It had nothing to do until now.
+  void starved() { due_ = std::max(due_, world_->now()); }
+
+ private:
+  const Transport* world_;
+  tutti::seconds due_;
+};
+
+/// A profile's time has the optimizer's step in it.
+struct profiled_step : tutti::optimizer::sgd {
+  template <class Queue>
+  void apply(Queue&, std::span<float>, std::span<const float>, const tutti::chunk_context&) const {}
+};
+static_assert(tutti::optimizer_policy<profiled_step>);
+
+/// A gradient as a compressor may meet it, the same on every rank.
+inline void fill(std::span<float> gradients) {
+  static const std::vector<float> some = [] {
+    std::vector<float> drawn(1 << 16);
+    std::mt19937 random;
+    std::normal_distribution<float> normal;
+    std::ranges::generate(drawn, [&] { return normal(random); });
+    return drawn;
+  }();
+  for (; !gradients.empty();
+       gradients = gradients.subspan(std::min(some.size(), gradients.size()))) {
+    std::copy_n(some.begin(), std::min(some.size(), gradients.size()), gradients.begin());
+  }
+}
+
+/// A worker's or a server's life in a job that computes as `model` says, by sleeping, and carries
+/// its payloads over `world`: a user's training loop, which `tutti::replay` is in other
+/// worlds. A thread makes progress, for the device that computes is another. Answers what worker 0
+/// saw; bytes are those of the measured iterations' gradients, whenever they leave.
+template <class Strategy, class Transport>
+tutti::replayed measure(Transport& world, const std::vector<tutti::computation>& model,
+                        tutti::engine_options<Strategy> set, const tutti::replay_options& length) {
+  using compression = typename tutti::strategy_of<Strategy>::compression;
+  constexpr bool crosses =
+      tutti::facts::crosses_iterations<typename tutti::strategy_of<Strategy>::schedule>;
+  std::vector<tutti::arena::declaration> declared;
+  set.profile.backward.clear();
+  for (const auto& each : model) {
+    declared.push_back({each.name, each.elements, each.shape});
+    set.profile.backward.push_back(each.backward);
+  }
+  set.run.progress = tutti::progress::by_thread;
+  tutti::arena memory(declared);
+  fill(memory.gradients());
+  auto engine =
+      tutti::make_engine<Strategy>(world, memory.tensors(), profiled_step(), std::move(set));
+  tutti::replayed seen;
+  if (engine.serves()) {
+    engine.serve();
+    return seen;
+  }
+  slept_device device(world);
+  const auto wait = [&](std::size_t i) {
+    const tutti::seconds before = engine.exposed();
+    engine.wait(tutti::tensor_id(i));
+    if (engine.exposed() > before) {
+      device.starved();
+    }
+  };
+  tutti::seconds ended = device.due();
+  std::uint64_t sent_before = 0;
+  for (int step = 0; step <= length.warmup + length.iterations; ++step) {
+    for (std::size_t i = 0; !crosses && i < model.size(); ++i) {
+      wait(i);
+    }
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      wait(i);
+      device.compute(model[i].forward);
+    }
+    if (step == length.warmup + 1) {
+      sent_before = engine.counted().bytes_sent;  // with all of the earlier ones'
+    }
+    for (std::size_t i = model.size(); i-- > 0;) {
+      if (!tutti::facts::identity<compression>) {
+        fill(memory.tensors()[i].gradient);  // what the last step has left there encodes otherwise
+      }
+      device.compute(model[i].backward);
+      engine.ready(tutti::tensor_id(i));
+    }
+    if (step > length.warmup) {
+      seen.iterations.push_back(device.due() - ended);
+    }
+    ended = device.due();
+  }
+  engine.wait();
+  seen.bytes_sent = engine.counted().bytes_sent - sent_before;
+  seen.planned = engine.planned();
+  return seen;
+}
+
+}  // namespace compare

@@ -1,0 +1,58 @@
+// What stands for a device in tutti-compare's real world.
+#include "compare/measure.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <gtest/gtest.h>
+
+namespace tutti::test {
+namespace {
+
+TEST(KernelsQueue, RunsWhatItIsGivenUntilItSleeps) {
+  compare::kernels_queue queue;
+  std::array<int, 3> written{};
+  const auto write = [&](int value) {
+    queue.for_each(written.size(), [&written, value](std::size_t i) { written[i] = value; });
+  };
+  charge(queue, std::size_t{1} << 40);
+  write(1);
+  EXPECT_EQ(written, (std::array<int, 3>{1, 1, 1}));
+  queue.sleep_at(1e15);
+  write(2);
+  EXPECT_EQ(written, (std::array<int, 3>{1, 1, 1})) << "the device that writes is not here";
+}
+
+TEST(KernelsQueue, SleepsForWhatItIsCharged) {
+  compare::kernels_queue queue;
+  queue.sleep_at(1e9);
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) {
+    charge(queue, 100'000);  // 100 us, less than is slept at once
+  }
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - began;
+  EXPECT_GE(taken.count(), 100 * 100e-6 - 300e-6);
+}
+
+/// A host that says when it looks.
+struct host {
+  seconds time = 0;
+  seconds now() const { return time; }
+};
+
+TEST(SleptDevice, GoesOnFromWhenItWasDueAndNotFromWhenTheHostWokeUp) {
+  host late{.time = 10};
+  compare::slept_device device(late);
+  late.time = 10.5;
+  device.compute(0.25);
+  device.compute(0.125);
+  EXPECT_EQ(device.due(), 10.375);
+  device.starved();
+  EXPECT_EQ(device.due(), 10.5) << "it had to wait for what has just come";
+  device.starved();
+  device.compute(0);
+  EXPECT_EQ(device.due(), 10.5);
+}
+
+}  // namespace
+}  // namespace tutti::test
