@@ -12,7 +12,7 @@
 
 namespace tutti::test {
 
-static_assert(strategies_in<coded_strategies_on<on_processes>> == 6);
+static_assert(strategies_in<coded_strategies_on<on_processes>> == 7);
 INSTANTIATE_TYPED_TEST_SUITE_P(Coded, StrategyLaw, coded_strategies_on<on_processes>);
 
 TEST(MpiPayloads, AreAddedInRounds) {

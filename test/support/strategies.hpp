@@ -166,6 +166,17 @@ struct coded : with_defaults<Strategy> {
     return payloads<typename strategy_of<Strategy>::compression>(How, workers, steps);
   }
 };
+/// Rank 0's decisions pass them on their way.
+struct coded_and_led
+    : coded<way::gathered,
+            compose<compression::qsgd, architecture::all_gather, schedule::by_priority>> {
+  static std::vector<options> variants() { return {{.schedule = {.credit = 1}}}; }
+  static expected_payloads expected(int workers, int steps) {
+    expected_payloads all = coded::expected(workers, steps);
+    all.bytes.clear();  // what is decided is sent, too
+    return all;
+  }
+};
 /// Answers in half precision what came as floats, and knows nothing else of it.
 struct halves_on_the_way_back : compression::none {
   static constexpr bool identity = false;
@@ -186,7 +197,7 @@ using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<Sig
 
 template <template <class> class Each>
 using each_coded_strategy = testing::Types<
-    Each<coded<way::gathered, strategies::QSGD>>,
+    Each<coded<way::gathered, strategies::QSGD>>, Each<coded_and_led>,
     Each<coded<way::gathered,
                compose<compression::error_feedback<compression::qsgd>, architecture::all_gather>>>,
     Each<

@@ -331,11 +331,11 @@ TYPED_TEST_P(TransportLaw, LoansOfTheServiceChannelMayBeOfShorterMessages) {
       std::vector<task> tasks;
       for (const std::size_t each : sizes) {
         tasks.push_back(
-            suite::send_one(world, to, tag{channel::service, 4, 1}, out.span().first(each)));
+            suite::send_one(world, to, tag{channel::coded, 4, 1}, out.span().first(each)));
         tasks.back().start(world.ready_coroutines());
       }
       for (const std::size_t each : sizes) {
-        auto lent = co_await world.receive_loan(from, tag{channel::service, 4, 1}, room);
+        auto lent = co_await world.receive_loan(from, tag{channel::coded, 4, 1}, room);
         auto expected = pattern(room, static_cast<std::size_t>(from));
         expected.resize(each);
         EXPECT_EQ(lent.bytes().size(), each);

@@ -15,6 +15,7 @@
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/compression/none.hpp"
+#include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/replay.hpp"
@@ -73,6 +74,7 @@ using strategies =
     testing::Types<compose<ring>, compose<ring, fusion::up_to>, compose<ring, fusion::all>,
                    compose<ring, partition::into, schedule::by_priority>,
                    compose<architecture::all_gather, compression::sign>,
+                   compose<architecture::all_gather, compression::qsgd>,
                    compose<architecture::reduce_scatter_all_gather, compression::sign>,
                    compose<architecture::majority_vote, compression::sign>,
                    compose<architecture::parameter_server<>, partition::into>>;

@@ -8,12 +8,13 @@ namespace tutti {
 /// Separate streams of messages: a wildcard receive on one never takes another's.
 enum class channel : std::uint8_t {
   data,     ///< chunks
+  coded,    ///< of chunks, payloads whose lengths only their encoder knows
   service,  ///< decisions of a leading rank, and whatever an architecture receives from anybody
   control,  ///< diagnosis, failure
   host,     ///< what engines tell each other beside chunks: in the host's memory, always
 };
 
-inline constexpr std::size_t channels = 4;
+inline constexpr std::size_t channels = 5;
 
 /// What a message belongs to. Messages of one (peer, tag) arrive in the order they were sent.
 struct tag {

@@ -21,7 +21,7 @@ namespace tutti {
 /// p, and the headers of p parts.
 struct representatives {
   placement few{};
-  transport::stretch data{};  ///< of the data channel
+  transport::stretch data{};  ///< of chunks
   double server_load{1};      ///< how much longer a server's NIC is busy
 };
 

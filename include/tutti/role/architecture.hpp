@@ -189,11 +189,11 @@ struct launch {
   }
 };
 
-/// The endpoint on whose channel payloads of the compressor travel: the service channel where a
+/// The endpoint on whose channel payloads of the compressor travel: the coded channel where a
 /// message may be shorter than its receiver's room.
 template <class Compression, class Endpoint>
 Endpoint carrier_of(const Endpoint& self) {
-  return facts::variable_length<Compression> ? self.on(channel::service) : self;
+  return facts::variable_length<Compression> ? self.on(channel::coded) : self;
 }
 
 /// Where parameter servers live.

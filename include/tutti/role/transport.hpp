@@ -78,7 +78,7 @@ concept piecewise_fold = requires {
 ///   `receive_any` (a loan from whoever sends on a channel), and the pairs `exchange` and
 ///   `exchange_fold`. Memory of an operation belongs to it until it completes.
 /// * Messages of one (peer, tag) arrive in the order sent. Sizes must agree at both ends; but a
-///   loan on the service channel may be of a shorter message, and shows how long it is.
+///   loan on the coded channel may be of a shorter message, and shows how long it is.
 /// * `poll` makes progress without blocking and says whether there was any; completed operations
 ///   put their coroutine on `ready_coroutines()`.
 /// * `fail` ends every pending receive with an exception and refuses new operations; what peers

@@ -19,8 +19,8 @@ struct link {
   seconds latency{};
 };
 
-/// How much longer a message of the data channel takes than its link says, where few ranks stand
-/// for many (core/representatives.hpp).
+/// How much longer a message of a chunk takes than its link says, on the data channel or the coded
+/// one, where few ranks stand for many (core/representatives.hpp).
 struct stretch {
   double latency{1};
   double bytes{1};
@@ -68,7 +68,7 @@ class network {
     host_.at(static_cast<std::size_t>(rank)) = nics_.size();
     nics_.push_back(check(nic));
   }
-  /// From now on messages of the data channel take so much longer.
+  /// From now on messages of chunks take so much longer.
   void stretch_data(stretch by) { data_ = by; }
   const stretch& data() const { return data_; }
 
@@ -92,7 +92,9 @@ class network {
     return each;
   }
 
-  stretch stretched(channel on) const { return on == channel::data ? data_ : stretch(); }
+  stretch stretched(channel on) const {
+    return on == channel::data || on == channel::coded ? data_ : stretch();
+  }
 
   link inside_;
   std::vector<std::size_t> host_;

@@ -45,11 +45,11 @@ struct pending_receive {
   void (*take)(Endpoint&, pending_receive&, message_type&){};  // what the queue has to do for it
   bool lends{};  // and the reader says when it has read
 
-  /// Whether a message is as long as this says, or, of a loan on the service channel, no longer;
+  /// Whether a message is as long as this says, or, of a loan on the coded channel, no longer;
   /// from anybody, whatever it is.
   bool takes(const message_type& arrived) const {
     return from == any_rank || arrived.bytes.size() == into.size() ||
-           (lends && where.channel == channel::service && arrived.bytes.size() < into.size());
+           (lends && where.channel == channel::coded && arrived.bytes.size() < into.size());
   }
 };
 

@@ -75,7 +75,7 @@ class mpi_world {
   /// Collective. Without `hosts`, MPI knows them. Throws usage_error unless they are one a rank.
   mpi_world(MPI_Comm users, std::vector<int> hosts)
       : channels_{mpi_communicator(users), mpi_communicator(users), mpi_communicator(users),
-                  mpi_communicator(users)},
+                  mpi_communicator(users), mpi_communicator(users)},
         failures_(users),
         rank_(rank_in(users)),
         size_(size_of(users)),

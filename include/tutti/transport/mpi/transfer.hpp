@@ -29,7 +29,7 @@ struct transfer {
   bool blocked{};  // behind another of the same peer and tag
   bool failed{};
   bool often_done_at_once{};
-  bool lends{};       // and the message may be shorter than `cut`, on the service channel
+  bool lends{};       // and the message may be shorter than `cut`, on the coded channel
   bool in_order{};    // MPI gets at its memory when the queue has come so far
   std::byte* data{};  // null: each piece is received in staging, and folded from there
   segments cut{};
@@ -67,7 +67,7 @@ struct transfer {
   }
   /// Something of it has come.
   bool begun() const { return posted > in_flight; }
-  bool may_be_shorter() const { return lends && where.channel == channel::service; }
+  bool may_be_shorter() const { return lends && where.channel == channel::coded; }
   bool precedes(const transfer& other) const {
     return peer == other.peer && where == other.where && outgoing == other.outgoing;
   }
