@@ -372,7 +372,7 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--model resnet51",
                   "no model to replay is named 'resnet51'. Did you mean resnet50?");
   compare_refuses("--model nowhere.csv", "nowhere.csv");
-  compare_refuses("--world real", "no world is named 'real'. Did you mean ");
+  compare_refuses("--world actual", "no world is named 'actual'. Did you mean ");
   compare_refuses("--strategy BytPS", "no strategy is named 'BytPS'. Did you mean BytePS?");
   compare_refuses("--ranks 0", "--ranks 0 cannot be");
   compare_refuses("--memory-bandwidth 0", "--memory-bandwidth 0 cannot be. Fix: more than 0 GB/s");

@@ -139,9 +139,9 @@ enum class unused_parameters {
 /// while `.grad` stays defined.
 /// After: Li et al., "PyTorch Distributed", VLDB 2020.
 template <class Strategy, class Transport>
-class data_parallel {
+requires(!has_virtual_time<Transport>)  // autograd waits
+    class data_parallel {
   using engine_type = engine<Strategy, Transport, optimizer::none>;
-  static_assert(!Transport::virtual_time, "tutti: autograd does not wait for a virtual clock.");
 
  public:
   using options = engine_options<Strategy>;
