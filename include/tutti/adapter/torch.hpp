@@ -35,9 +35,9 @@ namespace detail {
 /// transport of its own, moved by the thread that calls.
 /// Errors: communication_error on every rank when one does not come within `deadline` seconds.
 template <class Transport>
-class meeting_point {
+class side_channel {
  public:
-  meeting_point(Transport& world, int workers, seconds deadline)
+  side_channel(Transport& world, int workers, seconds deadline)
       : world_(&world), workers_(workers), deadline_(deadline) {}
 
   /// `bytes` of rank `root` become everybody's.
@@ -159,8 +159,8 @@ requires(!has_virtual_time<Transport>)  // autograd waits
         each.parameter.copy_(in_memory_order(each, at::kFloat, each.wide.data()));
       }
     }
-    beside_ = std::make_unique<detail::meeting_point<Transport>>(beside, engine_->workers(),
-                                                                 set.run.deadline);
+    beside_ = std::make_unique<detail::side_channel<Transport>>(beside, engine_->workers(),
+                                                                set.run.deadline);
     if (!serves()) {
       remembers_ = engine_->average(has_memory() ? 1 : 0) > 0;
       std::vector<at::Tensor> frozen;
@@ -522,7 +522,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   std::map<at::ScalarType, at::Tensor> arenas_;
   std::vector<std::pair<std::shared_ptr<::torch::autograd::Node>, std::uintptr_t>> hooked_;
   std::unique_ptr<engine_type> engine_;
-  std::unique_ptr<detail::meeting_point<Transport>> beside_;
+  std::unique_ptr<detail::side_channel<Transport>> beside_;
   bool remembers_ = false;  ///< some rank keeps what compression has left out
   bool averages_ = true;
   std::atomic<bool> begun_{false};

@@ -39,19 +39,19 @@ struct in_host_memory {
 
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
-    if constexpr (requires { self.meets(); }) {
-      if (self.meets()) {
-        return meet(self, data);
+    if constexpr (requires { self.may_rendezvous(); }) {
+      if (self.may_rendezvous()) {
+        return add_in_place(self, data);
       }
     }
     return otherwise.all_reduce(self, data);
   }
 
  private:
-  static constexpr Otherwise otherwise{};  // tasks of its outlive the call
+  static constexpr Otherwise otherwise{};  // static: its tasks keep a pointer to it
 
   template <class Endpoint, class Fold>
-  static task meet(Endpoint self, reduction<Fold> data) {
+  static task add_in_place(Endpoint self, reduction<Fold> data) {
     if (data.all().size() <= addressable::inline_bytes) {
       const auto shown = co_await self.rendezvous(data.all());
       addressable::add_shown(self, data, shown);

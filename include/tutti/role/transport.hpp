@@ -157,13 +157,14 @@ concept has_rendezvous = requires(T& transport, tag where, std::span<const std::
   transport.rendezvous(where, bytes);
 };
 
-/// Ranks may share some memory, if they run on one host: `meets_at(tag)` says whether there is a
-/// rendezvous on it, to all the same; `place_of(bytes)` where this rank's bytes lie, in block 0 if
-/// nobody else reaches them, and `at(rank, place)` where this rank sees a place that `rank` has.
+/// Ranks may share some memory, if they run on one host: `may_rendezvous_at(tag)` says whether
+/// there is a rendezvous on it, the same on every rank; `place_of(bytes)` where this rank's bytes
+/// lie, in block 0 if nobody else reaches them, and `at(rank, place)` where this rank sees a place
+/// that `rank` has.
 template <class T>
 concept has_host_memory = has_rendezvous<T> &&
     requires(const T& transport, tag where, std::span<const std::byte> bytes) {
-  { transport.meets_at(where) } -> std::same_as<bool>;
+  { transport.may_rendezvous_at(where) } -> std::same_as<bool>;
   { transport.at(0, transport.place_of(bytes)) } -> std::same_as<std::byte*>;
 };
 
@@ -281,7 +282,9 @@ class endpoint {
     return transport_->rendezvous(where_, bytes);
   }
   /// Ranks meet here, and their memory may be each other's; see has_host_memory.
-  bool meets() const requires has_host_memory<Transport> { return transport_->meets_at(where_); }
+  bool may_rendezvous() const requires has_host_memory<Transport> {
+    return transport_->may_rendezvous_at(where_);
+  }
   auto place_of(std::span<const std::byte> bytes) const requires has_host_memory<Transport> {
     return transport_->place_of(bytes);
   }

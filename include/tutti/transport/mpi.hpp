@@ -278,16 +278,23 @@ class mpi_on {
 
   /// Zeros that every process of the host reaches, as long as this transport lives: for an arena's
   /// gradients, which collectives then add up where they are. Where ranks are on several hosts, or
-  /// MPI has not as much to share, this process's own. Collective; before an engine is made, where
-  /// MPI lets one thread call at a time. Cost: MPI_Win_allocate_shared's.
+  /// MPI has not as much to share, this process's own. Collective; before an engine is made. The
+  /// process keeps the memory to its end. Cost: MPI_Win_allocate_shared's. After a failure peers
+  /// may still write there for a moment.
   std::span<float> allocate_shared(std::size_t elements) requires(!on_device) {
     const auto bytes = world_.memory().allocate(elements * sizeof(float));
     return {reinterpret_cast<float*>(bytes.data()), elements};
   }
   /// Ranks may meet at `where`; all are told the same.
-  bool meets_at(tag where) const requires(!on_device) { return world_.memory().meets_at(where); }
+  bool may_rendezvous_at(tag where) const requires(!on_device) {
+    return world_.memory().may_rendezvous_at(where);
+  }
   /// Shows up to 56 bytes to every rank, where they meet, and completes when all have shown theirs.
   auto rendezvous(tag where, std::span<const std::byte> bytes) requires(!on_device) {
+    if (!may_rendezvous_at(where)) {
+      throw usage_error(sentence({"there is no rendezvous on chunk ", where.chunk, ", lane ",
+                                  where.lane, ". Fix: ask may_rendezvous_at"}));
+    }
     return detail::rendezvous_operation<transfers>(transfers_, transfers_.valid(where, bytes),
                                                    bytes);
   }
@@ -316,8 +323,9 @@ class mpi_on {
   }
 
   /// Ends this rank's part: receives are cancelled and fail with `why`, new operations are refused,
-  /// and peers that send here fail too. Coroutines go on, with the exception, when `in_flight()` is
-  /// 0; keep polling. Call it between resumptions, never from inside a coroutine.
+  /// and peers that send here fail too; every rank, where they share memory. Coroutines go on, with
+  /// the exception, when `in_flight()` is 0; keep polling. Call it between resumptions, never from
+  /// inside a coroutine.
   void fail(std::exception_ptr why) { transfers_.fail(std::move(why)); }
 
   /// Ends every rank's part, with this sentence, at its next poll. The first sentence stays.

@@ -39,8 +39,14 @@ class mpi_window {
       return;
     }
     std::byte* mine = nullptr;
-    check(MPI_Win_allocate_shared(static_cast<MPI_Aint>(room), 1, MPI_INFO_NULL, here, &mine,
-                                  &window_));
+    int granted = MPI_Win_allocate_shared(static_cast<MPI_Aint>(room), 1, MPI_INFO_NULL, here,
+                                          &mine, &window_) == MPI_SUCCESS
+                      ? 1
+                      : 0;
+    check(MPI_Allreduce(MPI_IN_PLACE, &granted, 1, MPI_INT, MPI_MIN, here));
+    if (granted == 0) {
+      return;
+    }
     for (int peer = 0; peer < ranks; ++peer) {
       MPI_Aint size = 0;
       int unit = 0;
@@ -54,13 +60,9 @@ class mpi_window {
   }
   mpi_window(const mpi_window&) = delete;
   mpi_window& operator=(const mpi_window&) = delete;
-  ~mpi_window() {
-    if (window_ != MPI_WIN_NULL) {
-      MPI_Win_free(&window_);
-    }
-  }
-  /// The peers will not come to free it: the process keeps it.
-  void abandon() { window_ = MPI_WIN_NULL; }
+  /// The process keeps the memory to its end: to free it waits for every peer, and one may have
+  /// failed, or do something else first.
+  ~mpi_window() = default;
 
   /// MPI had so much.
   bool granted() const { return !parts_.empty(); }
@@ -70,16 +72,17 @@ class mpi_window {
  private:
   static constexpr std::size_t page = 4096;
 
-  /// Open MPI waits for ever where there is none for a window: so it is asked before, where Linux
-  /// has such memory, and MPI with it.
+  /// Open MPI wants some to spare, and where it refuses one rank others wait for ever: so it is
+  /// asked before, where Linux has such memory and MPI by default.
   static bool all_have_room(MPI_Comm here, std::size_t mine) {
     std::uint64_t all = mine;
     check(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_UINT64_T, MPI_SUM, here));
     struct statvfs shared_memory {};
-    int enough = ::statvfs("/dev/shm", &shared_memory) == 0 &&
-                         shared_memory.f_bavail * shared_memory.f_frsize > all + (all >> 6) + page
-                     ? 1
-                     : 0;
+    int enough =
+        ::statvfs("/dev/shm", &shared_memory) == 0 &&
+                shared_memory.f_bavail * shared_memory.f_frsize > all + (all >> 3) + (1 << 20)
+            ? 1
+            : 0;
     check(MPI_Allreduce(MPI_IN_PLACE, &enough, 1, MPI_INT, MPI_MIN, here));
     return enough != 0;
   }
@@ -89,8 +92,8 @@ class mpi_window {
   std::size_t rank_ = 0;
 };
 
-/// What processes share that all live on one host: places to meet at, and memory that is asked for.
-/// Others share nothing.
+/// What processes share that all live on one host: places of rendezvous, and memory that is asked
+/// for. Others share nothing.
 class mpi_host_memory {
  public:
   /// Collective.
@@ -100,7 +103,9 @@ class mpi_host_memory {
     check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here));
     int together = 0;
     check(MPI_Comm_size(here, &together));
-    if (!one_host || together != ranks_ || ranks_ == 1) {
+    int all_say_so = one_host && together == ranks_ ? 1 : 0;
+    check(MPI_Allreduce(MPI_IN_PLACE, &all_say_so, 1, MPI_INT, MPI_MIN, all));
+    if (all_say_so == 0 || ranks_ == 1) {
       check(MPI_Comm_free(&here));
       return;
     }
@@ -109,42 +114,39 @@ class mpi_host_memory {
     int rank = 0;
     check(MPI_Comm_rank(here_, &rank));
     const std::size_t lines = rank == 0 ? places * rendezvous::lines(ranks_) : 0;
-    const auto& meeting = windows_.emplace_back(here_, lines * sizeof(rendezvous_line));
-    if (meeting.granted()) {
-      lines_ = reinterpret_cast<rendezvous_line*>(meeting.of(0).data());
+    const auto& first = windows_.emplace_back(here_, lines * sizeof(rendezvous_line));
+    if (first.granted()) {
+      lines_ = reinterpret_cast<rendezvous_line*>(first.of(0).data());
     }
   }
   mpi_host_memory(const mpi_host_memory&) = delete;
   mpi_host_memory& operator=(const mpi_host_memory&) = delete;
   ~mpi_host_memory() {
-    windows_.clear();
     if (here_ != MPI_COMM_NULL) {
       MPI_Comm_free(&here_);
     }
   }
-  void abandon() {
-    for (auto& each : windows_) {
-      each.abandon();
-    }
-    here_ = MPI_COMM_NULL;
-  }
+  void abandon() { here_ = MPI_COMM_NULL; }
 
   /// Collective. Zeros, as long as this lives: the processes' where they share some, and there is
   /// as much, otherwise this one's own.
   std::span<std::byte> allocate(std::size_t bytes) {
-    if (shared()) {
+    if (lines_ != nullptr) {
       const auto& fresh = windows_.emplace_back(here_, bytes);
       if (fresh.granted()) {
+        lends_ = true;
         return fresh.mine().first(bytes);
       }
     }
     return span_of(own_.emplace_back(bytes));
   }
 
-  /// There is some. Every rank answers the same, here and below.
-  bool shared() const { return lines_ != nullptr; }
-  bool meets_at(tag where) const { return shared() && where.lane == 0 && where.chunk < places; }
-  rendezvous meeting(tag where) const {
+  /// Ranks reach memory of each other. Every rank answers the same, here and below.
+  bool lends() const { return lends_; }
+  bool may_rendezvous_at(tag where) const {
+    return lends_ && where.lane == 0 && where.chunk < places;
+  }
+  rendezvous rendezvous_at(tag where) const {
     return {lines_ + where.chunk * rendezvous::lines(ranks_), ranks_};
   }
   /// Of this rank's bytes.
@@ -166,14 +168,15 @@ class mpi_host_memory {
   }
 
  private:
-  /// Chunks that meet: half a kilobyte of memory for every four ranks, each.
+  /// Chunks with a rendezvous: half a kilobyte of memory for every four ranks, each.
   static constexpr std::size_t places = 4096;
 
   MPI_Comm here_ = MPI_COMM_NULL;
   int ranks_ = 0;
-  std::deque<mpi_window> windows_{};  // the first is where they meet
+  std::deque<mpi_window> windows_{};  // the first has the lines of rendezvous
   std::deque<line_vector<std::byte>> own_{};
   rendezvous_line* lines_ = nullptr;
+  bool lends_ = false;
 };
 
 }  // namespace detail

@@ -158,11 +158,11 @@ class mpi_transfers {
     }
   }
 
-  // ---- for ranks that meet in their host's memory, which stays until all ranks let go of it
+  // ---- for a rendezvous in their host's memory, which stays until all ranks let go of it
 
   bool failed() const { return flights_.failed(); }
   void park(operation& fresh) { flights_.park(fresh); }
-  rendezvous rendezvous_on(tag where) const { return world_->memory().meeting(where); }
+  rendezvous rendezvous_on(tag where) const { return world_->memory().rendezvous_at(where); }
   /// The number of this rank's next rendezvous there; 0 if its part has ended.
   std::uint64_t show(rendezvous where, std::span<const std::byte> bytes) const {
     return failed() ? 0 : where.show(world_->rank(), bytes);
@@ -245,7 +245,7 @@ class mpi_transfers {
     }
     flights_.fail(std::move(why));
     failed_at_ = now();
-    if (world_->memory().shared()) {  // no message of theirs tells who waits at a rendezvous
+    if (world_->memory().lends()) {  // no message of theirs tells who waits at a rendezvous
       abort(verdict_of(world_->rank(), flights_.failure()));
     }
     for (const unwritten_piece& each : std::exchange(unwritten_, {})) {
