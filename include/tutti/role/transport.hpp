@@ -281,7 +281,7 @@ class endpoint {
   auto rendezvous(std::span<const std::byte> bytes) const requires has_rendezvous<Transport> {
     return transport_->rendezvous(where_, bytes);
   }
-  /// Ranks meet here, and their memory may be each other's; see has_host_memory.
+  /// There is a rendezvous on this tag, and memory may be shared; see has_host_memory.
   bool may_rendezvous() const requires has_host_memory<Transport> {
     return transport_->may_rendezvous_at(where_);
   }

@@ -285,11 +285,11 @@ class mpi_on {
     const auto bytes = world_.memory().allocate(elements * sizeof(float));
     return {reinterpret_cast<float*>(bytes.data()), elements};
   }
-  /// Ranks may meet at `where`; all are told the same.
+  /// There is a rendezvous on `where`: the same answer on every rank.
   bool may_rendezvous_at(tag where) const requires(!on_device) {
     return world_.memory().may_rendezvous_at(where);
   }
-  /// Shows up to 56 bytes to every rank, where they meet, and completes when all have shown theirs.
+  /// Shows up to 56 bytes to every rank and completes when all have shown theirs.
   auto rendezvous(tag where, std::span<const std::byte> bytes) requires(!on_device) {
     if (!may_rendezvous_at(where)) {
       throw usage_error(sentence({"there is no rendezvous on chunk ", where.chunk, ", lane ",

@@ -111,13 +111,6 @@ class mpi_host_memory {
     }
     here_ = here;
     check(MPI_Comm_set_errhandler(here_, MPI_ERRORS_RETURN));
-    int rank = 0;
-    check(MPI_Comm_rank(here_, &rank));
-    const std::size_t lines = rank == 0 ? places * rendezvous::lines(ranks_) : 0;
-    const auto& first = windows_.emplace_back(here_, lines * sizeof(rendezvous_line));
-    if (first.granted()) {
-      lines_ = reinterpret_cast<rendezvous_line*>(first.of(0).data());
-    }
   }
   mpi_host_memory(const mpi_host_memory&) = delete;
   mpi_host_memory& operator=(const mpi_host_memory&) = delete;
@@ -131,6 +124,9 @@ class mpi_host_memory {
   /// Collective. Zeros, as long as this lives: the processes' where they share some, and there is
   /// as much, otherwise this one's own.
   std::span<std::byte> allocate(std::size_t bytes) {
+    if (here_ != MPI_COMM_NULL && windows_.empty()) {
+      make_lines();
+    }
     if (lines_ != nullptr) {
       const auto& fresh = windows_.emplace_back(here_, bytes);
       if (fresh.granted()) {
@@ -170,6 +166,16 @@ class mpi_host_memory {
  private:
   /// Chunks with a rendezvous: half a kilobyte of memory for every four ranks, each.
   static constexpr std::size_t places = 4096;
+
+  void make_lines() {
+    int rank = 0;
+    check(MPI_Comm_rank(here_, &rank));
+    const std::size_t lines = rank == 0 ? places * rendezvous::lines(ranks_) : 0;
+    const auto& first = windows_.emplace_back(here_, lines * sizeof(rendezvous_line));
+    if (first.granted()) {
+      lines_ = reinterpret_cast<rendezvous_line*>(first.of(0).data());
+    }
+  }
 
   MPI_Comm here_ = MPI_COMM_NULL;
   int ranks_ = 0;
