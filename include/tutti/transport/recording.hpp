@@ -29,8 +29,8 @@ struct recorded {
 };
 
 /// Writes down every operation of `Transport` and is otherwise that transport, but for memory that
-/// processes of a host share, which it hides. An exchange is a send and a receive. Cost: one look at
-/// the clock and 48 bytes an operation; memory is taken once.
+/// processes of a host share, which it hides. An exchange is a send and a receive. Cost: one look
+/// at the clock and 48 bytes an operation; memory is taken once.
 template <class Transport>
 class recording {
  public:
