@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "coordination/toy_world.hpp"
-#include "support/many_steps.hpp"
+#include "support/extent.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"

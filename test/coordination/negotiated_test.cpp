@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "coordination/toy_world.hpp"
-#include "support/many_steps.hpp"
+#include "support/extent.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/schedule/as_ready.hpp"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "support/errors.hpp"
+#include "support/extent.hpp"
 #include "support/joining.hpp"
-#include "support/many_steps.hpp"
 #include "support/training.hpp"
 #include "support/training_worlds.hpp"
 #include "tutti/compression/error_feedback.hpp"

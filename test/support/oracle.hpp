@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/extent.hpp"
 #include "tutti/base/tensor.hpp"
 
 // What training means, in one process and plain loops: no code of tutti's is called.
@@ -12,7 +13,7 @@ namespace tutti::test {
 
 /// Sizes 0, 1, odd, and larger than any buffer on the way.
 inline const std::vector<std::size_t>& tensor_sizes() {
-  static const std::vector<std::size_t> sizes{37, 1, 30011, 0, 513, 8};
+  static const std::vector<std::size_t> sizes{37, 1, long_tensor, 0, 513, 8};
   return sizes;
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "support/many_steps.hpp"
+#include "support/extent.hpp"
 #include "support/training.hpp"
 #include "tutti/base/error.hpp"
 

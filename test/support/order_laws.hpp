@@ -5,7 +5,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "support/many_steps.hpp"
+#include "support/extent.hpp"
 #include "support/one_of.hpp"
 #include "support/order.hpp"
 #include "tutti/architecture/all_gather.hpp"

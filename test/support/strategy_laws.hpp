@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "support/many_steps.hpp"
+#include "support/extent.hpp"
 #include "support/model_on.hpp"
 #include "support/oracle.hpp"
 #include "support/payload_oracle.hpp"

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+namespace tutti::test {
+
+// What a sanitizer looks for shows in fewer steps of fewer elements, and each takes it up to fifty
+// times as long.
+#ifdef TUTTI_SANITIZED
+inline constexpr std::size_t long_tensor = 13'003;
+inline constexpr int many_steps = 1000;
+inline constexpr int compared_steps = 5;
+inline constexpr bool all_of_a_product = false;
+#else
+inline constexpr std::size_t long_tensor = 30'011;  ///< elements: more than any buffer or piece
+inline constexpr int many_steps = 10'000;           ///< of a law that must hold over many
+inline constexpr int compared_steps = 12;           ///< after which training is compared
+inline constexpr bool all_of_a_product = true;      ///< or a part that has each factor
+#endif
+
+}  // namespace tutti::test

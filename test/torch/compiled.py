@@ -1,0 +1,9 @@
+"""Compiles what the tests here train with, so that none of them waits for it."""
+
+import sys
+
+import laws
+from tutti_torch.building import Build
+
+strategy = {"dense": {"strategy": laws.dense, "header": None}, "remembering": laws.remembering}
+Build(**strategy[sys.argv[1]]).module()
