@@ -152,7 +152,7 @@ void is_cut_between_blocks(std::size_t block) {
     const auto& chunks = engine.planned().chunks;
     const std::size_t blocks = (total_elements() + block - 1) / block;
     // Ends at 1.5, 3, 4.5, 6 ... blocks: at 2, 3, 5, 6 ...
-    ASSERT_EQ(chunks.size(), (2 * blocks + 2) / 3);
+    ASSERT_EQ(chunks.size(), (2 * blocks + 1) / 3);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       EXPECT_EQ(chunks[i].first_element, (3 * i + 1) / 2 * block);
     }

@@ -135,6 +135,44 @@ TEST(Apart, AnAbortEndsAnExchangeThatIsNeverAnswered) {
   });
 }
 
+/// What is pushed to somebody who waits for anybody comes whole, whatever its length, and from each
+/// in the order in which it was sent.
+TEST(Apart, PushesOfAnyLengthComeWhole) {
+  constexpr std::size_t step = 8 * 4096;
+  const std::vector<std::size_t> lengths{
+      0, 8, 48 * 1024, step + 48 * 1024, 3 * step, 4096000, (4 << 20) + 8, 9 << 20, 16, 64 * 1024};
+  for (int ranks = 1; ranks <= 3; ++ranks) {
+    apart::run(ranks, [&](transport::mpi& world) -> task {
+      std::vector<words> out;
+      std::vector<task> sends;
+      for (std::size_t i = 0; i < lengths.size(); ++i) {
+        out.push_back(numbers(lengths[i], world.rank()));
+        const tag where{channel::service, static_cast<std::uint32_t>(i / 3), 0};
+        sends.push_back(
+            TransportLaw<apart>::send_one(world, 0, where, std::as_bytes(std::span(out.back()))));
+      }
+      for (task& each : sends) {
+        each.start(world.ready_coroutines());
+      }
+      std::vector<std::size_t> seen(static_cast<std::size_t>(world.size()));
+      for (std::size_t i = 0; world.rank() == 0 && i < seen.size() * lengths.size(); ++i) {
+        const auto lent = co_await world.receive_any(channel::service);
+        std::size_t& its = seen[static_cast<std::size_t>(lent.peer())];
+        const words expected = numbers(lengths[its], lent.peer());
+        const bool equal = std::ranges::equal(lent.bytes(), std::as_bytes(std::span(expected)));
+        EXPECT_TRUE(equal) << lent.bytes().size() << " bytes where " << lengths[its]
+                           << " were sent";
+        EXPECT_EQ(lent.where().chunk, its / 3);
+        ++its;
+      }
+      for (task& each : sends) {
+        co_await each;
+      }
+      EXPECT_EQ(world.in_flight(), 0U);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace tutti::test
 

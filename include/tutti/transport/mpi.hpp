@@ -187,8 +187,8 @@ class mpi_on {
   class loan_operation : public detail::operation {
    public:
     loan_operation(transfers& self, int from, tag where, std::size_t bytes)
-        : operation(self.ready_coroutines(), 1), self_(&self), room_(bytes) {
-      in_.failed = !self.queue_accepts([&] { in_.data = self.loans().take(bytes); });
+        : operation(self.ready_coroutines(), 1), self_(&self) {
+      in_.failed = !self.queue_accepts([&] { self.lend(in_, bytes); });
       in_.lends = true;
       self.begin_receive(in_, *this, from, where, bytes);
     }
@@ -198,21 +198,17 @@ class mpi_on {
     }
     ~loan_operation() {
       if (in_.data != nullptr) {
-        self_->loans().give(in_.data, room());
+        self_->loans().give(in_.data, in_.room);
       }
     }
     loan await_resume() {
       operation::await_resume();
-      return loan(*self_, std::exchange(in_.data, nullptr), room(), in_.cut.bytes(), in_.peer,
+      return loan(*self_, std::exchange(in_.data, nullptr), in_.room, in_.cut.bytes(), in_.peer,
                   in_.where);
     }
 
    private:
-    /// What was taken for the message, which may be shorter.
-    std::size_t room() const { return std::max(room_, in_.cut.bytes()); }
-
     transfers* self_;
-    std::size_t room_ = 0;
     transfer in_;
   };
 

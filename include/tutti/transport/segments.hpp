@@ -12,8 +12,10 @@ namespace tutti::transport::detail {
 /// differ somewhere in length: short messages travel whole, and the length of a first piece, longer
 /// than any of these, says how many follow. So a disagreement shows without a header.
 ///
-/// Between hosts long pieces ask their receiver before they travel. Short ones, which ask nobody,
-/// are sent right behind the first questions and keep the wire busy until the answers come.
+/// Between hosts long pieces ask their receiver before they travel, and its answer stands behind
+/// all that it is sending itself. Short pieces ask nobody: messages of up to 4 MiB travel in these,
+/// and of longer ones they follow the first questions and keep the wire busy until the answers
+/// come.
 class segments {
  public:
   /// Measured with two ranks over shared memory: below, cutting costs more than it hides; above,
@@ -27,8 +29,9 @@ class segments {
   /// So long are pieces that ask nobody: with its header less than 64 KiB, Open MPI's limit over
   /// TCP.
   static constexpr std::size_t early_limit = 60_KiB;
-  /// So many beside the first: half a megabyte, 4 ms of a wire of 1 Gbit/s.
-  static constexpr std::size_t most_early = 8;
+  /// So many beside the first. Whoever comes late may find them all in MPI's memory.
+  static constexpr std::size_t most_early = 70;
+  static constexpr std::size_t all_early = most_early * early_limit;
   /// So many long pieces ask before the early ones are sent.
   static constexpr std::size_t first_questions = 4;
 
@@ -48,25 +51,37 @@ class segments {
     }
   }
   static segments between_hosts(std::size_t bytes) {
-    segments made = whole(bytes);
     if (bytes < whole_limit_far) {
-      return made;
+      return whole(bytes);
     }
-    constexpr std::size_t all_early = most_early * early_limit;
-    constexpr std::size_t room = 4_KiB;  // what a first piece of many is longer, and more
     const std::size_t beyond = bytes - whole_limit_far;
-    if (beyond <= all_early + room) {
-      const std::size_t following =
-          std::clamp<std::size_t>(pieces(beyond, early_limit), 1, most_early);
-      made.first_ = whole_limit_far + granule * (following - 1);
-      made.early_ = evenly(bytes - made.first_, following);
-    } else {
-      const std::size_t following = pieces(beyond - all_early, piece_limit);
-      made.first_ = whole_limit_far + granule * (most_early + following - 1);
-      made.early_ = {most_early, early_limit, all_early};
-      made.late_ = evenly(bytes - made.first_ - all_early, following);
+    const std::size_t shorts = std::max<std::size_t>(1, pieces(beyond, early_limit));
+    const std::size_t following =
+        shorts <= most_early
+            ? shorts
+            : most_early + std::max<std::size_t>(1, pieces(beyond - all_early, piece_limit));
+    segments made = begun_by(whole_limit_far + granule * (following - 1));
+    made.end_at(bytes);
+    return made;
+  }
+  /// What comes from another host with a first piece of so many bytes: the longest message that
+  /// begins so.
+  static segments begun_by(std::size_t first) {
+    segments made = whole(first);
+    if (first >= whole_limit_far) {
+      const std::size_t following = 1 + (first - whole_limit_far) / granule;
+      made.early_ = {std::min(following, most_early), early_limit};
+      made.late_ = {following - made.early_.count, piece_limit};
+      made.end_at(first + made.early_.count * early_limit + made.late_.count * piece_limit);
     }
     return made;
+  }
+  /// The message has `bytes`, no more than it might have had: its last pieces are shorter, or
+  /// empty.
+  void end_at(std::size_t bytes) {
+    const std::size_t rest = bytes - first_;
+    early_.bytes = std::min(rest, early_.count * early_.each);
+    late_.bytes = rest - early_.bytes;
   }
   /// One piece, whatever its size.
   static segments whole(std::size_t bytes) {

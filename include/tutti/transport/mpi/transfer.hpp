@@ -29,9 +29,12 @@ struct transfer {
   bool blocked{};  // behind another of the same peer and tag
   bool failed{};
   bool often_done_at_once{};
-  bool lends{};       // and the message may be shorter than `cut`, on the coded channel
-  bool in_order{};    // MPI gets at its memory when the queue has come so far
-  std::byte* data{};  // null: each piece is received in staging, and folded from there
+  bool lends{};              // and the message may be shorter than `cut`, on the coded channel
+  bool may_end_before{};     // `cut`, which is the longest message with this first piece
+  bool in_order{};           // MPI gets at its memory when the queue has come so far
+  std::size_t before_end{};  // so many bytes, it turned out
+  std::size_t room{};        // bytes at `data` that were taken for a loan
+  std::byte* data{};         // null: each piece is received in staging, and folded from there
   segments cut{};
   std::size_t posted{};
   std::size_t in_flight{};         // posted, and not over

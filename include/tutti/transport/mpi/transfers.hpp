@@ -132,6 +132,11 @@ class mpi_transfers {
     begin_send(out, owner, to, where, bytes);
     begin_receive(in, owner, from, where, into);
   }
+  /// Memory for a message that is lent, and may be shorter.
+  void lend(transfer& in, std::size_t bytes) {
+    in.data = loans_.take(bytes);
+    in.room = bytes;
+  }
   void begin_receive_any(transfer& in, operation& owner, channel from_channel) {
     if (begin(in, owner, MPI_ANY_SOURCE, tag{from_channel, 0, 0}, {})) {
       any_waiting_[static_cast<std::size_t>(from_channel)].push(in);
@@ -338,8 +343,9 @@ class mpi_transfers {
     return which.in_order && path_ == device_path::staged;
   }
   outlook::due due(const transfer& its) const {
-    return near(its.peer) || its.cut.bytes() <= asks_beyond ? outlook::due::soon
-                                                            : outlook::due::late;
+    const bool whole = its.cut.count() == 1;
+    return near(its.peer) || (whole && its.cut.bytes() <= asks_beyond) ? outlook::due::soon
+                                                                       : outlook::due::late;
   }
   std::size_t window_of(const transfer& which) const {
     if (near(which.peer)) {
@@ -349,10 +355,13 @@ class mpi_transfers {
   }
 
   segments cut(int peer, tag where, std::size_t bytes) const {
-    if (where.channel != channel::data) {
+    const bool pushed = where.channel == channel::service;
+    if (where.channel != channel::data && !pushed) {
       return segments::whole(bytes);
     }
-    return near(peer) ? segments(bytes) : segments::between_hosts(bytes);
+    return !near(peer) ? segments::between_hosts(bytes)
+           : pushed    ? segments::whole(bytes)
+                       : segments(bytes);
   }
   bool begin(transfer& fresh, operation& owner, int peer, tag where, segments cut) {
     fresh.owner = &owner;
@@ -563,7 +572,9 @@ class mpi_transfers {
     transfer& its = *which.owner;
     its.leaves(which.piece);
     outlook_.end(due(its));
-    if (!its.outgoing && due(its) == outlook::due::late && !its.cut.is_early(which.piece)) {
+    const bool is_last = its.in_flight == 0 && !its.has_more();
+    if (!its.outgoing && due(its) == outlook::due::late &&
+        (is_last || !its.cut.is_early(which.piece))) {
       outlook_.came(now());
     }
     if (!its.failed) {
@@ -582,6 +593,8 @@ class mpi_transfers {
       refuse(its, mpi_error::text(code));
     } else if (its.may_be_shorter() && code == MPI_SUCCESS) {
       its.cut = segments::whole(bytes);
+    } else if (its.may_end_before && code == MPI_SUCCESS) {
+      its.before_end += piece.size - bytes;
     } else if (!its.outgoing && (code == MPI_ERR_TRUNCATE || bytes != piece.size)) {
       refuse(its, disagreement(its, which.piece, bytes));
     } else if (its.fold_piece != nullptr) {
@@ -639,22 +652,27 @@ class mpi_transfers {
     in.peer = status.MPI_SOURCE;
     in.where.chunk = static_cast<std::uint32_t>(status.MPI_TAG) / lanes_per_chunk;
     in.where.lane = static_cast<std::uint32_t>(status.MPI_TAG) % lanes_per_chunk;
-    in.cut = segments::whole(bytes_of(status));
-    if (!queue_accepts([&] { in.data = loans_.take(in.cut.bytes()); })) {
+    const mpi_bytes first(bytes_of(status));
+    const bool cut_up = on == channel::service && !near(in.peer);
+    in.cut = cut_up ? segments::begun_by(bytes_of(status)) : segments::whole(bytes_of(status));
+    in.may_end_before = cut_up;
+    in.complete = [](mpi_transfers&, transfer& its) {
+      its.cut.end_at(its.cut.bytes() - its.before_end);
+    };
+    in.mpi_tag = status.MPI_TAG;
+    if (!queue_accepts([&] { lend(in, in.cut.bytes()); })) {
       in.failed = true;
-      dropped_.receive(message, in.cut.bytes());
+      dropped_.receive(message, bytes_of(status));
       finish(in);
       return true;
     }
     in.often_done_at_once = in.cut.bytes() <= eager_bytes;
+    in.window = window_of(in);
     in.posted = 1;
     MPI_Request request = MPI_REQUEST_NULL;
-    const mpi_bytes all(in.cut.bytes());
-    const int code = MPI_Imrecv(in.data, all.count(), all.type(), &message, &request);
+    const int code = MPI_Imrecv(in.data, first.count(), first.type(), &message, &request);
     started(in, {&in, 0, nullptr}, request, code);
-    if (in.in_flight == 0) {
-      finish(in);
-    }
+    post_on(in);
     return true;
   }
 
