@@ -1,4 +1,5 @@
-// A job in which rank 1 is lost in the way that the first argument says. Run by lost_rank.sh.
+// A job in which rank 1 is lost in the way that the first argument says. Run by lost_rank.sh
+// and lost_link.sh.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,8 @@ int main(int argc, char** argv) {
           std::_Exit(0);
         } else if (how == "leaves") {
           return 0;
+        } else if (how == "is_cut_off" && std::system("ip link set dev eth0 down") != 0) {
+          return 1;
         }
       }
       tutti::test::backward(memory, world.rank(), step);

@@ -160,10 +160,6 @@ class waiting {
       if (over() || (asked && world_->now() - watch_.asked_at() < deadline_ && !complains())) {
         return;  // another thread has just asked
       }
-      if (const std::string silent = asked ? watch_.silent() : std::string(); !silent.empty()) {
-        owner_->end_with(silent);
-        return;
-      }
       watch_.ask(owner_->stuck(), begin);
       asks = true;
     });
@@ -188,19 +184,22 @@ class waiting {
     }
   }
 
-  /// Why nothing moves, from what the others have answered; nothing while the wait goes on.
+  /// Why nothing moves: who does not answer, or what the answers come to; nothing while the wait
+  /// goes on.
   [[gnu::cold]] std::string verdict() {
+    const std::string silent = watch_.silent();
     if constexpr (is_stream_ordered<Transport>) {
       if (complains()) {
-        const std::string silent = watch_.silent();
         return silent.empty() ? world_->complaint()
                               : sentence({silent, " (", world_->complaint(), ")"});
       }
     }
-    return watch_.verdict(owner_->tensors());
+    return silent.empty() ? watch_.verdict(owner_->tensors()) : silent;
   }
 
-  static constexpr seconds answer_time = 2;
+  /// A lost host is named, and its job over, within a deadline and ten seconds: half of them are
+  /// the transport's, to end together.
+  static constexpr seconds answer_time = 4;
 
   Transport* world_;
   engine_base<Transport>* owner_;

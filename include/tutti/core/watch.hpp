@@ -28,8 +28,7 @@ namespace tutti {
 ///
 /// A rank asks when a deadline has passed in which nothing moved, and again after each further one.
 /// Who owes something and has handed in anything since it was last asked is computing. Who owes and
-/// stands still, or has not answered for a whole deadline, is named. The first answers only take
-/// the measure.
+/// stands still, or does not answer, is named. The first answers only take the measure.
 template <class Transport>
 class watch {
  public:
@@ -97,9 +96,9 @@ class watch {
     return {};
   }
 
-  /// What the answers come to; nothing while the wait goes on.
+  /// What the answers of all come to; nothing while the wait goes on.
   [[gnu::cold]] std::string verdict(std::span<const tensor> forward) {
-    if (!everybody_answered() || moved_on_) {
+    if (moved_on_) {
       return {};
     }
     const line* owes = nullptr;
