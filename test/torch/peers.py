@@ -73,8 +73,8 @@ def a_row_is_held_against_the_bare_model():
 
 
 def turns_are_taken():
-    """On the loopback device, which counts what both ranks send: with DDP and with Horovod each
-    sends the gradient and, beside it, buffers."""
+    """On the loopback device, which counts what both ranks send. MPI's processes of one host use
+    memory instead, so that of tutti's contestant it only shows that it trains and ends."""
     answer = pathlib.Path(os.environ["TUTTI_TEST_SCRATCH"], "answer.json")
     peers.warmup, peers.rest = 1, 0.05
     peers.train({"model": "resnet50", "size": 32, "batch": 2, "steps": 1, "rounds": 1,
@@ -104,7 +104,7 @@ def wrong_uses_are_one_line():
 
     assert says("invalid choice: 'vgg'", "--model", "vgg") == 1
     assert says("'0' is not 1 or more", "--steps", "0") == 1
-    assert says("a link of '1gbps' carries nothing", "--rate", "1gbps") == 1
+    assert says("a link of rate '1gbps' carries nothing", "--rate", "1gbps") == 1
     assert says("there is no tc. Fix: apt-get install -y iproute2", PATH="/nowhere") >= 6
 
 
