@@ -1,0 +1,286 @@
+"""A rank of bench/peers, which starts it: one model, trained by each contestant in its turn."""
+
+import gc
+import glob
+import json
+import os
+import platform
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from pytorch_throughput import resnet50
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, f"{root}/apps/torch")
+import tutti_torch
+from tutti_torch.building import Build
+
+# DDP makes its buckets anew at the second step, and PowerSGD's hook compresses from the third.
+warmup = 3
+rank_of_power_sgd = 2
+rest = 0.2  # seconds after each turn, in which nothing of it may use a core
+
+
+# ---- what is trained
+
+
+def transformer():
+    """BERT-Base's encoder: 12 layers of 768, without its embeddings."""
+    layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, activation="gelu",
+                                             batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 12)
+
+
+def model_and_loss(given):
+    """The model, and its loss on a batch that is each rank's own."""
+    torch.manual_seed(0)
+    batch, size = given["batch"], given["size"]
+    own = torch.Generator().manual_seed(dist.get_rank())
+    if given["model"] == "resnet50":
+        images = torch.randn(batch, 3, size, size, generator=own)
+        labels = torch.randint(1000, (batch,), generator=own)
+        return resnet50(), lambda model: torch.nn.functional.cross_entropy(model(images), labels)
+    tokens = torch.randn(batch, size, 768, generator=own)
+    return transformer(), lambda model: model(tokens).square().mean()
+
+
+# ---- contestants: each makes of a model what is trained, and the optimizer that follows
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+
+class Bare:
+    strategy = None  # of tutti's, to compile beforehand
+
+    def made(self, model):
+        return model, sgd(model)
+
+
+class DDP(Bare):
+    def __init__(self, megabytes, hook=None):
+        self.megabytes, self.hook = megabytes, hook
+
+    def made(self, model):
+        trained = DistributedDataParallel(model, bucket_cap_mb=self.megabytes)
+        if self.hook is not None:
+            trained.register_comm_hook(None, self.hook)
+        return trained, sgd(trained)
+
+
+class OneBucketPowerSGD(Bare):
+    """With several buckets gloo aborts: ranks start the hook's second messages in other orders."""
+
+    def made(self, model):
+        first, dist._DEFAULT_FIRST_BUCKET_BYTES = dist._DEFAULT_FIRST_BUCKET_BYTES, 1 << 40
+        trained = DistributedDataParallel(model, bucket_cap_mb=1 << 20)
+        dist._DEFAULT_FIRST_BUCKET_BYTES = first
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=rank_of_power_sgd,
+                                            start_powerSGD_iter=warmup - 1)
+        trained.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        return trained, sgd(trained)
+
+
+class Tutti(Bare):
+    def __init__(self, strategy, header=None):
+        self.strategy, self.header = strategy, header
+
+    def made(self, model):
+        trained = tutti_torch.DataParallel(model, self.strategy, header=self.header)
+        return trained, sgd(trained)
+
+
+contestants = {
+    "no communication": Bare(),
+    "DDP 25 MB": DDP(25),
+    "tutti DDP": Tutti("strategies::DDP"),
+    "DDP 1 MB": DDP(1),
+    "tutti WFBP": Tutti("strategies::WFBP"),
+    "tutti Horovod": Tutti("strategies::Horovod"),
+    "DDP fp16 hook": DDP(25, default_hooks.fp16_compress_hook),
+    "tutti Dense16": Tutti("strategies::Dense16", f"{root}/apps/compare/baseline.hpp"),
+    "DDP PowerSGD hook": OneBucketPowerSGD(),
+    "tutti PowerSGD": Tutti("strategies::PowerSGD"),
+    "tutti EFSignSGD": Tutti("strategies::EFSignSGD"),
+    "tutti TopK": Tutti("strategies::TopK"),
+}
+
+
+def chosen(given):
+    words = [each for each in given["only"].lower().split(",") if each] or [""]
+    for word in words:
+        if not any(word in name.lower() for name in contestants):
+            print(f"peers: no contestant has '{word}' in its name. Fix: some of "
+                  + "; ".join(contestants), file=sys.stderr)
+            sys.exit(2)
+    return {name: each for name, each in contestants.items()
+            if type(each) is Bare or any(word in name.lower() for word in words)}
+
+
+# ---- measuring
+
+
+def used():
+    """Seconds of a core until now: this process's, and this host's share of the kernel's threads
+    for soft interrupts. Soft interrupts on top of a process count as that process's."""
+    mine = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    return mine + kernel_ticks() / os.sysconf("SC_CLK_TCK") / dist.get_world_size()
+
+
+def kernel_ticks():
+    total = 0
+    for path in soft_interrupts:
+        with open(path, encoding="ascii") as file:
+            total += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+    return total
+
+
+def threads_of_soft_interrupts():
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path, encoding="ascii", errors="replace") as file:
+                if "(ksoftirqd/" in file.read():
+                    yield path
+        except OSError:
+            pass  # it has ended
+
+
+soft_interrupts = list(threads_of_soft_interrupts())
+
+
+def sent():
+    device = os.environ["GLOO_SOCKET_IFNAME"]
+    with open(f"/sys/class/net/{device}/statistics/tx_bytes", encoding="ascii") as file:
+        return int(file.read())
+
+
+class Turn:
+    """Steps of one contestant, which is alive in `train` alone."""
+
+    def __init__(self, contestant, given):
+        self.seconds = []
+        alive = self.train(contestant, *model_and_loss(given), given["steps"])
+        gc.collect()
+        if alive() is not None:
+            raise RuntimeError("a contestant is still alive after its turn")
+        dist.barrier()
+        before, begin = used(), time.perf_counter()
+        time.sleep(rest)
+        self.idle = (used() - before) / (time.perf_counter() - begin)
+
+    def train(self, contestant, model, loss, steps):
+        trained, optimizer = contestant.made(model)
+
+        def step():
+            optimizer.zero_grad()
+            loss(trained).backward()
+            optimizer.step()
+
+        for _ in range(warmup):
+            step()
+        dist.barrier()
+        cpu, bytes_sent = used(), sent()
+        for _ in range(steps):
+            begin = time.perf_counter()
+            step()
+            self.seconds.append(time.perf_counter() - begin)
+        self.cpu = (used() - cpu) / steps
+        self.bytes = (sent() - bytes_sent) / steps
+        dist.barrier()
+        if contestant.strategy is not None:
+            trained._close()
+        return weakref.ref(trained)
+
+
+def gathered(mine):
+    everybody = [None] * dist.get_world_size()
+    dist.all_gather_object(everybody, mine)
+    return everybody
+
+
+def summary(name, turns):
+    """`turns` holds a list of ranks for each round. A step lasts as long as on the slower rank."""
+    steps = [max(ranks) for turn in turns for ranks in zip(*(each["seconds"] for each in turn))]
+    ranks = [each for turn in turns for each in turn]
+    return {"name": name, "median": statistics.median(steps), "worst": max(steps),
+            "cpu": statistics.mean(each["cpu"] for each in ranks),
+            "bytes": max(each["bytes"] for each in ranks),
+            "idle": max(each["idle"] for each in ranks)}
+
+
+def train(given):
+    """Each contestant in its turn, round by round; rank 0 writes what they took."""
+    playing = chosen(given)
+    turns = {name: [] for name in playing}
+    for number in range(given["rounds"]):
+        for name, contestant in playing.items():
+            turns[name].append(gathered(vars(Turn(contestant, given))))
+            if dist.get_rank() == 0:
+                median = summary(name, turns[name][-1:])["median"]
+                print(f"peers: round {number + 1} of {given['rounds']}: {name} {median * 1e3:.0f} ms",
+                      file=sys.stderr, flush=True)
+    if dist.get_rank() == 0:
+        rows = [summary(name, each) for name, each in turns.items()]
+        with open(given["answer"], "w", encoding="utf-8") as file:
+            json.dump({"contestants": rows,
+                       "parameters": sum(each.numel() for each in model_and_loss(given)[0].parameters()),
+                       "about": {"versions": versions(),
+                                 "idle": max(each["idle"] for each in rows)}}, file)
+    dist.barrier()
+
+
+def versions():
+    mpi = subprocess.run(["mpirun", "--version"], check=True, capture_output=True, text=True)
+    return (f"torch {torch.__version__} on {blas()}, "
+            f"{re.sub('[()]', '', mpi.stdout.splitlines()[0]).replace('mpirun ', '')}, "
+            f"Linux {platform.release()}")
+
+
+def blas():
+    """What torch multiplies by: all that differs between a fast and a slow bare model."""
+    built_with = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        loaded = re.search(r"openblas|blis|mkl_rt|libatlas", file.read())
+    if loaded:
+        return loaded[0]
+    if built_with and built_with[1] != "generic":
+        return built_with[1]
+    return "the reference BLAS"
+
+
+def compile_strategies(given):
+    """Beforehand, so that no rank compiles while another one measures."""
+    for name, each in chosen(given).items():
+        if each.strategy is not None:
+            build = Build(each.strategy, each.header)
+            if build.built() is None:
+                print(f"peers: compiles {name}, for about a minute", file=sys.stderr, flush=True)
+            try:
+                build.module()
+            except RuntimeError as reason:
+                sys.exit(f"peers: {reason}")
+    if blas() == "the reference BLAS":
+        print("peers: torch multiplies by the reference BLAS, five times slower than it could. "
+              "Fix: apt-get install libopenblas0", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[2])
+    if sys.argv[1] == "compile":
+        compile_strategies(asked)
+    else:
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
+                                world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))
+        train(asked)

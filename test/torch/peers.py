@@ -1,0 +1,112 @@
+"""bench/peers: its model is torchvision's, its arithmetic adds up, turns leave nothing behind, and
+what it cannot do is one line."""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+root = pathlib.Path(__file__).resolve().parents[2]
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+sys.path.insert(0, str(root / "bench"))
+
+import laws
+import peers
+from laws import rank, ranks
+
+
+def front():
+    loader = importlib.machinery.SourceFileLoader("front", str(root / "bench/peers"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("front", loader))
+    loader.exec_module(module)
+    return module
+
+
+def names_of_torchvision():
+    def norm(at):
+        return [f"{at}.weight", f"{at}.bias"]
+
+    yield from ["conv1.weight", *norm("bn1")]
+    for stage, blocks in enumerate((3, 4, 6, 3), 1):
+        for block in range(blocks):
+            at = f"layer{stage}.{block}"
+            for number in (1, 2, 3):
+                yield from [f"{at}.conv{number}.weight", *norm(f"{at}.bn{number}")]
+            if block == 0:
+                yield from [f"{at}.downsample.0.weight", *norm(f"{at}.downsample.1")]
+    yield from norm("fc")
+
+
+def the_network_is_torchvisions():
+    """The hash is the one of test/models/replayed_test.cpp, of lines of a name and a size."""
+    sizes = [each.numel() for each in peers.resnet50().parameters()]
+    assert (len(sizes), sum(sizes)) == (161, 25557032), (len(sizes), sum(sizes))
+    state = 14695981039346656037
+    for name, size in zip(names_of_torchvision(), sizes):
+        for letter in f"{name} {size}\n".encode():
+            state = (state ^ letter) * 1099511628211 % 2 ** 64
+    assert state == 0x85c111f6d517ef85, hex(state)
+    assert sum(each.numel() for each in peers.transformer().parameters()) == 12 * 7087872
+
+
+def a_row_is_held_against_the_bare_model():
+    """Two rounds of two steps on two ranks, of which the slower counts."""
+    def turn(*ranks_of_it):
+        return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0}
+                for seconds, cpu, sent in ranks_of_it]
+
+    bare = peers.summary("bare", [turn(([1.0, 1.0], 1.0, 0), ([1.0, 1.0], 1.0, 0))] * 2)
+    ours = peers.summary("ours", [turn(([1.0, 4.0], 2.0, 1e6), ([2.0, 3.0], 1.0, 5e6)),
+                                  turn(([9.0, 1.0], 2.0, 1e6), ([1.0, 2.0], 2.0, 3e6))])
+
+    class given:
+        rate = "10mbit"
+
+    rows = list(front().rows_of({"contestants": [bare, ours]}, given))
+    wanted = {"contestant": "ours", "step_ms": 3000.0, "worst_ms": 9000.0, "of_bare": 3.0,
+              "exposed_ms": 2000.0, "sent_mb": 5.0, "wire_ms": 4000.0, "cpu_s": 0.75}
+    assert rows[1] == wanted, rows[1]
+    assert rows[0]["exposed_ms"] == rows[0]["sent_mb"] == rows[0]["cpu_s"] == 0, rows[0]
+
+
+def turns_are_taken():
+    """On the loopback device, which counts what both ranks send. MPI's processes of one host use
+    memory instead, so that of tutti's contestant it only shows that it trains and ends."""
+    answer = pathlib.Path(os.environ["TUTTI_TEST_SCRATCH"], "answer.json")
+    peers.warmup, peers.rest = 1, 0.05
+    peers.train({"model": "resnet50", "size": 32, "batch": 2, "steps": 1, "rounds": 1,
+                 "only": "ddp 25,horovod", "answer": str(answer)})
+    told = json.loads(answer.read_text())
+    assert told["parameters"] == 25557032, told
+    bare, ddp, horovod = told["contestants"]
+    assert [each["name"] for each in (bare, ddp, horovod)] == [
+        "no communication", "DDP 25 MB", "tutti Horovod"], told
+    gradient = 2 * (ranks - 1) * 4 * told["parameters"]
+    assert bare["bytes"] < 0.01 * gradient, told
+    assert ddp["bytes"] > 0.99 * gradient, told
+
+
+def wrong_uses_are_one_line():
+    if rank != 0:
+        return
+
+    def says(sentence, *flags, **environment):
+        done = subprocess.run([sys.executable, "-B", root / "bench/peers", *flags], check=False,
+                              capture_output=True, text=True, env={**os.environ, **environment})
+        assert done.returncode == 2 and done.stdout == "", (flags, done)
+        lines = done.stderr.splitlines()
+        assert lines and all(each.startswith("peers: ") and "Fix: " in each for each in lines), lines
+        assert any(sentence in each for each in lines), lines
+        return len(lines)
+
+    assert says("invalid choice: 'vgg'", "--model", "vgg") == 1
+    assert says("'0' is not 1 or more", "--steps", "0") == 1
+    assert says("a link of rate '1gbps' carries nothing", "--rate", "1gbps") == 1
+    assert says("there is no tc. Fix: apt-get install -y iproute2", PATH="/nowhere") >= 6
+
+
+laws.run([the_network_is_torchvisions, a_row_is_held_against_the_bare_model, turns_are_taken,
+          wrong_uses_are_one_line])
