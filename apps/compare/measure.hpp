@@ -93,10 +93,11 @@ struct profiled_step : tutti::optimizer::sgd {
 };
 static_assert(tutti::optimizer_policy<profiled_step>);
 
-/// A gradient as a compressor may meet it, the same on every rank.
+/// A gradient as a compressor may meet it, the same on every rank: a prime number of normally
+/// distributed values again and again, for a sample of every so many would else meet the same few.
 inline void fill(std::span<float> gradients) {
   static const std::vector<float> some = [] {
-    std::vector<float> drawn(1 << 16);
+    std::vector<float> drawn(65'521);
     std::mt19937 random;
     std::normal_distribution<float> normal;
     std::ranges::generate(drawn, [&] { return normal(random); });
