@@ -126,16 +126,18 @@ def a_loop_of_torchs():
         backward(model, batch(step))
         optimizer.step()
         scheduler.step()
-        plain.step(*([step + 100, step] if step % 3 == 1 else [step]), lr=0.1 * 0.5 ** (step // 4))
         if step % 5 == 2:
             model.eval()
-            plain.network.eval()
             with torch.no_grad():
                 mine = model(batch(7, 0))
+            model.train()
+        plain.step(*([step + 100, step] if step % 3 == 1 else [step]), lr=0.1 * 0.5 ** (step // 4))
+        if step % 5 == 2:
+            plain.network.eval()
+            with torch.no_grad():
                 for its, other in zip(plain.network.buffers(), model.module.buffers()):
                     its.copy_(other)
                 equal(mine, plain.network(batch(7, 0)), "evaluated")
-            model.train()
             plain.network.train()
         if step % 5 == 3:
             state = model.module.state_dict() if step % 2 == 0 else model.state_dict()
@@ -235,6 +237,18 @@ def momenta_are_state():
     plain.compare(model)
 
 
+def loading_waits():
+    """Updates on their way do not come on top of what is loaded."""
+    model, optimizer = made(Pair)
+    backward(model, batch(0))
+    optimizer.step()
+    loaded = Pair()
+    model.module.load_state_dict(loaded.state_dict())
+    model.wait()
+    for (name, mine), other in zip(model.module.named_parameters(), loaded.parameters()):
+        assert torch.equal(mine, other), name
+
+
 def uneven_data():
     """Rank r has 2 + r batches; who has none left takes part with zeros."""
     model, optimizer = made(Pair)
@@ -244,8 +258,10 @@ def uneven_data():
             optimizer.zero_grad()
             backward(model, batch(step))
             optimizer.step()
+    backward(model, batch(9))
     for step in range(1 + ranks):
         plain.step(step, of=range(max(0, step - 1), ranks))
+    plain.step(9)
     plain.compare(model)
 
 
@@ -311,4 +327,4 @@ def loops():
 
 
 laws.run([a_loop_of_torchs, torchs_recurrence, schedules_of_rank_0, a_layer_waits_for_its_own,
-          momenta_are_state, uneven_data, optimizers, loops])
+          momenta_are_state, loading_waits, uneven_data, optimizers, loops])

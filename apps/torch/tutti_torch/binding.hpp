@@ -135,8 +135,8 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
   }
   if (!fits) {
     throw tutti::usage_error(
-        "this state is another strategy's or another model's. Fix: load what the same strategy, "
-        "model and number of ranks have saved");
+        "this state is another strategy's, another model's or another optimizer's. Fix: load what "
+        "the same ones and as many ranks have saved");
   }
   engine.resume(steps, engine.values(), {}, mine);
 }

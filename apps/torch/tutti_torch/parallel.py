@@ -257,7 +257,7 @@ class DataParallel(torch.nn.Module):
         remembers = any(each.numel() > 0 for each in state["memories"])
         here, there = (self.rank, self.workers), (state["rank"], state["workers"])
         if remembers and here != there:
-            raise RuntimeError(f"the state holds the residuals of rank {there[0]} of {there[1]}, "
+            raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of {there[1]}, "
                                f"and this is rank {here[0]} of {here[1]}. Fix: let every rank save "
                                "and load its own, in a job of as many")
         self._trainer.resume(state["steps"], state["memories"])
