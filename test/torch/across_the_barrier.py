@@ -14,21 +14,22 @@ values = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
 
 
 class Network(torch.nn.Module):
-    """A layer that is called twice, one whose hook reads parameters, one whose weight another
-    module reads, and one that nobody uses."""
+    """A weight that its module's owner reads, a layer whose hook reads parameters, one that is
+    called twice, and one that nobody uses."""
 
     def __init__(self):
         super().__init__()
+        self.read = torch.nn.Linear(6, 6)
         self.first = torch.nn.utils.weight_norm(torch.nn.Linear(6, 40))
         self.twice = torch.nn.Linear(40, 40)
-        self.read = torch.nn.Linear(40, 40)
         self.norm = torch.nn.BatchNorm1d(40, momentum=None)
         self.unused = torch.nn.Linear(3, 3)
         self.last = torch.nn.Linear(40, 2)
 
     def forward(self, x):
+        x = torch.nn.functional.linear(x, self.read.weight)
         x = self.twice(self.twice(self.first(x).tanh()).tanh())
-        return self.last(self.norm(torch.nn.functional.linear(x, self.read.weight)))
+        return self.last(self.norm(x))
 
 
 class Pair(torch.nn.Module):
@@ -272,7 +273,7 @@ def optimizers():
         refused(sentence, lambda: made(**named))
     module = network()
     refused("like Adam", lambda: wrapped(module, torch.optim.Adam(module.parameters())))
-    refused("lacks twice.weight",
+    refused("lacks read.weight",
             lambda: wrapped(module, torch.optim.SGD(module.first.parameters(), lr=0.1)))
     refused("the model has not",
             lambda: wrapped(module, torch.optim.SGD(
