@@ -71,7 +71,7 @@ def made(kind=Network, **named):
 
 def wrapped(module, optimizer, **named):
     return laws.ours(module, strategy="strategies::ByteScheduler", optimizer=optimizer,
-                     options={"partition.bytes": 512, "run.deadline": 20}, **named)
+                     options={"partition.bytes": 512}, **named)
 
 
 def batch(step, of=rank):

@@ -1,6 +1,7 @@
 """An optimizer of torch's, carried out by tutti's: each parameter when its own mean has arrived."""
 
 import types
+import weakref
 
 import torch
 
@@ -33,8 +34,8 @@ def on_its_way(parameter):
 
 
 class Optimizer:
-    """`optimizer` as tutti's carries it out. Its `step()` is replaced by one that updates nothing:
-    it refuses what is other than how the gradients have been applied."""
+    """`optimizer` as tutti's carries it out, whose `step()` updates nothing: it refuses what is
+    other than how the gradients have been applied."""
 
     def __init__(self, optimizer, parameters):
         if type(optimizer) not in _known:
@@ -53,11 +54,16 @@ class Optimizer:
         if its - trained.keys():
             raise RuntimeError("the optimizer has a parameter that the model has not. Fix: "
                                "torch.optim.SGD(module.parameters(), ...)")
-        self.model = lambda: None  # weak: who keeps the optimizer must not keep its engine
+        self._model = lambda: None
         self.steps = 0  # that step() has ended
         self._applied = None  # values, of the last pass
         self.values()
-        optimizer.step = types.MethodType(lambda _, closure=None: self.step(closure), optimizer)
+
+    def step_with(self, model) -> None:
+        """From here on `step()` is ours. Who keeps the optimizer does not keep the model."""
+        self._model = weakref.ref(model)
+        self._optimizer.step = types.MethodType(
+            lambda _, closure=None: self.step(closure), self._optimizer)
 
     def values(self) -> dict:
         """What the optimizer does in the next step, by tutti's names."""
@@ -79,7 +85,7 @@ class Optimizer:
         return {mine: float(groups[0][each]) for mine, each in self._names.items()}
 
     def _trainer(self):
-        model = self.model()
+        model = self._model()
         if model is None or model._trainer is None:
             raise RuntimeError("the model of this optimizer has ended. Fix: keep the model, or "
                                "make an optimizer anew")

@@ -104,7 +104,7 @@ class DataParallel(torch.nn.Module):
             trained = [each for _, each in parameters if each.requires_grad]
             self._listen(trained)
             if its:
-                its.model = weakref.ref(self)
+                its.step_with(self)
                 self._await_updates(trained)
             self._trainer.broadcast(list(module.buffers()), 0)
 
@@ -180,8 +180,8 @@ class DataParallel(torch.nn.Module):
             own = [places[each] for each in module.parameters(recurse=False) if each in places]
             if own:
                 wait = awaiting(own)
-                before = module.register_forward_pre_hook(wait)
-                module._forward_pre_hooks.move_to_end(before.id, last=False)  # weight_norm reads, too
+                before = module.register_forward_pre_hook(wait)  # before others, which may read
+                module._forward_pre_hooks.move_to_end(before.id, last=False)
                 self._hooks += [(before, None), (module._register_state_dict_hook(wait), None),
                                 (module._register_load_state_dict_pre_hook(wait), None)]
 
@@ -245,7 +245,7 @@ class DataParallel(torch.nn.Module):
     # ---- state
 
     def get_extra_state(self):
-        """What this rank's compressor and optimizer remember: each rank saves, and loads, its own."""
+        """What this rank's compressor and optimizer remember: each rank saves and loads its own."""
         steps, memories = self._trainer.saved()
         return {"strategy": self._strategy, "rank": self.rank, "workers": self.workers,
                 "steps": steps, "memories": memories}
@@ -257,7 +257,7 @@ class DataParallel(torch.nn.Module):
         remembers = any(each.numel() > 0 for each in state["memories"])
         here, there = (self.rank, self.workers), (state["rank"], state["workers"])
         if remembers and here != there:
-            raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of {there[1]}, "
-                               f"and this is rank {here[0]} of {here[1]}. Fix: let every rank save "
-                               "and load its own, in a job of as many")
+            raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of "
+                               f"{there[1]}, and this is rank {here[0]} of {here[1]}. Fix: let "
+                               "every rank save and load its own, in a job of as many")
         self._trainer.resume(state["steps"], state["memories"])
