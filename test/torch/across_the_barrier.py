@@ -70,7 +70,7 @@ def made(kind=Network, **named):
 
 
 def wrapped(module, optimizer, **named):
-    return laws.ours(module, strategy="strategies::ByteScheduler", optimizer=optimizer,
+    return laws.ours(module, strategy=laws.crossing, optimizer=optimizer,
                      options={"partition.bytes": 512}, **named)
 
 

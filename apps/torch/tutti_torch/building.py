@@ -72,7 +72,7 @@ class Build:
     holds the module that was built last, the hash of every header in it, and a lock that a dead
     process does not keep."""
 
-    def __init__(self, strategy: str, header: str | None, optimizer: str):
+    def __init__(self, strategy: str, header: str | None, optimizer="optimizer::none"):
         self.strategy = strategy
         include = f'#include "{os.path.abspath(header)}"' if header else ""
         self.text = source.format(include=include, strategy=strategy, optimizer=optimizer)
