@@ -5,5 +5,6 @@ import sys
 import laws
 from tutti_torch.building import Build
 
-strategy = {"dense": {"strategy": laws.dense, "header": None}, "remembering": laws.remembering}
+strategy = {"dense": {"strategy": laws.dense, "header": None}, "remembering": laws.remembering,
+            "crossing": {"strategy": laws.crossing, "header": None, "optimizer": "optimizer::sgd"}}
 Build(**strategy[sys.argv[1]]).module()

@@ -13,6 +13,7 @@ import tutti_torch
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 ranks = int(os.environ["OMPI_COMM_WORLD_SIZE"])
 dense = "strategies::Horovod"
+crossing = "strategies::ByteScheduler"
 remembering = {"strategy": "mine::Strategy",
                "header": os.path.join(os.path.dirname(os.path.abspath(__file__)), "mine.hpp")}
 

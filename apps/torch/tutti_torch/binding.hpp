@@ -67,17 +67,30 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
   return set;
 }
 
+/// An optimizer with values by name, as its `describe` has them; what is not named stays.
+template <class Optimizer>
+Optimizer optimizer_from(const py::dict& given) {
+  Optimizer values;
+  Optimizer::describe(values, [&given](std::string_view name, auto& value, std::string_view) {
+    if (const py::str key(std::string{name}); given.contains(key)) {
+      value = given[key].cast<std::remove_reference_t<decltype(value)>>();
+    }
+  });
+  return values;
+}
+
 /// One model's transports, and the model that trains over them.
-template <class Strategy>
+template <class Strategy, class Optimizer>
 class trainer {
   using transport = tutti::transport::mpi;
 
  public:
-  using data_parallel = tutti::adapter::data_parallel<Strategy, transport>;
+  using data_parallel = tutti::adapter::data_parallel<Strategy, transport, Optimizer>;
 
   trainer(std::vector<tutti::adapter::named_parameter> parameters,
-          tutti::engine_options<Strategy> set, tutti::adapter::unused_parameters unused)
-      : model_(world_, beside_, std::move(parameters), set, unused) {}
+          tutti::engine_options<Strategy> set, tutti::adapter::unused_parameters unused,
+          const Optimizer& values)
+      : model_(world_, beside_, std::move(parameters), set, unused, values) {}
 
   data_parallel& model() { return model_; }
 
@@ -122,16 +135,16 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
   }
   if (!fits) {
     throw tutti::usage_error(
-        "this state is another strategy's or another model's. Fix: load what the same strategy, "
-        "model and number of ranks have saved");
+        "this state is another strategy's, another model's or another optimizer's. Fix: load what "
+        "the same ones and as many ranks have saved");
   }
   engine.resume(steps, engine.values(), {}, mine);
 }
 
 /// Fills a module of Python's with `Strategy`. Whatever waits lets other threads of Python run.
-template <class Strategy>
+template <class Strategy, class Optimizer>
 void bind(py::module_& module) {
-  using trainer = tutti_torch::trainer<Strategy>;
+  using trainer = tutti_torch::trainer<Strategy, Optimizer>;
   using tutti::adapter::gradients;
   using tutti::adapter::named_parameter;
   using tutti::adapter::unused_parameters;
@@ -141,26 +154,50 @@ void bind(py::module_& module) {
       .def(py::init<>());
   py::class_<trainer>(module, "Trainer", py::module_local())
       .def(py::init([](const std::vector<std::pair<std::string, at::Tensor>>& parameters,
-                       const py::dict& options, bool find_unused) {
+                       const py::dict& options, bool find_unused, const py::dict& values) {
         std::vector<named_parameter> all;
         for (const auto& [name, value] : parameters) {
           all.push_back({name, value});
         }
         const auto set = options_from<Strategy>(options.attr("copy")());
+        const auto begins_with = optimizer_from<Optimizer>(values);
         const py::gil_scoped_release others_run;
         return std::make_unique<trainer>(
             std::move(all), set,
-            find_unused ? unused_parameters::left_alone : unused_parameters::as_zeros);
+            find_unused ? unused_parameters::left_alone : unused_parameters::as_zeros, begins_with);
       }))
-      .def("forward",
-           [](trainer& self, bool averaged) {
-             self.model().forward(averaged ? gradients::averaged : gradients::added_up);
-           })
-      .def("begin", [](trainer& self) { self.model().begin(); })
+      .def(
+          "forward",
+          [](trainer& self, bool averaged) {
+            self.model().forward(averaged ? gradients::averaged : gradients::added_up);
+          },
+          released())
+      .def(
+          "begin", [](trainer& self) { self.model().begin(); }, released())
       .def(
           "ready", [](trainer& self, std::size_t which) { self.model().ready(which); }, released())
       .def(
           "take_part", [](trainer& self) { self.model().take_part(); }, released())
+      .def(
+          "wait", [](trainer& self) { self.model().wait(); }, released())
+      .def(
+          "wait",
+          [](trainer& self, const std::vector<std::size_t>& parameters) {
+            if constexpr (trainer::data_parallel::updates) {
+              for (const std::size_t which : parameters) {
+                self.model().wait(which);
+              }
+            }
+          },
+          released())
+      .def("change",
+           [](trainer& self, const py::dict& values) {
+             self.model().change(optimizer_from<Optimizer>(values));
+           })
+      .def("show_on_its_way",
+           [](trainer& self, std::size_t which, at::Tensor what) {
+             self.model().show_on_its_way(which, std::move(what));
+           })
       .def(
           "broadcast",
           [](trainer& self, std::vector<at::Tensor> values, int root) {
@@ -184,6 +221,8 @@ void bind(py::module_& module) {
           released())
       .def("saved", &saved<trainer>, released())
       .def("resume", &resume<trainer>, released())
+      .def("end_step", [](trainer& self) { self.model().end_step(); })
+      .def_property_readonly("passes", [](trainer& self) { return self.model().passes(); })
       .def_property_readonly("rank", [](trainer& self) { return self.model().rank(); })
       .def_property_readonly("workers", [](trainer& self) { return self.model().workers(); })
       .def_property_readonly("serves", [](trainer& self) { return self.model().serves(); });

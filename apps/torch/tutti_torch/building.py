@@ -24,7 +24,9 @@ source = """\
 
 using namespace tutti;
 using Trained = {strategy};
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{ tutti_torch::bind<Trained>(module); }}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
+  tutti_torch::bind<Trained, {optimizer}>(module);
+}}
 """
 
 
@@ -66,13 +68,14 @@ def sentence_of(strategy: str, output: str) -> str:
 
 
 class Build:
-    """One strategy's text with one compiler: a folder of the cache, which holds the module that was
-    built last, the hash of every header in it, and a lock that a dead process does not keep."""
+    """One text, of a strategy and an optimizer, with one compiler: a folder of the cache, which
+    holds the module that was built last, the hash of every header in it, and a lock that a dead
+    process does not keep."""
 
-    def __init__(self, strategy: str, header: str | None):
+    def __init__(self, strategy: str, header: str | None, optimizer="optimizer::none"):
         self.strategy = strategy
         include = f'#include "{os.path.abspath(header)}"' if header else ""
-        self.text = source.format(include=include, strategy=strategy)
+        self.text = source.format(include=include, strategy=strategy, optimizer=optimizer)
         self.folders = include_folders()
         compiler = os.environ.get("CXX", "c++")
         mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")

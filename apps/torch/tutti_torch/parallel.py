@@ -9,20 +9,21 @@ import weakref
 import torch
 
 from .building import Build
+from .optimizer import Optimizer, on_its_way
 
-_modules = {}  # compiled, by strategy and header
+_modules = {}  # compiled, by strategy, header and optimizer
 _session = None  # MPI's, from the first model to the process's end
 _models = weakref.WeakSet()
 
 
-def _compiled(strategy: str, header: str | None):
+def _compiled(*build):
     global _session
-    if (strategy, header) not in _modules:
-        _modules[strategy, header] = Build(strategy, header).module()
+    if build not in _modules:
+        _modules[build] = Build(*build).module()
     if _session is None:
-        _session = _modules[strategy, header].Session()
+        _session = _modules[build].Session()
         atexit.register(_end)
-    return _modules[strategy, header]
+    return _modules[build]
 
 
 def _end() -> None:
@@ -67,19 +68,29 @@ class DataParallel(torch.nn.Module):
     pass, unless `broadcast_buffers` is false. A parameter without a gradient counts as zeros; with
     `find_unused_parameters` one that no rank has used keeps its `.grad`, for a message a pass.
 
+    With `optimizer`, a torch.optim.SGD of the module's parameters, training crosses the iteration's
+    end: `backward()` returns at once, tutti updates each parameter when its own mean has arrived,
+    and a module waits for its parameters before the next forward pass reads them, as do
+    `state_dict()` and `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays
+    as it is, schedulers too; rank 0's values are everybody's, for a message a pass. Momenta are
+    part of this model's state, gradients cannot be read, and parameters change before `step()`,
+    which says so where that makes a difference.
+
     Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the
     job's, `serves` is true on them: call `serve()` and end.
     """
 
     def __init__(self, module, strategy="strategies::Horovod", *, header=None, options=None,
-                 broadcast_buffers=True, find_unused_parameters=False):
+                 optimizer=None, broadcast_buffers=True, find_unused_parameters=False):
         super().__init__()
         self.module = module
         self.broadcast_buffers = broadcast_buffers
         self._strategy = strategy
         parameters = list(module.named_parameters())
-        self._trainer = _compiled(strategy, header).Trainer(parameters, dict(options or {}),
-                                                            find_unused_parameters)
+        its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
+        compiled = _compiled(strategy, header, its.type if its else "optimizer::none")
+        self._trainer = compiled.Trainer(parameters, dict(options or {}), find_unused_parameters,
+                                         its.values() if its else {})
         _models.add(self)
         self.rank = self._trainer.rank
         self.workers = self._trainer.workers
@@ -90,7 +101,11 @@ class DataParallel(torch.nn.Module):
         self._root = 0  # whose buffers are everybody's
         self._hooks = []
         if not self.serves:
-            self._listen([each for _, each in parameters if each.requires_grad])
+            trained = [each for _, each in parameters if each.requires_grad]
+            self._listen(trained)
+            if its:
+                its.step_with(self)
+                self._await_updates(trained)
             self._trainer.broadcast(list(module.buffers()), 0)
 
     def serve(self) -> None:
@@ -103,10 +118,12 @@ class DataParallel(torch.nn.Module):
         averages = torch.is_grad_enabled() and self._averages
         if self._joins:
             self._meet(2 if averages else 1)
-        self._share_buffers()
+        self._share(averages)
         self._shares = averages
         if torch.is_grad_enabled():
             self._trainer.forward(averages)
+        if self._optimizer and not (torch.is_grad_enabled() and self.module.training):
+            self.wait()
         outputs = self.module(*inputs, **named)
         if averages:
             for each in _tensors_in(outputs):
@@ -117,9 +134,15 @@ class DataParallel(torch.nn.Module):
     def _begin(self, _) -> None:
         self._trainer.begin()
 
-    def _share_buffers(self) -> None:
-        if self.broadcast_buffers and self._shares:
-            self._trainer.broadcast(list(self.module.buffers()), self._root)
+    def _share(self, averages: bool) -> None:
+        """What a pass has of the root's: buffers, and what an optimizer of ours does in it."""
+        shared = list(self.module.buffers()) if self.broadcast_buffers and self._shares else []
+        if averages and self._optimizer:
+            values = self._optimizer.begin()
+            self._trainer.broadcast([*shared, values], self._root)
+            self._optimizer.apply(values)
+        else:
+            self._trainer.broadcast(shared, self._root)
 
     def _listen(self, parameters) -> None:
         """Has autograd tell of each gradient that it has written."""
@@ -138,6 +161,34 @@ class DataParallel(torch.nn.Module):
             else:
                 node = each.expand_as(each).grad_fn.next_functions[0][0]  # lives while it is held
                 self._hooks.append((node.register_hook(tell(which)), node))
+
+    def _await_updates(self, parameters) -> None:
+        """Has each module wait for its own parameters before it reads, saves or loads them."""
+        myself = weakref.ref(self)
+
+        def awaiting(own):
+            def wait(*_):
+                model = myself()
+                if model is not None and model._trainer is not None:
+                    model._trainer.wait(own)
+            return wait
+
+        places = {each: which for which, each in enumerate(parameters)}
+        for each, which in places.items():
+            self._trainer.show_on_its_way(which, on_its_way(each))
+        for module in self.module.modules():
+            own = [places[each] for each in module.parameters(recurse=False) if each in places]
+            if own:
+                wait = awaiting(own)
+                before = module.register_forward_pre_hook(wait)  # before others, which may read
+                module._forward_pre_hooks.move_to_end(before.id, last=False)
+                self._hooks += [(before, None), (module._register_state_dict_hook(wait), None),
+                                (module._register_load_state_dict_pre_hook(wait), None)]
+
+    def wait(self) -> None:
+        """Returns when every parameter has its last update: for whoever reads them otherwise than
+        by a forward pass or `state_dict()`."""
+        self._trainer.wait()
 
     def _close(self) -> None:
         for hook, _ in self._hooks:
@@ -167,10 +218,13 @@ class DataParallel(torch.nn.Module):
         try:
             yield
             while (most := self._meet(0)) > 0:
-                self._share_buffers()
+                self._share(most == 2)
                 self._shares = most == 2
                 if most == 2:
                     self._trainer.take_part()
+                    if self._optimizer:
+                        self._optimizer.steps += 1
+            self.wait()
             self._trainer.broadcast([each.detach() for each in self.module.parameters()]
                                     + list(self.module.buffers()), self._root)
         finally:
@@ -191,7 +245,7 @@ class DataParallel(torch.nn.Module):
     # ---- state
 
     def get_extra_state(self):
-        """What this rank's compressor remembers: each rank saves, and loads, its own."""
+        """What this rank's compressor and optimizer remember: each rank saves and loads its own."""
         steps, memories = self._trainer.saved()
         return {"strategy": self._strategy, "rank": self.rank, "workers": self.workers,
                 "steps": steps, "memories": memories}
@@ -203,7 +257,7 @@ class DataParallel(torch.nn.Module):
         remembers = any(each.numel() > 0 for each in state["memories"])
         here, there = (self.rank, self.workers), (state["rank"], state["workers"])
         if remembers and here != there:
-            raise RuntimeError(f"the state holds the residuals of rank {there[0]} of {there[1]}, "
-                               f"and this is rank {here[0]} of {here[1]}. Fix: let every rank save "
-                               "and load its own, in a job of as many")
+            raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of "
+                               f"{there[1]}, and this is rank {here[0]} of {here[1]}. Fix: let "
+                               "every rank save and load its own, in a job of as many")
         self._trainer.resume(state["steps"], state["memories"])

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,9 @@
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/startup.hpp"
+#include "tutti/optimizer/none.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
 
 /// Doors to other people's trainers.
@@ -133,26 +137,38 @@ enum class unused_parameters {
 /// with the strides of its parameter, also after it was reset to nothing. An optimizer of the
 /// user's follows.
 ///
+/// With an `Optimizer` of ours training crosses the iteration's end instead: `backward()` returns
+/// when every gradient is on its way, each parameter is updated when its own mean has arrived, and
+/// whoever reads one calls `wait` for it first. After: Peng et al., "ByteScheduler", SOSP 2019.
+///
 /// Both transports are this model's own: one for gradients, one for what is told beside them.
 /// Errors: usage_error and communication_error, out of `backward()` and of the verbs below.
 /// Cost: a copy of each gradient that autograd has not written to the arena itself, which it does
-/// while `.grad` stays defined.
+/// while `.grad` stays defined; with an `Optimizer` of ours, of every gradient.
 /// After: Li et al., "PyTorch Distributed", VLDB 2020.
-template <class Strategy, class Transport>
+template <class Strategy, class Transport, optimizer_policy Optimizer = optimizer::none>
 requires(!has_virtual_time<Transport>)  // autograd waits
     class data_parallel {
-  using engine_type = engine<Strategy, Transport, optimizer::none>;
+  using engine_type = engine<Strategy, Transport, Optimizer>;
 
  public:
   using options = engine_options<Strategy>;
+  /// Parameters are updated here, across the iteration's end.
+  static constexpr bool updates = !std::is_same_v<Optimizer, optimizer::none>;
 
   /// `parameters` as the forward pass uses them; rank 0's become everybody's. What does not require
   /// a gradient is broadcast and then left alone. Every rank makes it with the same model.
   data_parallel(Transport& world, Transport& beside, std::vector<named_parameter> parameters,
-                options set = {}, unused_parameters unused = {})
+                options set = {}, unused_parameters unused = {}, Optimizer values = {})
       : unused_(unused), all_(std::move(parameters)) {
     lay_out();
-    engine_ = std::make_unique<engine_type>(world, tensors(), optimizer::none{}, set);
+    if constexpr (updates) {
+      expect_zeros_where_unused();
+      if (set.run.progress == progress::automatic) {
+        set.run.progress = progress::by_thread;  // nobody calls the engine between two layers
+      }
+    }
+    engine_ = std::make_unique<engine_type>(world, tensors(), values, set);
     for (entry& each : trained_) {
       if (!each.wide.empty()) {
         const at::NoGradGuard no_graph;
@@ -162,7 +178,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     beside_ = std::make_unique<detail::side_channel<Transport>>(beside, engine_->workers(),
                                                                 set.run.deadline);
     if (!serves()) {
-      remembers_ = engine_->average(has_memory() ? 1 : 0) > 0;
+      remembers_ = !updates && engine_->average(has_memory() ? 1 : 0) > 0;
       std::vector<at::Tensor> frozen;
       for (const named_parameter& each : all_) {
         if (!each.value.requires_grad()) {
@@ -193,6 +209,15 @@ requires(!has_virtual_time<Transport>)  // autograd waits
           "incomplete. Fix: end the job, and resume from a checkpoint");
     }
     averages_ = what == gradients::averaged;
+    if constexpr (updates) {
+      forwarded_ = averages_;
+      for (std::size_t i = 0; i < trained_.size(); ++i) {
+        trained_[i].awaited = false;
+        if (trained_[i].read_by_others) {
+          wait(i);
+        }
+      }
+    }
   }
 
   /// The backward pass begins, on the thread that does: its end waits for the means. Where nobody
@@ -200,6 +225,10 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   /// within the pass, whose end is too early.
   void begin() {
     if (averages_ && !begun_.exchange(true)) {
+      if constexpr (updates) {
+        expect_forwarded();
+        take_values();
+      }
       ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
     }
   }
@@ -209,6 +238,9 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   void ready(std::size_t which) {
     entry& its = trained_[which];
     its.used = true;
+    if constexpr (updates) {
+      expect_awaited(its);
+    }
     if (!averages_) {
       return;
     }
@@ -235,10 +267,38 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   /// A step that this rank has no batch for: it takes part with zeros.
   void take_part() {
     begun_ = true;
+    if constexpr (updates) {
+      take_values();
+    }
     for (entry& each : trained_) {
       absent(each);
     }
     finish();
+  }
+
+  // ---- across the iteration's end
+
+  /// Parameter `which` is about to be read: returns when its last update is done.
+  void wait(std::size_t which) requires updates {
+    engine_->wait(id_of(trained_[which]));
+    trained_[which].awaited = true;
+  }
+  /// The same for every parameter.
+  void wait() { engine_->wait(); }
+  /// The optimizer's values from the backward pass on that begins next, on every rank alike.
+  void change(const Optimizer& values) { next_ = values; }
+  /// Averaged passes so far: each is an update.
+  std::uint64_t passes() const { return passes_; }
+  /// What `.grad` of parameter `which` is from its gradient's departure to `end_step`, which by
+  /// default is nothing.
+  void show_on_its_way(std::size_t which, at::Tensor what) {
+    trained_[which].on_its_way = std::move(what);
+  }
+  /// From here on each `.grad` is nothing, as after it was reset.
+  void end_step() {
+    for (entry& each : trained_) {
+      each.parameter.mutable_grad() = at::Tensor();
+    }
   }
 
   // ---- beside the gradients; every worker calls these
@@ -293,10 +353,13 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   struct entry {
     std::string name;
     at::Tensor parameter;
-    at::Tensor view{};          ///< of the arena, with the parameter's strides
-    std::vector<float> wide{};  ///< the parameter as floats, where it has 16 bits an element
-    bool handed_in = false;     ///< in this backward pass
-    bool used = false;          ///< in this pass, or an earlier one that was only added up
+    at::Tensor view{};            ///< of the arena, with the parameter's strides
+    std::vector<float> wide{};    ///< the parameter as floats, where it has 16 bits an element
+    bool handed_in = false;       ///< in this backward pass
+    bool used = false;            ///< in this pass, or an earlier one that was only added up
+    at::Tensor on_its_way{};      ///< what `.grad` is meanwhile
+    bool awaited = false;         ///< since this forward pass began
+    bool read_by_others = false;  ///< than a module that waits for it
   };
   struct known {
     const void* memory;
@@ -335,6 +398,11 @@ requires(!has_virtual_time<Transport>)  // autograd waits
                                   ", and gradients travel as float, half or bfloat16. Fix: "
                                   "model.float(), or freeze it"}));
     }
+    if (updates && type != at::kFloat) {
+      throw usage_error(its.name +
+                        " has 16 bits an element, and optimizers of tutti's update floats. Fix: "
+                        "model.float(), or an optimizer of your own");
+    }
     if (!its.value.is_non_overlapping_and_dense()) {
       throw usage_error(its.name +
                         " has elements that share memory, or gaps between them. Fix: make the "
@@ -345,6 +413,40 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       throw usage_error(its.name +
                         " has 16 bits an element, and this architecture sends parameters, which "
                         "are floats. Fix: model.float(), or an architecture that sends gradients");
+    }
+  }
+
+  void expect_zeros_where_unused() const {
+    if (unused_ == unused_parameters::left_alone) {
+      throw usage_error(
+          "an optimizer of tutti's updates every parameter at every step, and unused ones were to "
+          "be left alone. Fix: find_unused_parameters=False, which counts them as zeros");
+    }
+  }
+  void expect_forwarded() {
+    if (!std::exchange(forwarded_, false)) {
+      throw usage_error(
+          "a backward pass begins without a forward pass of its own, and parameters may have "
+          "changed since the last one. Fix: call the model, not model.module, and add up losses "
+          "for one backward()");
+    }
+  }
+  /// In the first pass nothing is on its way yet, and who reads what is learned.
+  void expect_awaited(entry& its) const {
+    if (its.awaited) {
+      return;
+    }
+    if (passes_ != 0) {
+      throw usage_error(its.name +
+                        " has a gradient, and no module that has it was called in this forward "
+                        "pass: it may have been read before its last update. Fix: call the module, "
+                        "or read the parameter in the first pass, too");
+    }
+    its.read_by_others = true;
+  }
+  void take_values() {
+    if (next_) {
+      engine_->change(*std::exchange(next_, std::nullopt));
     }
   }
 
@@ -460,6 +562,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
           " has a gradient that can be differentiated again, and a mean of several ranks cannot. "
           "Fix: backward without create_graph, or torch.autograd.grad");
     }
+    await_departed(its);
     if (!gradient.is_same(its.view)) {
       its.view.copy_(gradient);
       gradient = its.view;
@@ -468,12 +571,24 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       overflows_ = true;
       its.view.zero_();
     }
+    if constexpr (updates) {
+      gradient = its.on_its_way;
+      // What autograd still has to read of the parameter would be the next step's: it refuses.
+      ::torch::autograd::impl::bump_version(its.parameter);
+    }
     its.handed_in = true;
     engine_->ready(id_of(its));
   }
   void absent(entry& its) {
+    await_departed(its);
     its.handed_in = true;
     engine_->absent(id_of(its));
+  }
+  /// The arena may still hold the last gradient of a parameter that no forward pass has read.
+  void await_departed(const entry& its) {
+    if constexpr (updates) {
+      engine_->wait(id_of(its));
+    }
   }
 
   /// The end of a backward pass.
@@ -483,9 +598,17 @@ requires(!has_virtual_time<Transport>)  // autograd waits
         each.parameter.grad().defined() ? hand_in(each) : absent(each);
       }
     }
-    engine_->wait();
-    agree_on_overflow();
-    show_means();
+    if constexpr (updates) {
+      for (entry& each : trained_) {
+        each.used = false;
+        each.handed_in = false;
+      }
+      ++passes_;
+    } else {
+      engine_->wait();
+      agree_on_overflow();
+      show_means();
+    }
     begun_ = false;
   }
 
@@ -525,6 +648,9 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   std::unique_ptr<detail::side_channel<Transport>> beside_;
   bool remembers_ = false;  ///< some rank keeps what compression has left out
   bool averages_ = true;
+  bool forwarded_ = false;  ///< an averaged pass that has no backward pass yet
+  std::optional<Optimizer> next_{};
+  std::uint64_t passes_ = 0;
   std::atomic<bool> begun_{false};
   std::atomic<bool> overflows_{false};
 };

@@ -1,0 +1,125 @@
+"""An optimizer of torch's, carried out by tutti's: each parameter when its own mean has arrived."""
+
+import types
+import weakref
+
+import torch
+
+# tutti's type, its values by their names in param_groups, and what has no counterpart.
+_known = {
+    torch.optim.SGD: ("optimizer::sgd",
+                      {"learning_rate": "lr", "momentum": "momentum",
+                       "weight_decay": "weight_decay"},
+                      ("dampening", "nesterov", "maximize", "foreach", "differentiable", "fused")),
+}
+
+
+class OnItsWay(torch.Tensor):
+    """What `.grad` is from backward() to step(): it can be reset, and not read."""
+
+    @classmethod
+    def __torch_function__(cls, function, types_, arguments=(), named=None):
+        if function == torch.Tensor.grad_fn.__get__:
+            return None
+        if function in (torch.Tensor.zero_, torch.Tensor.detach_, torch.Tensor.requires_grad_):
+            return arguments[0]
+        raise RuntimeError("this gradient is on its way, and its parameter is updated when its "
+                           "mean arrives, before anybody can read or scale it. Fix: train without "
+                           "optimizer=, or without clipping and GradScaler")
+
+
+def on_its_way(parameter):
+    """Of the parameter's shape, without its memory: whoever writes to it fails."""
+    return torch.zeros(1).expand(parameter.shape).as_subclass(OnItsWay)
+
+
+class Optimizer:
+    """`optimizer` as tutti's carries it out, whose `step()` updates nothing: it refuses what is
+    other than how the gradients have been applied."""
+
+    def __init__(self, optimizer, parameters):
+        if type(optimizer) not in _known:
+            raise RuntimeError(f"tutti has no optimizer like {type(optimizer).__name__}, to update "
+                               "each parameter when its mean arrives. Fix: torch.optim.SGD, or "
+                               "train without optimizer=")
+        self.type, self._names, self._lacks = _known[type(optimizer)]
+        self._optimizer = optimizer
+        trained = {id(each): name for name, each in parameters if each.requires_grad}
+        its = {id(each) for group in optimizer.param_groups for each in group["params"]
+               if each.requires_grad}
+        if lacking := [name for each, name in trained.items() if each not in its]:
+            raise RuntimeError(f"the optimizer lacks {lacking[0]}, and tutti's updates every "
+                               "parameter that requires a gradient. Fix: "
+                               "torch.optim.SGD(module.parameters(), ...)")
+        if its - trained.keys():
+            raise RuntimeError("the optimizer has a parameter that the model has not. Fix: "
+                               "torch.optim.SGD(module.parameters(), ...)")
+        self._model = lambda: None
+        self.steps = 0  # that step() has ended
+        self._applied = None  # values, of the last pass
+        self.values()
+
+    def step_with(self, model) -> None:
+        """From here on `step()` is ours. Who keeps the optimizer does not keep the model."""
+        self._model = weakref.ref(model)
+        self._optimizer.step = types.MethodType(
+            lambda _, closure=None: self.step(closure), self._optimizer)
+
+    def values(self) -> dict:
+        """What the optimizer does in the next step, by tutti's names."""
+        groups = self._optimizer.param_groups
+        name = type(self._optimizer).__name__
+        for each in self._lacks:
+            if any(group.get(each) for group in groups):
+                raise RuntimeError(f"tutti's {name} has no {each}. Fix: {each}="
+                                   f"{0 if each == 'dampening' else False}, or train without "
+                                   "optimizer=")
+        for mine, each in self._names.items():
+            if any(group[each] != groups[0][each] for group in groups):
+                raise RuntimeError(f"param_groups differ in {each}, and tutti's {name} has one "
+                                   "for all. Fix: one group, or train without optimizer=")
+        if self._optimizer.state:
+            raise RuntimeError(f"{name} holds momenta of torch's, and tutti keeps its own in the "
+                               "model's state_dict(). Fix: load param_groups alone, or begin with "
+                               "a new optimizer")
+        return {mine: float(groups[0][each]) for mine, each in self._names.items()}
+
+    def _trainer(self):
+        model = self._model()
+        if model is None or model._trainer is None:
+            raise RuntimeError("the model of this optimizer has ended. Fix: keep the model, or "
+                               "make an optimizer anew")
+        return model._trainer
+
+    def begin(self) -> torch.Tensor:
+        """The values of a pass that begins: rank 0's are to become everybody's."""
+        if self._trainer().passes != self.steps:
+            raise RuntimeError("step() was not called after the last backward(), whose gradients "
+                               "have updated the parameters. Fix: call it after each, and add "
+                               "gradients up inside no_sync()")
+        return torch.tensor(list(self.values().values()), dtype=torch.float64)
+
+    def apply(self, values: torch.Tensor) -> None:
+        """In the pass that begins everybody does as `values` say."""
+        now = dict(zip(self._names, values.tolist()))
+        for group in self._optimizer.param_groups:
+            for mine, each in self._names.items():
+                if group[each] != now[mine]:
+                    group[each] = now[mine]
+        if now != self._applied:
+            self._trainer().change(now)
+            self._applied = now
+
+    def step(self, closure=None) -> None:
+        if closure is not None:
+            raise RuntimeError("step(closure) computes gradients again, and the last ones are "
+                               "applied by now. Fix: backward() before step()")
+        if self._trainer().passes != self.steps + 1:
+            raise RuntimeError("step() follows no backward pass that was averaged. Fix: one "
+                               "step() after each backward() outside no_sync()")
+        if self.values() != self._applied:
+            raise RuntimeError("the optimizer's values were changed between the forward pass and "
+                               "step(), which is too late for this step. Fix: change them after "
+                               "step()")
+        self._trainer().end_step()
+        self.steps += 1

@@ -1,0 +1,331 @@
+"""Parameters are updated one by one, each when its mean has arrived, while the next forward pass
+runs: they are what a loop in one process makes of all ranks' batches. The last rank is late."""
+
+import contextlib
+import os
+import time
+
+import torch
+
+import laws
+from laws import equal, rank, ranks, refused
+
+values = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
+
+
+class Network(torch.nn.Module):
+    """A weight that its module's owner reads, a layer whose hook reads parameters, one that is
+    called twice, and one that nobody uses."""
+
+    def __init__(self):
+        super().__init__()
+        self.read = torch.nn.Linear(6, 6)
+        self.first = torch.nn.utils.weight_norm(torch.nn.Linear(6, 40))
+        self.twice = torch.nn.Linear(40, 40)
+        self.norm = torch.nn.BatchNorm1d(40, momentum=None)
+        self.unused = torch.nn.Linear(3, 3)
+        self.last = torch.nn.Linear(40, 2)
+
+    def forward(self, x):
+        x = torch.nn.functional.linear(x, self.read.weight)
+        x = self.twice(self.twice(self.first(x).tanh()).tanh())
+        return self.last(self.norm(x))
+
+
+class Pair(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 4)
+        self.last = torch.nn.Linear(4, 2)
+        self.between = lambda: None
+
+    def forward(self, x):
+        x = self.first(x)
+        if x.requires_grad:
+            x.register_hook(lambda _: self.between())
+        return self.last(x)
+
+
+class Detached(torch.nn.Module):
+    """Its backward pass reads the weight after the weight's gradient is final."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 4)
+        self.weight = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return self.first(x) * self.weight.detach() * self.weight
+
+
+def network(kind=Network):
+    torch.manual_seed(5)
+    return kind()
+
+
+def made(kind=Network, **named):
+    module = network(kind)
+    optimizer = torch.optim.SGD(module.parameters(), **{**values, **named})
+    return wrapped(module, optimizer), optimizer
+
+
+def wrapped(module, optimizer, **named):
+    return laws.ours(module, strategy=laws.crossing, optimizer=optimizer,
+                     options={"partition.bytes": 512}, **named)
+
+
+def batch(step, of=rank):
+    return torch.randn(5, 6, generator=torch.Generator().manual_seed(97 * step + of))
+
+
+def backward(model, x):
+    loss = model(x).square().mean()
+    if rank == ranks - 1:
+        time.sleep(0.01)
+    loss.backward()
+
+
+class Plain:
+    """The same network under momentum SGD in one process, every operation rounded by itself."""
+
+    def __init__(self, kind=Network):
+        self.network = network(kind)
+        self.parameters = list(self.network.parameters())
+        self.directions = [torch.zeros_like(each) for each in self.parameters]
+
+    def step(self, *steps, lr=0.1, momentum=0.9, weight_decay=0.01, of=range(ranks)):
+        """A step whose gradient is that of these steps' batches, added up, of ranks `of`."""
+        total = None
+        for each in of:
+            self.network.zero_grad(set_to_none=True)
+            for step in steps:
+                self.network(batch(step, each)).square().mean().backward()
+            mine = [torch.zeros_like(each) if each.grad is None else each.grad
+                    for each in self.parameters]
+            total = mine if total is None else [a + b for a, b in zip(total, mine)]
+        with torch.no_grad():
+            for its, direction, gradient in zip(self.parameters, self.directions, total):
+                direction.mul_(momentum).add_(gradient * (1 / ranks) + its * weight_decay)
+                its.sub_(direction * lr)
+
+    def compare(self, model):
+        model.wait()
+        for (name, mine), other in zip(model.module.named_parameters(), self.parameters):
+            equal(mine.detach(), other.detach(), name)
+
+
+def a_loop_of_torchs():
+    """Steps of two passes, resetting to zeros and to nothing, evaluation and state in between."""
+    model, optimizer = made()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.5)
+    plain = Plain()
+    for step in range(15):
+        optimizer.zero_grad(set_to_none=step % 2 == 0)
+        if step % 3 == 1:
+            with model.no_sync():
+                backward(model, batch(step + 100))
+        backward(model, batch(step))
+        optimizer.step()
+        scheduler.step()
+        if step % 5 == 2:
+            model.eval()
+            with torch.no_grad():
+                mine = model(batch(7, 0))
+            model.train()
+        plain.step(*([step + 100, step] if step % 3 == 1 else [step]), lr=0.1 * 0.5 ** (step // 4))
+        if step % 5 == 2:
+            plain.network.eval()
+            with torch.no_grad():
+                for its, other in zip(plain.network.buffers(), model.module.buffers()):
+                    its.copy_(other)
+                equal(mine, plain.network(batch(7, 0)), "evaluated")
+            plain.network.train()
+        if step % 5 == 3:
+            state = model.module.state_dict() if step % 2 == 0 else model.state_dict()
+            for name, other in plain.network.named_parameters():
+                equal(state[name if step % 2 == 0 else f"module.{name}"], other.detach(), name)
+    plain.compare(model)
+
+
+def torchs_recurrence():
+    """Its own SGD makes the same of the same gradients."""
+    for named in ({}, {"momentum": 0.0}, {"momentum": 0.0, "weight_decay": 0.0}):
+        model, optimizer = made(Pair, **named)
+        module = network(Pair)
+        alone = torch.optim.SGD(module.parameters(), **{**values, **named})
+        for step in range(5):
+            optimizer.zero_grad()
+            backward(model, batch(step))
+            optimizer.step()
+            alone.zero_grad()
+            for each in range(ranks):
+                (module(batch(step, each)).square().mean() / ranks).backward()
+            alone.step()
+        model.wait()
+        for (name, mine), other in zip(model.module.named_parameters(), module.parameters()):
+            assert torch.allclose(mine, other, 1e-5, 1e-6), name
+
+
+def schedules_of_rank_0():
+    """Values that change at every step, momentum too, count as rank 0 has them."""
+    model, optimizer = made()
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=0.1 + 0.1 * rank, total_steps=12)
+    first = torch.optim.SGD(network().parameters(), **values)
+    its = torch.optim.lr_scheduler.OneCycleLR(first, max_lr=0.1, total_steps=12)
+    plain = Plain()
+    for step in range(10):
+        optimizer.zero_grad()
+        backward(model, batch(step))
+        optimizer.step()
+        scheduler.step()
+        group = first.param_groups[0]
+        plain.step(step, lr=group["lr"], momentum=group["momentum"])
+        first.step()
+        its.step()
+    plain.compare(model)
+
+
+def a_layer_waits_for_its_own():
+    """Rank 1's backward pass stops between its two layers until rank 0 has returned from its own
+    and read the updated last layer."""
+    model, optimizer = made(Pair)
+    plain = Plain(Pair)
+    read = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "read")
+    untouched = model.module.first.weight.detach().clone()
+
+    def until_read():
+        while not os.path.exists(read):
+            time.sleep(0.001)
+
+    if rank == 1:
+        model.module.between = until_read
+    backward(model, batch(0))
+    optimizer.step()
+    plain.step(0)
+    if rank == 0:
+        with torch.no_grad():
+            equal(model.module.last(torch.ones(1, 4)), plain.network.last(torch.ones(1, 4)), "last")
+        if ranks > 1:
+            equal(model.module.first.weight.detach(), untouched, "on its way")
+        open(read, "w").close()
+    plain.compare(model)
+
+
+def momenta_are_state():
+    model, optimizer = made()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    plain = Plain()
+
+    def train(steps):
+        for step in steps:
+            optimizer.zero_grad()
+            backward(model, batch(step))
+            optimizer.step()
+            scheduler.step()
+
+    for step in range(7):
+        plain.step(step, lr=0.1 * 0.5 ** (step // 2))
+    train(range(3))
+    path = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"across.{rank}")
+    torch.save([each.state_dict() for each in (model, optimizer, scheduler)], path)
+    train(range(50, 53))  # and lost
+    model, optimizer = made(lr=0.7)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    for each, its in zip((model, optimizer, scheduler), torch.load(path)):
+        each.load_state_dict(its)
+    train(range(3, 7))
+    plain.compare(model)
+
+
+def loading_waits():
+    """Updates on their way do not come on top of what is loaded."""
+    model, optimizer = made(Pair)
+    backward(model, batch(0))
+    optimizer.step()
+    loaded = Pair()
+    model.module.load_state_dict(loaded.state_dict())
+    model.wait()
+    for (name, mine), other in zip(model.module.named_parameters(), loaded.parameters()):
+        assert torch.equal(mine, other), name
+
+
+def uneven_data():
+    """Rank r has 2 + r batches; who has none left takes part with zeros."""
+    model, optimizer = made(Pair)
+    plain = Plain(Pair)
+    with model.join():
+        for step in range(2 + rank):
+            optimizer.zero_grad()
+            backward(model, batch(step))
+            optimizer.step()
+    backward(model, batch(9))
+    for step in range(1 + ranks):
+        plain.step(step, of=range(max(0, step - 1), ranks))
+    plain.step(9)
+    plain.compare(model)
+
+
+def optimizers():
+    for sentence, named in (("has no nesterov", {"nesterov": True}),
+                            ("has no maximize", {"maximize": True}),
+                            ("has no dampening", {"dampening": 0.1})):
+        refused(sentence, lambda: made(**named))
+    module = network()
+    refused("like Adam", lambda: wrapped(module, torch.optim.Adam(module.parameters())))
+    refused("lacks read.weight",
+            lambda: wrapped(module, torch.optim.SGD(module.first.parameters(), lr=0.1)))
+    refused("the model has not",
+            lambda: wrapped(module, torch.optim.SGD(
+                [*module.parameters(), *network().parameters()], lr=0.1)))
+    groups = [{"params": module.first.parameters()},
+              {"params": [each for name, each in module.named_parameters() if "first" not in name],
+               "weight_decay": 0.1}]
+    refused("differ in weight_decay", lambda: wrapped(module, torch.optim.SGD(groups, lr=0.1)))
+    refused("unused ones were to be left alone",
+            lambda: wrapped(module, torch.optim.SGD(module.parameters(), lr=0.1),
+                            find_unused_parameters=True))
+    module.to(torch.bfloat16)
+    refused("16 bits", lambda: wrapped(module, torch.optim.SGD(module.parameters(), lr=0.1)))
+
+
+def loops():
+    """What would see a gradient, or a parameter, at another moment than under torch's."""
+    def begun():
+        model, optimizer = made()
+        backward(model, batch(0))
+        return model, optimizer
+
+    model, optimizer = begun()
+    refused("this gradient is on its way",
+            lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+    refused("this gradient is on its way", lambda: model.module.last.weight.grad.mul_(0.5))
+    refused("step(closure)", lambda: optimizer.step(lambda: None))
+    refused("step() was not called", lambda: model(batch(1)))
+    optimizer.param_groups[0]["lr"] = 0.2
+    refused("values were changed between", optimizer.step)
+
+    model, optimizer = begun()
+    optimizer.step()
+    refused("follows no backward pass", optimizer.step)
+    refused("without a forward pass", lambda: model.module(batch(0)).sum().backward())
+
+    model, optimizer = begun()
+    optimizer.step()
+    loss = (model(batch(0)) + model.module.unused.weight.sum()).sum()
+    refused("unused.weight has a gradient", loss.backward)
+
+    model, optimizer = made(Detached)
+    try:
+        model(batch(0)).sum().backward()
+        raise AssertionError("the backward pass has read an updated parameter")
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+
+    model, optimizer = made(momentum=0.0)
+    optimizer.param_groups[0]["momentum"] = 0.9
+    refused("made with room for 0", lambda: backward(model, batch(0)))
+
+
+laws.run([a_loop_of_torchs, torchs_recurrence, schedules_of_rank_0, a_layer_waits_for_its_own,
+          momenta_are_state, loading_waits, uneven_data, optimizers, loops])
