@@ -62,10 +62,14 @@ def sgd(model):
 
 
 class Bare:
-    strategy = None  # of tutti's, to compile beforehand
+    def build(self):
+        """What of tutti's is to be compiled beforehand."""
 
     def made(self, model):
         return model, sgd(model)
+
+    def ended(self, trained):
+        """Nothing of a step is on its way any more."""
 
 
 class DDP(Bare):
@@ -93,12 +97,28 @@ class OneBucketPowerSGD(Bare):
 
 
 class Tutti(Bare):
+    optimizer = "optimizer::none"
+
     def __init__(self, strategy, header=None):
         self.strategy, self.header = strategy, header
+
+    def build(self):
+        return Build(self.strategy, self.header, self.optimizer)
 
     def made(self, model):
         trained = tutti_torch.DataParallel(model, self.strategy, header=self.header)
         return trained, sgd(trained)
+
+
+class AcrossTheBarrier(Tutti):
+    optimizer = "optimizer::sgd"
+
+    def made(self, model):
+        optimizer = sgd(model)
+        return tutti_torch.DataParallel(model, self.strategy, optimizer=optimizer), optimizer
+
+    def ended(self, trained):
+        trained.wait()
 
 
 contestants = {
@@ -108,6 +128,7 @@ contestants = {
     "DDP 1 MB": DDP(1),
     "tutti WFBP": Tutti("strategies::WFBP"),
     "tutti Horovod": Tutti("strategies::Horovod"),
+    "tutti ByteScheduler": AcrossTheBarrier("strategies::ByteScheduler"),
     "DDP fp16 hook": DDP(25, default_hooks.fp16_compress_hook),
     "tutti Dense16": Tutti("strategies::Dense16", f"{root}/apps/compare/baseline.hpp"),
     "DDP PowerSGD hook": OneBucketPowerSGD(),
@@ -195,10 +216,11 @@ class Turn:
             begin = time.perf_counter()
             step()
             self.seconds.append(time.perf_counter() - begin)
+        contestant.ended(trained)
         self.cpu = (used() - cpu) / steps
         self.bytes = (sent() - bytes_sent) / steps
         dist.barrier()
-        if contestant.strategy is not None:
+        if isinstance(contestant, Tutti):
             trained._close()
         return weakref.ref(trained)
 
@@ -262,8 +284,7 @@ def blas():
 def compile_strategies(given):
     """Beforehand, so that no rank compiles while another one measures."""
     for name, each in chosen(given).items():
-        if each.strategy is not None:
-            build = Build(each.strategy, each.header)
+        if (build := each.build()) is not None:
             if build.built() is None:
                 print(f"peers: compiles {name}, for about a minute", file=sys.stderr, flush=True)
             try:
