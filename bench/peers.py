@@ -210,6 +210,7 @@ class Turn:
 
         for _ in range(warmup):
             step()
+        contestant.ended(trained)
         dist.barrier()
         cpu, bytes_sent = used(), sent()
         for _ in range(steps):

@@ -19,7 +19,7 @@ import torch
 source = """\
 #include <tutti/tutti.hpp>
 #include <tutti/strategies.hpp>
-{include}
+{policies}
 #include <tutti_torch/binding.hpp>
 
 using namespace tutti;
@@ -28,6 +28,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
   tutti_torch::bind<Trained, {optimizer}>(module);
 }}
 """
+
+
+roles = ("architecture", "collective", "compression", "coordination", "fusion", "partition",
+         "schedule")
 
 
 def include_folders() -> list[str]:
@@ -74,9 +78,14 @@ class Build:
 
     def __init__(self, strategy: str, header: str | None, optimizer="optimizer::none"):
         self.strategy = strategy
-        include = f'#include "{os.path.abspath(header)}"' if header else ""
-        self.text = source.format(include=include, strategy=strategy, optimizer=optimizer)
         self.folders = include_folders()
+        headers = pathlib.Path(self.folders[0])
+        policies = [f"#include <{each.relative_to(headers)}>" for role in roles
+                    for each in sorted(headers.glob(f"tutti/{role}/*.hpp"))]
+        if header:
+            policies.append(f'#include "{os.path.abspath(header)}"')
+        self.text = source.format(policies="\n".join(policies), strategy=strategy,
+                                  optimizer=optimizer)
         compiler = os.environ.get("CXX", "c++")
         mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
         self.flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
