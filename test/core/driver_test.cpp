@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -86,6 +87,30 @@ struct watching_owner : counting_owner {
   }
 };
 
+/// The cores that this thread may run on; it may again when this ends.
+class cores_of_this_thread {
+ public:
+  cores_of_this_thread() { sched_getaffinity(0, sizeof before_, &before_); }
+  cores_of_this_thread(const cores_of_this_thread&) = delete;
+  cores_of_this_thread& operator=(const cores_of_this_thread&) = delete;
+  ~cores_of_this_thread() { sched_setaffinity(0, sizeof before_, &before_); }
+
+  int count() const { return CPU_COUNT(&before_); }
+  bool bind_to_one() {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (unsigned core = 0; CPU_COUNT(&one) == 0 && core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &before_)) {
+        CPU_SET(core, &one);
+      }
+    }
+    return sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+
+ private:
+  cpu_set_t before_;
+};
+
 TEST(Driver, CountsTheRanksOfItsOwnHost) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   const auto by_thread = [&](int ranks, int here) {
@@ -100,10 +125,14 @@ TEST(Driver, CountsTheRanksOfItsOwnHost) {
     }
     return owner.its != std::this_thread::get_id();
   };
-  EXPECT_EQ(by_thread(8 * cores, 1), cores >= 2);
-  EXPECT_EQ(by_thread(8 * cores, cores / 2), cores >= 2);
+  cores_of_this_thread its;
+  const bool roomy = cores >= 2 && its.count() >= 2;
+  EXPECT_EQ(by_thread(8 * cores, 1), roomy);
+  EXPECT_EQ(by_thread(8 * cores, cores / 2), roomy);
   EXPECT_FALSE(by_thread(8 * cores, cores / 2 + 1));
   EXPECT_FALSE(by_thread(8 * cores, 8 * cores));
+  ASSERT_TRUE(its.bind_to_one());
+  EXPECT_FALSE(by_thread(8 * cores, 1)) << "a thread would take the core from its rank";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <sched.h>
 #include <thread>
 
 #include "tutti/base/assert.hpp"
@@ -31,11 +32,11 @@ class driver {
   driver& operator=(const driver&) = delete;
   ~driver() { stop_thread(); }
 
-  /// From now on a thread makes progress, if `wanted` or, automatically, where this host
-  /// has two cores for each of its ranks.
+  /// From now on a thread makes progress, if `wanted` or, automatically, where this host has two
+  /// cores for each of its ranks, and this one is not bound to one of them.
   void start_thread(progress wanted) {
     const unsigned cores = std::thread::hardware_concurrency();
-    const bool roomy = 2 * static_cast<unsigned>(ranks_here(*world_)) <= cores;
+    const bool roomy = 2 * static_cast<unsigned>(ranks_here(*world_)) <= cores && !on_one_core();
     bool allowed = true;
     if constexpr (requires { world_->single_threaded(); }) {
       allowed = !world_->single_threaded();
@@ -130,6 +131,12 @@ class driver {
   }
 
  private:
+  /// Whether whoever calls may run on one core alone, as mpirun binds a job of two.
+  static bool on_one_core() {
+    cpu_set_t mine;
+    return sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) == 1;
+  }
+
   /// A coroutine that blocked would wait for its own thread.
   void expect_outside() const {
     TUTTI_ASSERT(!world_->ready_coroutines().draining(),

@@ -11,17 +11,18 @@ namespace tutti {
 
 /// Who moves communication forward.
 enum class progress {
-  automatic,  ///< by_thread where this host has two cores for each of its ranks
+  automatic,  ///< by_thread where this host has two cores a rank, and the rank may use both
   by_caller,  ///< inside `ready` and `wait`
   by_thread,  ///< a thread beside; the engines of one process share it
 };
 
 /// How an engine runs, whatever its strategy.
 struct run_options {
-  /// A wait in which nothing moves for so long asks the others what they are doing, and ends after
-  /// as long again with the name of whoever owes something and has handed in nothing meanwhile, or
-  /// has not answered. So it must be longer than a rank takes from one gradient to the next. A rank
-  /// that only serves, or closes, waits without one; one that fails waits so long for its memory.
+  /// A wait in which nothing moves for so long asks the others what they are doing. It ends with
+  /// the name of whoever does not answer in four seconds, or after as long again of whoever owes
+  /// something and has handed in nothing meanwhile. So it must be longer than a rank takes from one
+  /// gradient to the next. A rank that only serves, or closes, waits without one; one that fails
+  /// waits so long for its memory.
   seconds deadline{60};
   tutti::progress progress{};
   /// Backward passes whose gradients the model adds up before they are sent.
