@@ -65,8 +65,12 @@ TEST(Outlook, WhatIsDueSoonIsNotSleptThrough) {
   EXPECT_EQ(its.nap(), 0);
   its.end(due::soon);
   EXPECT_EQ(its.nap(), usual);
+  its.begin(due::behind, 1.0064);
+  EXPECT_EQ(its.nap(), usual) << "it comes with what is long";
   its.end(due::late);
   its.came(1.0064 + 320e-6);
+  EXPECT_EQ(its.nap(), 0) << "only a short one is due, and a nap would be most of its way";
+  its.end(due::behind);
   its.begin(due::late, 2);
   EXPECT_EQ(its.nap(), 0) << "a wire so fast that a nap would cost more than it spares";
 }

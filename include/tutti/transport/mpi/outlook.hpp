@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "tutti/base/units.hpp"
@@ -13,18 +14,18 @@ namespace tutti::transport::detail {
 class outlook {
  public:
   enum class due {
-    soon,  ///< short, or of this host: a look comes too late at once
-    late,  ///< a long piece between hosts
+    soon,    ///< of this host: a look comes too late at once
+    behind,  ///< short, between hosts: it stands behind whatever is long on its connection
+    late,    ///< a long piece between hosts
   };
 
   void begin(due when, seconds now) {
-    if (when == due::soon) {
-      ++soon_;
-    } else if (late_++ == 0) {
+    if (when == due::late && so_many(due::late) == 0) {
       since_ = now;
     }
+    ++due_[static_cast<std::size_t>(when)];
   }
-  void end(due when) { --(when == due::soon ? soon_ : late_); }
+  void end(due when) { --due_[static_cast<std::size_t>(when)]; }
   /// A piece that was due late has come.
   void came(seconds now) {
     const seconds apart = now - since_;
@@ -36,15 +37,17 @@ class outlook {
   /// piece is the last, and so short that buffers do not run dry.
   seconds nap() const {
     const seconds affordable = apart_ / 32;
-    return soon_ > 0 || late_ == 0 || affordable < shortest ? 0 : std::min(affordable, longest);
+    const bool all_come_late = so_many(due::soon) == 0 && so_many(due::late) > 0;
+    return all_come_late && affordable >= shortest ? std::min(affordable, longest) : 0;
   }
 
  private:
   static constexpr seconds shortest = 20e-6;  // below it the kernel takes longer to wake somebody
   static constexpr seconds longest = 200e-6;
 
-  std::size_t soon_ = 0;
-  std::size_t late_ = 0;
+  std::size_t so_many(due when) const { return due_[static_cast<std::size_t>(when)]; }
+
+  std::array<std::size_t, 3> due_{};
   seconds since_ = 0;  // the last piece that came, or nothing was on its way
   seconds apart_ = 0;  // pieces, lately
 };

@@ -343,9 +343,11 @@ class mpi_transfers {
     return which.in_order && path_ == device_path::staged;
   }
   outlook::due due(const transfer& its) const {
+    if (near(its.peer)) {
+      return outlook::due::soon;
+    }
     const bool whole = its.cut.count() == 1;
-    return near(its.peer) || (whole && its.cut.bytes() <= asks_beyond) ? outlook::due::soon
-                                                                       : outlook::due::late;
+    return whole && its.cut.bytes() <= asks_beyond ? outlook::due::behind : outlook::due::late;
   }
   std::size_t window_of(const transfer& which) const {
     if (near(which.peer)) {
