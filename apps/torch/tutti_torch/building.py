@@ -88,7 +88,7 @@ class Build:
                                   optimizer=optimizer)
         compiler = os.environ.get("CXX", "c++")
         mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
-        self.flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
+        self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
                       *shlex.split(answer_of(mpi, "--showme:compile"))]
         self.links = shlex.split(answer_of(mpi, "--showme:link"))
         key = [self.text, self.folders, compiler, answer_of(compiler, "--version"), self.flags,

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/queue.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
@@ -25,6 +27,7 @@
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/startup.hpp"
+#include "tutti/kernels/norms.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/optimizer.hpp"
@@ -567,7 +570,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       its.view.copy_(gradient);
       gradient = its.view;
     }
-    if (remembers_ && !at::isfinite(its.view).all().template item<bool>()) {
+    if (remembers_ && !is_finite(its)) {
       overflows_ = true;
       its.view.zero_();
     }
@@ -578,6 +581,17 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     }
     its.handed_in = true;
     engine_->ready(id_of(its));
+  }
+  /// Reads the gradient once, where at::isfinite writes and reads flags, too.
+  static bool is_finite(const entry& its) {
+    if (!its.wide.empty()) {
+      return at::isfinite(its.view).all().template item<bool>();
+    }
+    inline_queue here;
+    float largest = 0;
+    kernels::largest_magnitude(here, {its.view.template data_ptr<float>(), elements(its)},
+                               &largest);
+    return std::isfinite(largest);
   }
   void absent(entry& its) {
     await_departed(its);
