@@ -3,17 +3,14 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package ${CMAKE_INSTALL_DATADIR}/tutti/cmake)
-install(TARGETS tutti_tutti tutti_mpi tutti_benchmark tutti_torch tutti_nccl tutti_cuda EXPORT tutti-targets
+install(TARGETS tutti_tutti tutti_in_process tutti_mpi tutti_benchmark tutti_torch tutti_nccl
+                tutti_cuda EXPORT tutti-targets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILE_SET nvcc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tutti-targets NAMESPACE tutti:: DESTINATION ${package})
 configure_package_config_file(cmake/tutti-config.cmake.in tutti-config.cmake
   INSTALL_DESTINATION ${package})
-if(NOT cuda_sources)
-  set(of_any_architecture ARCH_INDEPENDENT)  # headers alone
-endif()
-write_basic_package_version_file(tutti-config-version.cmake
-  COMPATIBILITY SameMinorVersion ${of_any_architecture})
+write_basic_package_version_file(tutti-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tutti-config.cmake
               ${PROJECT_BINARY_DIR}/tutti-config-version.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake

@@ -1,6 +1,7 @@
-# The library's targets: one include tree under three roots, headers only but for tutti_cuda, whose
-# kernels are a static library where nvcc is found. Headers are found and not listed, so that a new
-# policy is one new file.
+# The library's targets: one include tree under three roots, headers only but for tutti_in_process,
+# what strategies share over threads for who would rather link it, and tutti_cuda, whose kernels are
+# a static library where nvcc is found. Headers are found and not listed, so that a new policy is one
+# new file.
 find_package(Threads REQUIRED)
 
 set(tutti_roots include kernels strategies)
@@ -35,16 +36,18 @@ endfunction()
 
 # What needs a library that may be absent belongs to a target of its own. It links that library by
 # name whether it is here or not: who uses the target, needs it.
+set(of_in_process "/tutti/compiled/in_process[.]hpp$")
 set(of_mpi "/transport/mpi([^/]*|/.*)[.]hpp$")
 set(of_benchmark "/tutti/benchmark[.]hpp$")
 set(of_nccl "/transport/nccl[.]hpp$")
 set(of_torch "/adapter/torch[.]hpp$")
 set(of_cuda "/cuda/|/transport/in_process_cuda[.]hpp$|[.]cuh$")
-foreach(library mpi benchmark nccl torch cuda)
+foreach(library in_process mpi benchmark nccl torch cuda)
   set(headers_${library} ${tutti_headers})
   list(FILTER headers_${library} INCLUDE REGEX ${of_${library}})
 endforeach()
-list(FILTER tutti_headers EXCLUDE REGEX "${of_mpi}|${of_benchmark}|${of_nccl}|${of_torch}|${of_cuda}")
+list(FILTER tutti_headers EXCLUDE REGEX
+     "${of_in_process}|${of_mpi}|${of_benchmark}|${of_nccl}|${of_torch}|${of_cuda}")
 
 find_package(MPI COMPONENTS CXX QUIET)
 find_package(benchmark QUIET)
@@ -61,6 +64,15 @@ target_link_libraries(tutti_tutti INTERFACE Threads::Threads)
 target_compile_options(tutti_tutti INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off;--fmad=false>")
+
+# Built where somebody links it, or installs.
+tutti_library(in_process "${headers_in_process}" TRUE
+              ${PROJECT_SOURCE_DIR}/include/tutti/compiled/in_process.cpp)
+set_target_properties(tutti_in_process PROPERTIES POSITION_INDEPENDENT_CODE ON)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set_target_properties(tutti_in_process PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()
+target_link_libraries(tutti_in_process PUBLIC tutti_tutti)
 
 tutti_library(mpi "${headers_mpi}" "${MPI_CXX_FOUND}")
 target_link_libraries(tutti_mpi INTERFACE tutti_tutti MPI::MPI_CXX)

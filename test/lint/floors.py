@@ -17,6 +17,7 @@ places = {
     "strategies/": (5, "strategies"),
     "include/tutti/": (6, "umbrella"),
     "include/tutti/adapter/": (6, "adapter"),
+    "include/tutti/compiled/": (6, "compiled"),
     "apps/": (7, "apps"),
     "bench/": (7, "bench"),
     "test/": (7, "test"),

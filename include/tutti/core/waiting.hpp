@@ -71,7 +71,9 @@ class waiting {
 
   /// Where peers hold up the stream, the host looks at it until the deadline: it must neither block
   /// for ever nor take for a result what a failure has left.
-  void until_the_stream_has_come() requires is_stream_ordered<Transport> {
+  template <class World = Transport>
+  requires is_stream_ordered<World>
+  void until_the_stream_has_come() {
     auto& queue = world_->queue();
     const auto end = queue.record();
     const auto passed = [&] { return queue.passed(end); };
