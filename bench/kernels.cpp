@@ -22,6 +22,7 @@
 #include "kernels/gradients.hpp"
 #include "kernels/in_turn.hpp"
 #include "kernels/limits.hpp"
+#include "kernels/matrices.hpp"
 #include "kernels/on_a_core.hpp"
 #include "program.hpp"
 #include "tutti/base/queue.hpp"
@@ -37,6 +38,7 @@
 #include "tutti/kernels/block_signs.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
+#include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
@@ -326,6 +328,29 @@ void add_copies() {
   });
 }
 
+/// `call(on, left, right)` on a matrix and thin ones that nobody else has left anything in.
+template <class Call>
+void add_thin(const std::string& name, double bytes, contender (arrays::*limit)(), Call call) {
+  add(name, [=](arrays& on) {
+    float* const left = on.scratch.data();
+    float* const right = left + matrix_of(on.n).rows * matrix_of(on.n).rank;
+    std::ranges::copy(on.layered, left);
+    return comparison{{name, [=, &on] { call(on, left, right); }, on.bytes(bytes)}, (on.*limit)()};
+  });
+}
+
+void add_low_rank() {
+  add_thin("matrix_times_thin", 4, reading, [](arrays& on, float* left, const float* right) {
+    kernels::matrix_times_thin(queue, on.gradient.data(), right, matrix_of(on.n), left);
+  });
+  add_thin("transposed_times_thin", 4, reading, [](arrays& on, const float* left, float* right) {
+    kernels::transposed_times_thin(queue, on.gradient.data(), left, matrix_of(on.n), right);
+  });
+  add_thin("expand_and_subtract", 12, adding, [](arrays& on, const float* left, float* right) {
+    kernels::expand_and_subtract(queue, left, right, matrix_of(on.n), 1, 1, on.sum, on.residual);
+  });
+}
+
 void add_everything() {
   add_arithmetic();
   add_casts<kernels::half>("fp16");
@@ -336,6 +361,7 @@ void add_everything() {
   add_error_feedback();
   add_selection("0.1%", 1000);
   add_selection("1%", 100);
+  add_low_rank();
   add_copies();
 }
 

@@ -17,6 +17,7 @@
 #include "cuda/events.hpp"
 #include "kernels/gradients.hpp"
 #include "kernels/in_turn.hpp"
+#include "kernels/matrices.hpp"
 #include "program.hpp"
 #include "tutti/base/cuda/memory.hpp"
 #include "tutti/base/wire.hpp"
@@ -27,6 +28,7 @@
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
@@ -169,6 +171,28 @@ void add_norms(const std::shared_ptr<arrays>& on) {
   });
 }
 
+void add_low_rank(const std::shared_ptr<arrays>& on) {
+  const kernels::low_rank size = bench::matrix_of(on->n);
+  const auto left = std::make_shared<buffer<float>>(size.rows * size.rank);
+  const auto right = std::make_shared<buffer<float>>(size.columns * size.rank);
+  for (const auto* each : {left.get(), right.get()}) {
+    on->queue.copy(each->data(), on->gradient.data(), each->size() * sizeof(float));
+  }
+  add("matrix_times_thin", on, 4, [=] {
+    kernels::matrix_times_thin(on->queue, on->gradient.data(), right->data(), size, left->data());
+  });
+  add("orthonormalise", on, 8 * static_cast<double>(left->size()) / static_cast<double>(on->n),
+      [=] { kernels::orthonormalise(on->queue, left->data(), size.rows, size.rank); });
+  add("transposed_times_thin", on, 4, [=] {
+    kernels::transposed_times_thin(on->queue, on->gradient.data(), left->data(), size,
+                                   right->data());
+  });
+  add("expand_and_subtract", on, 12, [=] {
+    kernels::expand_and_subtract(on->queue, left->data(), right->data(), size, 1, 1,
+                                 on->more.span(), on->sum.span());
+  });
+}
+
 /// All of a model's tensors, beside a copy for each.
 void add_copies(const std::shared_ptr<arrays>& on) {
   std::vector<kernels::copy_run> runs;
@@ -206,6 +230,7 @@ int main(int argc, char** argv) {
     add_blocks<tutti::compression::block_int8>("block_int8", on);
     add_selection(on);
     add_norms(on);
+    add_low_rank(on);
     add_copies(on);
   }
   return bench::run(argc, argv);

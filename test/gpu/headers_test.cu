@@ -12,6 +12,7 @@
 #include "tutti/kernels/cuda/cast.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
+#include "tutti/kernels/cuda/low_rank.cuh"
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
@@ -47,6 +48,8 @@ TEST_F(Headers, KernelsNeedNoLibrary) {
   const kernels::copy_run back[] = {{value.data(), g.data(), 1}};
   kernels::copy_runs(queue, back);
   EXPECT_EQ(g.read(), (std::vector<float>{5, -8}));
+  kernels::orthonormalise(queue, g.data(), 1, 1);
+  EXPECT_EQ(g.read(), (std::vector<float>{1, -8}));
 }
 
 }  // namespace tutti::test

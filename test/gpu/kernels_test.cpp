@@ -21,7 +21,9 @@
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
+#include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
@@ -304,6 +306,57 @@ void blocks_agree(std::initializer_list<std::size_t> blocks) {
 
 TEST_F(Kernels, BlocksOfSigns) { blocks_agree<compression::block_sign>({32, 512, 4096}); }
 TEST_F(Kernels, BlocksOfCodes) { blocks_agree<compression::block_int8>({1, 7, 256, 4096}); }
+
+/// What a compressor to factors does, one after the other, after the first column has begun anew.
+TEST_F(Kernels, LowRank) {
+  cuda::stream queue;
+  inline_queue host;
+  const auto agree = [&](const kernels::low_rank& size, std::size_t offset) {
+    const auto what = std::to_string(size.rows) + " x " + std::to_string(size.columns) +
+                      " behind " + std::to_string(offset);
+    const auto matrix = normal_values(size.rows * size.columns, 15);
+    auto right = normal_values(size.columns * size.rank, 16);
+    std::fill_n(right.begin(), std::min(right.size(), size.columns), 0.0f);
+    std::vector<float> left(size.rows * size.rank);
+    auto rest = matrix;
+    std::vector<float> mean(matrix.size());
+    const on_gpu there(queue, matrix, offset);
+    const on_gpu there_right(queue, right, offset);
+    const on_gpu<float> there_left(queue, left.size());
+    const on_gpu there_rest(queue, matrix, offset);
+    const on_gpu there_mean(queue, mean, offset);
+    const kernels::counted_random random(17);
+    kernels::fill_empty_columns(host, right.data(), size.columns, size.rank, random);
+    kernels::fill_empty_columns(queue, there_right.data(), size.columns, size.rank, random);
+    EXPECT_TRUE(same_bits(there_right.read(), right)) << what;
+    kernels::matrix_times_thin(host, matrix.data(), right.data(), size, left.data());
+    kernels::matrix_times_thin(queue, there.data(), there_right.data(), size, there_left.data());
+    EXPECT_TRUE(same_bits(there_left.read(), left)) << what;
+    kernels::orthonormalise(host, left.data(), size.rows, size.rank);
+    kernels::orthonormalise(queue, there_left.data(), size.rows, size.rank);
+    EXPECT_TRUE(same_bits(there_left.read(), left)) << what;
+    kernels::transposed_times_thin(host, matrix.data(), left.data(), size, right.data());
+    kernels::transposed_times_thin(queue, there.data(), there_left.data(), size,
+                                   there_right.data());
+    EXPECT_TRUE(same_bits(there_right.read(), right)) << what;
+    kernels::expand_and_subtract(host, left.data(), right.data(), size, 0.1f, 5, mean, rest);
+    kernels::expand_and_subtract(queue, there_left.data(), there_right.data(), size, 0.1f, 5,
+                                 there_mean.span(), there_rest.span());
+    EXPECT_TRUE(same_bits(there_mean.read(), mean)) << what;
+    EXPECT_TRUE(same_bits(there_rest.read(), rest)) << what;
+  };
+  for (const kernels::low_rank& size : {kernels::low_rank{1, 1, 1},
+                                        {64, 27, 2},
+                                        {33, 1001, 5},
+                                        {3, 5000, 3},
+                                        {70'001, 4, 2},
+                                        {512, 640, 4},
+                                        {4100, 65, 2}}) {
+    agree(size, 0);
+    agree(size, 1);
+  }
+  agree({0, 4, 0}, 0);
+}
 
 TEST_F(Kernels, Majorities) {
   cuda::stream queue;

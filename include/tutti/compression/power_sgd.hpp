@@ -24,9 +24,9 @@ namespace tutti::compression {
 /// Wire: P, then Q, as floats, column by column: two sums. Of a tensor without a second dimension
 /// nothing is saved: `select` sends it as it is.
 /// Cost: rank * (rows + columns) floats; a float of memory an element and `rank` for every column;
-/// M is read `rank` times to encode, twice, and written once to decode. Where the columns of M Q
-/// are close to dependent, what the payloads lose as floats is magnified. After: Vogels,
-/// Karimireddy and Jaggi, "PowerSGD", NeurIPS 2019.
+/// M is read at most `rank` times a round to encode (on a GPU once for every four columns), and
+/// written once to decode. Where the columns of M Q are close to dependent, what the payloads lose
+/// as floats is magnified. After: Vogels, Karimireddy and Jaggi, "PowerSGD", NeurIPS 2019.
 class power_sgd {
  public:
   using role = tutti::role::compression;

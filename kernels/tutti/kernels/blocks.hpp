@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,7 +10,7 @@
 namespace tutti::kernels {
 
 /// Blocks that n elements make; only the last may be shorter.
-constexpr std::size_t block_count(std::size_t n, std::size_t block) {
+TUTTI_HD constexpr std::size_t block_count(std::size_t n, std::size_t block) {
   return n / block + (n % block != 0 ? 1 : 0);
 }
 
@@ -31,6 +32,10 @@ inline constexpr std::size_t block_lanes = 16;
 
 /// A host that stands for them, one after another.
 struct host_lanes {
+  /// What each lane keeps from one call to the next.
+  template <class T>
+  using of_lanes = std::array<T, block_lanes>;
+
   /// Calls `f(lane)` for every lane.
   template <class F>
   void each(const F& f) const {

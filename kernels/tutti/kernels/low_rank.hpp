@@ -7,14 +7,16 @@
 #include <cstdint>
 #include <span>
 
+#include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sum_in_lanes.hpp"
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/widest.hpp"
 
 // A matrix as a product of two thin ones. Matrices lie row after row, thin ones column after
 // column. Products of floats are exact in double and are added in one order, so every processor
-// gives the same bits, whatever its vectors.
+// gives the same bits, whatever its vectors, and every device.
 namespace tutti::kernels {
 
 /// The rows and columns of a matrix, and the columns of its two thin factors.
@@ -26,16 +28,60 @@ struct low_rank {
 
 namespace detail {
 
-inline double dot(const float* a, const float* b, std::size_t n) {
-  return sum_in_lanes(n, [a, b](std::size_t i) { return double{a[i]} * double{b[i]}; });
+/// Where sums are cut, so that a device has work for its threads where sums are few and long: each
+/// segment is added for itself, and then the segments are, in their order.
+class segments {
+ public:
+  /// Segments of some `least` terms or more, and at most so many of them.
+  TUTTI_HD constexpr segments(std::size_t terms, std::size_t least, std::size_t most)
+      : terms_(terms),
+        count_(terms < 2 * least || most < 2 ? 1
+               : terms / least < most        ? terms / least
+                                             : most),
+        length_(block_count(terms, count_ * block_lanes) * block_lanes) {}
+
+  TUTTI_HD constexpr std::size_t count() const { return count_; }
+  TUTTI_HD constexpr std::size_t begin(std::size_t segment) const {
+    return segment * length_ < terms_ ? segment * length_ : terms_;
+  }
+  TUTTI_HD constexpr std::size_t end(std::size_t segment) const { return begin(segment + 1); }
+
+ private:
+  std::size_t terms_;
+  std::size_t count_;
+  std::size_t length_;
+};
+
+/// Partial sums that a device has room for between two kernels.
+inline constexpr std::size_t most_partial_sums = 8192;
+
+/// Of so many sums of a product with a thin matrix.
+constexpr segments of_a_product(std::size_t sums, std::size_t terms) {
+  return segments(terms, 1024, most_partial_sums / std::max<std::size_t>(sums, 1));
+}
+/// Of one sum over a column, for as many threads as a block has.
+constexpr segments of_a_column(std::size_t rows) { return segments(rows, 64, 32); }
+/// Of so many rows, for as many warps as a block has.
+TUTTI_HD constexpr segments of_rows(std::size_t rows) { return segments(rows, 32, 16); }
+
+inline double dot(const float* a, const float* b, const segments& cut) {
+  double total = 0;
+  for (std::size_t segment = 0; segment < cut.count(); ++segment) {
+    const std::size_t begin = cut.begin(segment);
+    total += sum_in_lanes(cut.end(segment) - begin, [=](std::size_t i) {
+      return double{a[begin + i]} * double{b[begin + i]};
+    });
+  }
+  return total;
 }
 
 inline void matrix_times_thin(const float* matrix, const float* right, const low_rank& size,
                               float* left) {
+  const segments cut = of_a_product(size.rows * size.rank, size.columns);
   for (std::size_t row = 0; row < size.rows; ++row) {
     for (std::size_t k = 0; k < size.rank; ++k) {
-      left[k * size.rows + row] = static_cast<float>(
-          dot(matrix + row * size.columns, right + k * size.columns, size.columns));
+      left[k * size.rows + row] =
+          static_cast<float>(dot(matrix + row * size.columns, right + k * size.columns, cut));
     }
   }
 }
@@ -44,23 +90,71 @@ inline void matrix_times_thin(const float* matrix, const float* right, const low
 constexpr std::size_t strip = 128;
 using strip_sums = std::array<double, strip>;
 
-inline void transposed_times_thin(const float* matrix, const float* left, const low_rank& size,
-                                  float* right) {
-  for (std::size_t begin = 0; begin < size.columns; begin += strip) {
-    const std::size_t n = std::min(strip, size.columns - begin);
-    for (std::size_t k = 0; k < size.rank; ++k) {
-      strip_sums sums{};
-      for (std::size_t row = 0; row < size.rows; ++row) {
-        const float* const from = matrix + row * size.columns + begin;
-        const double factor = left[k * size.rows + row];
-        for (std::size_t i = 0; i < n; ++i) {
-          sums[i] += factor * double{from[i]};
-        }
+/// Sums of a strip, for each of some columns of a thin matrix: those share a read of the matrix.
+template <std::size_t Together>
+using strips_of_sums = std::array<strip_sums, Together>;
+
+template <std::size_t Together>
+void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from) {
+  for (std::size_t k = 0; k < Together; ++k) {
+    for (std::size_t i = 0; i < strip; ++i) {
+      into[k][i] += from[k][i];
+    }
+  }
+}
+
+/// Sums over the rows [begin, end) of a matrix's first `n` columns, each times the row's factors.
+template <std::size_t Together>
+strips_of_sums<Together> sum_rows(const float* matrix, const float* factors, const low_rank& size,
+                                  std::size_t n, std::size_t begin, std::size_t end) {
+  const segments cut = of_rows(end - begin);
+  strips_of_sums<Together> total{};
+  for (std::size_t segment = 0; segment < cut.count(); ++segment) {
+    strips_of_sums<Together> sums{};
+    for (std::size_t row = begin + cut.begin(segment); row < begin + cut.end(segment); ++row) {
+      const float* const from = matrix + row * size.columns;
+      std::array<double, Together> factor;
+      for (std::size_t k = 0; k < Together; ++k) {
+        factor[k] = factors[k * size.rows + row];
       }
       for (std::size_t i = 0; i < n; ++i) {
-        right[k * size.columns + begin + i] = static_cast<float>(sums[i]);
+        for (std::size_t k = 0; k < Together; ++k) {
+          sums[k][i] += factor[k] * double{from[i]};
+        }
       }
     }
+    add(total, sums);
+  }
+  return total;
+}
+
+template <std::size_t Together>
+void transposed_times_columns(const float* matrix, const float* left, const low_rank& size,
+                              float* right) {
+  const segments cut = of_a_product(size.columns * size.rank, size.rows);
+  for (std::size_t first = 0; first < size.columns; first += strip) {
+    const std::size_t n = std::min(strip, size.columns - first);
+    strips_of_sums<Together> sums{};
+    for (std::size_t segment = 0; segment < cut.count(); ++segment) {
+      add(sums,
+          sum_rows<Together>(matrix + first, left, size, n, cut.begin(segment), cut.end(segment)));
+    }
+    for (std::size_t k = 0; k < Together; ++k) {
+      for (std::size_t i = 0; i < n; ++i) {
+        right[k * size.columns + first + i] = static_cast<float>(sums[k][i]);
+      }
+    }
+  }
+}
+
+inline void transposed_times_thin(const float* matrix, const float* left, const low_rank& size,
+                                  float* right) {
+  std::size_t k = 0;
+  for (; k + 2 <= size.rank; k += 2) {
+    transposed_times_columns<2>(matrix, left + k * size.rows, size, right + k * size.columns);
+  }
+  if (k < size.rank) {
+    transposed_times_columns<1>(matrix, left + k * size.rows, size, right + k * size.columns);
   }
 }
 
@@ -84,30 +178,41 @@ void each_strip_of_product(const float* left, const float* right, const low_rank
   }
 }
 
-inline double norm(const float* column, std::size_t n) { return std::sqrt(dot(column, column, n)); }
+inline double norm(const float* column, const segments& cut) {
+  return std::sqrt(dot(column, column, cut));
+}
+
+/// Whether of a column's length only rounding is left.
+TUTTI_HD inline bool vanished(double length, double before) { return !(length > 1e-6 * before); }
 
 /// Takes `column`'s share along each of the first `count` unit vectors away. A share is rounded to
 /// a float, so that its products are exact; a second pass takes what that leaves.
 inline void project_out(const float* units, std::size_t rows, std::size_t count, float* column) {
   for (std::size_t other = 0; other < count; ++other) {
     const float* const unit = units + other * rows;
-    const auto share = static_cast<float>(dot(unit, column, rows));
+    const auto share = static_cast<float>(dot(unit, column, of_a_column(rows)));
     for (std::size_t i = 0; i < rows; ++i) {
       column[i] = static_cast<float>(double{column[i]} - double{share} * double{unit[i]});
     }
   }
 }
 
+/// In [-1, 1).
+TUTTI_HD inline float random_at(const counted_random& random, std::size_t place) {
+  return static_cast<float>(2 * random.uniform(place) - 1);
+}
+
 inline void orthonormalise(float* columns, std::size_t rows, std::size_t count) {
+  const segments cut = of_a_column(rows);
   for (std::size_t k = 0; k < count; ++k) {
     float* const column = columns + k * rows;
-    const double before = norm(column, rows);
+    const double before = norm(column, cut);
     project_out(columns, rows, k, column);
     project_out(columns, rows, k, column);
-    const double length = norm(column, rows);
-    const bool vanished = !(length > 1e-6 * before);
+    const double length = norm(column, cut);
+    const bool nothing = vanished(length, before);
     for (std::size_t i = 0; i < rows; ++i) {
-      column[i] = vanished ? 0.0f : static_cast<float>(double{column[i]} / length);
+      column[i] = nothing ? 0.0f : static_cast<float>(double{column[i]} / length);
     }
   }
 }
@@ -120,6 +225,8 @@ void matrix_times_thin(Queue& queue, const float* matrix, const float* right, co
                        float* left) {
   queue.run([=] { widest([=] { detail::matrix_times_thin(matrix, right, size, left); }); });
 }
+void matrix_times_thin(cuda::stream& queue, const float* matrix, const float* right,
+                       const low_rank& size, float* left);
 
 /// right = transposed matrix * left.
 template <host_queue Queue>
@@ -127,6 +234,8 @@ void transposed_times_thin(Queue& queue, const float* matrix, const float* left,
                            const low_rank& size, float* right) {
   queue.run([=] { widest([=] { detail::transposed_times_thin(matrix, left, size, right); }); });
 }
+void transposed_times_thin(cuda::stream& queue, const float* matrix, const float* left,
+                           const low_rank& size, float* right);
 
 /// Columns become orthonormal, in their order (modified Gram-Schmidt, twice); one that lies in the
 /// others' span, up to rounding, becomes 0.
@@ -134,6 +243,7 @@ template <host_queue Queue>
 void orthonormalise(Queue& queue, float* columns, std::size_t rows, std::size_t count) {
   queue.run([=] { widest([=] { detail::orthonormalise(columns, rows, count); }); });
 }
+void orthonormalise(cuda::stream& queue, float* columns, std::size_t rows, std::size_t count);
 
 /// product = average * left * transposed right, and `rest` loses what `ranks` share of the sum.
 template <host_queue Queue>
@@ -152,6 +262,9 @@ void expand_and_subtract(Queue& queue, const float* left, const float* right, co
     });
   });
 }
+void expand_and_subtract(cuda::stream& queue, const float* left, const float* right,
+                         const low_rank& size, float average, int ranks, std::span<float> product,
+                         std::span<float> rest);
 
 /// Columns that are all 0 become random ones, uniform in [-1, 1): column k draws from stream k.
 template <host_queue Queue>
@@ -162,11 +275,13 @@ void fill_empty_columns(Queue& queue, float* columns, std::size_t rows, std::siz
       float* const column = columns + k * rows;
       if (std::all_of(column, column + rows, [](float each) { return each == 0; })) {
         for (std::size_t i = 0; i < rows; ++i) {
-          column[i] = static_cast<float>(2 * random.stream(k).uniform(i) - 1);
+          column[i] = detail::random_at(random.stream(k), i);
         }
       }
     }
   });
 }
+void fill_empty_columns(cuda::stream& queue, float* columns, std::size_t rows, std::size_t count,
+                        const counted_random& random);
 
 }  // namespace tutti::kernels

@@ -65,6 +65,12 @@ void for_each_piece(cuda::stream& queue, std::size_t pieces, const F& f) {
 
 /// Sixteen threads of the 32 that do everything at once.
 struct lanes_of_block {
+  template <class T>
+  struct of_lanes {
+    T mine;
+    __device__ T& operator[](std::size_t) { return mine; }
+  };
+
   std::size_t lane;
   unsigned together;  // a bit for each of them
 
@@ -160,6 +166,9 @@ __global__ void __launch_bounds__(steps::threads, Step::min_blocks_per_sm) take_
 /// Calls `step(block, shared memory)` on so many blocks.
 template <class Step>
 void on_blocks(cuda::stream& queue, std::size_t blocks, const Step& step) {
+  if (blocks == 0) {
+    return;
+  }
   const cuda::on_device here(queue.device());
   take_step<<<static_cast<unsigned>(blocks), steps::threads, 0, queue.native_handle()>>>(step);
   cuda::check(cudaGetLastError());
