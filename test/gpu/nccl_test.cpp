@@ -5,6 +5,7 @@
 
 #include "gpu/device.hpp"
 #include "gpu/nccl_training.hpp"
+#include "support/low_rank_training.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
@@ -40,6 +41,11 @@ TEST_F(NCCL, HalvingDoubling) { agrees<sums<collective::halving_doubling>>(); }
 TEST_F(NCCL, Canonical) { agrees<sums<collective::canonical>>(); }
 TEST_F(NCCL, ByteScheduler) { agrees<strategies::ByteScheduler>({.partition = {.bytes = 400}}); }
 TEST_F(NCCL, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
+TEST_F(NCCL, PowerSGD) {
+  for (int ranks = 1; ranks <= std::min(cuda::devices(), 4); ++ranks) {
+    run_on_devices(ranks, [](auto& world) { expect_trained_in_low_rank(world); });
+  }
+}
 TEST_F(NCCL, SignSGD) { agrees<strategies::SignSGD>(); }
 
 }  // namespace tutti::test

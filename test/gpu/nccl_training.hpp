@@ -9,13 +9,21 @@
 
 namespace tutti::test {
 
+/// Calls `body(world)` on threads that own a device each.
+template <class Body>
+void run_on_devices(int ranks, const Body& body) {
+  transport::run_ranks(ranks, [&](transport::in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    transport::nccl<transport::in_process> world(carrier);
+    body(world);
+  });
+}
+
 /// What rank 0 holds after all steps over NCCL, of threads that own a device each.
 template <class Strategy>
 std::vector<float> train_by_nccl(int ranks, engine_options<Strategy> options = {}) {
   std::vector<float> result;
-  transport::run_ranks(ranks, [&](transport::in_process& carrier) {
-    cuda::check(cudaSetDevice(carrier.rank()));
-    transport::nccl<transport::in_process> world(carrier);
+  run_on_devices(ranks, [&](transport::nccl<transport::in_process>& world) {
     cuda::stream compute;
     scattered_model<cuda::stream> model(compute);
     auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer(), options);

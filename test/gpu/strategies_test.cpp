@@ -9,6 +9,7 @@
 #include "gpu/device.hpp"
 #include "support/device_training.hpp"
 #include "support/errors.hpp"
+#include "support/low_rank_training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -16,6 +17,9 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/select.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
@@ -64,6 +68,16 @@ TEST_F(Strategies, Signum) { agrees<strategies::Signum>(); }
 TEST_F(Strategies, BytePS) { agrees<strategies::BytePS>(); }
 TEST_F(Strategies, ServersThatUpdate) {
   agrees<compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>>();
+}
+
+TEST_F(Strategies, PowerSGD) {
+  using low_rank = compression::select<matrices, compression::power_sgd, compression::none>;
+  agrees<compose<architecture::all_reduce<collective::canonical>, low_rank>>(
+      {.compression = {.chosen = {.rank = 3}}});
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    transport::run_ranks<in_process_cuda>(
+        ranks, [](in_process_cuda& world) { expect_trained_in_low_rank(world); });
+  }
 }
 
 /// Means of magnitudes may be neighbours of the host's, and residuals carry that on.

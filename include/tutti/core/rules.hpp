@@ -290,10 +290,23 @@ template <class Compression, class Queue>
 struct compiles_for_the_queue {
   static void verbs(const Compression& compression, Queue& queue, std::span<const float> gradient,
                     std::span<float> sum, const chunk_context& where) {
-    tutti::encode(compression, queue, gradient, wire{}, where);
-    compression.accumulate(queue, const_wire{}, sum);
+    if constexpr (facts::in_rounds<Compression>) {
+      compression.encode(queue, 0, gradient, wire{}, where);
+      compression.between(queue, 0, const_wire{}, where);
+      compression.decode(queue, const_wire{}, sum, where, summed{});
+    } else {
+      tutti::encode(compression, queue, gradient, wire{}, where);
+      compression.accumulate(queue, const_wire{}, sum);
+    }
   }
   using needed = std::integral_constant<decltype(&verbs), &verbs>;
+};
+template <class Compression, class Queue>
+requires(selects<Compression> &&
+         !host_queue<Queue>) struct compiles_for_the_queue<Compression, Queue> {
+  using needed = std::common_type<
+      typename compiles_for_the_queue<typename Compression::chosen, Queue>::needed,
+      typename compiles_for_the_queue<typename Compression::otherwise, Queue>::needed>;
 };
 template <class Compression, host_queue Queue>
 struct compiles_for_the_queue<Compression, Queue> {

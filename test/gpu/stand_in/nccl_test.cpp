@@ -15,10 +15,12 @@
 #include "gpu/nccl_training.hpp"
 #include "gpu/stand_in/runtime.hpp"
 #include "support/errors.hpp"
+#include "support/low_rank_training.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/power_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/tutti.hpp"
 
@@ -47,6 +49,14 @@ void agrees(engine_options<Strategy> options = {}) {
 TEST(StandInNCCL, Horovod) { agrees<strategies::Horovod>(); }
 TEST(StandInNCCL, Canonical) { agrees<compose<architecture::all_reduce<collective::canonical>>>(); }
 TEST(StandInNCCL, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
+TEST(StandInNCCL, PowerSGD) {
+  using low_rank = compression::select<matrices, compression::power_sgd, compression::none>;
+  agrees<compose<architecture::all_reduce<collective::canonical>, low_rank>>(
+      {.compression = {.chosen = {.rank = 3}}});
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    run_on_devices(ranks, [](auto& world) { expect_trained_in_low_rank(world); });
+  }
+}
 
 namespace {
 
@@ -89,6 +99,7 @@ TEST(StandInNCCL, AStepAllocatesNothingAndWaitsForNothing) {
   only_enqueues<strategies::Horovod>();
   only_enqueues<strategies::EFSignSGD>();
   only_enqueues<strategies::TopK>();
+  only_enqueues<strategies::PowerSGD>();
   only_enqueues<compose<architecture::all_reduce<collective::canonical>>>();
   only_enqueues<compose<architecture::all_reduce<collective::ring>>>();
 }

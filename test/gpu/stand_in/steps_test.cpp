@@ -11,6 +11,7 @@
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/power_sgd.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/transport/in_process_cuda.hpp"
@@ -66,6 +67,7 @@ TEST(Steps, OnlyEnqueue) {
   only_enqueues<strategies::TopK>();
   only_enqueues<strategies::EFSignSGD>();
   only_enqueues<strategies::SignSGD>();
+  only_enqueues<strategies::PowerSGD>();
   only_enqueues<strategies::BytePS>();
 }
 
