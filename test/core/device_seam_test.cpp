@@ -88,6 +88,10 @@ static_assert(strategies_in<a_few_dense_strategies_on<on_host_streams>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnHostStreams, StrategyLaw,
                                a_few_dense_strategies_on<on_host_streams>);
 
+static_assert(strategies_in<averaging_strategies_on<on_host_streams>> == 4);
+INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnHostStreams, StrategyLaw,
+                               averaging_strategies_on<on_host_streams>);
+
 TEST(DeviceSeam, CheckpointsGoThroughTheHost) {
   resumes<compose<compression::error_feedback<compression::scaled_sign>, fusion::up_to>>(2);
   resumes<listed::servers_that_update::strategy>(3);

@@ -9,6 +9,10 @@ namespace tutti::test {
 static_assert(strategies_in<dense_strategies_on<in_stream_order>> == 9);
 INSTANTIATE_TYPED_TEST_SUITE_P(InStreamOrder, StrategyLaw, dense_strategies_on<in_stream_order>);
 
+static_assert(strategies_in<averaging_strategies_on<in_stream_order>> == 4);
+INSTANTIATE_TYPED_TEST_SUITE_P(AveragingInStreamOrder, StrategyLaw,
+                               averaging_strategies_on<in_stream_order>);
+
 /// Nobody's choice here, where the library has a sum of its own.
 struct ring : listed::with_defaults<compose<architecture::all_reduce<collective::ring>>> {
   static std::vector<options> variants() { return {{}, listed::moved_by_a_thread(options())}; }

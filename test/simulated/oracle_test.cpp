@@ -8,8 +8,14 @@ static_assert(strategies_in<dense_strategies_on<on_the_virtual_clock>> == 11);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnTheVirtualClock, StrategyLaw,
                                dense_strategies_on<on_the_virtual_clock>);
 
+static_assert(strategies_in<averaging_strategies_on<on_the_virtual_clock>> == 4);
+INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnTheVirtualClock, StrategyLaw,
+                               averaging_strategies_on<on_the_virtual_clock>);
+
 static_assert(strategies_in<a_few_dense_strategies_on<on_shaped_threads>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnShapedThreads, StrategyLaw,
                                a_few_dense_strategies_on<on_shaped_threads>);
+INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnShapedThreads, StrategyLaw,
+                               averaging_strategies_on<on_shaped_threads>);
 
 }  // namespace tutti::test

@@ -20,7 +20,12 @@ enum class way { gathered, scattered, served };
 
 struct expected_payloads {
   std::vector<float> parameters{};
-  std::vector<std::uint64_t> bytes{};  ///< that each worker sends
+  std::vector<std::uint64_t> bytes{};           ///< that each worker sends
+  std::vector<std::vector<float>> of_worker{};  ///< its own parameters, where they differ
+
+  const std::vector<float>& parameters_of(std::size_t worker) const {
+    return of_worker.empty() ? parameters : of_worker[worker];
+  }
 };
 
 /// One codec with what it remembers of every element of the model.

@@ -5,7 +5,11 @@
 
 #include "support/oracle.hpp"
 #include "support/payload_oracle.hpp"
+#include "support/replica_oracle.hpp"
 #include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/local_sgd.hpp"
+#include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -28,6 +32,7 @@
 #include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
+#include "tutti/schedule/split_phase.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
@@ -206,6 +211,65 @@ using each_coded_strategy = testing::Types<
     Each<coded<way::scattered,
                compose<halves_on_the_way_back, architecture::reduce_scatter_all_gather>>>,
     Each<coded<way::served, compose<halves_on_the_way_back, architecture::parameter_server<>>>>>;
+
+/// A step applies the mean of the step before, the first nothing.
+struct means_a_step_late
+    : with_defaults<compose<architecture::delayed<architecture::all_reduce<collective::canonical>>,
+                            fusion::up_to, partition::into>> {
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}, .partition = {.bytes = 20'000}}};
+  }
+  static std::vector<float> expected(int workers, int steps) { return trained(workers, steps - 1); }
+};
+
+struct in_two_halves : with_defaults<in_rank_order<fusion::up_to, schedule::split_phase>> {
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}}, {.schedule = {.gathers_at_once = 1}}};
+  }
+};
+
+struct models_averaged_every_period
+    : with_defaults<compose<architecture::local_sgd<collective::canonical>, fusion::up_to>> {
+  static constexpr int period = 3;
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}, .architecture = {.period = period}}};
+  }
+  static expected_payloads expected(int workers, int steps) {
+    return {.of_worker = of_replicas(workers, steps, [](auto& all, int step, std::size_t element) {
+              step_alone(all, step, element);
+              if ((step + 1) % period == 0) {
+                const float mean = mean_of(all);
+                for (replica& each : all) {
+                  each.x = mean;
+                }
+              }
+            })};
+  }
+};
+
+struct models_drawn_together
+    : with_defaults<
+          compose<architecture::model_averaging<collective::canonical>, partition::into>> {
+  static constexpr float alpha = 0.25f;
+  static std::vector<options> variants() {
+    return {{.partition = {.bytes = 20'000}, .architecture = {.alpha = alpha}}};
+  }
+  static expected_payloads expected(int workers, int steps) {
+    return {.of_worker = of_replicas(workers, steps, [](auto& all, int step, std::size_t element) {
+              const float mean = mean_of(all);
+              for (replica& each : all) {
+                each.x = (1 - alpha) * each.x + alpha * mean;
+              }
+              step_alone(all, step, element);
+            })};
+  }
+};
+
+/// What a step applies, or when, is something else than the mean of its gradients.
+template <template <class> class Each>
+using each_averaging_strategy =
+    testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<models_averaged_every_period>,
+                   Each<models_drawn_together>>;
 
 /// For worlds that differ from another in where memory lies.
 template <template <class> class Each>

@@ -107,6 +107,9 @@ template <class World>
 using coded_strategies_on = typename detail::legal_of<
     listed::each_coded_strategy<in_training_world<World>::template pair>>::type;
 template <class World>
+using averaging_strategies_on = typename detail::legal_of<
+    listed::each_averaging_strategy<in_training_world<World>::template pair>>::type;
+template <class World>
 using a_few_dense_strategies_on = typename detail::legal_of<
     listed::a_few_dense_strategies<in_training_world<World>::template pair>>::type;
 
@@ -218,7 +221,7 @@ TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
       const auto expected = TypeParam::expected(workers, steps);
       for (std::size_t worker = 0; worker < result.parameters.size(); ++worker) {
         if (TypeParam::world::holds(static_cast<int>(worker))) {
-          EXPECT_EQ(result.parameters[worker], expected.parameters)
+          EXPECT_EQ(result.parameters[worker], expected.parameters_of(worker))
               << "worker " << worker << " of " << workers;
           EXPECT_TRUE(expected.bytes.empty() || result.bytes[worker] == expected.bytes[worker])
               << result.bytes[worker] << " bytes, worker " << worker << " of " << workers;
