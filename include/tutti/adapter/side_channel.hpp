@@ -1,0 +1,91 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tutti/base/sentence.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti::adapter::detail {
+
+/// What a model's workers tell each other beside its gradients, each time all of them: small, on a
+/// transport of its own, moved by the thread that calls.
+/// Errors: communication_error on every rank when one does not come within `deadline` seconds.
+template <class Transport>
+class side_channel {
+ public:
+  side_channel(Transport& world, int workers, seconds deadline)
+      : world_(&world), workers_(workers), deadline_(deadline) {}
+
+  /// `bytes` of rank `root` become everybody's.
+  void broadcast(int root, std::span<std::byte> bytes) { run(broadcasting(root, bytes)); }
+  /// Each byte becomes the largest of any rank's. Cost: two messages a rank, through rank 0.
+  void largest(std::span<std::byte> bytes) { run(combining(bytes)); }
+
+ private:
+  static constexpr tag where{channel::host, 0, 0};
+
+  task broadcasting(int root, std::span<std::byte> bytes) {
+    if (world_->rank() != root) {
+      awaited_ = root;
+      co_await world_->receive(root, where, bytes);
+      co_return;
+    }
+    for (int rank = 0; rank < workers_; ++rank) {
+      if (rank != root) {
+        awaited_ = rank;
+        co_await world_->send(rank, where, bytes);
+      }
+    }
+  }
+
+  task combining(std::span<std::byte> bytes) {
+    if (world_->rank() == 0) {
+      std::vector<std::byte> theirs(bytes.size());
+      for (awaited_ = 1; awaited_ < workers_; ++awaited_) {
+        co_await world_->receive(awaited_, where, std::span(theirs));
+        std::ranges::transform(bytes, theirs, bytes.begin(),
+                               [](std::byte a, std::byte b) { return std::max(a, b); });
+      }
+    } else {
+      co_await world_->send(0, where, bytes);
+    }
+    co_await broadcasting(0, bytes);
+  }
+
+  void run(task asking) {
+    asking.start(world_->ready_coroutines());
+    seconds since = world_->now();
+    bool told = false;
+    for (std::size_t idle = 0; !asking.done();) {
+      const bool resumed = world_->ready_coroutines().drain() != 0;
+      if (world_->poll() || resumed) {
+        idle = 0;
+        since = world_->now();
+      } else if (!told && world_->now() - since > deadline_) {
+        told = true;
+        world_->abort(
+            sentence({"rank ", awaited_, " has not begun the pass that rank ", world_->rank(),
+                      " is in, for ", static_cast<std::uint64_t>(deadline_),
+                      " seconds. Fix: give every rank as many batches, or train inside "
+                      "the model's join()"}));
+      } else {
+        rest(*world_, ++idle);
+      }
+    }
+    asking.result();
+  }
+
+  Transport* world_;
+  int workers_;
+  seconds deadline_;
+  int awaited_ = 0;
+};
+
+}  // namespace tutti::adapter::detail
