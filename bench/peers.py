@@ -306,3 +306,4 @@ if __name__ == "__main__":
         dist.init_process_group("gloo", rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
                                 world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))
         train(asked)
+        dist.destroy_process_group()  # before Python ends: a thread of gloo's lets go of tensors
