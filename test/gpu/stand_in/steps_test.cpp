@@ -8,6 +8,7 @@
 #include "gpu/stand_in/runtime.hpp"
 #include "support/device_training.hpp"
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/base/type_name.hpp"
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 template <class Strategy>
 void only_enqueues() {
+  SCOPED_TRACE(type_name<Strategy>());
   constexpr bool serves = facts::has_servers<typename strategy_of<Strategy>::architecture>;
   constexpr int ranks = 3;
   std::barrier workers(ranks - (serves ? 1 : 0));
