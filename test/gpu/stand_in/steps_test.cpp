@@ -55,10 +55,12 @@ void only_enqueues() {
   });
   EXPECT_GT(before.allocations, 0);
   EXPECT_GT(before.events, 0);
-  EXPECT_EQ(after.allocations, before.allocations);
   EXPECT_EQ(after.synchronizations, before.synchronizations);
-  // As many are made as are ever held at once, which is a matter of who runs ahead of whom; an
-  // event that made one each time would show as hundreds.
+  // As many are made as are ever held at once, which is a matter of who runs ahead of whom: memory
+  // where a server keeps a push (one of every worker and tensor, where five steps have five), and
+  // events, of which one each time would show as hundreds.
+  const long pushes = serves ? (ranks - 1) * static_cast<long>(std::size(device_sizes)) : 0;
+  EXPECT_LE(after.allocations, before.allocations + pushes);
   EXPECT_LE(after.events, before.events + 8);
 }
 
