@@ -67,11 +67,16 @@ TEST(Outlook, WhatIsDueSoonIsNotSleptThrough) {
   EXPECT_EQ(its.nap(), usual);
   its.begin(due::behind, 1.0064);
   EXPECT_EQ(its.nap(), usual) << "it comes with what is long";
+  its.came(1.0064);
+  EXPECT_GT(its.nap(), 0) << "two that come together tell of no faster wire than one";
   its.end(due::late);
   its.came(1.0064 + 320e-6);
   EXPECT_EQ(its.nap(), 0) << "only a short one is due, and a nap would be most of its way";
   its.end(due::behind);
   its.begin(due::late, 2);
+  for (int piece = 1; piece <= 16; ++piece) {
+    its.came(2 + 320e-6 * piece);
+  }
   EXPECT_EQ(its.nap(), 0) << "a wire so fast that a nap would cost more than it spares";
 }
 
@@ -81,6 +86,10 @@ TEST(Outlook, NoNapOutlastsWhatBuffersHold) {
   its.begin(outlook::due::late, 0);
   its.came(100);
   EXPECT_DOUBLE_EQ(its.nap(), 200e-6);
+  for (int piece = 1; piece <= 20; ++piece) {
+    its.came(100 + 100e-6 * piece);
+  }
+  EXPECT_EQ(its.nap(), 0) << "what ends a long wait is soon forgotten";
 }
 
 }  // namespace

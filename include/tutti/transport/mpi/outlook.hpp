@@ -26,10 +26,10 @@ class outlook {
     ++due_[static_cast<std::size_t>(when)];
   }
   void end(due when) { --due_[static_cast<std::size_t>(when)]; }
-  /// A piece that was due late has come.
+  /// A piece that was due late has come. Pieces on their way together come together: what counts is
+  /// their mean distance. What ends a long wait tells little.
   void came(seconds now) {
-    const seconds apart = now - since_;
-    apart_ = std::min(apart, apart_ + (apart - apart_) / 4);  // what ends a long wait tells little
+    apart_ += (std::min(now - since_, told_at_most) - apart_) / 4;
     since_ = now;
   }
 
@@ -44,6 +44,7 @@ class outlook {
  private:
   static constexpr seconds shortest = 20e-6;  // below it the kernel takes longer to wake somebody
   static constexpr seconds longest = 200e-6;
+  static constexpr seconds told_at_most = 32e-3;
 
   std::size_t so_many(due when) const { return due_[static_cast<std::size_t>(when)]; }
 
