@@ -41,6 +41,10 @@ int main(int argc, char** argv) {
     }
     engine.wait();
   } catch (const std::exception& failed) {
+    if (how == "is_cut_off") {  // the others have their say before the abort reaches them
+      std::fprintf(stderr, "tutti: %s\n", failed.what());
+      sleep(2);
+    }
     world.abort_job(failed.what());
   }
   return 0;
