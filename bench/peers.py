@@ -210,16 +210,15 @@ class Turn:
 
         for _ in range(warmup):
             step()
-        contestant.ended(trained)
-        dist.barrier()
+        dist.barrier()  # what crosses a step's end does so into the first that is measured, too
         cpu, bytes_sent = used(), sent()
         for _ in range(steps):
             begin = time.perf_counter()
             step()
             self.seconds.append(time.perf_counter() - begin)
-        contestant.ended(trained)
         self.cpu = (used() - cpu) / steps
         self.bytes = (sent() - bytes_sent) / steps
+        contestant.ended(trained)
         dist.barrier()
         if isinstance(contestant, Tutti):
             trained._close()

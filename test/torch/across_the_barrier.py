@@ -46,6 +46,18 @@ class Pair(torch.nn.Module):
         return self.last(x)
 
 
+class Scaled(torch.nn.Module):
+    """A parameter without dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 4)
+        self.scale = torch.nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        return self.first(x) * self.scale
+
+
 class Detached(torch.nn.Module):
     """Its backward pass reads the weight after the weight's gradient is final."""
 
@@ -314,6 +326,25 @@ def loops():
     optimizer.step()
     loss = (model(batch(0)) + model.module.unused.weight.sum()).sum()
     refused("unused.weight has a gradient", loss.backward)
+
+    model, optimizer = begun()
+    optimizer.step()
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
+    refused("the model has not", lambda: model(batch(1)))
+
+    model, optimizer = begun()
+    optimizer.step()
+    model.wait()
+    (model(batch(0)) + model.module.unused.weight.sum()).sum().backward()
+
+    model, optimizer = made(Scaled)
+    plain = Plain(Scaled)
+    for step in range(3):
+        optimizer.zero_grad()
+        backward(model, batch(step))
+        optimizer.step()
+        plain.step(step)
+    plain.compare(model)
 
     model, optimizer = made(Detached)
     try:

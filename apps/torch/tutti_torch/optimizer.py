@@ -30,7 +30,7 @@ class OnItsWay(torch.Tensor):
 
 def on_its_way(parameter):
     """Of the parameter's shape, without its memory: whoever writes to it fails."""
-    return torch.zeros(1).expand(parameter.shape).as_subclass(OnItsWay)
+    return torch.zeros(()).expand(parameter.shape).as_subclass(OnItsWay)
 
 
 class Optimizer:
@@ -44,16 +44,7 @@ class Optimizer:
                                "train without optimizer=")
         self.type, self._names, self._lacks = _known[type(optimizer)]
         self._optimizer = optimizer
-        trained = {id(each): name for name, each in parameters if each.requires_grad}
-        its = {id(each) for group in optimizer.param_groups for each in group["params"]
-               if each.requires_grad}
-        if lacking := [name for each, name in trained.items() if each not in its]:
-            raise RuntimeError(f"the optimizer lacks {lacking[0]}, and tutti's updates every "
-                               "parameter that requires a gradient. Fix: "
-                               "torch.optim.SGD(module.parameters(), ...)")
-        if its - trained.keys():
-            raise RuntimeError("the optimizer has a parameter that the model has not. Fix: "
-                               "torch.optim.SGD(module.parameters(), ...)")
+        self._trained = {id(each): name for name, each in parameters if each.requires_grad}
         self._model = lambda: None
         self.steps = 0  # that step() has ended
         self._applied = None  # values, of the last pass
@@ -65,8 +56,20 @@ class Optimizer:
         self._optimizer.step = types.MethodType(
             lambda _, closure=None: self.step(closure), self._optimizer)
 
+    def _expect_the_models_parameters(self) -> None:
+        its = {id(each) for group in self._optimizer.param_groups for each in group["params"]
+               if each.requires_grad}
+        if lacking := [name for each, name in self._trained.items() if each not in its]:
+            raise RuntimeError(f"the optimizer lacks {lacking[0]}, and tutti's updates every "
+                               "parameter that requires a gradient. Fix: "
+                               "torch.optim.SGD(module.parameters(), ...)")
+        if its - self._trained.keys():
+            raise RuntimeError("the optimizer has a parameter that the model has not. Fix: "
+                               "torch.optim.SGD(module.parameters(), ...)")
+
     def values(self) -> dict:
         """What the optimizer does in the next step, by tutti's names."""
+        self._expect_the_models_parameters()
         groups = self._optimizer.param_groups
         name = type(self._optimizer).__name__
         for each in self._lacks:

@@ -139,7 +139,6 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     if constexpr (updates) {
       forwarded_ = averages_;
       for (std::size_t i = 0; i < trained_.size(); ++i) {
-        trained_[i].awaited = false;
         if (trained_[i].read_by_others) {
           wait(i);
         }
@@ -153,8 +152,13 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   void begin() {
     if (averages_ && !begun_.exchange(true)) {
       if constexpr (updates) {
-        expect_forwarded();
-        take_values();
+        try {
+          expect_forwarded();
+          take_values();
+        } catch (...) {
+          begun_ = false;  // nothing is on its way
+          throw;
+        }
       }
       ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
     }
@@ -211,7 +215,12 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     trained_[which].awaited = true;
   }
   /// The same for every parameter.
-  void wait() { engine_->wait(); }
+  void wait() {
+    engine_->wait();
+    for (entry& each : trained_) {
+      each.awaited = true;
+    }
+  }
   /// The optimizer's values from the backward pass on that begins next, on every rank alike.
   void change(const Optimizer& values) { next_ = values; }
   /// Averaged passes so far: each is an update.
@@ -285,7 +294,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     bool handed_in = false;       ///< in this backward pass
     bool used = false;            ///< in this pass, or an earlier one that was only added up
     at::Tensor on_its_way{};      ///< what `.grad` is meanwhile
-    bool awaited = false;         ///< since this forward pass began
+    bool awaited = false;         ///< since its last gradient departed
     bool read_by_others = false;  ///< than a module that waits for it
   };
   struct known {
@@ -367,7 +376,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       throw usage_error(its.name +
                         " has a gradient, and no module that has it was called in this forward "
                         "pass: it may have been read before its last update. Fix: call the module, "
-                        "or read the parameter in the first pass, too");
+                        "or wait() before the parameter is read");
     }
     its.read_by_others = true;
   }
@@ -504,6 +513,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       ::torch::autograd::impl::bump_version(its.parameter);
     }
     its.handed_in = true;
+    its.awaited = false;
     engine_->ready(id_of(its));
   }
   /// Reads the gradient once, where at::isfinite writes and reads flags, too.
@@ -520,6 +530,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   void absent(entry& its) {
     await_departed(its);
     its.handed_in = true;
+    its.awaited = false;
     engine_->absent(id_of(its));
   }
   /// The arena may still hold the last gradient of a parameter that no forward pass has read.

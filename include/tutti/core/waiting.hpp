@@ -168,8 +168,9 @@ class waiting {
     if (!asks) {
       return;
     }
-    driver_.drive_for([&] { return over() || watch_.everybody_answered(); },
-                      std::min(deadline_, answer_time));
+    // An answer may stand behind what moves.
+    driver_.drive_until([&] { return over() || watch_.everybody_answered(); },
+                        std::min(deadline_, answer_time));
     driver_.exclusively([&] {
       if (!over()) {
         owner_->end_with(verdict());
