@@ -218,7 +218,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   void wait() {
     engine_->wait();
     for (entry& each : trained_) {
-      each.awaited = true;
+      each.awaited = each.awaited || passes_ > 0;  // before, who reads is learned
     }
   }
   /// The optimizer's values from the backward pass on that begins next, on every rank alike.
