@@ -139,6 +139,9 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     if constexpr (updates) {
       forwarded_ = averages_;
       for (std::size_t i = 0; i < trained_.size(); ++i) {
+        if (passes_ == 0) {
+          trained_[i].awaited = false;  // whoever waited for a state has taught nothing
+        }
         if (trained_[i].read_by_others) {
           wait(i);
         }
@@ -218,7 +221,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   void wait() {
     engine_->wait();
     for (entry& each : trained_) {
-      each.awaited = each.awaited || passes_ > 0;  // before, who reads is learned
+      each.awaited = true;
     }
   }
   /// The optimizer's values from the backward pass on that begins next, on every rank alike.
