@@ -72,7 +72,8 @@ enum class unused_parameters {
 /// Cost: a copy of each gradient that autograd has not written to the arena itself, which it does
 /// while `.grad` stays defined; with an `Optimizer` of ours, of every gradient.
 /// After: Li et al., "PyTorch Distributed", VLDB 2020.
-/// One file: each refusal stands where autograd's or the user's order would break the promise.
+/// One file although it is long: what autograd and the user may call, in any order, is one state
+/// machine.
 template <class Strategy, class Transport, optimizer_policy Optimizer = optimizer::none>
 requires(!has_virtual_time<Transport>)  // autograd waits
     class data_parallel {

@@ -19,11 +19,11 @@ enum class progress {
 /// How an engine runs, whatever its strategy.
 struct run_options {
   /// A wait in which nothing moves for so long asks the others what they are doing. It ends with
-  /// the name of whoever does not answer in four more, or after as long again of whoever owes
-  /// something and has handed in nothing meanwhile. So it must be longer than a rank takes from one
-  /// gradient to the next; where no thread answers for a rank that computes, longer than from what
-  /// it sends to what it sends next, which of large buckets is a step. A rank that only serves, or
-  /// closes, waits without one; one that fails waits so long for its memory.
+  /// the name of whoever does not answer in four more seconds, or after as long again of whoever
+  /// owes something and has handed in nothing meanwhile. So it must be longer than a rank takes
+  /// from one gradient to the next; where no thread answers for a rank that computes, longer than
+  /// from what it sends to what it sends next, which of large buckets is a step. A rank that only
+  /// serves, or closes, waits without one; one that fails waits so long for its memory.
   seconds deadline{60};
   tutti::progress progress{};
   /// Backward passes whose gradients the model adds up before they are sent.

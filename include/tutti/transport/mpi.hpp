@@ -38,8 +38,8 @@ namespace tutti::transport {
 /// three at once inside a host; between hosts all at once, but four of those that are staged. Four
 /// megabytes of each go there in short ones, which MPI sends without asking the receiver first, and
 /// keeps where that has not begun to receive; what is pushed to a rank that serves travels so, too.
-/// While nothing but long messages between hosts is due, whoever waits naps: the kernel needs the
-/// core.
+/// While nothing is due from this host, and something long from another, whoever waits naps: the
+/// kernel needs the core.
 /// A device's memory is sent when its queue has come so far, and received in the queue's order; the
 /// host waits for neither. Staged, each piece is copied to memory that both reach (pinned) and sent
 /// from there, while folds read there what has come; the next piece is copied meanwhile. Memory

@@ -56,9 +56,9 @@ void only_enqueues() {
   EXPECT_GT(before.allocations, 0);
   EXPECT_GT(before.events, 0);
   EXPECT_EQ(after.synchronizations, before.synchronizations);
-  // As many are made as are ever held at once, which is a matter of who runs ahead of whom: memory
-  // where a server keeps a push (one of every worker and tensor, where five steps have five), and
-  // events, of which one each time would show as hundreds.
+  // As many are made as are ever held at once, which is a matter of who runs ahead of whom: events,
+  // of which one each time would show as hundreds, and memory where a server keeps pushes: of each
+  // worker and tensor at most one, where these steps send five.
   const long pushes = serves ? (ranks - 1) * static_cast<long>(std::size(device_sizes)) : 0;
   EXPECT_LE(after.allocations, before.allocations + pushes);
   EXPECT_LE(after.events, before.events + 8);

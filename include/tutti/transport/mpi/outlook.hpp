@@ -29,7 +29,7 @@ class outlook {
   /// A piece that was due late has come. Pieces on their way together come together: what counts is
   /// their mean distance. What ends a long wait tells little.
   void came(seconds now) {
-    apart_ += (std::min(now - since_, told_at_most) - apart_) / 4;
+    apart_ += (std::min(now - since_, longest_believed) - apart_) / 4;
     since_ = now;
   }
 
@@ -44,7 +44,7 @@ class outlook {
  private:
   static constexpr seconds shortest = 20e-6;  // below it the kernel takes longer to wake somebody
   static constexpr seconds longest = 200e-6;
-  static constexpr seconds told_at_most = 32e-3;
+  static constexpr seconds longest_believed = 32e-3;
 
   std::size_t so_many(due when) const { return due_[static_cast<std::size_t>(when)]; }
 

@@ -213,9 +213,9 @@ class mpi_transfers {
 
   // ---- progress
 
-  /// How long nothing is lost by not looking, in seconds: more than 0 while all that is due are
-  /// long messages between hosts, of which a nap delays a few hundredths of a piece. Any thread may
-  /// ask.
+  /// How long nothing is lost by not looking, in seconds: more than 0 while long messages from
+  /// other hosts are due and nothing from this one: it is a few hundredths of what a piece takes.
+  /// Any thread may ask.
   seconds nap() const { return nap_.load(std::memory_order_relaxed); }
 
   /// `nap`, or until somebody is due who sleeps. Any thread may ask.
