@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 
 import torch
 import torch.distributed as dist
@@ -40,6 +42,18 @@ def models():
     overlapping = linear()
     overlapping.weight = torch.nn.Parameter(torch.zeros(3).expand(2, 3))
     refused("share memory", lambda: ours(overlapping))
+
+
+def a_launcher_that_mpi_does_not_know():
+    """As torchrun starts them: nothing of mpirun's is around."""
+    alone = {name: value for name, value in os.environ.items()
+             if not name.startswith(("OMPI_", "PMIX_", "PMI_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", "import torch, tutti_torch\n"
+         f"tutti_torch.DataParallel(torch.nn.Linear(3, 2), {laws.dense!r})"],
+        env={**alone, "WORLD_SIZE": "2", "RANK": "0"}, capture_output=True, text=True, check=False)
+    assert done.returncode != 0, done
+    assert "a launcher started 2 processes, and MPI knows of this one alone" in done.stderr, done
 
 
 def a_changed_model():
@@ -84,5 +98,5 @@ def a_second_gradient():
     dist.barrier()
 
 
-laws.run([a_refused_composition, a_missing_ninja, options, models, a_changed_model, gradients,
-          a_second_gradient])
+laws.run([a_refused_composition, a_missing_ninja, options, models,
+          a_launcher_that_mpi_does_not_know, a_changed_model, gradients, a_second_gradient])

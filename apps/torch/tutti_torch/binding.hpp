@@ -151,7 +151,10 @@ void bind(py::module_& module) {
   using released = py::call_guard<py::gil_scoped_release>;
 
   py::class_<tutti::transport::detail::mpi_session>(module, "Session", py::module_local())
-      .def(py::init<>());
+      .def(py::init<>())
+      .def_property_readonly("processes", [](const tutti::transport::detail::mpi_session& self) {
+        return self.processes();
+      });
   py::class_<trainer>(module, "Trainer", py::module_local())
       .def(py::init([](const std::vector<std::pair<std::string, at::Tensor>>& parameters,
                        const py::dict& options, bool find_unused, const py::dict& values) {

@@ -23,7 +23,18 @@ def _compiled(*build):
     if _session is None:
         _session = _modules[build].Session()
         atexit.register(_end)
+    _expect_company(_session.processes)
     return _modules[build]
+
+
+def _expect_company(processes: int) -> None:
+    """A launcher that this MPI does not know starts processes that would each train alone."""
+    started = max(int(os.environ.get(each) or 1)
+                  for each in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
+    if processes == 1 and started > 1:
+        raise RuntimeError(f"a launcher started {started} processes, and MPI knows of this one "
+                           f"alone. Fix: mpirun -np {started} python3 SCRIPT, of the MPI whose "
+                           "mpicxx is found here, and not torchrun")
 
 
 def _end() -> None:

@@ -38,6 +38,12 @@ class mpi_session {
 
   int level() const { return level_; }
   bool ours() const { return ours_; }
+  /// How many the launcher has started, as far as this MPI knows.
+  static int processes() {
+    int all = 0;
+    check(MPI_Comm_size(MPI_COMM_WORLD, &all));
+    return all;
+  }
   /// The job is lost: ending MPI would wait for the dead.
   void abandon() { ours_ = false; }
 
