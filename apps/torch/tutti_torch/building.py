@@ -89,11 +89,11 @@ class Build:
         compiler = os.environ.get("CXX", "c++")
         mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
         self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
-                      *shlex.split(answer_of(mpi, "--showme:compile"))]
+                      *shlex.split(answer_of(mpi, "--showme:compile")),
+                      *shlex.split(os.environ.get("CXXFLAGS", ""))]
         self.links = shlex.split(answer_of(mpi, "--showme:link"))
         key = [self.text, self.folders, compiler, answer_of(compiler, "--version"), self.flags,
-               self.links, torch.__version__, torch._C._GLIBCXX_USE_CXX11_ABI,
-               os.environ.get("CFLAGS", ""), os.environ.get("CXXFLAGS", "")]
+               self.links, torch.__version__, torch._C._GLIBCXX_USE_CXX11_ABI]
         self.name = "tutti_" + hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]
         cache = os.environ.get("TUTTI_CACHE", os.path.expanduser("~/.cache/tutti"))
         self.folder = pathlib.Path(cache) / self.name
