@@ -2,6 +2,7 @@
 
 import gc
 import glob
+import gzip
 import json
 import os
 import platform
@@ -41,24 +42,61 @@ def transformer():
     return torch.nn.TransformerEncoder(layer, 12)
 
 
+def cnn():
+    """apps/models/cnn.hpp: four small convolutions and two fully connected layers, with weights as
+    of He et al., "Delving deep into rectifiers", 2015: torch's own take 50 steps to begin."""
+    def convolution(inputs, outputs, *then):
+        return torch.nn.Conv2d(inputs, outputs, 3, padding=1), *then, torch.nn.ReLU()
+    pool = torch.nn.MaxPool2d(2)
+    model = torch.nn.Sequential(
+        *convolution(1, 16), *convolution(16, 16, pool), *convolution(16, 32, pool),
+        *convolution(32, 64), torch.nn.Flatten(),
+        torch.nn.Linear(64 * 7 * 7, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    for each in model:
+        if hasattr(each, "weight"):
+            torch.nn.init.kaiming_normal_(each.weight)
+            torch.nn.init.zeros_(each.bias)
+    return model
+
+
+def fashion_mnist():
+    """Debian's 60,000 images for training, and their labels."""
+    def bytes_of(name, header):
+        with gzip.open(f"/usr/share/datasets/fashion-mnist/train-{name}-ubyte.gz") as file:
+            return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
+    return (bytes_of("images-idx3", 16).view(-1, 1, 28, 28).float() / 255,
+            bytes_of("labels-idx1", 8).long())
+
+
 def model_and_loss(given):
-    """The model, and its loss on a batch that is each rank's own."""
+    """The model, and its loss in a step on a batch that is each rank's own."""
     torch.manual_seed(0)
     batch, size = given["batch"], given["size"]
     own = torch.Generator().manual_seed(dist.get_rank())
-    if given["model"] == "resnet50":
+    if given["model"] == "transformer":
+        tokens = torch.randn(batch, size, 768, generator=own)
+        return transformer(), lambda model, _: model(tokens).square().mean()
+    if given["model"] == "cnn":
+        images, labels = fashion_mnist()
+        order = torch.randperm(len(labels), generator=own)
+        model = cnn()
+    else:
         images = torch.randn(batch, 3, size, size, generator=own)
         labels = torch.randint(1000, (batch,), generator=own)
-        return resnet50(), lambda model: torch.nn.functional.cross_entropy(model(images), labels)
-    tokens = torch.randn(batch, size, 768, generator=own)
-    return transformer(), lambda model: model(tokens).square().mean()
+        order = torch.arange(batch)
+        model = resnet50()
+
+    def loss(model, step):
+        chosen = order.roll(-step * batch)[:batch]
+        return torch.nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
+    return model, loss
 
 
 # ---- contestants: each makes of a model what is trained, and the optimizer that follows
 
 
-def sgd(model):
-    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+def sgd(model, lr=0.03, momentum=0.9):
+    return torch.optim.SGD(model.parameters(), lr, momentum)
 
 
 class Bare:
@@ -99,15 +137,16 @@ class OneBucketPowerSGD(Bare):
 class Tutti(Bare):
     optimizer = "optimizer::none"
 
-    def __init__(self, strategy, header=None):
-        self.strategy, self.header = strategy, header
+    def __init__(self, strategy, header=None, options=None, **values):
+        self.strategy, self.header, self.options, self.values = strategy, header, options, values
 
     def build(self):
         return Build(self.strategy, self.header, self.optimizer)
 
     def made(self, model):
-        trained = tutti_torch.DataParallel(model, self.strategy, header=self.header)
-        return trained, sgd(trained)
+        trained = tutti_torch.DataParallel(model, self.strategy, header=self.header,
+                                           options=self.options)
+        return trained, sgd(trained, **self.values)
 
 
 class AcrossTheBarrier(Tutti):
@@ -121,6 +160,8 @@ class AcrossTheBarrier(Tutti):
         trained.wait()
 
 
+# Large residuals are a momentum already, and two are unstable.
+beside_a_residual = {"lr": 0.12, "momentum": 0.0}
 contestants = {
     "no communication": Bare(),
     "DDP 25 MB": DDP(25),
@@ -133,8 +174,10 @@ contestants = {
     "tutti Dense16": Tutti("strategies::Dense16", f"{root}/apps/compare/baseline.hpp"),
     "DDP PowerSGD hook": OneBucketPowerSGD(),
     "tutti PowerSGD": Tutti("strategies::PowerSGD"),
-    "tutti EFSignSGD": Tutti("strategies::EFSignSGD"),
-    "tutti TopK": Tutti("strategies::TopK"),
+    "tutti EFSignSGD": Tutti("strategies::EFSignSGD", **beside_a_residual),
+    "tutti TopK": Tutti("strategies::TopK", **beside_a_residual),
+    "tutti TopK 1 %": Tutti("strategies::TopK", options={"compression.density": 0.01},
+                            **beside_a_residual),
 }
 
 
@@ -190,7 +233,7 @@ class Turn:
     """Steps of one contestant, which is alive in `train` alone."""
 
     def __init__(self, contestant, given):
-        self.seconds = []
+        self.seconds, self.losses = [], []
         alive = self.train(contestant, *model_and_loss(given), given["steps"])
         gc.collect()
         if alive() is not None:
@@ -205,8 +248,10 @@ class Turn:
 
         def step():
             optimizer.zero_grad()
-            loss(trained).backward()
+            its = loss(trained, len(self.losses))
+            its.backward()
             optimizer.step()
+            self.losses.append(its.item())
 
         for _ in range(warmup):
             step()
@@ -235,9 +280,12 @@ def summary(name, turns):
     """`turns` holds a list of ranks for each round. A step lasts as long as on the slower rank."""
     steps = [max(ranks) for turn in turns for ranks in zip(*(each["seconds"] for each in turn))]
     ranks = [each for turn in turns for each in turn]
+    losses = [statistics.mean(step) for step in zip(*(each["losses"] for each in turns[0]))]
     return {"name": name, "median": statistics.median(steps), "worst": max(steps),
             "cpu": statistics.mean(each["cpu"] for each in ranks),
             "bytes": max(each["bytes"] for each in ranks),
+            "loss": statistics.mean(losses[-max(1, len(losses) // 10):]),
+            "losses": [each["losses"] for each in turns[0]],
             "idle": max(each["idle"] for each in ranks)}
 
 

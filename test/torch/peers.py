@@ -50,24 +50,29 @@ def the_network_is_torchvisions():
             state = (state ^ letter) * 1099511628211 % 2 ** 64
     assert state == 0x85c111f6d517ef85, hex(state)
     assert sum(each.numel() for each in peers.transformer().parameters()) == 12 * 7087872
+    assert sum(each.numel() for each in peers.cnn().parameters()) == 428442
 
 
 def a_row_is_held_against_the_bare_model():
-    """Two rounds of two steps on two ranks, of which the slower counts."""
+    """Two rounds of two steps on two ranks, of which the slower counts. Losses are the first
+    round's, and differ from DDP's in the second of three steps, on one rank."""
     def turn(*ranks_of_it):
-        return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0}
-                for seconds, cpu, sent in ranks_of_it]
+        return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0,
+                 "losses": [3.0, 2.0, 1.0 + sent / 1e6]} for seconds, cpu, sent in ranks_of_it]
 
     bare = peers.summary("bare", [turn(([1.0, 1.0], 1.0, 0), ([1.0, 1.0], 1.0, 0))] * 2)
     ours = peers.summary("ours", [turn(([1.0, 4.0], 2.0, 1e6), ([2.0, 3.0], 1.0, 5e6)),
                                   turn(([9.0, 1.0], 2.0, 1e6), ([1.0, 2.0], 2.0, 3e6))])
 
+    ddp = {**bare, "name": "DDP", "losses": [[3.0, 2.0, 2.0], [3.0, 5.0, 6.0]]}
+
     class given:
         rate = "10mbit"
 
-    rows = list(front().rows_of({"contestants": [bare, ours]}, given))
+    rows = list(front().rows_of({"contestants": [bare, ours, ddp]}, given))
     wanted = {"contestant": "ours", "step_ms": 3000.0, "worst_ms": 9000.0, "of_bare": 3.0,
-              "exposed_ms": 2000.0, "sent_mb": 5.0, "wire_ms": 4000.0, "cpu_s": 0.75}
+              "exposed_ms": 2000.0, "sent_mb": 5.0, "wire_ms": 4000.0, "cpu_s": 0.75,
+              "loss": 4.0, "as_ddp": 1}
     assert rows[1] == wanted, rows[1]
     assert rows[0]["exposed_ms"] == rows[0]["sent_mb"] == rows[0]["cpu_s"] == 0, rows[0]
 
@@ -87,6 +92,8 @@ def turns_are_taken():
     gradient = 2 * (ranks - 1) * 4 * told["parameters"]
     assert bare["bytes"] < 0.01 * gradient, told
     assert ddp["bytes"] > 0.99 * gradient, told
+    assert ranks > 2 or ddp["losses"] == horovod["losses"] != bare["losses"], told
+    assert [len(each) for each in ddp["losses"]] == [peers.warmup + 1] * ranks, told
 
 
 def wrong_uses_are_one_line():
@@ -104,6 +111,7 @@ def wrong_uses_are_one_line():
 
     assert says("invalid choice: 'vgg'", "--model", "vgg") == 1
     assert says("'0' is not 1 or more", "--steps", "0") == 1
+    assert says("have 28 pixels a side, not 32", "--model", "cnn", "--size", "32") == 1
     assert says("a link of rate '1gbps' carries nothing", "--rate", "1gbps") == 1
     assert says("there is no tc. Fix: apt-get install -y iproute2", PATH="/nowhere") >= 6
 
