@@ -1,13 +1,10 @@
-// What an engine offers beside `ready` and `wait`, each against arithmetic written down, and a step
-// that allocates nothing.
+// What an engine offers beside `ready` and `wait`, each against arithmetic written down.
 #include "tutti/core/engine.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
 #include <gtest/gtest.h>
-#include <new>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -20,41 +17,6 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/by_priority.hpp"
-#include "tutti/strategies.hpp"
-
-namespace {
-
-std::atomic<bool> counting{false};
-std::atomic<std::size_t> allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  if (counting.load(std::memory_order_relaxed)) {
-    allocations.fetch_add(1, std::memory_order_relaxed);
-  }
-  void* memory = nullptr;
-  if (posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) != 0) {
-    throw std::bad_alloc();
-  }
-  return memory;
-}
-
-}  // namespace
-
-// The whole program's, for what a step allocates may come from anywhere.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  return counted(bytes, alignof(std::max_align_t));
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
 
 namespace tutti::test {
 namespace {
@@ -384,64 +346,6 @@ TEST(Engine, ReadyTwiceThrowsAndOneCanGoOn) {
     engine.wait();
     EXPECT_EQ(parameters_of(memory), trained(2, 1));
   });
-}
-
-/// Steps after the first few take no memory from the heap, in any ready order. Frames are pooled,
-/// and how many live at once depends on timing: a stretch in which more do than ever before may
-/// take some, but not every stretch.
-template <class Strategy>
-void allocates_nothing(engine_options<Strategy> options = {}) {
-  constexpr int stretches = 6;
-  constexpr int steps = 5;
-  std::vector<std::vector<tensor_id>> orders;
-  for (int i = 0; i < 2 * stretches * steps; ++i) {
-    orders.push_back(shuffled(tensor_sizes().size(), i, 0));
-  }
-  std::size_t fewest = ~std::size_t{0};
-  on_workers<Strategy>(2, optimizer_of(), options, [&](arena& memory, auto& engine) {
-    const bool counts = engine.worker() == 0;
-    for (int step = 0; step < stretches * steps; ++step) {
-      if (step % steps == 0) {
-        engine.average(0);  // neither enters or leaves a stretch while the other counts
-        if (counts) {
-          allocations = 0;
-          counting = true;
-        }
-      }
-      engine.wait();
-      backward(memory, engine.worker(), step);
-      for (const tensor_id id : orders[static_cast<std::size_t>(2 * step + engine.worker())]) {
-        engine.ready(id);
-      }
-      engine.wait();
-      if (step % steps == steps - 1) {
-        engine.average(0);
-        if (counts) {
-          counting = false;
-          fewest = std::min(fewest, allocations.load());
-        }
-      }
-    }
-  });
-  EXPECT_EQ(fewest, 0u) << Strategy::name;
-}
-TEST(Engine, AStepAllocatesNothing) {
-  allocates_nothing<strategies::WFBP>();
-  allocates_nothing<strategies::Horovod>();
-  allocates_nothing<strategies::ByteScheduler>(
-      {.partition = {.bytes = 20'000},
-       .schedule = {.credit = 40'000, .rule = schedule::credit_rule::positive}});
-  allocates_nothing<strategies::TopK>({.compression = {.density = 0.01}});
-  allocates_nothing<strategies::EFSignSGD>();
-  allocates_nothing<strategies::SignSGD>();
-  allocates_nothing<strategies::BytePS>();
-}
-TEST(Engine, TheCounterCounts) {
-  allocations = 0;
-  counting = true;
-  ::operator delete(::operator new(1));
-  counting = false;
-  EXPECT_EQ(allocations, 1u);
 }
 
 }  // namespace
