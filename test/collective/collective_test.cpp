@@ -324,13 +324,14 @@ TEST(ByGraph, SendsAlongTheEdgesAlone) {
     for (const auto& [how, listed] : topologies) {
       const auto pairs = split(listed, ' ');
       for (std::size_t pair = 0; pair < pairs.size(); ++pair) {
+        const collective::by_graph along({.topology = how});
         bytes sent(ranks, std::vector<std::size_t>(ranks));
         placed_simulated::run(hosts, [&](transport::simulated& inner) -> task {
           transport::recording<transport::simulated> world(inner, 100);
           const endpoint self(world, tag{channel::data, 1, 0});
           reduction<archetype::fold> data{nullptr, n, sizeof(float), {}, {}};
           data.way = pair + 7 * pairs.size();
-          co_await collective::by_graph({.topology = how}).all_reduce(self, data);
+          co_await along.all_reduce(self, data);
           for (const auto& each : world.log()) {
             if (each.what == transport::recorded::kind::send) {
               sent[at(world.rank())][at(each.peer)] += each.bytes;

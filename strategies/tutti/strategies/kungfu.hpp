@@ -25,16 +25,40 @@ struct KungFu {
   }
 };
 
-/// The same under another `-strategy`: KungFuOver<collective::topology::ring>, say.
+/// The same under another `-strategy`. They differ in options alone: `architecture.topology`, where
+/// those are flags.
 template <collective::topology Topology>
 struct KungFuOver {
-  static constexpr std::string_view name = "KungFuOver";
   using strategy = KungFu::strategy;
   static constexpr policy_options<strategy> defaults() {
     auto its = KungFu::defaults();
     its.architecture.topology = Topology;
     return its;
   }
+};
+struct KungFuStar : KungFuOver<collective::topology::star> {
+  static constexpr std::string_view name = "KungFuStar";
+};
+struct KungFuMultiStar : KungFuOver<collective::topology::multi_star> {
+  static constexpr std::string_view name = "KungFuMultiStar";
+};
+struct KungFuRing : KungFuOver<collective::topology::ring> {
+  static constexpr std::string_view name = "KungFuRing";
+};
+struct KungFuClique : KungFuOver<collective::topology::clique> {
+  static constexpr std::string_view name = "KungFuClique";
+};
+struct KungFuTree : KungFuOver<collective::topology::tree> {
+  static constexpr std::string_view name = "KungFuTree";
+};
+struct KungFuBinaryTree : KungFuOver<collective::topology::binary_tree> {
+  static constexpr std::string_view name = "KungFuBinaryTree";
+};
+struct KungFuMultiBinaryTreeStar : KungFuOver<collective::topology::multi_binary_tree_star> {
+  static constexpr std::string_view name = "KungFuMultiBinaryTreeStar";
+};
+struct KungFuAuto : KungFuOver<collective::topology::automatic> {
+  static constexpr std::string_view name = "KungFuAuto";
 };
 
 /// In each step half-way to the model of a peer drawn at random, nobody in lock-step; one buffer
