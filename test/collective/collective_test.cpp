@@ -299,7 +299,7 @@ TEST(Graphs, AreThoseOfKungFu) {
     const int ranks = static_cast<int>(hosts.size());
     ASSERT_EQ(topologies.size(), names(topology()).size());
     for (const auto& [how, listed] : topologies) {
-      const collective::graphs all(how, ranks, [&](int rank) { return hosts[at(rank)]; });
+      const collective::graphs all(how, ranks, [&of = hosts](int rank) { return of[at(rank)]; });
       std::string made;
       for (int pair = 0; pair < all.pairs(); ++pair) {
         std::string up;
