@@ -330,7 +330,7 @@ TEST(ByGraph, SendsAlongTheEdgesAlone) {
           transport::recording<transport::simulated> world(inner, 100);
           const endpoint self(world, tag{channel::data, 1, 0});
           reduction<archetype::fold> data{nullptr, n, sizeof(float), {}, {}};
-          data.way = pair + 7 * pairs.size();
+          data.route = pair + 7 * pairs.size();
           co_await along.all_reduce(self, data);
           for (const auto& each : world.log()) {
             if (each.what == transport::recorded::kind::send) {
@@ -354,13 +354,13 @@ TEST(ByGraph, SendsAlongTheEdgesAlone) {
 
 TEST(ByGraph, HashesAsKungFu) {
   const collective::by_graph by_name;  // expected is what KungFu's own function makes of the name
-  EXPECT_EQ(by_name.way_of({"tensor0", 0, 0, 150'000}), 168'760U);  // part::tensor0[0:150000]
-  EXPECT_EQ(by_name.way_of({"tensor0", 1, 150'000, 300'000}), 180'577U);
-  EXPECT_EQ(by_name.way_of({"tensor4", 1, 260'417, 520'834}), 184'334U);
-  EXPECT_EQ(by_name.way_of({"conv1/kernel", 0, 0, 1}), 201'499U);
-  EXPECT_EQ(by_name.way_of({"layer3.weight", 4, 1'048'576, 1'310'720}), 246'154U);
+  EXPECT_EQ(by_name.route_of({"tensor0", 0, 0, 150'000}), 168'760U);  // part::tensor0[0:150000]
+  EXPECT_EQ(by_name.route_of({"tensor0", 1, 150'000, 300'000}), 180'577U);
+  EXPECT_EQ(by_name.route_of({"tensor4", 1, 260'417, 520'834}), 184'334U);
+  EXPECT_EQ(by_name.route_of({"conv1/kernel", 0, 0, 1}), 201'499U);
+  EXPECT_EQ(by_name.route_of({"layer3.weight", 4, 1'048'576, 1'310'720}), 246'154U);
   const collective::by_graph by_index({.hash = collective::hash::index});
-  EXPECT_EQ(by_index.way_of({"layer3.weight", 4, 1'048'576, 1'310'720}), 4U);
+  EXPECT_EQ(by_index.route_of({"layer3.weight", 4, 1'048'576, 1'310'720}), 4U);
 }
 
 }  // namespace

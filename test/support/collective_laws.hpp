@@ -31,7 +31,7 @@ struct by_graphs_in_turn : collective::by_graph {
   task all_reduce(Endpoint self, reduction<Fold> data) const {
     constexpr std::size_t all = names(collective::topology()).size();
     const std::size_t turn = data.elements + at(self.size());
-    data.way = turn / all;
+    data.route = turn / all;
     return by_graph({.topology = collective::topology(turn % all)}).all_reduce(self, data);
   }
 };

@@ -148,8 +148,8 @@ struct all_reduce {
     auto reduction_of(const launch<C>& what, std::size_t elements, std::size_t element_bytes,
                       std::size_t room) const {
       reduction<payload_fold<C>> sum{nullptr, elements, element_bytes, {what.compression}};
-      if constexpr (facts::has_several_ways<Collective>) {
-        sum.way = way_of(what.number);
+      if constexpr (facts::has_routes<Collective>) {
+        sum.route = route_of(what.number);
       }
       if (!what.phantom()) {
         sum.data = what.workspace.data();
@@ -158,13 +158,13 @@ struct all_reduce {
       return sum;
     }
 
-    std::uint64_t way_of(std::uint32_t number) const {
+    std::uint64_t route_of(std::uint32_t number) const {
       const plan& made = world_->planned();
       const chunk& piece = made.chunks[number];
       const bucket& whole = made.buckets[piece.bucket];
       const std::size_t begin = piece.first_element - whole.first_element;
-      return collective_.way_of({world_->tensor_of(piece).name, number - whole.first_chunk, begin,
-                                 begin + piece.elements});
+      return collective_.route_of({world_->tensor_of(piece).name, number - whole.first_chunk, begin,
+                                   begin + piece.elements});
     }
 
     template <class C>

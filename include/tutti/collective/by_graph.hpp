@@ -16,7 +16,7 @@ namespace tutti::collective {
 /// Which of several pairs of graphs a piece takes.
 enum class hash {
   name,   ///< by the squares of the characters of `part::TENSOR[BEGIN:END]`, added up
-  index,  ///< one after the other
+  index,  ///< by its place among its tensor's pieces
 };
 
 /// In the order of the enumerators.
@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 2> names(hash) { return {"name", "index"}
 /// from the root along another; a topology of several such pairs gives each piece of a tensor one
 /// of them, by a hash. Children are added in rank order, where KungFu adds who comes first.
 /// Wire: 2(p-1) times the bytes in all, of which a rank sends them once to its parent and once to
-/// each of its children. Cost: as deep as the graphs; a look at every rank.
+/// each of its children. Cost: messages in a row as deep as the graphs; a look at every rank.
 /// After: KungFu's S-SGD and its `-strategy`, Mai et al., OSDI 2020, there over even pieces of at
 /// most 1 MiB.
 class by_graph {
@@ -42,7 +42,7 @@ class by_graph {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("topology", self.topology, "how ranks are joined; KungFu's -strategy");
-      visit("hash", self.hash, "what says which of several graphs a piece takes: name or index");
+      visit("hash", self.hash, "which of several graphs a piece takes: by its name or its index");
     }
   };
 
@@ -51,7 +51,7 @@ class by_graph {
 
   std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
 
-  std::uint64_t way_of(const named_piece& piece) const {
+  std::uint64_t route_of(const named_piece& piece) const {
     if (options_.hash == hash::index) {
       return piece.index;
     }
@@ -68,7 +68,7 @@ class by_graph {
   template <class Endpoint, class Fold>
   static task along(collective::topology how, Endpoint self, reduction<Fold> data) {
     const graphs all(how, self.size(), [&](int rank) { return self.host_of(rank); });
-    const int pair = static_cast<int>(data.way % at(all.pairs()));
+    const int pair = static_cast<int>(data.route % at(all.pairs()));
     const int rank = self.rank();
     frame_array<int> children(at(self.size()));
     for (int peer = 0; peer < self.size(); ++peer) {

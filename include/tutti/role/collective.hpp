@@ -31,8 +31,8 @@ struct reduction {
   Fold fold{};
   /// `scratch_bytes(elements, element_bytes, ranks)` bytes of the collective's own.
   std::span<std::byte> scratch{};
-  /// Which way it takes where a collective has several; equal on all ranks.
-  std::uint64_t way{};
+  /// Which route it takes where a collective has several; equal on all ranks.
+  std::uint64_t route{};
 
   std::span<std::byte> all() const { return {data, elements * element_bytes}; }
   /// Part `index` when the elements are cut evenly in `parts`.
@@ -70,7 +70,7 @@ struct named_piece {
 /// * `scratch_bytes(elements, element_bytes, ranks)`, which with more ranks only grows or only
 ///   shrinks; `all_reduce(endpoint, reduction)` -> task.
 /// * `options`, if it has any; the architecture's are the same.
-/// * `way_of(piece)`, where it has several ways: the `way` of that piece's reduction.
+/// * `route_of(piece)`, where it has several routes: the `route` of that piece's reduction.
 ///
 /// Messages that are in flight together begin together, before the first is awaited
 /// (base/all_of.hpp): some transports move them in a group.
@@ -103,8 +103,8 @@ constexpr bool requires_native = requires {
   requires C::requires_native;
 };
 template <class C>
-concept has_several_ways = requires {
-  &C::way_of;
+concept has_routes = requires {
+  &C::route_of;
 };
 }  // namespace facts
 
