@@ -26,6 +26,6 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, DeAR, TopK,
                        SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync,
-                       PairAveraging, SMA, LocalSGD, Relaxed>;
+                       KungFu, PairAveraging, SMA, LocalSGD, Relaxed>;
 
 }  // namespace tutti::strategies
