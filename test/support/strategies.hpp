@@ -12,6 +12,7 @@
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sharded.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/star.hpp"
@@ -228,6 +229,16 @@ struct in_two_halves : with_defaults<in_rank_order<fusion::up_to, schedule::spli
   }
 };
 
+/// Each rank updates its share, and what others have updated comes under the next forward pass.
+struct in_shards
+    : with_defaults<compose<architecture::sharded<collective::canonical>, fusion::up_to,
+                            partition::into, schedule::split_phase>> {
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}, .partition = {.bytes = 50'000}},
+            {.schedule = {.gathers_at_once = 1}}};
+  }
+};
+
 struct models_averaged_every_period
     : with_defaults<compose<architecture::local_sgd<collective::canonical>, fusion::up_to>> {
   static constexpr int period = 3;
@@ -265,11 +276,11 @@ struct models_drawn_together
   }
 };
 
-/// What a step applies, or when, is something else than the mean of its gradients.
+/// A step applies something else than the mean of its gradients, or later, or not on every rank.
 template <template <class> class Each>
 using each_averaging_strategy =
-    testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<models_averaged_every_period>,
-                   Each<models_drawn_together>>;
+    testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<in_shards>,
+                   Each<models_averaged_every_period>, Each<models_drawn_together>>;
 
 /// For worlds that differ from another in where memory lies.
 template <template <class> class Each>

@@ -141,6 +141,7 @@ struct parameter_server {
       server_.resume(step);
     }
     std::vector<std::span<float>> memories() { return server_.memories(); }
+    std::size_t optimizer_floats() const { return server_.optimizer_floats(); }
 
    private:
     parameter_server_worker<parameter_server, World> worker_;

@@ -35,6 +35,7 @@ struct strategy
       private rule::check_buckets_stay_whole<Partition, Compression>,
       private rule::check_gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>,
       private rule::check_gathering_mixes_steps<Fusion, Architecture>,
+      private rule::check_gathering_moves_parts<Fusion, Architecture>,
       private rule::check_gathering_needs_smaller_units<Fusion, Compression> {
   using fusion = Fusion;
   using partition = Partition;

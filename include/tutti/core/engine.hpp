@@ -394,6 +394,7 @@ class engine : engine_base<Transport> {
             plan_.hash,
             counted(),
             exposed(),
+            sizeof(float) * optimizer_floats(),
             types::choice::gathers && !virtual_time && !waits_.has_thread()};
   }
   /// Seconds that `wait` took so far.
@@ -779,6 +780,13 @@ class engine : engine_base<Transport> {
     } else {
       return {};
     }
+  }
+  std::size_t optimizer_floats() const {
+    std::size_t floats = around_.momenta().size();
+    if constexpr (facts::has_optimizer_floats<state_type>) {
+      floats += state_->optimizer_floats();
+    }
+    return floats;
   }
   void resume_architecture([[maybe_unused]] std::uint64_t steps) {
     if constexpr (facts::has_resume<state_type>) {

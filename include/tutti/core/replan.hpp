@@ -125,6 +125,8 @@ class replan_steps {
   static constexpr bool moves_owners = facts::encodes_means<architecture> && requires {
     architecture::owned(std::size_t{}, 0, 1);
   };
+  /// Or to update.
+  static constexpr bool moves_parts = facts::owns_parts<architecture>;
 
   /// What owners of chunks remember of each element, whoever they are: floats by place in the
   /// model, one lane after the other. Each owner's memories (`memories()` of an architecture that
@@ -355,7 +357,13 @@ class replan_steps {
 
     const std::uint64_t steps = its.steps();
     const std::vector<float> of_chunks = joined(queue, its.flow_->memories());
-    const std::vector<float> of_state = joined(queue, its.remembered());
+    std::vector<float> of_state;
+    if constexpr (moves_parts) {
+      of_state = parts_by_place(its);
+      co_await sum_on_hosts(self, of_state);
+    } else {
+      of_state = joined(queue, its.remembered());
+    }
     std::vector<float> of_means;
     if constexpr (moves_owners) {
       of_means = joined(queue, {means_of(its)});
@@ -375,7 +383,11 @@ class replan_steps {
     its.flow_->resume(steps);
     its.resume_architecture(steps);
     restore_joined(queue, its.flow_->memories(), of_chunks);
-    restore_joined(queue, its.remembered(), of_state);
+    if constexpr (moves_parts) {
+      restore_parts(its, of_state);
+    } else {
+      restore_joined(queue, its.remembered(), of_state);
+    }
     if constexpr (moves_owners) {
       keep_own_share(its, of_means);
       restore_joined(queue, {means_of(its)}, of_means);
@@ -409,6 +421,45 @@ class replan_steps {
         std::fill(first + end, first + each.elements, 0.0f);
       }
     }
+  }
+
+  /// Calls `visit(memory, place)` for each run of what this rank remembers of its parts of chunks:
+  /// where it lies now, and where in lanes by place in the model, one after the other.
+  template <class Visit>
+  [[gnu::cold]] static void for_each_part(Engine& its, Visit visit) {
+    const plan& made = its.plan_;
+    const std::vector<std::span<float>> memories = its.remembered();
+    for (std::size_t number = 0; number < memories.size(); ++number) {
+      const chunk& whole = made.chunks[number];
+      const auto [begin, end] =
+          architecture::owned(whole.elements, its.world_->rank(), its.world_->size());
+      const std::size_t elements = end - begin;
+      for (std::size_t at = 0; at < memories[number].size(); at += elements) {
+        const std::size_t lane = at / elements;
+        visit(memories[number].subspan(at, elements),
+              lane * made.elements() + whole.first_element + begin);
+      }
+    }
+  }
+  /// What is remembered of the whole model, 0 where that is on other ranks.
+  [[gnu::cold]] static std::vector<float> parts_by_place(Engine& its) {
+    auto& queue = its.world_->queue();
+    std::vector<float> all(its.around_.phantom()
+                               ? 0
+                               : its.around_.momenta_per_element() * its.plan_.elements());
+    for_each_part(its, [&](std::span<float> memory, std::size_t place) {
+      const auto values = host_view(queue, memory);
+      std::copy(values.begin(), values.end(), all.begin() + static_cast<std::ptrdiff_t>(place));
+    });
+    return all;
+  }
+  [[gnu::cold]] static void restore_parts(Engine& its, std::span<const float> all) {
+    auto& queue = its.world_->queue();
+    for_each_part(its, [&](std::span<float> memory, std::size_t place) {
+      fill_from_host(queue, memory, [&](std::span<float> into) {
+        std::ranges::copy(all.subspan(place, into.size()), into.begin());
+      });
+    });
   }
 
   /// Nothing is on its way, so whatever stands on a plan can go.

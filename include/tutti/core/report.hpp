@@ -20,6 +20,7 @@ struct report {
   std::uint64_t plan_hash{};
   tutti::traffic traffic{};
   seconds exposed{};  ///< time that `wait` took: communication that nothing hid
+  std::size_t optimizer_bytes{};  ///< of state that the optimizer keeps on this rank
   /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
   bool cycles_end_on_calls{};
 
@@ -30,7 +31,8 @@ struct report {
         << " buckets, " << r.chunks << " chunks; per step "
         << static_cast<double>(r.traffic.bytes_sent) / taken << " bytes sent in "
         << static_cast<double>(r.traffic.messages_sent) / taken << " messages, "
-        << 1e3 * r.exposed / taken << " ms exposed\n";
+        << 1e3 * r.exposed / taken << " ms exposed; " << r.optimizer_bytes
+        << " bytes of optimizer state\n";
     if (r.cycles_end_on_calls) {
       out << "  what became ready in a cycle went on the caller's next call. Fix: run.progress = "
              "progress::by_thread\n";

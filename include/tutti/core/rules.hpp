@@ -63,6 +63,11 @@ struct gathering_mixes_steps {
   static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::turns_on_steps<Architecture>;
 };
 
+template <class Fusion, class Architecture>
+struct gathering_moves_parts {
+  static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::owns_parts<Architecture>;
+};
+
 template <class Fusion, class Compression>
 struct gathering_needs_smaller_units {
   static constexpr bool holds =
@@ -192,6 +197,12 @@ struct check_gathering_mixes_steps {
   static_assert(gathering_mixes_steps<Fusion, Architecture>::holds,
                 "tutti: this fusion gathers at run time what may be of two steps, but this "
                 "architecture exchanges one step otherwise than the next. Fix: use fusion::up_to.");
+};
+template <class Fusion, class Architecture>
+struct check_gathering_moves_parts {
+  static_assert(gathering_moves_parts<Fusion, Architecture>::holds,
+                "tutti: this fusion gathers other chunks in every step, but this architecture has "
+                "each rank update its own part of every chunk. Fix: use fusion::up_to.");
 };
 template <class Fusion, class Compression>
 struct check_gathering_needs_smaller_units {

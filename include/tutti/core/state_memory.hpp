@@ -18,6 +18,7 @@ class state_memory {
       : elements_(elements), floats_(allocate_zeros<float>(queue, lanes * elements)) {}
 
   std::span<float> floats() { return span_of(floats_); }
+  std::span<const float> floats() const { return span_of(floats_); }
 
   chunk_context at(std::size_t first_element, std::span<std::byte> scratch, std::uint64_t step) {
     float* first = floats_.empty() ? nullptr : floats_.data() + first_element;

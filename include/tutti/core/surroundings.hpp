@@ -191,10 +191,21 @@ class surroundings {
                       momenta_.at(plan_->first_element[position], {}, step));
   }
 
+  /// The optimizer on some elements alone: `mean`, as long as they are, becomes the parameters that
+  /// come of it. `where` is what is remembered of them.
+  void update_piece(const chunk& some, std::span<float> mean, const chunk_context& where) const {
+    for_each_run(some, [&](std::span<float> parameters, std::size_t in_chunk) {
+      const std::span<float> run = mean.subspan(in_chunk, parameters.size());
+      optimizer_->apply(queue(), parameters, std::span<const float>(run), where.from(in_chunk));
+      queue().copy(run.data(), parameters.data(), parameters.size_bytes());
+    });
+  }
+
   /// Floats that the optimizer remembers of each element.
   std::size_t momenta_per_element() const { return momenta_per_element_; }
-  /// What it remembers on a rank that trains.
+  /// What it remembers on a rank that trains, unless the architecture has owners for it.
   std::span<float> momenta() { return momenta_.floats(); }
+  std::span<const float> momenta() const { return momenta_.floats(); }
 
   // ---- tasks beside
 

@@ -243,7 +243,8 @@ enum class carries {
 /// * `adds_payloads`: encoded payloads are added on their way, so they must be summable.
 /// * `completes_alone`: a rank's launch completes although no other worker starts it now.
 /// * `carries`, `gradient` unless it says otherwise.
-/// * `owns_parameters`: the optimizer runs on other ranks than those that train.
+/// * `owns_parameters`: the optimizer runs on the owners of parameters, and there alone: servers, or
+///   of every chunk the rank that `owned` says.
 /// * `ignores_compression`: what it sends, it sends as it is.
 /// * `updates_first`: what travels is taken after the update, so the optimizer must be the
 /// engine's.
@@ -251,9 +252,9 @@ enum class carries {
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
 /// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
-/// * `owned(elements, rank, ranks)`: where that is a part of every chunk, its first element and
-/// end;
-///   then what is remembered of means moves to its new owners with a plan.
+/// * `owned(elements, rank, ranks)`: where sums are encoded again, or parameters owned, by parts of
+///   every chunk, this rank's first element and end; then what is remembered of them moves to its
+///   new owners with a plan.
 /// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
 ///   steps before (0 or 1); nothing before there was one.
 /// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
@@ -291,7 +292,9 @@ enum class carries {
 /// * `memories()`: spans of floats that a checkpoint keeps. A checkpoint restores the parameters,
 ///   then calls `resume`, then restores these. So that they outlive a plan, they are by place in
 ///   the model, the flat order, whatever the chunks; or, on ranks that own chunks and do not train,
-///   chunk by chunk, as many spans for each that is not empty, of whole floats an element.
+///   chunk by chunk, as many spans for each that is not empty, of whole floats an element; or,
+///   where ranks own parts of every chunk, one span for each chunk, lane by lane.
+/// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> && requires {
@@ -308,6 +311,11 @@ constexpr tutti::carries carries_of<A> = A::carries;
 template <class A>
 constexpr bool owns_parameters = requires {
   requires A::owns_parameters;
+};
+/// Each rank updates a part of every chunk.
+template <class A>
+constexpr bool owns_parts = owns_parameters<A> && requires {
+  A::owned(std::size_t{}, 0, 1);
 };
 template <class A>
 constexpr bool updates_first = owns_parameters<A> || requires {
@@ -401,6 +409,10 @@ template <class S>
 concept has_finish = requires {
   &S::finish;
 };
+template <class S>
+concept has_optimizer_floats = requires {
+  &S::optimizer_floats;
+};
 /// Some ranks, the last ones, do not train.
 template <class A>
 constexpr bool has_servers = requires(const options_of<A>& options) {
@@ -455,6 +467,10 @@ concept architecture_state = requires(S& state, const typename World::launch& wh
     (!facts::has_memories<S> ||
      requires(S & state) {
        { state.memories() } -> std::same_as<std::vector<std::span<float>>>;
+     }) &&
+    (!facts::has_optimizer_floats<S> ||
+     requires(const S& state) {
+       { state.optimizer_floats() } -> std::same_as<std::size_t>;
      }) &&
     (!facts::has_finish<S> || requires(S & state) {
       { state.finish() } -> std::same_as<task>;

@@ -125,6 +125,16 @@ class parameter_server_server {
     }
   }
 
+  /// What the optimizer remembers of the chunks placed here.
+  std::size_t optimizer_floats() const {
+    std::size_t elements = 0;
+    for (const chunk& each : world_->planned().chunks) {
+      const bool mine = each.placed_on == world_->rank() && !world_->trains();
+      elements += mine ? each.elements : 0;
+    }
+    return runs_optimizer && !world_->phantom() ? world_->momenta_per_element() * elements : 0;
+  }
+
   /// Of each chunk placed here: residuals of means, momenta, parameters; what there is of them.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all;

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/base/bounds.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/collective.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::architecture {
+
+/// Every rank computes with all parameters x, and each keeps the optimizer's state s of a share of
+/// them alone. Of a chunk of n elements, rank r of p owns one run, ceil(n / p) or floor(n / p)
+/// elements long. In every step
+///   g[owned] = mean over q of rank q's gradient[owned]   reduce-scatter of payloads
+///   x[owned], s[owned] = optimizer(x, s, g)[owned]       on the owner, between the halves
+///   x[elsewhere] = its owner's                           all-gather of floats
+/// Under a schedule that splits exchanges the updates run behind their reduce-scatters, and the
+/// parameters are gathered when that schedule says.
+/// Wire: (p-1)/p of the payload and (p-1)/p of the parameters from every rank: without compression
+/// as many bytes as an all-reduce. Cost: state of ceil(n / p) elements a chunk and rank; an update
+/// per rank of n / p elements. Errors: a checkpoint is refused by an engine that cuts the model
+/// otherwise than the one that saved it.
+/// After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+/// Models", SC 2020, of which this is the partition of optimizer states.
+template <splitting_collective Collective = collective::ring>
+struct sharded {
+  using role = tutti::role::architecture;
+  using collective = Collective;
+  using options = options_of<Collective>;
+  static constexpr bool adds_payloads = true;
+  static constexpr bool completes_alone = false;
+  static constexpr bool ordered_start = Collective::ordered_start;
+  static constexpr bool owns_parameters = true;
+  static constexpr bool has_halves = true;
+
+  static constexpr double busiest_nic(double payload, double dense, placement who) {
+    return bound::all_reduce((payload + dense) / 2, who.hosts());
+  }
+  static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
+  { return Collective::alone(who.workers); }
+
+  /// The part of a chunk that a rank updates, first element and end: the one whose sum a
+  /// reduce-scatter leaves there.
+  static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,
+                                                             int ranks) {
+    return {part_begin(elements, at(ranks), at(rank)),
+            part_begin(elements, at(ranks), at(rank + 1))};
+  }
+
+  template <class World>
+  class state {
+    using launch = typename World::launch;
+    using compression = typename World::compression;
+    static constexpr bool encoded = !facts::identity<compression>;
+
+   public:
+    state(World& world, const options& set)
+        : world_(&world), collective_(make_policy<Collective>(set)) {
+      for (const chunk& each : world.planned().chunks) {
+        first_.push_back(elements_);
+        elements_ += share_of(each).elements;
+      }
+      momenta_ = world.template allocate<float>(world.momenta_per_element() * elements_);
+    }
+
+    std::size_t workspace_bytes(std::size_t elements) const {
+      return payload_room(elements) +
+             collective_.scratch_bytes(elements, std::max(element_bytes(), sizeof(float)),
+                                       world_->size());
+    }
+
+    task exchange(typename World::endpoint self, const launch& what) {
+      const auto gradients = encoded ? payloads_of(what) : floats_of(what);
+      if (encoded) {
+        what.encode(self.queue(), 0, what.data.size(), gradients.all());
+      }
+      co_await collective_.reduce_scatter(self, gradients);
+      update(self, what, gradients.part(at(self.size()), at(self.rank())));
+      if constexpr (World::splits_phases) {
+        co_await what.between_halves();
+      }
+      const auto parameters = floats_of(what);
+      co_await collective_.all_gather(self, parameters);
+    }
+
+    void incoming(const chunk& piece, std::span<float> buffer) {
+      world_->write_parameters(piece, buffer);
+    }
+    void arrive(std::size_t, std::uint64_t) {}  // its parameters have come
+
+    /// What the optimizer remembers, chunk by chunk: this rank's share, lane by lane.
+    std::vector<std::span<float>> memories() {
+      std::vector<std::span<float>> all;
+      for (std::uint32_t number = 0; number < first_.size(); ++number) {
+        all.push_back(momenta_of(number));
+      }
+      return all;
+    }
+    std::size_t optimizer_floats() const { return momenta_.size(); }
+
+   private:
+    /// The share of a chunk's sum has come: the mean makes parameters, in its place.
+    void update(typename World::endpoint self, const launch& what, std::span<std::byte> payload) {
+      auto& queue = self.queue();
+      const chunk& piece = world_->planned().chunks[what.number];
+      const chunk mine = share_of(piece);
+      const std::size_t begin = mine.first_element - piece.first_element;
+      if (encoded) {
+        what.clear(queue, begin, mine.elements);
+        what.accumulate(queue, payload, begin, mine.elements);
+      }
+      what.scale(queue, begin, mine.elements);
+      const std::span<float> momenta = momenta_of(what.number);
+      const chunk_context where{momenta.empty() ? nullptr : momenta.data(),
+                                mine.elements,
+                                {},
+                                what.step,
+                                mine.first_element};
+      world_->update_piece(mine, what.phantom() ? what.data : what.data.subspan(begin), where);
+    }
+
+    chunk share_of(chunk piece) const {
+      const auto [begin, end] = owned(piece.elements, world_->rank(), world_->size());
+      piece.first_element += begin;
+      piece.elements = end - begin;
+      return piece;
+    }
+    std::span<float> momenta_of(std::uint32_t number) {
+      const std::size_t lanes = world_->momenta_per_element();
+      const std::size_t elements = share_of(world_->planned().chunks[number]).elements;
+      return momenta_.size() == 0
+                 ? std::span<float>()
+                 : span_of(momenta_).subspan(lanes * first_[number], lanes * elements);
+    }
+
+    reduction<payload_fold<compression>> floats_of(const launch& what) const {
+      auto whole = scratch_of(what, sizeof(float));
+      whole.data = reinterpret_cast<std::byte*>(what.data.data());
+      return whole;
+    }
+    reduction<payload_fold<compression>> payloads_of(const launch& what) const {
+      auto whole = scratch_of(what, element_bytes());
+      whole.data = what.phantom() ? nullptr : what.workspace.data();
+      return whole;
+    }
+    reduction<payload_fold<compression>> scratch_of(const launch& what, std::size_t bytes) const {
+      reduction<payload_fold<compression>> of{nullptr, what.data.size(), bytes, {what.compression}};
+      if (!what.phantom()) {
+        of.scratch = what.workspace.subspan(payload_room(what.data.size()));
+      }
+      return of;
+    }
+    std::size_t element_bytes() const { return world_->compressor().wire_bytes(1); }
+    std::size_t payload_room(std::size_t elements) const {
+      return encoded ? round_up(world_->compressor().wire_bytes(elements), 64) : 0;
+    }
+
+    World* world_;
+    Collective collective_;
+    std::vector<std::size_t> first_{};  ///< element of each chunk's share, among those owned
+    std::size_t elements_ = 0;
+    typename World::template memory<float> momenta_{};
+  };
+};
+static_assert(architecture_policy<sharded<>>);
+
+}  // namespace tutti::architecture

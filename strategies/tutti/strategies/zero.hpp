@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/sharded.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/schedule/split_phase.hpp"
+
+namespace tutti::strategies {
+
+/// Optimizer state of a p-th of the parameters on each of p ranks: stage 1 of Rajbhandari et al.,
+/// "ZeRO", SC 2020. DeepSpeed cuts the whole model in p runs, here each bucket is; it gathers all
+/// parameters before a step ends, here they come in forward order under the next forward pass, and
+/// `wait()` flushes what the last step has left; its buckets hold 5e8 elements, these 25 MiB, so
+/// that there is something to overlap. Everything is fp32.
+struct ZeRO1 {
+  static constexpr std::string_view name = "ZeRO1";
+  using strategy = compose<fusion::up_to, schedule::split_phase, architecture::sharded<>>;
+  static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25_MiB}}; }
+};
+
+}  // namespace tutti::strategies
