@@ -20,12 +20,13 @@
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
+#include "tutti/strategies/zero.hpp"
 
 namespace tutti::strategies {
 
 /// Every named strategy, for registries and for tests that try them all.
 using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, DeAR, TopK,
                        SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync,
-                       KungFu, PairAveraging, SMA, LocalSGD, Relaxed>;
+                       KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1>;
 
 }  // namespace tutti::strategies

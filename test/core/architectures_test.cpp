@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
+#include <numeric>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/core/checkpoint.hpp"
@@ -439,6 +442,97 @@ TEST(Architectures, SplitPhasesEndAsWholeOnes) {
       EXPECT_EQ(train_in_parts<split>(workers, 5, set).parameters, expected) << workers;
     }
   }
+}
+
+/// Each element's momentum is on its owner alone; what any of them has, comes from there.
+TEST(Architectures, SharesAreUpdatedByTheirOwners) {
+  using strategy = cut<architecture::sharded<canonical>>;
+  equals<strategy>(
+      [](int workers) {
+        return [workers](replicas& all, int step, std::size_t element) {
+          for (replica& each : all) {
+            each.step(mean_gradient(workers, step, element));
+          }
+        };
+      },
+      options_for<strategy>());
+}
+
+/// Of each chunk an owner remembers and sends so much, counted from its length alone; of a chunk
+/// that is the whole model, no rank more than its ceiling.
+TEST(Architectures, SharesAreAllThatTheirOwnersRemember) {
+  using strategy = cut<architecture::sharded<canonical>>;
+  auto pieces = options_for<strategy>();
+  auto whole = pieces;
+  whole.fusion.bytes = whole.partition.bytes = 2 * sizeof(float) * total_elements();
+  for (const auto& set : {pieces, whole}) {
+    for (int workers = 1; workers <= 5; ++workers) {
+      const auto p = static_cast<std::size_t>(workers);
+      std::vector<std::size_t> owned(p);
+      transport::run_ranks(workers, [&](transport::in_process& world) {
+        const auto rank = static_cast<std::size_t>(world.rank());
+        arena memory = model_of(world.rank());
+        auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(values), set);
+        std::size_t sent = 0;
+        for (const chunk& each : engine.planned().chunks) {
+          const std::size_t share = each.elements / p + (rank < each.elements % p ? 1 : 0);
+          owned[rank] += share;
+          sent += each.elements - share;  // gradients, to their owners
+          sent += (p - 1) * share;        // parameters, to everybody else
+        }
+        std::size_t remembered = 0;
+        for (const std::span<float> each : engine.memories()) {
+          remembered += each.size();
+        }
+        EXPECT_EQ(remembered, owned[rank]);
+        EXPECT_EQ(engine.report().optimizer_bytes, sizeof(float) * owned[rank]);
+        const std::uint64_t before = engine.counted().bytes_sent;
+        hand_in(engine, memory, 0);
+        engine.wait();
+        EXPECT_EQ(engine.counted().bytes_sent - before, sizeof(float) * sent);
+      });
+      EXPECT_EQ(std::accumulate(owned.begin(), owned.end(), std::size_t{0}), total_elements());
+      if (set.fusion.bytes == whole.fusion.bytes) {
+        EXPECT_EQ(owned[0], (total_elements() + p - 1) / p);
+      }
+    }
+  }
+}
+
+/// What a rank remembers has its place by the plan: another one's owners would take it for theirs.
+TEST(Architectures, SharesOfAnotherPlanAreRefused) {
+  using strategy = cut<architecture::sharded<canonical>>;
+  auto set = options_for<strategy>();
+  std::vector<std::string> files(3);
+  std::vector<std::string> said(3);
+  const auto run = [&](auto each_rank) {
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      arena memory = model_of(world.rank());
+      try {
+        auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(values), set);
+        each_rank(engine, rank);
+      } catch (const usage_error& refused) {
+        said[rank] = refused.what();
+      } catch (const communication_error&) {
+      }
+    });
+  };
+  run([&](auto& engine, std::size_t rank) {
+    std::ostringstream out;
+    save(engine, out);
+    files[rank] = out.str();
+  });
+  set.partition.bytes = 20'004;
+  run([&](auto& engine, std::size_t rank) {
+    std::istringstream in(files[rank]);
+    load(engine, in);
+  });
+  EXPECT_GE(std::ranges::count(  // the others may hear first that one of them has left
+                said,
+                "the checkpoint holds state of another size. Fix: use the same strategy, optimizer "
+                "and number of ranks, and where each rank updates a part the same plan"),
+            1);
 }
 
 /// What workers push is by how much they moved: of one worker that is its training.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
@@ -137,6 +138,11 @@ TEST(Replicas, AreEqualUnderEverySynchronousStrategy) {
       for (const auto& each : result.parameters) {
         EXPECT_EQ(each, result.parameters.front()) << Strategy::name;
       }
+      // A momentum each: wherever parameters have owners one of each, else one a worker.
+      const std::size_t copies = facts::owns_parameters<architecture> ? 1 : 4;
+      EXPECT_EQ(std::accumulate(result.optimizer_bytes.begin(), result.optimizer_bytes.end(), 0U),
+                copies * sizeof(float) * total_elements())
+          << Strategy::name;
     }
   });
 }

@@ -23,6 +23,7 @@
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/base/plan.hpp"
@@ -85,6 +86,10 @@ TEST(Replan, OfServersThatUpdateMovesTheirMomentaToNewOwners) {
   changes_nothing<
       compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>,
               fusion::up_to, partition::into, schedule::by_priority>>();
+}
+TEST(Replan, OfSharesMovesTheirMomentaToNewOwners) {
+  changes_nothing<compose<architecture::sharded<collective::canonical>, fusion::up_to,
+                          partition::into, schedule::split_phase>>();
 }
 TEST(Replan, OfServersThatAddChangesNothing) {
   changes_nothing<compose<architecture::parameter_server<>, fusion::up_to, partition::into>>();

@@ -13,6 +13,7 @@
 #include "support/rule.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/sharded.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/collective/by_graph.hpp"
 #include "tutti/fusion/all.hpp"
@@ -259,6 +260,71 @@ TEST(Named, DDP) {
   EXPECT_NE(broken(observe<compose<schedule::in_order>>(2), ddp), "");
   EXPECT_EQ(broken(observe<compose<fusion::up_to>>(2, {.fusion = DDP::defaults().fusion}), ddp),
             "starts ");
+}
+
+/// Two workers, two tensors whose gradients are all there at once, a forward pass of 20 ms a tensor,
+/// and a link on which a half of a tensor's exchange takes 16 ms.
+struct slow_run {
+  seconds step{};
+  std::vector<std::size_t> optimizer_bytes = std::vector<std::size_t>(2);
+};
+constexpr std::size_t slow_elements = 10'000;
+template <class Strategy>
+task slow_rank(transport::simulated& world, engine_options<Strategy> options, slow_run& made) {
+  const std::vector<arena::declaration> forward{{"front", slow_elements}, {"back", slow_elements}};
+  arena memory(forward);
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+  co_await engine.started();
+  constexpr int steps = 5;
+  seconds begin = 0;
+  for (int step = 0; step <= steps; ++step) {
+    for (std::uint32_t id = 0; id < 2; ++id) {
+      co_await engine.arrival(tensor_id(id));
+      co_await world.sleep(0.02);
+    }
+    begin = step == 0 ? world.now() : begin;
+    made.step = (world.now() - begin) / steps;
+    engine.ready(tensor_id(1));
+    engine.ready(tensor_id(0));
+  }
+  for (std::uint32_t id = 0; id < 2; ++id) {
+    co_await engine.arrival(tensor_id(id));
+  }
+  made.optimizer_bytes[static_cast<std::size_t>(world.rank())] = engine.report().optimizer_bytes;
+  co_await engine.close();
+}
+template <class Strategy>
+slow_run on_a_slow_link(engine_options<Strategy> options) {
+  slow_run made;
+  options.fusion.bytes = 4 * slow_elements;
+  if constexpr (requires { options.schedule.gathers_at_once; }) {
+    options.schedule.gathers_at_once = 1;
+  }
+  const transport::link slow{2 * slow_elements / 0.016, 1e-6};
+  transport::run_simulated(2, slow, [&](transport::simulated& world) {
+    return slow_rank<Strategy>(world, options, made);
+  });
+  return made;
+}
+
+TEST(Named, ZeRO1) {
+  using strategies::ZeRO1;
+  // 2.5 and 25 million elements pass 25 MiB together; so do 5 and 2.5 million, and 8.
+  const rule zero = dense({2, 3, 1}, {27'500'000, 7'500'008, 300'000}, {0, 2, 1});
+  EXPECT_EQ(broken(observe<ZeRO1>(2), zero), "");
+
+  // All reduce-scatters, then the front's gather; the other's hides under the front's forward pass.
+  constexpr seconds half = 0.016;
+  constexpr seconds forward = 2 * 0.02;
+  const slow_run its = on_a_slow_link<ZeRO1>({});
+  EXPECT_NEAR(its.step, 3 * half + forward, 1e-4);
+  EXPECT_EQ(its.optimizer_bytes, sizes(2, slow_elements * sizeof(float)));  // of two tensors, half
+
+  const slow_run replicas = on_a_slow_link<strategies::DeAR>({});
+  EXPECT_NEAR(replicas.step, its.step, 1e-9);
+  EXPECT_EQ(replicas.optimizer_bytes, sizes(2, 2 * slow_elements * sizeof(float)));
+  using at_once = compose<fusion::up_to, architecture::sharded<>>;
+  EXPECT_NEAR(on_a_slow_link<at_once>({}).step, 4 * half + forward, 1e-4);
 }
 
 TEST(Named, ByteScheduler) {

@@ -239,6 +239,15 @@ struct in_shards
   }
 };
 
+/// Gradients travel in half precision, parameters whole.
+struct in_shards_of_halves
+    : with_defaults<compose<architecture::sharded<>, partition::into, schedule::by_priority,
+                            compression::fp16>> {
+  static std::vector<options> variants() {
+    return {{.partition = {.bytes = 50'000}, .schedule = {.credit = 1}}};
+  }
+};
+
 struct models_averaged_every_period
     : with_defaults<compose<architecture::local_sgd<collective::canonical>, fusion::up_to>> {
   static constexpr int period = 3;

@@ -79,6 +79,7 @@ struct outcome {
   std::vector<std::vector<float>> parameters;
   std::vector<std::uint64_t> agendas;
   std::vector<std::uint64_t> bytes;
+  std::vector<std::size_t> optimizer_bytes{};  ///< of each rank, also of those that serve
 };
 
 /// A step of a rank that trains: a forward pass that waits for every tensor, then gradients in an
@@ -100,9 +101,12 @@ outcome train_on_threads(int workers, int steps, engine_options<Strategy> option
                          optimizer::sgd values = optimizer_of(),
                          const std::vector<arena::declaration>& forward = declarations()) {
   outcome result(workers);
+  result.optimizer_bytes.resize(static_cast<std::size_t>(workers + servers_in<Strategy>(options)));
   transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
     arena memory = model_of(world.rank(), forward);
     auto engine = make_engine<Strategy>(world, memory.tensors(), values, options);
+    result.optimizer_bytes[static_cast<std::size_t>(world.rank())] =
+        engine.report().optimizer_bytes;
     if (engine.serves()) {
       engine.serve();
       return;

@@ -93,7 +93,7 @@ class checkpoint_reader {
     if (value<std::uint64_t>() != read.size()) {
       throw usage_error(
           "the checkpoint holds state of another size. Fix: use the same strategy, "
-          "optimizer and number of ranks");
+          "optimizer and number of ranks, and where each rank updates a part the same plan");
     }
     bytes(std::as_writable_bytes(read));
   }
@@ -177,7 +177,8 @@ void save(Engine& engine, std::ostream& out) {
   file.finish();
 }
 
-/// Continues from what `save` wrote: the same strategy, model, optimizer and number of ranks.
+/// Continues from what `save` wrote: the same strategy, model, optimizer and number of ranks; and
+/// the same fusion and partition, where each rank updates a part of every chunk.
 /// Throws usage_error, naming the difference, if the file is of another run or damaged; nothing
 /// has been changed then but memory of this engine, which must not be used on.
 template <class Engine>
