@@ -262,8 +262,8 @@ TEST(Named, DDP) {
             "starts ");
 }
 
-/// Two workers, two tensors whose gradients are all there at once, a forward pass of 20 ms a tensor,
-/// and a link on which a half of a tensor's exchange takes 16 ms.
+/// Two workers, two tensors whose gradients are all there at once, a forward pass of 20 ms a
+/// tensor, and a link on which a half of a tensor's exchange takes 16 ms.
 struct slow_run {
   seconds step{};
   std::vector<std::size_t> optimizer_bytes = std::vector<std::size_t>(2);

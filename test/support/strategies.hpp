@@ -230,9 +230,8 @@ struct in_two_halves : with_defaults<in_rank_order<fusion::up_to, schedule::spli
 };
 
 /// Each rank updates its share, and what others have updated comes under the next forward pass.
-struct in_shards
-    : with_defaults<compose<architecture::sharded<collective::canonical>, fusion::up_to,
-                            partition::into, schedule::split_phase>> {
+struct in_shards : with_defaults<compose<architecture::sharded<collective::canonical>,
+                                         fusion::up_to, partition::into, schedule::split_phase>> {
   static std::vector<options> variants() {
     return {{.fusion = {.bytes = 3000}, .partition = {.bytes = 50'000}},
             {.schedule = {.gathers_at_once = 1}}};
@@ -240,9 +239,8 @@ struct in_shards
 };
 
 /// Gradients travel in half precision, parameters whole.
-struct in_shards_of_halves
-    : with_defaults<compose<architecture::sharded<>, partition::into, schedule::by_priority,
-                            compression::fp16>> {
+struct in_shards_of_halves : with_defaults<compose<architecture::sharded<>, partition::into,
+                                                   schedule::by_priority, compression::fp16>> {
   static std::vector<options> variants() {
     return {{.partition = {.bytes = 50'000}, .schedule = {.credit = 1}}};
   }

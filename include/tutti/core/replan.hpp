@@ -444,9 +444,8 @@ class replan_steps {
   /// What is remembered of the whole model, 0 where that is on other ranks.
   [[gnu::cold]] static std::vector<float> parts_by_place(Engine& its) {
     auto& queue = its.world_->queue();
-    std::vector<float> all(its.around_.phantom()
-                               ? 0
-                               : its.around_.momenta_per_element() * its.plan_.elements());
+    std::vector<float> all(
+        its.around_.phantom() ? 0 : its.around_.momenta_per_element() * its.plan_.elements());
     for_each_part(its, [&](std::span<float> memory, std::size_t place) {
       const auto values = host_view(queue, memory);
       std::copy(values.begin(), values.end(), all.begin() + static_cast<std::ptrdiff_t>(place));

@@ -19,7 +19,7 @@ struct report {
   std::size_t chunks{};
   std::uint64_t plan_hash{};
   tutti::traffic traffic{};
-  seconds exposed{};  ///< time that `wait` took: communication that nothing hid
+  seconds exposed{};              ///< time that `wait` took: communication that nothing hid
   std::size_t optimizer_bytes{};  ///< of state that the optimizer keeps on this rank
   /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
   bool cycles_end_on_calls{};

@@ -243,8 +243,8 @@ enum class carries {
 /// * `adds_payloads`: encoded payloads are added on their way, so they must be summable.
 /// * `completes_alone`: a rank's launch completes although no other worker starts it now.
 /// * `carries`, `gradient` unless it says otherwise.
-/// * `owns_parameters`: the optimizer runs on the owners of parameters, and there alone: servers, or
-///   of every chunk the rank that `owned` says.
+/// * `owns_parameters`: the optimizer runs on the owners of parameters alone: servers, or whom
+///   `owned` says.
 /// * `ignores_compression`: what it sends, it sends as it is.
 /// * `updates_first`: what travels is taken after the update, so the optimizer must be the
 /// engine's.
@@ -314,7 +314,7 @@ constexpr bool owns_parameters = requires {
 };
 /// Each rank updates a part of every chunk.
 template <class A>
-constexpr bool owns_parts = owns_parameters<A> && requires {
+constexpr bool owns_parts = owns_parameters<A>&& requires {
   A::owned(std::size_t{}, 0, 1);
 };
 template <class A>
