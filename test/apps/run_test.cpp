@@ -208,6 +208,7 @@ TEST_F(Apps, WriteJsonAndATimeline) {
                               "samples_per_second",
                               "exposed_ms",
                               "bytes_sent_per_rank",
+                              "optimizer_bytes",
                               "lower_bound_ms",
                               "predicted_ms",
                               "plan_hash",
