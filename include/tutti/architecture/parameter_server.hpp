@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/parameter_server/placed_by.hpp"
 #include "tutti/architecture/parameter_server/server.hpp"
 #include "tutti/architecture/parameter_server/worker.hpp"
 #include "tutti/base/bounds.hpp"
@@ -71,10 +72,17 @@ struct parameter_server {
 
   struct options {
     int servers{1};
+    architecture::placed_by placed_by{architecture::placed_by::least_loaded};
+    int mixed_classes{101};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("servers", self.servers, "ranks, the last ones, that serve and do not train");
+      visit("placed_by", self.placed_by,
+            "a chunk's server: least_loaded, round_robin, MXNet's kvstore, BytePS's djb2, naive, "
+            "built_in, sdbm; with one on each worker's host: its mixed, or optimal_split");
+      visit("mixed_classes", self.mixed_classes,
+            "placed_by mixed: hash classes of keys, BytePS's BYTEPS_MIXED_MODE_BOUND");
     }
   };
 
@@ -88,14 +96,8 @@ struct parameter_server {
   }
   static bool listens(const options& set, int rank, int size) { return rank >= workers(set, size); }
 
-  /// Each chunk to the server with the fewest elements so far.
   static void place(plan& made, const options& set, int size) {
-    std::vector<std::size_t> load(static_cast<std::size_t>(set.servers));
-    for (auto& each : made.chunks) {
-      const auto least = std::ranges::min_element(load);
-      *least += each.elements;
-      each.placed_on = workers(set, size) + static_cast<int>(least - load.begin());
-    }
+    architecture::place(made, set.placed_by, workers(set, size), set.servers, set.mixed_classes);
   }
 
   /// Servers hold parameters, and answer with them.
