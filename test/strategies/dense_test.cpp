@@ -1,11 +1,15 @@
 // The named strategies that send every gradient whole: each one's rule, stated without its
 // policies, holds; and fails once any policy that it names gives way to its role's default.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,6 +23,7 @@
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/strategies.hpp"
+#include "tutti/strategies/kvstore.hpp"
 
 namespace tutti::test {
 namespace {
@@ -247,6 +252,85 @@ TEST(Named, BytePS) {
 }
 TEST(Named, MXNetDistSync) {
   is_a_server_by_priority<strategies::MXNetDistSync>(of_kvstore(), parts_at_once, 16'000'000);
+}
+
+/// Ten slices of tensor 4 fill the window before anything else is there. One count of slices goes
+/// through the tensors in forward order: slice i is server i mod 3's.
+TEST(Named, P3) {
+  const numbers slices{8, 63, 1, 125, 625, 63};  // in forward order; chunks are numbered backward
+  numbers first(slices.size());
+  std::exclusive_scan(slices.rbegin(), slices.rend(), first.rbegin(), 0U);
+  const auto of = [&](std::size_t tensor, std::uint32_t from, std::uint32_t end) {
+    return std::pair{first[tensor] + from, first[tensor] + end - 1};
+  };
+  rule stated = dense(alone, pieces(40'000),
+                      from_to({of(4, 0, 10), of(0, 0, 8), of(1, 0, 63), of(2, 0, 1), of(3, 0, 125),
+                               of(4, 10, 625), of(5, 0, 63)}));
+  stated.servers = 3;
+  stated.owners.resize(stated.chunks.size());
+  for (std::uint32_t tensor = 0, slice = 0; tensor < slices.size(); ++tensor) {
+    for (std::uint32_t i = 0; i < slices[tensor]; ++i) {
+      stated.owners[first[tensor] + i] = static_cast<int>(slice++ % 3);
+    }
+  }
+  using strategies::P3;
+  engine_options<P3> options;
+  options.architecture.servers = 3;
+  EXPECT_EQ(broken(observe<P3>(2, options), stated), "");
+  auto other = options;
+  other.architecture.placed_by = architecture::placed_by::least_loaded;
+  EXPECT_EQ(broken(observe<P3>(2, other), stated), "owners ");
+  other = options;
+  other.schedule.credit += 160'000;
+  EXPECT_EQ(broken(observe<P3>(2, other), stated), "starts ");
+  other = options;
+  other.partition.bytes += 4;
+  EXPECT_NE(broken(observe<P3>(2, other), stated), "");
+}
+
+/// What `of_kvstore` says, or what it refuses with.
+std::string kvstore(const char* type) {
+  try {
+    return std::string(strategies::of_kvstore(type));
+  } catch (const usage_error& refused) {
+    return refused.what();
+  }
+}
+TEST(Named, ByTheTypeOfAKVStore) {
+  const std::vector<std::pair<const char*, const char*>> known{
+      {"local", "WFBP"},
+      {"device", "WFBP"},
+      {"nccl", "WFBP"},
+      {"local_allreduce_device", "WFBP"},
+      {"dist", "MXNetDistSync"},
+      {"dist_sync", "MXNetDistSync"},
+      {"dist_device_sync", "MXNetDistSync"},
+      {"dist_sync_device", "MXNetDistSync"},
+      {"Dist_Sync", "MXNetDistSync"},
+      {"distasync", "MXNetDistSync"},  // no `_async`
+      {"dist_async", "MXNetDistAsync"},
+      {"dist_async_device", "MXNetDistAsync"},
+      {"DIST_ASYNC", "MXNetDistAsync"},
+      {"p3", "P3"},
+      {"dist_sync_p3", "P3"},
+      {"horovod", "Horovod"},
+      {"byteps", "BytePS"}};
+  std::vector<std::string_view> names;
+  [&]<class... Each>(std::tuple<Each...>*) {
+    (names.push_back(Each::name), ...);
+  }(static_cast<strategies::all*>(nullptr));
+  for (const auto& [type, strategy] : known) {
+    EXPECT_EQ(kvstore(type), strategy) << type;
+    EXPECT_EQ(std::ranges::count(names, kvstore(type)), 1) << type;
+  }
+  for (const std::string type : {"", "sync", "_async", "my_horovod", "LOCA", "nccI"}) {
+    EXPECT_EQ(kvstore(type.c_str()),
+              "no kvstore is of type '" + type +
+                  "'. Fix: local, device, nccl, dist_sync, dist_device_sync, dist_async, p3, "
+                  "horovod or byteps");
+  }
+  EXPECT_EQ(kvstore("dist_async_p3"),
+            "kvstore 'dist_async_p3' cannot be: p3 is synchronous. Fix: p3, or dist_async");
 }
 
 /// Who updates and when, on one step of plain SGD. The second worker pushes long after the first: a
