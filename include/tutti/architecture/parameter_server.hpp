@@ -62,9 +62,14 @@ struct parameter_server {
 
   static constexpr double busiest_nic(double payload, double dense, placement who) {
     const double each_way = keeps_parameters ? std::max(payload, dense) : payload;
-    return who.serving == server_hosts::own
-               ? bound::servers(each_way, who.workers, who.servers, who.per_host, who.server_speed)
-               : bound::servers_among_workers(each_way, who.workers, who.servers, who.per_host);
+    switch (who.serving) {
+      case server_hosts::workers:
+        return bound::servers_among_workers(each_way, who.workers, who.servers, who.per_host);
+      case server_hosts::mixed:
+        return bound::shared_servers(each_way, who.workers, who.servers - who.workers);
+      default:
+        return bound::servers(each_way, who.workers, who.servers, who.per_host, who.server_speed);
+    }
   }
   static constexpr exchange_cost alone(placement who) {
     return {2, 2.0 * who.workers / who.servers};
