@@ -79,7 +79,6 @@ struct mixed_hosts {
     }
     return {static_cast<std::uint64_t>(workers), static_cast<std::uint64_t>(servers - workers)};
   }
-  std::uint64_t servers() const { return alone + workers; }
 };
 
 /// What a server of each kind adds up, in proportion: all NICs are then busy equally long, which is
