@@ -154,7 +154,8 @@ class AcrossTheBarrier(Tutti):
 
     def made(self, model):
         optimizer = sgd(model)
-        return tutti_torch.DataParallel(model, self.strategy, optimizer=optimizer), optimizer
+        return tutti_torch.DataParallel(model, self.strategy, optimizer=optimizer,
+                                        options=self.options), optimizer
 
     def ended(self, trained):
         trained.wait()
@@ -170,6 +171,9 @@ contestants = {
     "tutti WFBP": Tutti("strategies::WFBP"),
     "tutti Horovod": Tutti("strategies::Horovod"),
     "tutti ByteScheduler": AcrossTheBarrier("strategies::ByteScheduler"),
+    "tutti ByteScheduler 2 MB": AcrossTheBarrier(
+        "strategies::ByteScheduler",
+        options={"partition.bytes": 2_000_000, "schedule.credit": 4_000_000}),
     "DDP fp16 hook": DDP(25, default_hooks.fp16_compress_hook),
     "tutti Dense16": Tutti("strategies::Dense16", f"{root}/apps/compare/baseline.hpp"),
     "DDP PowerSGD hook": OneBucketPowerSGD(),

@@ -161,7 +161,14 @@ tutti::representatives stand_ins(tutti::placement many) {
                              std::to_string(message_by_message) +
                              " workers at most. Fix: less --ranks, or --server-hosts own");
   }
-  return tutti::represent<architecture>(many, 16);
+  if constexpr (requires { architecture::alone(many); }) {
+    return tutti::represent<architecture>(many, 16);
+  } else {
+    throw common::flag_error(std::string(Strategy::name) +
+                             " is simulated message by message, so for " +
+                             std::to_string(message_by_message) +
+                             " workers at most. Fix: less --ranks, or other strategies");
+  }
 }
 
 /// Lengths that only an encoder knows are those of what it has encoded.

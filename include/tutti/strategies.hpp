@@ -27,6 +27,6 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, DeAR, TopK,
                        SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync,
-                       P3, PairAveraging, SMA, LocalSGD, Relaxed>;
+                       P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed>;
 
 }  // namespace tutti::strategies

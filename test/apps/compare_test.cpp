@@ -306,6 +306,8 @@ TEST_F(Compare, TenThousandWorkersTakeSeconds) {
   EXPECT_EQ(all.back()["simulated_workers"], 16);
   EXPECT_EQ(all.back()["ranks"], 10000);
   EXPECT_GT(all.back()["iteration_ms"]["median"], all.front()["iteration_ms"]["median"]);
+  compare_refuses("--strategy KungFu --ranks 2000",
+                  "KungFu is simulated message by message, so for 1024 workers at most.");
 }
 
 TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {

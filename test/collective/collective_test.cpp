@@ -1,5 +1,5 @@
-// Folds that are more than one addition; what every collective keeps is in
-// collective_laws_test.cpp.
+// Folds that are more than one addition, graphs, and what passes which link; what every collective
+// keeps is in collective_laws_test.cpp.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -7,13 +7,18 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <span>
+#include <sstream>
+#include <string>
 #include <vector>
 
+#include "support/placed_worlds.hpp"
 #include "support/transports.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/base/bounds.hpp"
 #include "tutti/collective/addressable.hpp"
+#include "tutti/collective/by_graph.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/collective/graphs.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/ring.hpp"
@@ -183,6 +188,179 @@ TEST(Hierarchical, SendsOnceForEachHost) {
     EXPECT_EQ(sent_across<tree>(three, n), std::vector<std::size_t>(3, 2 * bytes * 2 / 3));
   }
   EXPECT_EQ(sent_across<tree>({0, 0, 0}, n), std::vector<std::size_t>{0});
+}
+
+using collective::topology;
+
+/// The pairs of a topology among ranks on hosts: the parent of each rank, the root's being itself,
+/// where sums travel to it and, unless that is the same, where it hears their total.
+struct listed_graphs {
+  topology how;
+  std::string pairs;
+};
+struct listed_world {
+  std::vector<int> hosts;
+  std::vector<listed_graphs> topologies;
+};
+
+/// As KungFu's own generators made them, at commit b1e1768; `ring_star` of its local and its cross
+/// graphs.
+const std::vector<listed_world>& listed_worlds() {
+  static const std::vector<listed_world> all{
+      {{0, 0, 0},
+       {
+           {topology::star, "000"},
+           {topology::multi_star, "000"},
+           {topology::ring, "020/001 110/211 122/202"},
+           {topology::clique, "000 111 222"},
+           {topology::tree, "000"},
+           {topology::binary_tree, "000"},
+           {topology::binary_tree_star, "000"},
+           {topology::multi_binary_tree_star, "000"},
+           {topology::ring_star, "000"},
+           {topology::automatic, "000"},
+       }},
+      {{0, 0, 1, 1, 2},
+       {
+           {topology::star, "00000"},
+           {topology::multi_star, "00020 20222 40424"},
+           {topology::ring, "02340/00123 11340/41123 12240/40223 12330/40133 12344/40124"},
+           {topology::clique, "00000 11111 22222 33333 44444"},
+           {topology::tree, "00020"},
+           {topology::binary_tree, "00011"},
+           {topology::binary_tree_star, "00020"},
+           {topology::multi_binary_tree_star, "00020 20222 40424"},
+           {topology::ring_star, "00420/00022 20220/40222 20424/40024"},
+           {topology::automatic, "00020"},
+       }},
+      {{2, 2, 0, 0, 0, 1, 1, 1},
+       {
+           {topology::star, "00000000"},
+           {topology::multi_star, "00022055 20222255 50522555"},
+           {topology::ring,
+            "02345670/00123456 11345670/71123456 12245670/70223456 12335670/70133456 "
+            "12344670/70124456 12345570/70123556 12345660/70123466 12345677/70123457"},
+           {topology::clique,
+            "00000000 11111111 22222222 33333333 44444444 55555555 66666666 77777777"},
+           {topology::tree, "00022055"},
+           {topology::binary_tree, "00011223"},
+           {topology::binary_tree_star, "00022055"},
+           {topology::multi_binary_tree_star, "00022055 20222255 50522555"},
+           {topology::ring_star, "00522055/00022255 20222055/50222255 20522555/50022555"},
+           {topology::automatic, "00022055"},
+       }},
+      {{0, 1, 0, 1, 1, 0},
+       {
+           {topology::star, "000000"},
+           {topology::multi_star, "000110 110110"},
+           {topology::ring,
+            "023450/001234 113450/511234 122450/502234 123350/501334 123440/501244 123455/501235"},
+           {topology::clique, "000000 111111 222222 333333 444444 555555"},
+           {topology::tree, "000110"},
+           {topology::binary_tree, "000112"},
+           {topology::binary_tree_star, "000110"},
+           {topology::multi_binary_tree_star, "000110 110110"},
+           {topology::ring_star, "000110 110110"},
+           {topology::automatic, "000110"},
+       }},
+      {{0, 1, 2, 3, 4, 5, 6},
+       {
+           {topology::star, "0000000"},
+           {topology::multi_star, "0000000 1111111 2222222 3333333 4444444 5555555 6666666"},
+           {topology::ring,
+            "0234560/0012345 1134560/6112345 1224560/6022345 1233560/6013345 1234460/6012445 "
+            "1234550/6012355 1234566/6012346"},
+           {topology::clique, "0000000 1111111 2222222 3333333 4444444 5555555 6666666"},
+           {topology::tree, "0000000"},
+           {topology::binary_tree, "0001122"},
+           {topology::binary_tree_star, "0001122"},
+           {topology::multi_binary_tree_star,
+            "0001122 3111223 4422233 4553334 5566444 5660055 6600116"},
+           {topology::ring_star,
+            "0234560/0012345 1134560/6112345 1224560/6022345 1233560/6013345 1234460/6012445 "
+            "1234550/6012355 1234566/6012346"},
+           {topology::automatic, "0001122"},
+       }},
+  };
+  return all;
+}
+
+std::vector<std::string> split(const std::string& words, char between) {
+  std::istringstream in(words);
+  std::vector<std::string> all;
+  for (std::string each; std::getline(in, each, between);) {
+    all.push_back(each);
+  }
+  return all;
+}
+
+TEST(Graphs, AreThoseOfKungFu) {
+  for (const auto& [hosts, topologies] : listed_worlds()) {
+    const int ranks = static_cast<int>(hosts.size());
+    ASSERT_EQ(topologies.size(), names(topology()).size());
+    for (const auto& [how, listed] : topologies) {
+      const collective::graphs all(how, ranks, [&of = hosts](int rank) { return of[at(rank)]; });
+      std::string made;
+      for (int pair = 0; pair < all.pairs(); ++pair) {
+        std::string up;
+        std::string down;
+        for (int rank = 0; rank < ranks; ++rank) {
+          up += std::to_string(all.reduce_parent(pair, rank));
+          down += std::to_string(all.broadcast_parent(pair, rank));
+        }
+        made += (pair == 0 ? "" : " ") + up + (up == down ? "" : "/" + down);
+      }
+      EXPECT_EQ(made, listed) << names(how)[static_cast<std::size_t>(how)];
+    }
+  }
+}
+
+/// A rank sends its sum to its parent, unless it is the root, and the total to each child.
+TEST(ByGraph, SendsAlongTheEdgesAlone) {
+  constexpr std::size_t n = 1001;
+  for (const auto& [hosts, topologies] : listed_worlds()) {
+    const std::size_t ranks = hosts.size();
+    using bytes = std::vector<std::vector<std::size_t>>;  // from whom to whom
+    for (const auto& [how, listed] : topologies) {
+      const auto pairs = split(listed, ' ');
+      for (std::size_t pair = 0; pair < pairs.size(); ++pair) {
+        const collective::by_graph along({.topology = how});
+        bytes sent(ranks, std::vector<std::size_t>(ranks));
+        placed_simulated::run(hosts, [&](transport::simulated& inner) -> task {
+          transport::recording<transport::simulated> world(inner, 100);
+          const endpoint self(world, tag{channel::data, 1, 0});
+          reduction<archetype::fold> data{nullptr, n, sizeof(float), {}, {}};
+          data.route = pair + 7 * pairs.size();
+          co_await along.all_reduce(self, data);
+          for (const auto& each : world.log()) {
+            if (each.what == transport::recorded::kind::send) {
+              sent[at(world.rank())][at(each.peer)] += each.bytes;
+            }
+          }
+        });
+        const auto graphs = split(pairs[pair], '/');
+        bytes expected(ranks, std::vector<std::size_t>(ranks));
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          const auto up = static_cast<std::size_t>(graphs.front()[rank] - '0');
+          const auto down = static_cast<std::size_t>(graphs.back()[rank] - '0');
+          expected[rank][up] += up == rank ? 0 : n * sizeof(float);
+          expected[down][rank] += down == rank ? 0 : n * sizeof(float);
+        }
+        EXPECT_EQ(sent, expected) << names(how)[static_cast<std::size_t>(how)] << ' ' << pair;
+      }
+    }
+  }
+}
+
+TEST(ByGraph, HashesAsKungFu) {
+  const collective::by_graph by_name;  // expected is what KungFu's own function makes of the name
+  EXPECT_EQ(by_name.route_of({"tensor0", 0, 0, 150'000}), 168'760U);  // part::tensor0[0:150000]
+  EXPECT_EQ(by_name.route_of({"tensor0", 1, 150'000, 300'000}), 180'577U);
+  EXPECT_EQ(by_name.route_of({"tensor4", 1, 260'417, 520'834}), 184'334U);
+  EXPECT_EQ(by_name.route_of({"conv1/kernel", 0, 0, 1}), 201'499U);
+  EXPECT_EQ(by_name.route_of({"layer3.weight", 4, 1'048'576, 1'310'720}), 246'154U);
+  const collective::by_graph by_index({.hash = collective::hash::index});
+  EXPECT_EQ(by_index.route_of({"layer3.weight", 4, 1'048'576, 1'310'720}), 4U);
 }
 
 }  // namespace

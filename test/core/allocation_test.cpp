@@ -102,6 +102,7 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::EFSignSGD>();
   allocates_nothing<strategies::SignSGD>();
   allocates_nothing<strategies::BytePS>();
+  allocates_nothing<strategies::KungFu>();
 }
 TEST(Allocation, TheCounterCounts) {
   allocations = 0;

@@ -10,11 +10,15 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "support/rule.hpp"
+#include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/collective/by_graph.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/up_to.hpp"
@@ -37,7 +41,6 @@ rule dense(sizes buckets, sizes chunks, numbers starts) {
   return {0,
           std::move(buckets),
           std::move(chunks),
-          {},
           std::move(starts),
           {everything, everything},
           all_have(trained(2, observed_steps))};
@@ -139,6 +142,118 @@ TEST(Named, Horovod) {
   rule at_once = dense(alone, tensor_by_tensor, {1, 0});
   at_once.bytes = cycles.bytes;
   EXPECT_EQ(broken(observe<strategies::Horovod>(2, {.fusion = {.cycle = 0}}), at_once), "");
+}
+
+using collective::topology;
+
+/// A piece of a tensor of the large model: its place there, and its elements.
+struct piece {
+  std::size_t tensor, index, begin, end;
+};
+/// As few even ones as keep to 1 MiB, the first ones longer by an element; in backward order.
+/// Tensor 5 is chunks 0 to 9, 4 is 10 to 105, 3 is 106 to 125, 2 is 126, 1 is 127 to 136, 0 is 137
+/// and 138.
+std::vector<piece> even_pieces() {
+  std::vector<piece> all;
+  for (std::size_t tensor = large_model().size(); tensor-- > 0;) {
+    const std::size_t elements = large_model()[tensor];
+    const std::size_t pieces = (4 * elements + 1'048'575) / 1'048'576;
+    for (std::size_t index = 0, begin = 0; index < pieces; ++index) {
+      const std::size_t end = begin + elements / pieces + (index < elements % pieces ? 1 : 0);
+      all.push_back({tensor, index, begin, end});
+      begin = end;
+    }
+  }
+  return all;
+}
+
+/// The pair, of four, that a piece takes by the squares of its name's characters, or by its place.
+std::size_t by_name(const piece& each) {
+  std::size_t sum = 0;
+  for (const char c : "part::tensor" + std::to_string(each.tensor) + "[" +
+                          std::to_string(each.begin) + ":" + std::to_string(each.end) + "]") {
+    sum += static_cast<std::size_t>(c) * static_cast<std::size_t>(c);
+  }
+  return sum % 4;
+}
+std::size_t by_index(const piece& each) { return each.index % 4; }
+std::size_t the_first(const piece&) { return 0; }
+
+/// What each of four ranks sends if, of each piece, the root of its pair sends it so many times,
+/// the next rank so many, and so on around.
+std::vector<std::uint64_t> sent(const sizes& times, std::size_t (*pair_of)(const piece&)) {
+  std::vector<std::uint64_t> bytes(4);
+  for (const piece& each : even_pieces()) {
+    for (std::size_t place = 0; place < 4; ++place) {
+      bytes[(pair_of(each) + place) % 4] += times[place] * 4 * (each.end - each.begin);
+    }
+  }
+  return bytes;
+}
+
+TEST(Named, KungFu) {
+  sizes chunks;
+  for (const piece& each : even_pieces()) {
+    chunks.push_back(each.end - each.begin);
+  }
+  numbers starts;
+  for (const auto& [first, last] : std::vector<std::pair<std::uint32_t, std::uint32_t>>{
+           {10, 105}, {0, 9}, {106, 125}, {126, 126}, {137, 138}, {127, 136}}) {
+    for (std::uint32_t chunk = first; chunk <= last; ++chunk) {
+      starts.push_back(chunk);
+    }
+  }
+  rule in_a_tree = dense(alone, chunks, starts);
+  in_a_tree.result = all_have(trained(4, observed_steps));
+  const sizes tree{2, 2, 1, 1};  // to two children; to parent and child; to parents
+  in_a_tree.bytes = sent(tree, the_first);
+  using namespace strategies;
+  constexpr auto own = KungFu::defaults();
+  EXPECT_EQ(broken(observe<KungFu>(4), in_a_tree), "");
+  using uncut = compose<architecture::all_reduce<collective::by_graph>>;
+  EXPECT_EQ(broken(observe<uncut>(4), in_a_tree), "chunks starts ");
+  using around = compose<partition::into>;
+  EXPECT_EQ(broken(observe<around>(4, {.partition = own.partition}), in_a_tree), "bytes ");
+  EXPECT_EQ(broken(observe<KungFu>(4, {.partition = {.bytes = 1_MiB}}), in_a_tree), "chunks ");
+
+  const auto sends = [&](const auto& made, const sizes& times,
+                         std::size_t (*pair_of)(const piece&)) {
+    rule stated = in_a_tree;
+    stated.bytes = sent(times, pair_of);
+    return broken(made, stated);
+  };
+  const sizes star{3, 1, 1, 1};
+  const sizes ring{1, 2, 2, 1};  // the root sends the total, who is before it no more than its sum
+  const auto under = [](topology how, collective::hash hash) {
+    return observe<KungFu>(4, {.architecture = {.topology = how, .hash = hash}});
+  };
+  EXPECT_EQ(sends(observe<KungFuRing>(4), ring, by_name), "");
+  EXPECT_EQ(sends(under(topology::ring, collective::hash::index), ring, by_index), "");
+  EXPECT_EQ(sends(under(topology::clique, collective::hash::name), star, by_name), "");
+  EXPECT_EQ(sends(under(topology::tree, collective::hash::name), star, the_first), "");
+  EXPECT_EQ(sends(under(topology::multi_binary_tree_star, collective::hash::name), tree, by_name),
+            "");
+}
+
+/// Everything but the topology is KungFu's.
+template <class Strategy>
+bool is_over(topology how) {
+  constexpr auto plain = strategies::KungFu::defaults();
+  constexpr auto own = Strategy::defaults();
+  return std::is_same_v<strategy_of<Strategy>, strategy_of<strategies::KungFu>> &&
+         own.partition.bytes == plain.partition.bytes && own.partition.cut == plain.partition.cut &&
+         own.architecture.hash == plain.architecture.hash && own.architecture.topology == how;
+}
+TEST(Named, KungFuOverEachTopology) {
+  EXPECT_TRUE(is_over<strategies::KungFu>(topology::binary_tree_star));
+  EXPECT_TRUE(is_over<strategies::KungFuStar>(topology::star));
+  EXPECT_TRUE(is_over<strategies::KungFuMultiStar>(topology::multi_star));
+  EXPECT_TRUE(is_over<strategies::KungFuRing>(topology::ring));
+  EXPECT_TRUE(is_over<strategies::KungFuClique>(topology::clique));
+  EXPECT_TRUE(is_over<strategies::KungFuTree>(topology::tree));
+  EXPECT_TRUE(is_over<strategies::KungFuBinaryTree>(topology::binary_tree));
+  EXPECT_TRUE(is_over<strategies::KungFuMultiBinaryTreeStar>(topology::multi_binary_tree_star));
+  EXPECT_TRUE(is_over<strategies::KungFuAuto>(topology::automatic));
 }
 
 TEST(Named, DDP) {

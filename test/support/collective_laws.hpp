@@ -10,6 +10,7 @@
 
 #include "support/transports.hpp"
 #include "tutti/collective/addressable.hpp"
+#include "tutti/collective/by_graph.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
@@ -23,10 +24,23 @@
 /// collective by its place in the list below.
 namespace tutti::test {
 
+/// Along KungFu's topologies and each one's graphs in their turn: which, follows from the numbers
+/// of ranks and of elements.
+struct by_graphs_in_turn : collective::by_graph {
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    constexpr std::size_t all = names(collective::topology()).size();
+    const std::size_t turn = data.elements + at(self.size());
+    data.route = turn / all;
+    return by_graph({.topology = collective::topology(turn % all)}).all_reduce(self, data);
+  }
+};
+
 template <template <class> class Each>
 using each_collective = testing::Types<
     Each<collective::ring>, Each<collective::halving_doubling>, Each<collective::star>,
-    Each<collective::canonical>, Each<collective::addressable>, Each<collective::hierarchical<>>,
+    Each<collective::canonical>, Each<collective::addressable>, Each<by_graphs_in_turn>,
+    Each<collective::hierarchical<>>,
     Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>>;
 
 /// A world here runs the coroutine `body(transport)` on one rank for each of `hosts`, which says

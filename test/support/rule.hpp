@@ -35,10 +35,10 @@ struct rule {
   int servers = 0;
   std::vector<std::size_t> buckets{};   ///< tensors in each
   std::vector<std::size_t> chunks{};    ///< elements in each
-  std::vector<int> owners{};            ///< of each, the first server's being 0
   std::vector<std::uint32_t> starts{};  ///< chunks as worker 0 starts them
   std::vector<std::uint64_t> bytes{};   ///< sent in a step, by worker
   std::function<bool(const outcomes&)> result{};
+  std::vector<int> owners{};  ///< of each chunk, the first server's being 0; none without servers
 };
 
 struct observation {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "tutti/base/bounds.hpp"
+#include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/collective/ring.hpp"
@@ -46,6 +48,7 @@ template <collective_policy Collective = collective::ring>
 struct all_reduce {
   using role = tutti::role::architecture;
   using collective = Collective;
+  using options = options_of<Collective>;
   static constexpr bool adds_payloads = true;
   static constexpr bool adds_in_rounds = true;
   static constexpr bool completes_alone = false;
@@ -63,7 +66,8 @@ struct all_reduce {
     using compressor = typename World::compression;
 
    public:
-    state(World& world, const no_options&) : world_(&world) {}
+    state(World& world, const options& set)
+        : world_(&world), collective_(make_policy<Collective>(set)) {}
 
     std::size_t workspace_bytes(std::size_t elements) const requires encodes_once<compressor> {
       return workspace_of(world_->compressor(), elements);
@@ -108,11 +112,11 @@ struct all_reduce {
         what.encode(queue, 0, what.data.size(), sum.all());
       }
       if constexpr (World::splits_phases) {
-        co_await Collective{}.reduce_scatter(self, sum);
+        co_await collective_.reduce_scatter(self, sum);
         co_await what.between_halves();
-        co_await Collective{}.all_gather(self, sum);
+        co_await collective_.all_gather(self, sum);
       } else {
-        co_await Collective{}.all_reduce(self, sum);
+        co_await collective_.all_reduce(self, sum);
       }
       if (encoded) {
         what.clear(queue, 0, what.data.size());
@@ -130,7 +134,7 @@ struct all_reduce {
         const auto sum = reduction_of(what, bytes / sizeof(float), sizeof(float),
                                       room_for_rounds(*what.compression, *what.worker.tensor));
         what.encode_round(queue, round, sum.all());
-        co_await Collective{}.all_reduce(self, sum);
+        co_await collective_.all_reduce(self, sum);
         if (round + 1 < facts::rounds<C>) {
           what.between(queue, round, sum.all());
         } else {
@@ -141,9 +145,12 @@ struct all_reduce {
 
     /// Of a payload at the workspace's begin; the collective's scratch follows `room` bytes later.
     template <class C>
-    static auto reduction_of(const launch<C>& what, std::size_t elements, std::size_t element_bytes,
-                             std::size_t room) {
+    auto reduction_of(const launch<C>& what, std::size_t elements, std::size_t element_bytes,
+                      std::size_t room) const {
       reduction<payload_fold<C>> sum{nullptr, elements, element_bytes, {what.compression}};
+      if constexpr (facts::has_routes<Collective>) {
+        sum.route = route_of(what.number);
+      }
       if (!what.phantom()) {
         sum.data = what.workspace.data();
         sum.scratch = what.workspace.subspan(room);
@@ -151,15 +158,24 @@ struct all_reduce {
       return sum;
     }
 
+    std::uint64_t route_of(std::uint32_t number) const {
+      const plan& made = world_->planned();
+      const chunk& piece = made.chunks[number];
+      const bucket& whole = made.buckets[piece.bucket];
+      const std::size_t begin = piece.first_element - whole.first_element;
+      return collective_.route_of({world_->tensor_of(piece).name, number - whole.first_chunk, begin,
+                                   begin + piece.elements});
+    }
+
     template <class C>
     std::size_t workspace_of(const C& compression, std::size_t elements) const {
       return payload_room(compression, elements) +
-             Collective{}.scratch_bytes(elements, element_bytes(compression), world_->size());
+             collective_.scratch_bytes(elements, element_bytes(compression), world_->size());
     }
     template <class C>
     std::size_t workspace_of(const C& compression, const tensor_facts& tensor) const {
       const std::size_t room = room_for_rounds(compression, tensor);
-      return room + Collective{}.scratch_bytes(room / sizeof(float), sizeof(float), world_->size());
+      return room + collective_.scratch_bytes(room / sizeof(float), sizeof(float), world_->size());
     }
     template <class C>
     static std::size_t element_bytes(const C& compression) {
@@ -179,6 +195,7 @@ struct all_reduce {
     }
 
     World* world_;
+    Collective collective_;
   };
 };
 static_assert(architecture_policy<all_reduce<>>);

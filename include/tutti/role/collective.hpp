@@ -2,7 +2,9 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
@@ -29,6 +31,8 @@ struct reduction {
   Fold fold{};
   /// `scratch_bytes(elements, element_bytes, ranks)` bytes of the collective's own.
   std::span<std::byte> scratch{};
+  /// Which route it takes where a collective has several; equal on all ranks.
+  std::uint64_t route{};
 
   std::span<std::byte> all() const { return {data, elements * element_bytes}; }
   /// Part `index` when the elements are cut evenly in `parts`.
@@ -47,6 +51,14 @@ struct reduction {
   }
 };
 
+/// A piece of what a plan cuts, by what all ranks know it by.
+struct named_piece {
+  std::string_view tensor{};  ///< the first of those that travel together
+  std::size_t index{};        ///< among their pieces
+  std::size_t begin{};        ///< element
+  std::size_t end{};
+};
+
 /// A collective combines what every rank holds; afterwards every rank holds the same bits. It is
 /// written over any endpoint (message_endpoint): one that takes the transport's own all-reduce or
 /// its peers' memory says so.
@@ -57,6 +69,8 @@ struct reduction {
 /// * `requires_addressable_peers`, `requires_native`: capabilities of the transport.
 /// * `scratch_bytes(elements, element_bytes, ranks)`, which with more ranks only grows or only
 ///   shrinks; `all_reduce(endpoint, reduction)` -> task.
+/// * `options`, if it has any; the architecture's are the same.
+/// * `route_of(piece)`, where it has several routes: the `route` of that piece's reduction.
 ///
 /// Messages that are in flight together begin together, before the first is awaited
 /// (base/all_of.hpp): some transports move them in a group.
@@ -87,6 +101,10 @@ constexpr bool requires_addressable_peers = requires {
 template <class C>
 constexpr bool requires_native = requires {
   requires C::requires_native;
+};
+template <class C>
+concept has_routes = requires {
+  &C::route_of;
 };
 }  // namespace facts
 

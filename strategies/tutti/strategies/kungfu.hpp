@@ -2,12 +2,64 @@
 
 #include <string_view>
 
+#include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/collective/by_graph.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/partition/into.hpp"
 
 namespace tutti::strategies {
+
+/// An all-reduce a tensor, as soon as its gradient exists, in even pieces of at most 1 MiB, each
+/// along one of its topology's graphs: Mai et al., "KungFu", OSDI 2020, `sync-sgd`. The topology is
+/// its BINARY_TREE_STAR, the hash over names; a tensor is named as the model does, not TensorFlow's
+/// operation, and of characters beyond ASCII each byte counts.
+struct KungFu {
+  static constexpr std::string_view name = "KungFu";
+  using strategy = compose<partition::into, architecture::all_reduce<collective::by_graph>>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.partition = {.bytes = 1_MiB, .cut = partition::cut::even}};
+  }
+};
+
+/// The same under another `-strategy`. They differ in options alone: `architecture.topology`, where
+/// those are flags.
+template <collective::topology Topology>
+struct KungFuOver {
+  using strategy = KungFu::strategy;
+  static constexpr policy_options<strategy> defaults() {
+    auto its = KungFu::defaults();
+    its.architecture.topology = Topology;
+    return its;
+  }
+};
+struct KungFuStar : KungFuOver<collective::topology::star> {
+  static constexpr std::string_view name = "KungFuStar";
+};
+struct KungFuMultiStar : KungFuOver<collective::topology::multi_star> {
+  static constexpr std::string_view name = "KungFuMultiStar";
+};
+struct KungFuRing : KungFuOver<collective::topology::ring> {
+  static constexpr std::string_view name = "KungFuRing";
+};
+struct KungFuClique : KungFuOver<collective::topology::clique> {
+  static constexpr std::string_view name = "KungFuClique";
+};
+struct KungFuTree : KungFuOver<collective::topology::tree> {
+  static constexpr std::string_view name = "KungFuTree";
+};
+struct KungFuBinaryTree : KungFuOver<collective::topology::binary_tree> {
+  static constexpr std::string_view name = "KungFuBinaryTree";
+};
+struct KungFuMultiBinaryTreeStar : KungFuOver<collective::topology::multi_binary_tree_star> {
+  static constexpr std::string_view name = "KungFuMultiBinaryTreeStar";
+};
+struct KungFuAuto : KungFuOver<collective::topology::automatic> {
+  static constexpr std::string_view name = "KungFuAuto";
+};
 
 /// In each step half-way to the model of a peer drawn at random, nobody in lock-step; one buffer
 /// for the whole model: Mai et al., "KungFu", OSDI 2020, `async-sgd`.
