@@ -8,12 +8,12 @@
 
 namespace tutti::strategies {
 
-/// The named strategy that is an MXNet kvstore of this type, which is known by what it contains,
-/// in capitals or not: `dist` and `_async`, `dist`, or else `nccl`, `device`, `local`, that sum and
-/// update tensor by tensor on one host. As a type of its own `p3`, in MXNet the van of a
-/// synchronous `dist`, and whole names `horovod` and `byteps`. Where a sum is made is for the
-/// transport, so `device` changes nothing. Throws usage_error for any other type, where MXNet takes
-/// `local`, and for a p3 that is asynchronous.
+/// The name of the strategy that an MXNet kvstore of this type is. As in MXNet, a type is known by
+/// what it contains, in capitals or not: `dist` with `_async` is MXNetDistAsync, any other `dist`
+/// MXNetDistSync; without it `nccl`, `device` and `local` are WFBP, a sum for each tensor, and
+/// where sums are made is for the transport to say. `p3`, in MXNet the van under a synchronous
+/// `dist`, is P3; `horovod` and `byteps`, as whole names, are those systems. Throws usage_error for
+/// a p3 that is asynchronous, as MXNet does, and for any other type, which MXNet takes for `local`.
 inline std::string_view of_kvstore(std::string_view type) {
   std::string lower(type);
   std::ranges::transform(lower, lower.begin(), [](char letter) {
