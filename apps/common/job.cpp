@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "common/nearest.hpp"
+#include "tutti/strategies/kvstore.hpp"
 
 namespace common {
 
@@ -81,8 +82,8 @@ class flags {
     text("ranks", into_->rank_counts, "workers");
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
     text("server-hosts", into_->server_hosts,
-         "workers: the workers' hosts have them, one after the other; own: one more machine for "
-         "each");
+         "workers: the workers' hosts have them, one after the other; own: one more machine for\n"
+         "each; mixed: the last ones with a worker each, a machine for each of the others");
     text("link", into_->links,
          "NICs as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
     text("network", into_->networks,
@@ -120,6 +121,7 @@ class flags {
 
   void trainer() {
     text("strategy", into_->strategy, "how to communicate");
+    text("kvstore", into_->kvstore, "the strategy that MXNet's kvstore of this type is");
     text("device", into_->device,
          "cpu, or cuda: threads share a GPU, processes under mpirun take a host's in turn");
     text("precision", into_->precision,
@@ -240,6 +242,22 @@ void check(const job& read) {
   one_of("progress", read.progress, {"automatic", "caller", "thread"});
 }
 
+/// `--kvstore` instead of `--strategy`.
+void take_kvstore(const po::variables_map& values, job& into) {
+  if (values.count("kvstore") == 0) {
+    return;
+  }
+  if (!values["strategy"].defaulted()) {
+    throw flag_error("--strategy " + into.strategy + " and --kvstore " + into.kvstore +
+                     " name one each. Fix: leave one out");
+  }
+  try {
+    into.strategy = tutti::strategies::of_kvstore(into.kvstore);
+  } catch (const tutti::usage_error& refused) {
+    throw flag_error(refused.what());
+  }
+}
+
 /// What the first of these variables says that is there; 0 without one.
 int number_in(std::initializer_list<const char*> variables) {
   for (const char* name : variables) {
@@ -272,6 +290,7 @@ job parse(int argc, char** argv, app reader) {
     take_policy_flags(po::collect_unrecognized(parsed.options, po::include_positional), all, reader,
                       read);
     po::notify(values);
+    take_kvstore(values, read);
   } catch (const po::error& wrong) {
     throw flag_error(std::string(wrong.what()) + ". Fix: see --help");
   }

@@ -21,6 +21,7 @@ enum class app { cell, train, compare, survey };
 /// What the shared flags say; the same names and defaults in every app.
 struct job {
   std::string strategy{"Horovod"};
+  std::string kvstore{};  ///< an MXNet type, which names a strategy
   std::string model{"cnn"};
   std::string data{"fashion-mnist"};
   std::size_t batch_size{32};  ///< images per worker and step

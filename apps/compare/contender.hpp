@@ -19,6 +19,7 @@
 #include "models/replayed/computations.hpp"
 #include "models/replayed/replayed.hpp"
 #include "tutti/architecture/independent.hpp"
+#include "tutti/architecture/parameter_server/placed_by.hpp"
 #include "tutti/base/cost.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine_types.hpp"
@@ -41,6 +42,10 @@ enum class kind {
 inline const char* name_of(kind which) {
   constexpr const char* names[] = {"exact", "lossy", "stale", "apart"};
   return names[static_cast<int>(which)];
+}
+
+inline const char* name_of(tutti::server_hosts which) {
+  return names(which)[static_cast<std::size_t>(which)].data();
 }
 
 /// One row's job.
@@ -73,8 +78,10 @@ struct row {
   double error() const { return measured->quantile(0.5) / simulated.quantile(0.5) - 1; }
   /// Hosts that the job takes: the workers', and the servers' own where they have some.
   int machines() const {
-    const bool more = of.serving == tutti::server_hosts::own;
-    return tutti::bound::hosts(of.workers, of.where.per_host) + (more ? servers : 0);
+    const int more = of.serving == tutti::server_hosts::own     ? servers
+                     : of.serving == tutti::server_hosts::mixed ? std::max(0, servers - of.workers)
+                                                                : 0;
+    return tutti::bound::hosts(of.workers, of.where.per_host) + more;
   }
   const tutti::replayed& shown() const { return measured ? *measured : simulated; }
   /// Of what was measured the median, for a host is late now and then; otherwise the mean, for some
@@ -148,8 +155,9 @@ tutti::representatives stand_ins(tutti::placement many) {
   if (many.workers <= message_by_message) {
     return {many};
   }
-  if (many.servers > 0 && many.serving == tutti::server_hosts::workers) {
-    throw common::flag_error("--server-hosts workers is simulated message by message, so for " +
+  if (many.servers > 0 && many.serving != tutti::server_hosts::own) {
+    throw common::flag_error("--server-hosts " + std::string(name_of(many.serving)) +
+                             " is simulated message by message, so for " +
                              std::to_string(message_by_message) +
                              " workers at most. Fix: less --ranks, or --server-hosts own");
   }
@@ -213,6 +221,9 @@ row run(scenario of, const common::job& asked) {
   const tutti::placement many{
       of.workers, result.servers, of.where.per_host, of.serving,
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
+  if (many.servers > 0 && many.serving == tutti::server_hosts::mixed) {
+    tutti::architecture::mixed_hosts::of(many.workers, many.servers);  // refuses other numbers
+  }
   const auto who = stand_ins<Strategy>(many);
   result.stand_ins = who.few.workers;
   result.payload_stretch = who.data.bytes;

@@ -198,6 +198,12 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
   return rows;
 }
 
+tutti::server_hosts servers_on(const std::string& hosts) {
+  const auto all = names(tutti::server_hosts());
+  common::expect_one_of("place for servers", hosts, {all.begin(), all.end()});
+  return static_cast<tutti::server_hosts>(std::ranges::find(all, hosts) - all.begin());
+}
+
 void run(const common::job& asked) {
   check_world(asked);
   common::expect_one_of("way with payloads", asked.payloads, {"counted", "carried"});
@@ -210,14 +216,17 @@ void run(const common::job& asked) {
       common::check_writable(file, file);
     }
   }
-  common::expect_one_of("place for servers", asked.server_hosts, {"own", "workers"});
-  const auto serving =
-      asked.server_hosts == "own" ? tutti::server_hosts::own : tutti::server_hosts::workers;
+  const auto serving = servers_on(asked.server_hosts);
   for (const auto& each : where) {
-    if (each.server_nic && serving == tutti::server_hosts::workers) {
+    if (each.server_nic && serving != tutti::server_hosts::own) {
       throw common::flag_error(each.name +
                                " gives servers NICs of their own, and they have none on the "
                                "workers' hosts. Fix: --server-hosts own");
+    }
+    if (each.per_host != 1 && serving == tutti::server_hosts::mixed) {
+      throw common::flag_error(
+          "--server-hosts mixed wants a NIC for each worker. Fix: --link "
+          "without a number of ranks");
     }
   }
   const earlier before(asked.resume);

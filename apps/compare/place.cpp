@@ -61,11 +61,15 @@ tutti::transport::network place::with(const tutti::representatives& who) const {
   all.stretch_data(who.data);
   for (int server = 0; server < few.servers; ++server) {
     const int rank = few.workers + server;
-    if (few.serving == tutti::server_hosts::own) {
+    const int before_shared = few.serving == tutti::server_hosts::own ? few.servers
+                              : few.serving == tutti::server_hosts::mixed
+                                  ? few.servers - few.workers
+                                  : 0;
+    if (server < before_shared) {
       const link its = server_nic.value_or(nic);
       all.isolate(rank, {its.bytes_per_second / who.server_load, its.latency});
     } else {
-      all.join(rank, server % few.hosts() * few.per_host);
+      all.join(rank, (server - before_shared) % few.hosts() * few.per_host);
     }
   }
   return all;

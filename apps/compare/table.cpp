@@ -71,7 +71,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"version", TUTTI_VERSION},
                               {"job", of.job}};
   if (of.servers > 0) {
-    line["server_hosts"] = of.of.serving == tutti::server_hosts::own ? "own" : "workers";
+    line["server_hosts"] = name_of(of.of.serving);
   }
   if (of.measured) {
     line["measured_ms"] = milliseconds(of.measured->quantile(0.5));

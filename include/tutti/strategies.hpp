@@ -14,6 +14,7 @@
 #include "tutti/strategies/local_sgd.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
 #include "tutti/strategies/mxnet.hpp"
+#include "tutti/strategies/p3.hpp"
 #include "tutti/strategies/power_sgd.hpp"
 #include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/relaxed.hpp"
@@ -27,6 +28,6 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, DeAR, TopK,
                        SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync,
-                       KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1>;
+                       P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1>;
 
 }  // namespace tutti::strategies

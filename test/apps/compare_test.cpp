@@ -77,11 +77,11 @@ TEST_F(Compare, OverlapReachesTheBoundOfResNet50AtEveryRate) {
 
 TEST_F(Compare, CrossingTheBarrierReachesTheWiresBoundWithSmallPiecesAndCredit) {
   for (const char* rate : {"1Gbit", "10Gbit", "40Gbit"}) {
-    for (const auto& each : rows(
-             std::string("--strategy BytePS,MXNetDistSync,MXNetDistAsync,ByteScheduler --servers 4 "
-                         "--server-hosts own --schedule.credit 8MiB --partition.bytes 128KiB "
-                         "--iterations 5 --link ") +
-             rate + "/50us")) {
+    for (const auto& each :
+         rows(std::string("--strategy BytePS,P3 --servers 4 --architecture.placed_by least_loaded "
+                          "--server-hosts own --schedule.credit 8MiB --partition.bytes 128KiB "
+                          "--iterations 5 --link ") +
+              rate + "/50us")) {
       if (each["strategy"] != "Dense16") {
         EXPECT_TRUE(each["crosses_iterations"]) << each;
         EXPECT_LE(each["iteration_ms"]["median"].get<double>(),
@@ -99,15 +99,34 @@ TEST_F(Compare, OneServerFourServersAndARingMove102MB) {
   const auto seconds = [&](const std::string& more) {
     return rows(flags + more).front()["iteration_ms"]["median"].get<double>() / 1e3;
   };
-  EXPECT_NEAR(seconds("BytePS --servers 1"), 3.27, 0.05 * 3.27);
-  EXPECT_NEAR(seconds("BytePS --servers 4"), 0.818, 0.05 * 0.818);
+  const std::string even = "BytePS --architecture.placed_by least_loaded --servers ";
+  EXPECT_NEAR(seconds(even + "1"), 3.27, 0.05 * 3.27);
+  EXPECT_NEAR(seconds(even + "4"), 0.818, 0.05 * 0.818);
   EXPECT_NEAR(seconds("ByteScheduler"), 1.226, 0.05 * 1.226);
+}
+
+TEST_F(Compare, ServersOnBothKindsOfHostsShareOutTheSums) {
+  std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,25550000,1,1\n";
+  const std::string flags =
+      "--model mine.csv --partition.bytes 128KiB --schedule.credit 1MiB --strategy BytePS "
+      "--architecture.placed_by optimal_split --server-hosts mixed ";
+  const auto best = rows(flags + "--link 1Gbit/0us --servers 6").front();
+  // 2n (n-1) / (n^2 + kn - 2k) payloads, with n = 4 and k = 2.
+  EXPECT_NEAR(best["lower_bound_ms"].get<double>(), 1.2 * 817.6, 0.1);
+  EXPECT_NEAR(best["iteration_ms"]["median"].get<double>(), 1.2 * 817.6, 0.05 * 1.2 * 817.6);
+  EXPECT_EQ(best["machines"], 6);
+  EXPECT_EQ(best["server_hosts"], "mixed");
+  compare_refuses(flags + "--link 1Gbit/0us --servers 3",
+                  "3 servers cannot be one on each of 4 workers' hosts");
+  compare_refuses(flags + "--link 2x1Gbit/0us --servers 6",
+                  "--server-hosts mixed wants a NIC for each worker. Fix: --link without a number");
 }
 
 TEST_F(Compare, ServersOnTheWorkersHostsShareTheirNics) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,25550000,1,1\n";
   const std::string flags =
-      "--model mine.csv --link 1Gbit/0us --partition.bytes 128KiB --strategy BytePS --servers 4";
+      "--model mine.csv --link 1Gbit/0us --partition.bytes 128KiB --architecture.placed_by "
+      "least_loaded --strategy BytePS --servers 4";
   const auto shared = rows(flags).front();
   EXPECT_EQ(shared["server_hosts"], "workers") << "so that all rows have as many machines";
   EXPECT_EQ(shared["machines"], 4);

@@ -39,6 +39,8 @@ TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
   EXPECT_NE(said.out.find("--batch-size"), std::string::npos);
   EXPECT_NE(said.out.find("--schedule.rule"), std::string::npos);
   EXPECT_EQ(said.out.find("--compression.density"), std::string::npos);
+  EXPECT_NE(train("--help --kvstore dist_async").out.find("MXNetDistAsync's own"),
+            std::string::npos);
 }
 
 TEST_F(Apps, UnknownNamesSuggestTheNearest) {
@@ -54,6 +56,9 @@ TEST_F(Apps, UnknownNamesSuggestTheNearest) {
   train_refuses("--strategy BytePS --schedule.rule fit",
                 "--schedule.rule fit cannot be. Did you mean fits?");
   train_refuses("BSP", "there is no flag BSP. Did you mean ");
+  train_refuses("--kvstore dust_sync", "no kvstore is of type 'dust_sync'. Fix: local, device");
+  train_refuses("--kvstore dist_sync --strategy BSP",
+                "--strategy BSP and --kvstore dist_sync name one each. Fix: leave one out");
 }
 
 TEST_F(Apps, ImpossibleNumbersAreRefused) {

@@ -191,5 +191,50 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
             std::string::npos);
 }
 
+/// What loading says where two servers own chunks otherwise than when it was saved: of one length,
+/// so that only their owners tell them apart.
+template <class Strategy>
+std::string refusal_elsewhere(architecture::placed_by before, architecture::placed_by after) {
+  std::string file;
+  std::string said;
+  for (const auto how : {before, after}) {
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank(), {{"a", 100}, {"b", 100}});
+      engine_options<Strategy> set;
+      set.architecture = {.servers = 2, .placed_by = how};
+      auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), set);
+      if (engine.serves()) {
+        engine.serve();
+      } else if (file.empty()) {
+        take_step(engine, memory, 0);
+        std::ostringstream out;
+        save(engine, out);
+        file = out.str();
+      } else {
+        std::istringstream in(file);
+        try {
+          load(engine, in);
+        } catch (const usage_error& refused) {
+          said = refused.what();
+        }
+      }
+    });
+  }
+  return said;
+}
+
+TEST(Checkpoint, OfServersThatRememberOtherChunksIsRefused) {
+  using architecture::placed_by;
+  using strategies::BytePS;
+  using strategies::MXNetDistSync;
+  EXPECT_EQ(refusal_elsewhere<MXNetDistSync>(placed_by::kvstore, placed_by::djb2),
+            "the checkpoint's servers remember other chunks. Fix: load it with the options that it "
+            "was saved with, and replan");
+  EXPECT_EQ(refusal_elsewhere<MXNetDistSync>(placed_by::kvstore, placed_by::round_robin), "")
+      << "the same owners";
+  EXPECT_EQ(refusal_elsewhere<BytePS>(placed_by::kvstore, placed_by::djb2), "")
+      << "nothing is remembered";
+}
+
 }  // namespace
 }  // namespace tutti::test

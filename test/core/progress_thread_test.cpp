@@ -23,20 +23,21 @@ struct counting_loop {
   std::atomic<bool> moved_after_all{false};
 
   progress_loop seen_by_a_thread() {
-    return {.self = this,
-            .move =
-                [](void* self) {
-                  auto& its = *static_cast<counting_loop*>(self);
-                  its.moved_after_all = its.moved_after_all || its.gone;
-                  const int last = its.posted;
-                  return its.moved.exchange(last) != last;
-                },
-            .has_work =
-                [](void* self) {
-                  auto& its = *static_cast<counting_loop*>(self);
-                  return its.moved != its.posted;
-                },
-            .idle = [](void*, std::size_t polls) { return polls < naps_from ? 0 : an_hour; }};
+    return {
+        .self = this,
+        .move =
+            [](void* self) {
+              auto& its = *static_cast<counting_loop*>(self);
+              its.moved_after_all = its.moved_after_all || its.gone;
+              const int last = its.posted;
+              return its.moved.exchange(last) != last;
+            },
+        .has_work =
+            [](void* self) {
+              auto& its = *static_cast<counting_loop*>(self);
+              return its.moved != its.posted;
+            },
+        .idle = [](void*, std::size_t polls, urgency) { return polls < naps_from ? 0 : an_hour; }};
   }
 };
 
@@ -84,6 +85,38 @@ TEST(ProgressThread, WhoHasLeftIsLeftAlone) {
     ASSERT_FALSE(comes.moved_after_all);
   }
   thread.remove(&stays);
+}
+
+/// Never moves, and counts who is said to want that it does.
+struct still_loop {
+  std::atomic<int> waited_for{0};
+  std::atomic<int> unhurried{0};
+
+  progress_loop seen_by_a_thread() {
+    return {.self = this,
+            .move = [](void*) { return false; },
+            .has_work = [](void*) { return false; },
+            .idle =
+                [](void* self, std::size_t, urgency who) {
+                  auto& its = *static_cast<still_loop*>(self);
+                  ++(who == urgency::unhurried ? its.unhurried : its.waited_for);
+                  return 1e-4;
+                }};
+  }
+};
+
+TEST(ProgressThread, SaysWhetherAnybodyWaits) {
+  progress_thread thread;
+  still_loop its;
+  thread.add(its.seen_by_a_thread());
+  while (its.unhurried == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(its.waited_for, 0);
+  while (its.waited_for == 0) {
+    thread.wait_for_more(thread.moves(), 1e-3);
+  }
+  thread.remove(&its);
 }
 
 /// Says which thread has the loop.

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <vector>
 
 #include "support/policies.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
+#include "tutti/partition/over_servers.hpp"
 
 namespace tutti {
 namespace {
@@ -77,6 +79,52 @@ TEST(partition_into, refuses_a_piece_of_nothing) {
       EXPECT_NE(std::string(sentence.what()).find("less than one element"), std::string::npos);
     }
   }
+}
+
+/// What MXNet's own function answers, from its bound of a million elements on.
+TEST(partition_over_servers, cuts_large_arrays_as_mxnet_does) {
+  const struct {
+    int servers;
+    std::size_t elements;
+    ends parts;
+  } answers[] = {
+      {1, 2'500'000, {2'500'000}},
+      {3, 999'999, {999'999}},
+      {3, 1'000'000, {333'333, 333'334, 333'333}},
+      {3, 1'000'001, {333'334, 333'333, 333'334}},
+      {3, 5'000'000, {1'666'667, 1'666'666, 1'666'667}},
+      {3, 25'000'000, {8'333'333, 8'333'334, 8'333'333}},
+      {4, 2'359'296, {589'824, 589'824, 589'824, 589'824}},
+      {5, 1'000'003, {200'001, 200'000, 200'001, 200'000, 200'001}},
+      {7, 1'000'003, {142'858, 142'857, 142'858, 142'857, 142'858, 142'857, 142'858}},
+      {8, 1'000'004, {125'001, 125'000, 125'001, 125'000, 125'001, 125'000, 125'001, 125'000}},
+  };
+  for (const auto& [servers, elements, parts] : answers) {
+    const ends pieces = among(partition::over_servers(), servers).piece_ends(elements);
+    ends lengths(pieces.size());
+    std::adjacent_difference(pieces.begin(), pieces.end(), lengths.begin());
+    EXPECT_EQ(lengths, parts) << servers << " servers, " << elements << " elements";
+  }
+}
+
+TEST(partition_over_servers, covers_every_size_below_and_above_any_bound) {
+  for (int servers = 1; servers <= 5; ++servers) {
+    for (std::size_t elements = 0; elements < 40; ++elements) {
+      for (const std::size_t bound : {0u, 1u, 7u, 30u}) {
+        const partition::over_servers whole({.elements = bound});
+        const ends pieces = among(whole, servers).piece_ends(elements);
+        expect_covers_once(pieces, elements);
+        const std::size_t parts =
+            elements < bound ? 1 : std::min(elements, static_cast<std::size_t>(servers));
+        EXPECT_EQ(pieces.size(), std::max<std::size_t>(1, parts));
+        EXPECT_EQ(whole.piece_ends(elements), ends{elements}) << "without servers";
+      }
+    }
+  }
+}
+
+TEST(partition_among, leaves_alone_what_does_not_ask_for_servers) {
+  EXPECT_EQ(among(partition::into({.elements = 3}), 2).piece_ends(7), (ends{3, 6, 7}));
 }
 
 }  // namespace

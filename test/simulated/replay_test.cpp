@@ -136,8 +136,9 @@ TEST(Replay, HalfTheLinkDoublesWhatIsExposed) {
   EXPECT_NEAR(exposed(5e8) / exposed(1e9), 2, 1e-6);
 }
 
+using served = compose<architecture::parameter_server<>, partition::into, schedule::by_priority>;
+
 TEST(Replay, OneServerIsTheBottleneckAndManyAreNot) {
-  using served = compose<architecture::parameter_server<>, partition::into>;
   const auto step = [](int servers, link of_server) {
     network over(4 + servers, {1.25e8, 0});
     for (int rank = 4; rank < 4 + servers; ++rank) {
@@ -145,6 +146,7 @@ TEST(Replay, OneServerIsTheBottleneckAndManyAreNot) {
     }
     engine_options<served> set;
     set.partition.bytes = 1 << 16;
+    set.schedule.credit = 0;
     set.architecture.servers = servers;
     return run<served>(over, model(100, 0, 1e-6), set);
   };
@@ -154,6 +156,28 @@ TEST(Replay, OneServerIsTheBottleneckAndManyAreNot) {
   EXPECT_NEAR(step(1, {6.25e7, 0}).quantile(0.5), 8 * up, 0.05 * 8 * up) << "incast";
   EXPECT_EQ(step(1, {1.25e8, 0}).busiest_nic, 4 * 4e6);
   EXPECT_EQ(step(4, {1.25e8, 0}).busiest_nic, 4e6);
+}
+
+/// n workers' hosts serve too, and k others only serve: from the ring's time to that of one
+/// payload. Without a window a host would send all its pushes before the first answer of its
+/// server.
+TEST(Replay, TheOptimalSplitTakesAsLongAsItsFormulaSays) {
+  for (const int n : {1, 2, 3, 4, 5}) {
+    for (int k = 0; k <= n; ++k) {
+      network over(2 * n + k, {1.25e8, 0});
+      for (int i = 0; i < n; ++i) {
+        over.join(n + k + i, i);
+      }
+      engine_options<served> set;
+      set.partition.bytes = 1 << 13;
+      set.schedule.credit = 1 << 16;
+      set.architecture = {.servers = n + k, .placed_by = architecture::placed_by::optimal_split};
+      const double taken = run<served>(over, model(100, 0, 1e-6), set).quantile(0.5);
+      const double optimum = n == 1 ? 0 : 2 * n * (n - 1) * 0.032 / (n * n + k * n - 2 * k);
+      EXPECT_LE(taken, 1.05 * optimum + 2e-6) << n << " workers and " << k << " others";
+      EXPECT_GE(taken, optimum) << n << " workers and " << k << " others";
+    }
+  }
 }
 
 TEST(Replay, PayloadsAreCountedAsTheCompressorSays) {

@@ -1,11 +1,15 @@
 // The named strategies that send every gradient whole: each one's rule, stated without its
 // policies, holds; and fails once any policy that it names gives way to its role's default.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -24,6 +28,7 @@
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/strategies.hpp"
+#include "tutti/strategies/kvstore.hpp"
 
 namespace tutti::test {
 namespace {
@@ -340,40 +345,174 @@ TEST(Named, ByteScheduler) {
             "");
 }
 
-/// Two workers and one server. Credit is off by default, and then what is ready goes; a window
-/// shows the priorities.
+using owners = std::vector<int>;
+
+/// BytePS on three servers: what its own function makes of keys tensor · 65,536 + piece, run with
+/// djb2; a piece is 1,024,000 elements.
+rule of_byteps() {
+  rule stated = dense(alone, pieces(1'024'000), four_then_by_priority());
+  stated.servers = 3;
+  stated.owners = {0, 1, 2,                    //
+                   1, 2, 0, 1, 2, 0, 0, 1, 2,  //
+                   0, 1, 2, 0, 1, 2, 0, 0, 1,  //
+                   2, 0, 1, 2, 0, 1, 2,        //
+                   2, 0, 0, 1, 2,              //
+                   2,                          //
+                   0, 1, 2,                    //
+                   0};
+  return stated;
+}
+
+/// MXNet's kvstore on three servers: what its own function answers. The first part of tensor 4 is
+/// more than the window.
+rule of_kvstore() {
+  rule stated = dense(alone,
+                      {833'333, 833'334, 833'333,        //
+                       8'333'333, 8'333'334, 8'333'333,  //
+                       1'666'667, 1'666'666, 1'666'667,  //
+                       8,                                //
+                       833'333, 833'334, 833'333,        //
+                       300'000},
+                      {3, 13, 10, 11, 12, 9, 6, 7, 8, 4, 5, 0, 1, 2});
+  stated.servers = 3;
+  stated.owners = {0, 1, 2, 0, 1, 2, 0, 1, 2, 2, 0, 1, 2, 0};
+  return stated;
+}
+
+/// Two workers and three servers. Credit is off by default, and then what is ready goes, tensor by
+/// tensor as `at_once` has their chunks; a window shows the priorities. Placed otherwise, training
+/// comes to the same.
 template <class Strategy>
-void is_a_server_by_priority(std::size_t piece, std::size_t window) {
+void is_a_server_by_priority(const rule& stated, numbers at_once, std::size_t window) {
   constexpr auto own = Strategy::defaults();
   using parts = strategy_of<Strategy>;
-  rule stated = dense(alone, pieces(piece), four_then_by_priority());
-  stated.servers = 1;
-  rule at_once = stated;
-  at_once.starts.clear();
-  for (const auto& [first, last] : std::vector<std::pair<std::uint32_t, std::uint32_t>>{
-           {3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}) {
-    for (std::uint32_t chunk = first; chunk <= last; ++chunk) {
-      at_once.starts.push_back(chunk);
-    }
-  }
-  EXPECT_EQ(broken(observe<Strategy>(2), at_once), "");
-
   engine_options<Strategy> options;
+  options.architecture.servers = stated.servers;
+  rule unlimited = stated;
+  unlimited.starts = std::move(at_once);
+  EXPECT_EQ(broken(observe<Strategy>(2, options), unlimited), "");
+
   options.schedule.credit = window;
   EXPECT_EQ(broken(observe<Strategy>(2, options), stated), "");
-  using unscheduled = compose<partition::into, typename parts::architecture>;
-  EXPECT_EQ(broken(observe<unscheduled>(2, {.partition = own.partition}), stated), "starts ");
+  for (std::size_t other = 0; other < names(own.architecture.placed_by).size(); ++other) {
+    engine_options<Strategy> elsewhere = options;
+    elsewhere.architecture.placed_by = static_cast<architecture::placed_by>(other);
+    EXPECT_EQ(broken(observe<Strategy>(2, elsewhere), stated),
+              elsewhere.architecture.placed_by == own.architecture.placed_by ? "" : "owners ")
+        << names(own.architecture.placed_by)[other];
+  }
+  const auto serving = options.architecture;
+  using unscheduled = compose<typename parts::partition, typename parts::architecture>;
+  EXPECT_EQ(broken(observe<unscheduled>(2, {.partition = own.partition, .architecture = serving}),
+                   stated),
+            "starts ");
   using uncut = compose<schedule::by_priority, typename parts::architecture>;
-  EXPECT_NE(broken(observe<uncut>(2, {.schedule = own.schedule}), stated), "");
-  using unserved = compose<partition::into, schedule::by_priority>;
+  EXPECT_NE(broken(observe<uncut>(2, {.schedule = own.schedule, .architecture = serving}), stated),
+            "");
+  using unserved = compose<typename parts::partition, schedule::by_priority>;
   EXPECT_NE(
       broken(observe<unserved>(2, {.partition = options.partition, .schedule = options.schedule}),
              stated),
       "");
 }
-TEST(Named, BytePS) { is_a_server_by_priority<strategies::BytePS>(1'024'000, 16'384'000); }
+
+numbers from_to(std::initializer_list<std::pair<std::uint32_t, std::uint32_t>> ranges) {
+  numbers all;
+  for (const auto& [first, last] : ranges) {
+    for (std::uint32_t chunk = first; chunk <= last; ++chunk) {
+      all.push_back(chunk);
+    }
+  }
+  return all;
+}
+const numbers parts_at_once = from_to({{3, 5}, {0, 2}, {6, 8}, {9, 9}, {13, 13}, {10, 12}});
+
+TEST(Named, BytePS) {
+  is_a_server_by_priority<strategies::BytePS>(
+      of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
+}
 TEST(Named, MXNetDistSync) {
-  is_a_server_by_priority<strategies::MXNetDistSync>(1'000'000, 16'000'000);
+  is_a_server_by_priority<strategies::MXNetDistSync>(of_kvstore(), parts_at_once, 16'000'000);
+  EXPECT_EQ(strategies::MXNetDistSync::defaults().partition.elements, 1'000'000U);
+}
+
+/// Ten slices of tensor 4 fill the window before anything else is there. One count of slices goes
+/// through the tensors in forward order: slice i is server i mod 3's.
+TEST(Named, P3) {
+  const numbers slices{8, 63, 1, 125, 625, 63};  // in forward order; chunks are numbered backward
+  numbers first(slices.size());
+  std::exclusive_scan(slices.rbegin(), slices.rend(), first.rbegin(), 0U);
+  const auto of = [&](std::size_t tensor, std::uint32_t from, std::uint32_t end) {
+    return std::pair{first[tensor] + from, first[tensor] + end - 1};
+  };
+  rule stated = dense(alone, pieces(40'000),
+                      from_to({of(4, 0, 10), of(0, 0, 8), of(1, 0, 63), of(2, 0, 1), of(3, 0, 125),
+                               of(4, 10, 625), of(5, 0, 63)}));
+  stated.servers = 3;
+  stated.owners.resize(stated.chunks.size());
+  for (std::uint32_t tensor = 0, slice = 0; tensor < slices.size(); ++tensor) {
+    for (std::uint32_t i = 0; i < slices[tensor]; ++i) {
+      stated.owners[first[tensor] + i] = static_cast<int>(slice++ % 3);
+    }
+  }
+  using strategies::P3;
+  engine_options<P3> options;
+  options.architecture.servers = 3;
+  EXPECT_EQ(broken(observe<P3>(2, options), stated), "");
+  auto other = options;
+  other.architecture.placed_by = architecture::placed_by::least_loaded;
+  EXPECT_EQ(broken(observe<P3>(2, other), stated), "owners ");
+  other = options;
+  other.schedule.credit += 160'000;
+  EXPECT_EQ(broken(observe<P3>(2, other), stated), "starts ");
+  other = options;
+  other.partition.bytes += 4;
+  EXPECT_NE(broken(observe<P3>(2, other), stated), "");
+}
+
+/// What `of_kvstore` says, or what it refuses with.
+std::string kvstore(const char* type) {
+  try {
+    return std::string(strategies::of_kvstore(type));
+  } catch (const usage_error& refused) {
+    return refused.what();
+  }
+}
+TEST(Named, ByTheTypeOfAKVStore) {
+  const std::vector<std::pair<const char*, const char*>> known{
+      {"local", "WFBP"},
+      {"device", "WFBP"},
+      {"nccl", "WFBP"},
+      {"local_allreduce_device", "WFBP"},
+      {"dist", "MXNetDistSync"},
+      {"dist_sync", "MXNetDistSync"},
+      {"dist_device_sync", "MXNetDistSync"},
+      {"dist_sync_device", "MXNetDistSync"},
+      {"Dist_Sync", "MXNetDistSync"},
+      {"distasync", "MXNetDistSync"},  // no `_async`
+      {"dist_async", "MXNetDistAsync"},
+      {"dist_async_device", "MXNetDistAsync"},
+      {"DIST_ASYNC", "MXNetDistAsync"},
+      {"p3", "P3"},
+      {"dist_sync_p3", "P3"},
+      {"horovod", "Horovod"},
+      {"byteps", "BytePS"}};
+  std::vector<std::string_view> names;
+  [&]<class... Each>(std::tuple<Each...>*) {
+    (names.push_back(Each::name), ...);
+  }(static_cast<strategies::all*>(nullptr));
+  for (const auto& [type, strategy] : known) {
+    EXPECT_EQ(kvstore(type), strategy) << type;
+    EXPECT_EQ(std::ranges::count(names, kvstore(type)), 1) << type;
+  }
+  for (const std::string type : {"", "sync", "_async", "my_horovod", "LOCA", "nccI"}) {
+    EXPECT_EQ(kvstore(type.c_str()),
+              "no kvstore is of type '" + type +
+                  "'. Fix: local, device, nccl, dist_sync, dist_device_sync, dist_async, p3, "
+                  "horovod or byteps");
+  }
+  EXPECT_EQ(kvstore("dist_async_p3"),
+            "kvstore 'dist_async_p3' cannot be: p3 is synchronous. Fix: p3, or dist_async");
 }
 
 /// Who updates and when, on one step of plain SGD. The second worker pushes long after the first: a
@@ -423,19 +562,9 @@ TEST(Named, MXNetDistAsync) {
   EXPECT_TRUE(pushes_take_effect_at_once<strategies::MXNetDistAsync>());
   EXPECT_FALSE(pushes_take_effect_at_once<strategies::MXNetDistSync>());
   // Its plan is dist_sync's; its results depend on who comes first.
-  rule stated = dense(alone, pieces(1'000'000), four_then_by_priority());
-  stated.servers = 1;
+  rule stated = of_kvstore();
   stated.result = [](const outcomes&) { return true; };
-  using strategies::MXNetDistAsync;
-  using architecture = strategy_of<MXNetDistAsync>::architecture;
-  constexpr auto own = MXNetDistAsync::defaults();
-  engine_options<MXNetDistAsync> options;
-  options.schedule.credit = 16'000'000;
-  EXPECT_EQ(broken(observe<MXNetDistAsync>(2, options), stated), "");
-  using unscheduled = compose<partition::into, architecture>;
-  EXPECT_EQ(broken(observe<unscheduled>(2, {.partition = own.partition}), stated), "starts ");
-  using uncut = compose<schedule::by_priority, architecture>;
-  EXPECT_NE(broken(observe<uncut>(2, {.schedule = options.schedule}), stated), "");
+  is_a_server_by_priority<strategies::MXNetDistAsync>(stated, parts_at_once, 16'000'000);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
+#include "tutti/partition/over_servers.hpp"
 
 /// One list per role: a new policy joins its list and inherits its role's laws.
 namespace tutti::testing_lists {
@@ -29,7 +30,7 @@ namespace tutti::testing_lists {
 using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
                                fusion::when_ready>;
 
-using partitions = testing::Types<partition::none, partition::into>;
+using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
 using optimizers = testing::Types<optimizer::none, optimizer::sgd>;
 

@@ -10,6 +10,7 @@
 #include "support/oracle.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
+#include "tutti/architecture/parameter_server.hpp"
 #include "tutti/role/fusion.hpp"
 
 /// Training that changes its plan on the way, over any transport of host memory.
@@ -30,7 +31,9 @@ engine_options<Strategy> plan_of(int which) {
     set.schedule.credit = which == 0 ? 1 : 60'000;
   }
   if constexpr (requires { set.architecture.servers; }) {
+    using architecture::placed_by;
     set.architecture.servers = 2;
+    set.architecture.placed_by = which == 0 ? placed_by::naive : placed_by::built_in;
   }
   return set;
 }

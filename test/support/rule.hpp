@@ -38,6 +38,7 @@ struct rule {
   std::vector<std::uint32_t> starts{};  ///< chunks as worker 0 starts them
   std::vector<std::uint64_t> bytes{};   ///< sent in a step, by worker
   std::function<bool(const outcomes&)> result{};
+  std::vector<int> owners{};  ///< of each chunk, the first server's being 0; none without servers
 };
 
 struct observation {
@@ -73,6 +74,9 @@ task observed_rank(transport::simulated& world, engine_options<Strategy> options
       }
       for (const auto& each : engine.planned().chunks) {
         made.seen.chunks.push_back(each.elements);
+        if (engine.servers() > 0) {
+          made.seen.owners.push_back(each.placed_on - (world.size() - engine.servers()));
+        }
       }
       for (const auto& each : engine.observed().moments()) {
         if (each.what == event::started) {
@@ -131,6 +135,7 @@ inline std::string broken(const observation& made, const rule& stated) {
   check(made.seen.servers == stated.servers, "servers ");
   check(made.seen.buckets == stated.buckets, "buckets ");
   check(made.seen.chunks == stated.chunks, "chunks ");
+  check(made.seen.owners == stated.owners, "owners ");
   check(made.seen.starts == stated.starts, "starts ");
   check(made.seen.bytes == stated.bytes, "bytes ");
   check(stated.result(made.parameters), "result ");

@@ -122,12 +122,14 @@ struct servers_that_add
     : with_defaults<
           compose<architecture::parameter_server<>, partition::into, schedule::by_priority>> {
   static std::vector<options> variants() {
-    const auto so_many = [](int servers) {
+    using architecture::placed_by;
+    const auto so_many = [](int servers, placed_by how) {
       return options{.partition = {.bytes = 50'000},
                      .schedule = {.credit = 1},
-                     .architecture = {.servers = servers}};
+                     .architecture = {.servers = servers, .placed_by = how}};
     };
-    return {so_many(1), so_many(2), so_many(3)};
+    return {so_many(1, placed_by::least_loaded), so_many(2, placed_by::round_robin),
+            so_many(3, placed_by::djb2)};
   }
 };
 
@@ -136,7 +138,10 @@ struct servers_that_update
           compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>,
                   fusion::up_to>> {
   static std::vector<options> variants() {
-    return {{}, {.fusion = {.bytes = 2000}, .architecture = {.servers = 2}}};
+    using architecture::placed_by;
+    return {{},
+            {.fusion = {.bytes = 2000},
+             .architecture = {.servers = 2, .placed_by = placed_by::kvstore}}};
   }
 };
 
@@ -162,7 +167,9 @@ struct votes : with_defaults<Strategy> {
 using SignSGD = votes<strategies::SignSGD>;
 using votes_by_owners = votes<compose<compression::sign, architecture::reduce_scatter_all_gather>>;
 struct votes_by_servers : votes<compose<compression::sign, architecture::parameter_server<>>> {
-  static std::vector<options> variants() { return {{}, {.architecture = {.servers = 2}}}; }
+  static std::vector<options> variants() {
+    return {{}, {.architecture = {.servers = 2, .placed_by = architecture::placed_by::sdbm}}};
+  }
 };
 
 /// Payloads whose lengths only their encoder knows, or whose answers are encoded otherwise.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/parameter_server/placed_by.hpp"
 #include "tutti/architecture/parameter_server/server.hpp"
 #include "tutti/architecture/parameter_server/worker.hpp"
 #include "tutti/base/bounds.hpp"
@@ -61,9 +62,14 @@ struct parameter_server {
 
   static constexpr double busiest_nic(double payload, double dense, placement who) {
     const double each_way = keeps_parameters ? std::max(payload, dense) : payload;
-    return who.serving == server_hosts::own
-               ? bound::servers(each_way, who.workers, who.servers, who.per_host, who.server_speed)
-               : bound::servers_among_workers(each_way, who.workers, who.servers, who.per_host);
+    switch (who.serving) {
+      case server_hosts::workers:
+        return bound::servers_among_workers(each_way, who.workers, who.servers, who.per_host);
+      case server_hosts::mixed:
+        return bound::shared_servers(each_way, who.workers, who.servers - who.workers);
+      default:
+        return bound::servers(each_way, who.workers, who.servers, who.per_host, who.server_speed);
+    }
   }
   static constexpr exchange_cost alone(placement who) {
     return {2, 2.0 * who.workers / who.servers};
@@ -71,10 +77,17 @@ struct parameter_server {
 
   struct options {
     int servers{1};
+    architecture::placed_by placed_by{architecture::placed_by::least_loaded};
+    int mixed_classes{101};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("servers", self.servers, "ranks, the last ones, that serve and do not train");
+      visit("placed_by", self.placed_by,
+            "a chunk's server: least_loaded, round_robin, MXNet's kvstore, BytePS's djb2, naive, "
+            "built_in, sdbm; with one on each worker's host: its mixed, or optimal_split");
+      visit("mixed_classes", self.mixed_classes,
+            "placed_by mixed: hash classes of keys, BytePS's BYTEPS_MIXED_MODE_BOUND");
     }
   };
 
@@ -88,14 +101,8 @@ struct parameter_server {
   }
   static bool listens(const options& set, int rank, int size) { return rank >= workers(set, size); }
 
-  /// Each chunk to the server with the fewest elements so far.
   static void place(plan& made, const options& set, int size) {
-    std::vector<std::size_t> load(static_cast<std::size_t>(set.servers));
-    for (auto& each : made.chunks) {
-      const auto least = std::ranges::min_element(load);
-      *least += each.elements;
-      each.placed_on = workers(set, size) + static_cast<int>(least - load.begin());
-    }
+    architecture::place(made, set.placed_by, workers(set, size), set.servers, set.mixed_classes);
   }
 
   /// Servers hold parameters, and answer with them.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '2', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '3', '\n'};
 
 /// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
 class checkpoint_writer {
@@ -127,6 +128,22 @@ constexpr std::string_view signature() {
   return __PRETTY_FUNCTION__;
 }
 
+/// Of what each rank that owns chunks remembers, in order, where it remembers something.
+inline std::uint64_t hash_of_owners(const plan& made) {
+  running_hash hash;
+  for (const chunk& each : made.chunks) {
+    hash.feed(each.first_element);
+    hash.feed(each.elements);
+    hash.feed(static_cast<std::uint64_t>(each.placed_on));
+  }
+  return hash.value();
+}
+inline bool remember_something(const std::vector<std::vector<std::vector<float>>>& ranks) {
+  return std::ranges::any_of(ranks, [](const auto& its) {
+    return std::ranges::any_of(its, [](const auto& each) { return !each.empty(); });
+  });
+}
+
 inline void expect(std::string_view found, std::string_view wanted, std::string_view what) {
   if (found != wanted) {
     throw usage_error("the checkpoint is of another " + std::string(what) + ": " +
@@ -169,6 +186,7 @@ void save(Engine& engine, std::ostream& out) {
   }
   const auto others = engine.collect_from_others();
   file.value(std::uint64_t{others.size()});
+  file.value(detail::hash_of_owners(engine.planned()));
   for (const auto& rank : others) {
     for (const auto& each : rank) {
       file.floats(each);
@@ -235,6 +253,12 @@ void load(Engine& engine, std::istream& in) {
   auto others = engine.collect_from_others();
   if (file.template value<std::uint64_t>() != others.size()) {
     throw usage_error("the checkpoint is of another rank. Fix: give each rank the file it wrote");
+  }
+  const auto owners = file.template value<std::uint64_t>();
+  if (detail::remember_something(others) && owners != detail::hash_of_owners(engine.planned())) {
+    throw usage_error(
+        "the checkpoint's servers remember other chunks. Fix: load it with the options that it was "
+        "saved with, and replan");
   }
   for (auto& rank : others) {
     for (auto& each : rank) {

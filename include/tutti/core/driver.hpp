@@ -49,8 +49,8 @@ class driver {
            .move = [](void* self) { return static_cast<driver*>(self)->make_progress(); },
            .has_work = [](void* self) { return static_cast<driver*>(self)->owner_->has_posts(); },
            .idle =
-               [](void* self, std::size_t polls) {
-                 return static_cast<driver*>(self)->world_->idle(polls);
+               [](void* self, std::size_t polls, urgency who) {
+                 return static_cast<driver*>(self)->world_->idle(polls, who);
                }});
     }
   }

@@ -494,9 +494,12 @@ class engine : engine_base<Transport> {
         architecture::place(made, set.architecture, world_->size());
       }
     };
-    return make_plan(forward, make_policy<typename strategy::fusion>(set.fusion),
-                     make_policy<typename strategy::partition>(set.partition), set.profile, place,
-                     settings(set),
+    const int serve =
+        world_->size() - workers_among<architecture>(set.architecture, world_->size());
+    const auto partition =
+        among(make_policy<typename strategy::partition>(set.partition), std::max(1, serve));
+    return make_plan(forward, make_policy<typename strategy::fusion>(set.fusion), partition,
+                     set.profile, place, settings(set),
                      [&](const tensor_facts& each) { return class_of(compressor, each); });
   }
   void open_flow() {

@@ -19,9 +19,9 @@ namespace tutti {
 /// A rank's loop, as a thread that moves several of them sees it.
 struct progress_loop {
   void* self;
-  bool (*move)(void*);                  ///< a moment as its owner: whether anything moved
-  bool (*has_work)(void*);              ///< something has been posted since
-  seconds (*idle)(void*, std::size_t);  ///< as its transport's
+  bool (*move)(void*);                           ///< a moment as its owner: whether anything moved
+  bool (*has_work)(void*);                       ///< something has been posted since
+  seconds (*idle)(void*, std::size_t, urgency);  ///< as its transport's
 };
 
 /// A thread that moves communication on while the model computes: the engines of one process share
@@ -131,9 +131,11 @@ class progress_thread {
       tell();
       return 0;
     }
+    const urgency who = waiting_.load() != 0 ? urgency::waited_for : urgency::unhurried;
+    const std::size_t polls = idle < looks ? idle : idle - looks + naps_from;
     seconds nap = an_hour;
     for (const progress_loop& each : loops_) {
-      nap = std::min(nap, each.idle(each.self, idle < looks ? idle : idle - looks + naps_from));
+      nap = std::min(nap, each.idle(each.self, polls, who));
     }
     ++idle;
     return nap;

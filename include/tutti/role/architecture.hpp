@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -200,7 +202,11 @@ Endpoint carrier_of(const Endpoint& self) {
 enum class server_hosts {
   own,      ///< each on a host of its own
   workers,  ///< one after the other on the workers' hosts, whose NICs they share
+  mixed,    ///< the last ones one with each worker, the others each on a host of its own
 };
+constexpr std::array<std::string_view, 3> names(server_hosts) {
+  return {"own", "workers", "mixed"};
+}
 
 /// Who lives where, for bounds: workers share hosts.
 struct placement {

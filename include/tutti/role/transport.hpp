@@ -88,7 +88,8 @@ concept piecewise_fold = requires {
 /// * `now` and `sleep` keep the transport's clock, wall or virtual.
 /// * Where time is not virtual, `idle(idle_polls)` is a moment of waiting after so many polls in a
 ///   row that brought nothing: it spins or yields and answers 0, or answers for how many seconds to
-///   sleep before the next poll, which is all it does from `naps_from` on. Any thread may call it.
+///   sleep before the next poll, which is all it does from `naps_from` on. A second argument says
+///   whether anybody waits meanwhile (urgency). Any thread may call it.
 /// * `host_of(rank)` is the number of the host that a rank lives on: ranks with one number share
 /// it.
 template <class T>
@@ -116,6 +117,12 @@ concept transport_policy = std::same_as<typename T::role, role::transport> &&
   transport.abort(reason);
   { constant.in_flight() } -> std::same_as<std::size_t>;
   { constant.counted() } -> std::same_as<traffic>;
+};
+
+/// Who wants what the next poll may bring.
+enum class urgency {
+  waited_for,  ///< somebody who does nothing else
+  unhurried,   ///< nobody yet: the model computes, and wants the core
 };
 
 /// Polls in a row without anything after which a transport's `idle` only answers how long to sleep.

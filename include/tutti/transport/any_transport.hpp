@@ -140,7 +140,7 @@ class boundary {
   virtual inline_queue& queue() = 0;
   virtual run_queue& ready_coroutines() = 0;
   virtual bool poll() = 0;
-  virtual seconds idle(std::size_t idle_polls) const = 0;
+  virtual seconds idle(std::size_t idle_polls, urgency who) const = 0;
   virtual seconds now() const = 0;
   virtual void fail(std::exception_ptr why) = 0;
   virtual void abort(const std::string& reason) = 0;
@@ -180,7 +180,9 @@ class boundary_to final : public boundary {
   inline_queue& queue() override { return inner_->queue(); }
   run_queue& ready_coroutines() override { return inner_->ready_coroutines(); }
   bool poll() override { return inner_->poll(); }
-  seconds idle(std::size_t idle_polls) const override { return inner_->idle(idle_polls); }
+  seconds idle(std::size_t idle_polls, urgency who) const override {
+    return inner_->idle(idle_polls, who);
+  }
   seconds now() const override { return inner_->now(); }
   void fail(std::exception_ptr why) override { inner_->fail(why); }
   void abort(const std::string& reason) override { inner_->abort(reason); }
@@ -272,7 +274,9 @@ class any_transport {
   inline_queue& queue() { return boundary_->queue(); }
   run_queue& ready_coroutines() { return boundary_->ready_coroutines(); }
   bool poll() { return boundary_->poll(); }
-  seconds idle(std::size_t idle_polls) const { return boundary_->idle(idle_polls); }
+  seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
+    return boundary_->idle(idle_polls, who);
+  }
   seconds now() const { return boundary_->now(); }
   void fail(std::exception_ptr why) { boundary_->fail(why); }
   void abort(const std::string& reason) { boundary_->abort(reason); }

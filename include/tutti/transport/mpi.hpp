@@ -314,8 +314,8 @@ class mpi_on {
   /// gives up: it calls MPI no more, and lets their coroutines go.
   bool poll() { return transfers_.poll(); }
 
-  seconds idle(std::size_t idle_polls) const {
-    const seconds affordable = idle_polls < glances ? 0 : transfers_.nap();
+  seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
+    const seconds affordable = idle_polls < glances ? 0 : transfers_.nap(who);
     const seconds nap = affordable > 0 ? affordable : backoff_.idle(idle_polls);
     return nap > 0 ? transfers_.until_sleepers_are_due(nap) : 0;
   }

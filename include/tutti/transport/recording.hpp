@@ -52,7 +52,9 @@ class recording {
   queue_type& queue() { return inner_->queue(); }
   run_queue& ready_coroutines() { return inner_->ready_coroutines(); }
   bool poll() { return inner_->poll(); }
-  seconds idle(std::size_t idle_polls) const { return inner_->idle(idle_polls); }
+  seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
+    return inner_->idle(idle_polls, who);
+  }
   seconds now() const { return inner_->now(); }
   void fail(std::exception_ptr why) { inner_->fail(why); }
   void abort(const std::string& reason) { inner_->abort(reason); }

@@ -344,7 +344,9 @@ class stream_ordered {
     return progress;
   }
 
-  seconds idle(std::size_t idle_polls) const { return carrier_->idle(idle_polls); }
+  seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
+    return carrier_->idle(idle_polls, who);
+  }
 
   /// Ends this rank's part, and what the library has on the stream. Coroutines go on, with the
   /// exception, when `in_flight()` is 0; keep polling.

@@ -10,14 +10,16 @@
 namespace tutti::strategies {
 
 /// Pieces of 4,096,000 bytes, most urgent first, added up on servers; workers update: Jiang et al.,
-/// "BytePS", OSDI 2020. Credit is off, its default.
+/// "BytePS", OSDI 2020. Its defaults: credit is off; a piece's server is djb2 of its key, and keys
+/// go by the tensors' names, as its PyTorch plugin declares gradients.
 struct BytePS {
   static constexpr std::string_view name = "BytePS";
   using strategy =
       compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 4'096'000},
-            .schedule = {.credit = 0, .rule = schedule::credit_rule::fits}};
+            .schedule = {.credit = 0, .rule = schedule::credit_rule::fits},
+            .architecture = {.placed_by = architecture::placed_by::djb2}};
   }
 };
 

@@ -4,31 +4,36 @@
 
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/core/compose.hpp"
-#include "tutti/partition/into.hpp"
+#include "tutti/partition/over_servers.hpp"
 #include "tutti/schedule/by_priority.hpp"
 
 namespace tutti::strategies {
 
 /// MXNet's kvstore `dist_sync`: servers add what all workers pushed, update once, and hand out
-/// parameters; the layers nearest the input first.
+/// parameters; the layers nearest the input first. Of a tensor from a million elements on each
+/// server has a part, any other is its key's, 9973 · its place in forward order.
 struct MXNetDistSync {
   static constexpr std::string_view name = "MXNetDistSync";
   using strategy =
-      compose<partition::into, schedule::by_priority,
+      compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
   static constexpr policy_options<strategy> defaults() {
-    return {.partition = {.bytes = 4'000'000}, .schedule = {.credit = 0}};
+    return {.partition = {.elements = 1'000'000},
+            .schedule = {.credit = 0},
+            .architecture = {.placed_by = architecture::placed_by::kvstore}};
   }
 };
 
-/// MXNet's kvstore `dist_async`: servers update at every push.
+/// MXNet's kvstore `dist_async`: as dist_sync, but servers update at every push.
 struct MXNetDistAsync {
   static constexpr std::string_view name = "MXNetDistAsync";
   using strategy =
-      compose<partition::into, schedule::by_priority,
+      compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::asynchronous, updated_by::servers>>;
   static constexpr policy_options<strategy> defaults() {
-    return {.partition = {.bytes = 4'000'000}, .schedule = {.credit = 0}};
+    return {.partition = {.elements = 1'000'000},
+            .schedule = {.credit = 0},
+            .architecture = {.placed_by = architecture::placed_by::kvstore}};
   }
 };
 

@@ -214,9 +214,11 @@ class mpi_transfers {
   // ---- progress
 
   /// How long nothing is lost by not looking, in seconds: more than 0 while long messages from
-  /// other hosts are due and nothing from this one: it is a few hundredths of what a piece takes.
-  /// Any thread may ask.
-  seconds nap() const { return nap_.load(std::memory_order_relaxed); }
+  /// other hosts are due and nothing from this one: it is a few hundredths of what a piece takes,
+  /// and an eighth while nobody waits for them. Any thread may ask.
+  seconds nap(urgency who) const {
+    return nap_.load(std::memory_order_relaxed) * (who == urgency::unhurried ? 4 : 1);
+  }
 
   /// `nap`, or until somebody is due who sleeps. Any thread may ask.
   seconds until_sleepers_are_due(seconds nap) const { return sleepers_.cut_short(nap, now()); }

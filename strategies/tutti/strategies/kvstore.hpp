@@ -1,0 +1,49 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "tutti/base/error.hpp"
+
+namespace tutti::strategies {
+
+/// The name of the strategy that an MXNet kvstore of this type is. As in MXNet, a type is known by
+/// what it contains, in capitals or not: `dist` with `_async` is MXNetDistAsync, any other `dist`
+/// MXNetDistSync; without it `nccl`, `device` and `local` are WFBP, a sum for each tensor, and
+/// where sums are made is for the transport to say. `p3`, in MXNet the van under a synchronous
+/// `dist`, is P3; `horovod` and `byteps`, as whole names, are those systems. Throws usage_error for
+/// a p3 that is asynchronous, as MXNet does, and for any other type, which MXNet takes for `local`.
+inline std::string_view of_kvstore(std::string_view type) {
+  std::string lower(type);
+  std::ranges::transform(lower, lower.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  const auto has = [&lower](std::string_view part) {
+    return lower.find(part) != std::string::npos;
+  };
+  if (lower == "horovod") {
+    return "Horovod";
+  }
+  if (lower == "byteps") {
+    return "BytePS";
+  }
+  if (has("p3") && has("async")) {
+    throw usage_error(
+        sentence({"kvstore '", type, "' cannot be: p3 is synchronous. Fix: p3, or dist_async"}));
+  }
+  if (has("p3")) {
+    return "P3";
+  }
+  if (has("dist")) {
+    return has("_async") ? "MXNetDistAsync" : "MXNetDistSync";
+  }
+  if (has("nccl") || has("device") || has("local")) {
+    return "WFBP";
+  }
+  throw usage_error(sentence({"no kvstore is of type '", type,
+                              "'. Fix: local, device, nccl, dist_sync, dist_device_sync, "
+                              "dist_async, p3, horovod or byteps"}));
+}
+
+}  // namespace tutti::strategies

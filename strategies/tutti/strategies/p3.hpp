@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
+
+namespace tutti::strategies {
+
+/// Slices of 40,000 elements, most urgent first, server after server; workers update: Jayarajan et
+/// al., "Priority-based Parameter Propagation", MLSys 2019, and MXNet's kvstore over the van `p3`.
+/// At most ten slices wait to be sent, as its launcher says: of a rank here, to each server there.
+struct P3 {
+  static constexpr std::string_view name = "P3";
+  using strategy =
+      compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.partition = {.bytes = 160'000},
+            .schedule = {.credit = 1'600'000, .rule = schedule::credit_rule::fits},
+            .architecture = {.placed_by = architecture::placed_by::round_robin}};
+  }
+};
+
+}  // namespace tutti::strategies
