@@ -107,7 +107,11 @@ struct contender {
   std::vector<std::pair<std::string, std::string>> (*flags)();
   int (*servers)(const common::job&);
   row (*run)(scenario, const common::job&);
+  bool has_stand_ins;  ///< a few workers can stand for many
 };
+
+/// Up to so many workers, every message is simulated.
+constexpr int message_by_message = 1024;
 
 const std::vector<contender>& registry();
 
@@ -144,14 +148,39 @@ inline void join(tutti::transport::emulated_run& all, const tutti::transport::em
   all.wall += more.wall;
 }
 
-/// Up to so many workers, every message is simulated.
-constexpr int message_by_message = 1024;
+/// Refuses servers that are not as many, or not where, their rules take them to be.
+template <class Options>
+void check_servers(const Options& set, const tutti::placement& many) {
+  using tutti::server_hosts;
+  if (many.serving == server_hosts::mixed) {
+    tutti::architecture::mixed_hosts::of(many.workers, many.servers);
+    return;
+  }
+  if constexpr (requires { set.architecture.placed_by; }) {
+    using tutti::architecture::placed_by;
+    const auto how = set.architecture.placed_by;
+    const bool one_each = many.serving == server_hosts::workers && many.servers == many.workers;
+    if ((how == placed_by::mixed || how == placed_by::optimal_split) && !one_each) {
+      throw common::flag_error(
+          "--architecture.placed_by mixed and optimal_split are for a server on each worker's host "
+          "and others on hosts of their own. Fix: --server-hosts mixed");
+    }
+  }
+}
+
+template <class Strategy>
+using architecture_of =
+    typename tutti::engine_types<Strategy, tutti::transport::simulated, tutti::optimizer::sgd,
+                                 tutti::monitor::none>::architecture;
+
+/// Its exchange has a closed form.
+template <class Strategy>
+constexpr bool has_stand_ins = requires(tutti::placement many) {
+  architecture_of<Strategy>::alone(many);
+};
 
 template <class Strategy>
 tutti::representatives stand_ins(tutti::placement many) {
-  using architecture =
-      typename tutti::engine_types<Strategy, tutti::transport::simulated, tutti::optimizer::sgd,
-                                   tutti::monitor::none>::architecture;
   if (many.workers <= message_by_message) {
     return {many};
   }
@@ -161,13 +190,10 @@ tutti::representatives stand_ins(tutti::placement many) {
                              std::to_string(message_by_message) +
                              " workers at most. Fix: less --ranks, or --server-hosts own");
   }
-  if constexpr (requires { architecture::alone(many); }) {
-    return tutti::represent<architecture>(many, 16);
+  if constexpr (has_stand_ins<Strategy>) {
+    return tutti::represent<architecture_of<Strategy>>(many, 16);
   } else {
-    throw common::flag_error(std::string(Strategy::name) +
-                             " is simulated message by message, so for " +
-                             std::to_string(message_by_message) +
-                             " workers at most. Fix: less --ranks, or other strategies");
+    return {many};
   }
 }
 
@@ -221,8 +247,8 @@ row run(scenario of, const common::job& asked) {
   const tutti::placement many{
       of.workers, result.servers, of.where.per_host, of.serving,
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
-  if (many.servers > 0 && many.serving == tutti::server_hosts::mixed) {
-    tutti::architecture::mixed_hosts::of(many.workers, many.servers);  // refuses other numbers
+  if (many.servers > 0) {
+    check_servers(set, many);
   }
   const auto who = stand_ins<Strategy>(many);
   result.stand_ins = who.few.workers;
@@ -258,8 +284,12 @@ row run(scenario of, const common::job& asked) {
 
 template <class Strategy>
 contender entry() {
-  return {Strategy::name, detail::kind_of<Strategy>(), common::policy_flags<Strategy>,
-          common::servers<Strategy>, detail::run<Strategy>};
+  return {Strategy::name,
+          detail::kind_of<Strategy>(),
+          common::policy_flags<Strategy>,
+          common::servers<Strategy>,
+          detail::run<Strategy>,
+          detail::has_stand_ins<Strategy>};
 }
 
 }  // namespace compare

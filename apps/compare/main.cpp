@@ -198,6 +198,27 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
   return rows;
 }
 
+/// Whoever cannot be simulated for so many workers is left out of all strategies in a line, and
+/// refused where it was asked for by name.
+void leave_to_few_workers(std::vector<contender>& all, const common::job& asked, int most) {
+  for (auto each = all.begin(); most > message_by_message && each != all.end();) {
+    if (each->has_stand_ins) {
+      ++each;
+      continue;
+    }
+    const std::string sentence = std::string(each->name) +
+                                 " is simulated message by message, so for " +
+                                 std::to_string(message_by_message) + " workers at most";
+    if (asked.strategies != "all") {
+      throw common::flag_error(sentence + ". Fix: less --ranks, or other strategies");
+    }
+    if (speaks()) {
+      std::fprintf(stderr, "tutti-compare: left out: %s\n", sentence.c_str());
+    }
+    each = all.erase(each);
+  }
+}
+
 tutti::server_hosts servers_on(const std::string& hosts) {
   const auto all = names(tutti::server_hosts());
   common::expect_one_of("place for servers", hosts, {all.begin(), all.end()});
@@ -207,10 +228,11 @@ tutti::server_hosts servers_on(const std::string& hosts) {
 void run(const common::job& asked) {
   check_world(asked);
   common::expect_one_of("way with payloads", asked.payloads, {"counted", "carried"});
-  const auto all = contenders(asked);
+  auto all = contenders(asked);
   check_policy_flags(asked, all);
   const auto where = places(asked);
   const auto counts = worker_counts(asked);
+  leave_to_few_workers(all, asked, *std::ranges::max_element(counts));
   for (const auto& file : {asked.json, asked.csv}) {
     if (!file.empty()) {
       common::check_writable(file, file);

@@ -308,6 +308,11 @@ TEST_F(Compare, TenThousandWorkersTakeSeconds) {
   EXPECT_GT(all.back()["iteration_ms"]["median"], all.front()["iteration_ms"]["median"]);
   compare_refuses("--strategy KungFu --ranks 2000",
                   "KungFu is simulated message by message, so for 1024 workers at most.");
+  const auto left = compare(
+      "--model mobilenet_v2 --link 10Gbit/50us --ranks 2000 --server-hosts own --iterations 1 "
+      "--warmup 0");
+  EXPECT_EQ(left.status, 0) << left.err;
+  EXPECT_NE(left.err.find("left out: KungFu is simulated message by message"), std::string::npos);
 }
 
 TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {

@@ -103,6 +103,7 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::SignSGD>();
   allocates_nothing<strategies::BytePS>();
   allocates_nothing<strategies::KungFu>();
+  allocates_nothing<strategies::ZeRO1>();
 }
 TEST(Allocation, TheCounterCounts) {
   allocations = 0;

@@ -87,38 +87,6 @@ TEST(ProgressThread, WhoHasLeftIsLeftAlone) {
   thread.remove(&stays);
 }
 
-/// Never moves, and counts who is said to want that it does.
-struct still_loop {
-  std::atomic<int> waited_for{0};
-  std::atomic<int> unhurried{0};
-
-  progress_loop seen_by_a_thread() {
-    return {.self = this,
-            .move = [](void*) { return false; },
-            .has_work = [](void*) { return false; },
-            .idle =
-                [](void* self, std::size_t, urgency who) {
-                  auto& its = *static_cast<still_loop*>(self);
-                  ++(who == urgency::unhurried ? its.unhurried : its.waited_for);
-                  return 1e-4;
-                }};
-  }
-};
-
-TEST(ProgressThread, SaysWhetherAnybodyWaits) {
-  progress_thread thread;
-  still_loop its;
-  thread.add(its.seen_by_a_thread());
-  while (its.unhurried == 0) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(its.waited_for, 0);
-  while (its.waited_for == 0) {
-    thread.wait_for_more(thread.moves(), 1e-3);
-  }
-  thread.remove(&its);
-}
-
 /// Says which thread has the loop.
 struct watching_owner {
   std::atomic<std::thread::id> its{};
@@ -135,14 +103,24 @@ struct watching_owner {
   void broken(std::exception_ptr) {}
 };
 
-/// A rank that is a process, or is not.
+/// A rank that is a process, or is not, and counts what other threads say of who waits.
 class lone_rank : public transport::in_process {
  public:
   lone_rank(fabric& shared, bool process) : basic_in_process(shared, 0, 1), process_(process) {}
   bool is_a_process() const { return process_; }
+  seconds idle(std::size_t polls, urgency who = urgency::waited_for) {
+    if (std::this_thread::get_id() != owner_) {
+      ++(who == urgency::unhurried ? unhurried : waited_for);
+    }
+    return basic_in_process::idle(polls, who);
+  }
+
+  std::atomic<int> waited_for{0};
+  std::atomic<int> unhurried{0};
 
  private:
   bool process_;
+  std::thread::id owner_ = std::this_thread::get_id();
 };
 
 /// Which thread moves it.
@@ -151,6 +129,21 @@ std::thread::id mover(const watching_owner& owner) {
     std::this_thread::yield();
   }
   return owner.its;
+}
+
+TEST(ProgressThread, KnowsWhetherAnybodyWaits) {
+  transport::in_process::fabric alone(1);
+  lone_rank world(alone, true);
+  watching_owner owner;
+  driver<lone_rank, watching_owner> its(world, owner);
+  its.start_thread(progress::by_thread);
+  while (world.unhurried == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(world.waited_for, 0);
+  const auto heard_of_it = [&world] { return world.waited_for != 0; };
+  its.drive_until(heard_of_it);
+  its.stop_thread();
 }
 
 TEST(ProgressThread, EnginesOfOneProcessShareOneAndThreadsThatAreRanksDoNot) {

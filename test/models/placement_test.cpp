@@ -181,7 +181,7 @@ TEST(Placement, OfSmallModelsIsThatOfAPlainLoop) {
   for (const int servers : {1, 2, 3, 4, 5}) {
     for (const placed_by how : anywhere) {
       expect_as_plainly(forward, partition::into({.elements = 3}), how, 3, servers);
-      expect_as_plainly(forward, among(partition::over_servers({.elements = 6}), servers), how, 3,
+      expect_as_plainly(forward, among(partition::over_servers({.bound = 6}), servers), how, 3,
                         servers);
     }
     for (int workers = (servers + 1) / 2; workers <= servers; ++workers) {

@@ -111,7 +111,7 @@ TEST(partition_over_servers, covers_every_size_below_and_above_any_bound) {
   for (int servers = 1; servers <= 5; ++servers) {
     for (std::size_t elements = 0; elements < 40; ++elements) {
       for (const std::size_t bound : {0u, 1u, 7u, 30u}) {
-        const partition::over_servers whole({.elements = bound});
+        const partition::over_servers whole({.bound = bound});
         const ends pieces = among(whole, servers).piece_ends(elements);
         expect_covers_once(pieces, elements);
         const std::size_t parts =

@@ -433,7 +433,7 @@ TEST(Named, BytePS) {
 }
 TEST(Named, MXNetDistSync) {
   is_a_server_by_priority<strategies::MXNetDistSync>(of_kvstore(), parts_at_once, 16'000'000);
-  EXPECT_EQ(strategies::MXNetDistSync::defaults().partition.elements, 1'000'000U);
+  EXPECT_EQ(strategies::MXNetDistSync::defaults().partition.bound, 1'000'000U);
 }
 
 /// Ten slices of tensor 4 fill the window before anything else is there. One count of slices goes

@@ -245,11 +245,24 @@ struct in_shards : with_defaults<compose<architecture::sharded<collective::canon
   }
 };
 
-/// Gradients travel in half precision, parameters whole.
-struct in_shards_of_halves : with_defaults<compose<architecture::sharded<>, partition::into,
-                                                   schedule::by_priority, compression::fp16>> {
-  static std::vector<options> variants() {
-    return {{.partition = {.bytes = 50'000}, .schedule = {.credit = 1}}};
+/// Gradients travel in half precision to their owners, who are the same as of floats: of each
+/// tensor's parts, that differ by an element, a rank sends all but its own. Parameters travel
+/// whole, around the ring, so that a rank sends all parts but the next one's.
+struct in_shards_of_halves : with_defaults<compose<architecture::sharded<>, compression::fp16>> {
+  static expected_payloads expected(int workers, int steps) {
+    const auto ranks = static_cast<std::size_t>(workers);
+    expected_payloads all{trained(workers, steps, {}, gradient_of_few_digits)};
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::size_t bytes = 0;
+      for (const std::size_t n : tensor_sizes()) {
+        const auto part = [n, ranks](std::size_t of) {
+          return n / ranks + (of % ranks < n % ranks ? 1 : 0);
+        };
+        bytes += 2 * (n - part(rank)) + 4 * (n - part(rank + 1));
+      }
+      all.bytes.push_back(bytes * static_cast<std::size_t>(steps));
+    }
+    return all;
   }
 };
 

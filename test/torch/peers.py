@@ -64,7 +64,7 @@ def a_row_is_held_against_the_bare_model():
     ours = peers.summary("ours", [turn(([1.0, 4.0], 2.0, 1e6), ([2.0, 3.0], 1.0, 5e6)),
                                   turn(([9.0, 1.0], 2.0, 1e6), ([1.0, 2.0], 2.0, 3e6))])
 
-    ddp = {**bare, "name": "DDP", "losses": [[3.0, 2.0, 2.0], [3.0, 5.0, 6.0]]}
+    ddp = {**bare, "name": "DDP 1 MB", "losses": [[3.0, 2.0, 2.0], [3.0, 5.0, 6.0]]}
 
     class given:
         rate = "10mbit"

@@ -30,10 +30,10 @@ namespace tutti::architecture {
 /// parameters are gathered when that schedule says.
 /// Wire: (p-1)/p of the payload and (p-1)/p of the parameters from every rank: without compression
 /// as many bytes as an all-reduce. Cost: state of ceil(n / p) elements a chunk and rank; an update
-/// per rank of n / p elements. Errors: a checkpoint is refused by an engine that cuts the model
-/// otherwise than the one that saved it.
-/// After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
-/// Models", SC 2020, of which this is the partition of optimizer states.
+/// per rank of n / p elements; `replan` takes state of n elements on every rank for a moment.
+/// Errors: a checkpoint is refused by an engine that cuts the model otherwise than the one that
+/// saved it. After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
+/// Parameter Models", SC 2020, of which this is the partition of optimizer states.
 template <splitting_collective Collective = collective::ring>
 struct sharded {
   using role = tutti::role::architecture;

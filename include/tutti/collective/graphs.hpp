@@ -23,8 +23,9 @@ enum class topology {
   binary_tree_star,        ///< masters in a binary tree
   multi_binary_tree_star,  ///< masters in a binary tree from each of them on
   automatic,               ///< KungFu's AUTO: `star` on one host, otherwise `binary_tree_star`
-  /// For each master a row of masters, as in `ring`. KungFu under RING has it as a local reduce, a
-  /// cross all-reduce and a local broadcast; under any other name that is `binary_tree_star`.
+  /// For each master a row of masters that ends there, and one that begins there: KungFu's local
+  /// reduce, cross all-reduce and local broadcast under RING. Under any other name of its those
+  /// three come to `binary_tree_star`.
   ring_star,
 };
 

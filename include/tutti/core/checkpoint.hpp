@@ -94,7 +94,7 @@ class checkpoint_reader {
     if (value<std::uint64_t>() != read.size()) {
       throw usage_error(
           "the checkpoint holds state of another size. Fix: use the same strategy, "
-          "optimizer and number of ranks, and where each rank updates a part the same plan");
+          "optimizer and number of ranks");
     }
     bytes(std::as_writable_bytes(read));
   }
@@ -128,7 +128,7 @@ constexpr std::string_view signature() {
   return __PRETTY_FUNCTION__;
 }
 
-/// Of what each rank that owns chunks remembers, in order, where it remembers something.
+/// Of where chunks lie in the model and which rank owns each.
 inline std::uint64_t hash_of_owners(const plan& made) {
   running_hash hash;
   for (const chunk& each : made.chunks) {
@@ -168,6 +168,7 @@ void save(Engine& engine, std::ostream& out) {
   file.text(detail::signature<typename Engine::strategy>());
   file.value(static_cast<std::int64_t>(engine.world().size()));
   file.value(hash_of_order(engine.planned()));
+  file.value(detail::hash_of_owners(engine.planned()));
   file.value(std::uint64_t{engine.tensors().size()});
   for (const auto& each : engine.tensors()) {
     file.text(each.name);
@@ -186,7 +187,6 @@ void save(Engine& engine, std::ostream& out) {
   }
   const auto others = engine.collect_from_others();
   file.value(std::uint64_t{others.size()});
-  file.value(detail::hash_of_owners(engine.planned()));
   for (const auto& rank : others) {
     for (const auto& each : rank) {
       file.floats(each);
@@ -217,6 +217,8 @@ void load(Engine& engine, std::istream& in) {
                                 engine.world().size(), ". Fix: start as many"}));
   }
   const auto order = file.template value<std::uint64_t>();
+  const bool same_owners =
+      file.template value<std::uint64_t>() == detail::hash_of_owners(engine.planned());
   const auto tensors = file.template value<std::uint64_t>();
   if (tensors != engine.tensors().size()) {
     throw usage_error(sentence({"the checkpoint is of another model: ", tensors,
@@ -226,6 +228,11 @@ void load(Engine& engine, std::istream& in) {
     throw usage_error(
         "the checkpoint's compressor selected other tensors. Fix: give its rule the options that "
         "the run was saved with");
+  }
+  if (facts::owns_parts<typename Engine::strategy::architecture> && !same_owners) {
+    throw usage_error(
+        "the checkpoint's ranks updated parts of other chunks. Fix: load it with the options that "
+        "it was saved with, and replan");
   }
   for (const auto& each : engine.tensors()) {
     detail::expect(file.text(), each.name, "model");
@@ -254,8 +261,7 @@ void load(Engine& engine, std::istream& in) {
   if (file.template value<std::uint64_t>() != others.size()) {
     throw usage_error("the checkpoint is of another rank. Fix: give each rank the file it wrote");
   }
-  const auto owners = file.template value<std::uint64_t>();
-  if (detail::remember_something(others) && owners != detail::hash_of_owners(engine.planned())) {
+  if (detail::remember_something(others) && !same_owners) {
     throw usage_error(
         "the checkpoint's servers remember other chunks. Fix: load it with the options that it was "
         "saved with, and replan");

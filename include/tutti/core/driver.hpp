@@ -88,6 +88,7 @@ class driver {
   /// drives.
   bool drive_until(predicate done, seconds limit) {
     expect_outside();
+    const progress_thread::waiter mine(thread_.get());
     std::uint64_t seen = moves_.load(std::memory_order_relaxed);
     seconds since = world_->now();
     for (std::size_t idle = 0;;) {

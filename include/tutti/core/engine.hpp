@@ -364,7 +364,8 @@ class engine : engine_base<Transport> {
   /// Waits for every tensor first. Errors end the engine on every rank: options that differ or are
   /// refused, as usage_error; a rank that does not call, as communication_error by its name.
   /// Cost: three rounds of small messages through rank 0, the plan and its buffers once more;
-  /// servers' memories, and those of whoever encodes means again, go through rank 0.
+  /// servers' memories, and those of whoever encodes means again or updates parts of chunks, go
+  /// through rank 0; of the latter every rank holds what all remember meanwhile.
   void replan(const options& set) requires(!virtual_time) {
     drain();
     due_call_.store("replan()", std::memory_order_relaxed);

@@ -73,6 +73,23 @@ class progress_thread {
     }
   }
 
+  /// Somebody waits for what it moves, as long as this lives; of no thread, nobody does.
+  class waiter {
+   public:
+    explicit waiter(progress_thread* its) : its_(its) { count(1); }
+    waiter(const waiter&) = delete;
+    waiter& operator=(const waiter&) = delete;
+    ~waiter() { count(-1); }
+
+   private:
+    void count(int more) {
+      if (its_ != nullptr) {
+        its_->waiters_.fetch_add(more, std::memory_order_relaxed);
+      }
+    }
+    progress_thread* its_;
+  };
+
   /// Rounds in which something moved.
   std::uint64_t moves() const { return moves_.load(); }
   /// Sleeps until more has moved than `seen`, for `nap` seconds at most.
@@ -131,7 +148,8 @@ class progress_thread {
       tell();
       return 0;
     }
-    const urgency who = waiting_.load() != 0 ? urgency::waited_for : urgency::unhurried;
+    const urgency who =
+        waiters_.load(std::memory_order_relaxed) != 0 ? urgency::waited_for : urgency::unhurried;
     const std::size_t polls = idle < looks ? idle : idle - looks + naps_from;
     seconds nap = an_hour;
     for (const progress_loop& each : loops_) {
@@ -172,7 +190,8 @@ class progress_thread {
   std::condition_variable moved_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> leaving_{false};
-  std::atomic<int> waiting_{0};
+  std::atomic<int> waiting_{0};  // asleep until something moves
+  std::atomic<int> waiters_{0};
   std::atomic<std::uint64_t> moves_{0};
   std::thread thread_;
 };

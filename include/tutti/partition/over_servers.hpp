@@ -11,7 +11,7 @@
 namespace tutti::partition {
 
 /// A large bucket is cut in a part for each server, so that no server has all of it.
-/// Plan: equal parts, their ends rounded to whole elements; buckets below the size stay whole, and
+/// Plan: equal parts, their ends rounded to whole elements; buckets of fewer elements than the bound stay whole, and
 /// so do all where an architecture has no servers.
 /// Cost: one latency more for each cut; nothing is copied.
 /// After: MXNet's kvstore (`MXNET_KVSTORE_BIGARRAY_BOUND`).
@@ -20,11 +20,11 @@ class over_servers {
   using role = tutti::role::partition;
 
   struct options {
-    std::size_t elements{1'000'000};
+    std::size_t bound{1'000'000};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("elements", self.elements, "cut a bucket of so many elements or more, a part a server");
+      visit("bound", self.bound, "cut a bucket of so many elements or more, a part a server");
     }
   };
 
@@ -39,7 +39,7 @@ class over_servers {
 
   /// Fewer parts than servers where there are fewer elements.
   std::vector<std::size_t> piece_ends(std::size_t elements) const {
-    if (elements < options_.elements || elements == 0) {
+    if (elements < options_.bound || elements == 0) {
       return {elements};
     }
     std::vector<std::size_t> ends(std::min(servers_, elements));

@@ -53,7 +53,7 @@ struct reduction {
 
 /// A piece of what a plan cuts, by what all ranks know it by.
 struct named_piece {
-  std::string_view tensor{};  ///< the first of those that travel together
+  std::string_view tensor{};  ///< of those that travel together, the one that is ready first
   std::size_t index{};        ///< among their pieces
   std::size_t begin{};        ///< element
   std::size_t end{};
@@ -69,7 +69,7 @@ struct named_piece {
 /// * `requires_addressable_peers`, `requires_native`: capabilities of the transport.
 /// * `scratch_bytes(elements, element_bytes, ranks)`, which with more ranks only grows or only
 ///   shrinks; `all_reduce(endpoint, reduction)` -> task.
-/// * `options`, if it has any; the architecture's are the same.
+/// * `options`, if it has any: those of `all_reduce`. Other architectures take its defaults.
 /// * `route_of(piece)`, where it has several routes: the `route` of that piece's reduction.
 ///
 /// Messages that are in flight together begin together, before the first is awaited

@@ -122,7 +122,7 @@ concept transport_policy = std::same_as<typename T::role, role::transport> &&
 /// Who wants what the next poll may bring.
 enum class urgency {
   waited_for,  ///< somebody who does nothing else
-  unhurried,   ///< nobody yet: the model computes, and wants the core
+  unhurried,   ///< nobody of this rank yet: the model computes, and wants the core
 };
 
 /// Polls in a row without anything after which a transport's `idle` only answers how long to sleep.

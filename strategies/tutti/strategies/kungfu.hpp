@@ -68,7 +68,8 @@ struct PairAveraging {
   using strategy = compose<fusion::all, architecture::pair_averaging>;
 };
 
-/// In each step a tenth of the way to the mean of all models: KungFu's `sma`.
+/// In each step a tenth of the way to the mean of all models: KungFu's `sma`, around a ring instead
+/// of along its `-strategy`.
 struct SMA {
   static constexpr std::string_view name = "SMA";
   using strategy = compose<architecture::model_averaging<>>;

@@ -18,7 +18,7 @@ struct MXNetDistSync {
       compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
   static constexpr policy_options<strategy> defaults() {
-    return {.partition = {.elements = 1'000'000},
+    return {.partition = {.bound = 1'000'000},
             .schedule = {.credit = 0},
             .architecture = {.placed_by = architecture::placed_by::kvstore}};
   }
@@ -31,7 +31,7 @@ struct MXNetDistAsync {
       compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::asynchronous, updated_by::servers>>;
   static constexpr policy_options<strategy> defaults() {
-    return {.partition = {.elements = 1'000'000},
+    return {.partition = {.bound = 1'000'000},
             .schedule = {.credit = 0},
             .architecture = {.placed_by = architecture::placed_by::kvstore}};
   }

@@ -11,7 +11,8 @@ namespace tutti::strategies {
 
 /// Slices of 40,000 elements, most urgent first, server after server; workers update: Jayarajan et
 /// al., "Priority-based Parameter Propagation", MLSys 2019, and MXNet's kvstore over the van `p3`.
-/// At most ten slices wait to be sent, as its launcher says: of a rank here, to each server there.
+/// So many bytes as ten full slices may wait to be sent, of a rank to all servers: there ten slices
+/// of whatever size to each, as its launcher says.
 struct P3 {
   static constexpr std::string_view name = "P3";
   using strategy =

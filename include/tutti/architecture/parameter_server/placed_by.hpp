@@ -17,7 +17,7 @@
 namespace tutti::architecture {
 
 /// What chooses a chunk's server. Chunks are gone through in forward order, a bucket's pieces from
-/// the first on. A bucket's tensor is its first one in that order.
+/// the first on. A bucket's tensor is its first one in that order, the one nearest the input.
 enum class placed_by {
   least_loaded,   ///< the fewest elements so far (TensorFlow, tensorpack)
   round_robin,    ///< each chunk the next server (TensorFlow; MXNet's P3 for its slices)

@@ -33,8 +33,8 @@ class outlook {
     since_ = now;
   }
 
-  /// For how many seconds; 0: not at all. So short beside a piece that it costs little where a
-  /// piece is the last, and so short that buffers do not run dry.
+  /// For how many seconds, if somebody waits; 0: not at all. So short beside a piece that it costs
+  /// little where a piece is the last, and so short that buffers do not run dry.
   seconds nap() const {
     const seconds affordable = apart_ / 32;
     const bool all_come_late = so_many(due::soon) == 0 && so_many(due::late) > 0;

@@ -213,9 +213,10 @@ class mpi_transfers {
 
   // ---- progress
 
-  /// How long nothing is lost by not looking, in seconds: more than 0 while long messages from
-  /// other hosts are due and nothing from this one: it is a few hundredths of what a piece takes,
-  /// and an eighth while nobody waits for them. Any thread may ask.
+  /// For how long a rank may look away, in seconds: more than 0 while long messages from other
+  /// hosts are due and nothing from this one. It is a few hundredths of what a piece takes; while
+  /// nobody here waits four times as much, so that the model keeps the core, though a peer may
+  /// wait. Any thread may ask.
   seconds nap(urgency who) const {
     return nap_.load(std::memory_order_relaxed) * (who == urgency::unhurried ? 4 : 1);
   }
