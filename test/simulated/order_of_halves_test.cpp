@@ -6,7 +6,7 @@
 namespace tutti::test {
 namespace {
 
-TEST(OrderOfHalves, SplitPhases) { EXPECT_EQ(orders_hold<schedule::split_phase>(), 16); }
+TEST(OrderOfHalves, SplitPhases) { EXPECT_EQ(orders_hold<schedule::split_phase>(), 20); }
 
 }  // namespace
 }  // namespace tutti::test

@@ -9,9 +9,9 @@
 namespace tutti::test {
 namespace {
 
-TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<schedule::by_priority>(), 33); }
+TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<schedule::by_priority>(), 36); }
 TEST(OrderOfWindows, WithoutCoordinationItHangs) {
-  EXPECT_EQ(orders_matter<schedule::by_priority>(), 7);
+  EXPECT_EQ(orders_matter<schedule::by_priority>(), 8);
 }
 TEST(OrderOfWindows, OfBytes) {
   keeps_one_order<compose<coordination::learned, architecture::majority_vote, compression::sign,

@@ -17,6 +17,7 @@
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sharded.hpp"
 #include "tutti/base/type_name.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/sign.hpp"
@@ -46,7 +47,8 @@ using ordered_architectures =
                architecture::parameter_server<>,
                architecture::parameter_server<consistency::asynchronous, updated_by::servers>,
                architecture::local_sgd<>, architecture::model_averaging<>,
-               architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging>;
+               architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
+               architecture::sharded<>>;
 using agreed_coordinations =
     one_of_coordinations<coordination::leader, coordination::negotiated, coordination::learned>;
 using free_schedules = one_of_schedules<schedule::as_ready, schedule::at_end, schedule::in_order>;
