@@ -11,10 +11,9 @@
 namespace tutti::partition {
 
 /// A large bucket is cut in a part for each server, so that no server has all of it.
-/// Plan: equal parts, their ends rounded to whole elements; buckets of fewer elements than the bound stay whole, and
-/// so do all where an architecture has no servers.
-/// Cost: one latency more for each cut; nothing is copied.
-/// After: MXNet's kvstore (`MXNET_KVSTORE_BIGARRAY_BOUND`).
+/// Plan: equal parts, their ends rounded to whole elements; buckets of fewer elements than the
+/// bound stay whole, and so do all where an architecture has no servers. Cost: one latency more for
+/// each cut; nothing is copied. After: MXNet's kvstore (`MXNET_KVSTORE_BIGARRAY_BOUND`).
 class over_servers {
  public:
   using role = tutti::role::partition;
