@@ -16,6 +16,7 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/role/architecture.hpp"
 
 namespace tutti {
 
