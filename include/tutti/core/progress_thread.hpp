@@ -73,7 +73,7 @@ class progress_thread {
     }
   }
 
-  /// Somebody waits for what it moves, as long as this lives; of no thread, nobody does.
+  /// While this lives somebody waits for what the thread moves. Without a thread it does nothing.
   class waiter {
    public:
     explicit waiter(progress_thread* its) : its_(its) { count(1); }
