@@ -22,6 +22,7 @@
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/ring.hpp"
+#include "tutti/collective/torus.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/role/archetypes.hpp"
@@ -190,6 +191,59 @@ TEST(Hierarchical, SendsOnceForEachHost) {
   EXPECT_EQ(sent_across<tree>({0, 0, 0}, n), std::vector<std::size_t>{0});
 }
 
+using bytes = std::vector<std::vector<std::size_t>>;  // from whom to whom
+
+/// What ranks on these hosts send each other in one all-reduce of `n` phantom floats.
+template <class Collective>
+bytes sent_between(const Collective& how, const std::vector<int>& hosts, std::size_t n,
+                   std::uint64_t route = 0) {
+  bytes sent(hosts.size(), std::vector<std::size_t>(hosts.size()));
+  placed_simulated::run(hosts, [&](transport::simulated& inner) -> task {
+    transport::recording<transport::simulated> world(inner, 100);
+    const endpoint self(world, tag{channel::data, 1, 0});
+    reduction<archetype::fold> data{nullptr, n, sizeof(float), {}, {}};
+    data.route = route;
+    co_await how.all_reduce(self, data);
+    for (const auto& each : world.log()) {
+      if (each.what == transport::recorded::kind::send) {
+        sent[at(world.rank())][at(each.peer)] += each.bytes;
+      }
+    }
+  });
+  return sent;
+}
+
+/// Rings along rows and columns, each of a share of the row's; what no grid holds goes to the first
+/// of its row and comes back.
+TEST(Torus, SendsAlongRowsAndColumns) {
+  constexpr std::size_t whole = 60 * sizeof(float);
+  const std::vector<int> apart{0, 1, 2, 3, 4, 5};
+  const bytes two_by_three{// 2(c-1)/c to the right, 2(r-1)/(rc) to the other row
+                           {0, 80 * 4, 0, 20 * 4, 0, 0}, {0, 0, 80 * 4, 0, 20 * 4, 0},
+                           {80 * 4, 0, 0, 0, 0, 20 * 4}, {20 * 4, 0, 0, 0, 80 * 4, 0},
+                           {0, 20 * 4, 0, 0, 0, 80 * 4}, {0, 0, 20 * 4, 80 * 4, 0, 0}};
+  EXPECT_EQ(sent_between(collective::torus({.columns = 3}), apart, 60), two_by_three);
+  EXPECT_EQ(sent_between(collective::torus(), {0, 0, 0, 1, 1, 1}, 60), two_by_three);
+  const bytes rows_of_two_and_a_rest{{0, whole, 80 * 4, 0, 0},
+                                     {whole, 0, 0, 0, 0},
+                                     {0, 0, 0, whole, 80 * 4},
+                                     {0, 0, whole, 0, 0},
+                                     {80 * 4, 0, 0, 0, 0}};
+  EXPECT_EQ(sent_between(collective::torus({.columns = 2}), {0, 1, 2, 3, 4}, 60),
+            rows_of_two_and_a_rest);
+  for (const int columns : {0, 1, 6, 100}) {  // a row or a column is a ring
+    EXPECT_EQ(sent_between(collective::torus({.columns = columns}), apart, 60),
+              sent_between(collective::ring(), apart, 60));
+  }
+  try {
+    collective::torus({.columns = -1});
+    FAIL();
+  } catch (const usage_error& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "collective::torus: a row has ranks. Fix: 0 for a row a host, or 4.");
+  }
+}
+
 using collective::topology;
 
 /// The pairs of a topology among ranks on hosts: the parent of each rank, the root's being itself,
@@ -320,24 +374,10 @@ TEST(ByGraph, SendsAlongTheEdgesAlone) {
   constexpr std::size_t n = 1001;
   for (const auto& [hosts, topologies] : listed_worlds()) {
     const std::size_t ranks = hosts.size();
-    using bytes = std::vector<std::vector<std::size_t>>;  // from whom to whom
     for (const auto& [how, listed] : topologies) {
       const auto pairs = split(listed, ' ');
       for (std::size_t pair = 0; pair < pairs.size(); ++pair) {
         const collective::by_graph along({.topology = how});
-        bytes sent(ranks, std::vector<std::size_t>(ranks));
-        placed_simulated::run(hosts, [&](transport::simulated& inner) -> task {
-          transport::recording<transport::simulated> world(inner, 100);
-          const endpoint self(world, tag{channel::data, 1, 0});
-          reduction<archetype::fold> data{nullptr, n, sizeof(float), {}, {}};
-          data.route = pair + 7 * pairs.size();
-          co_await along.all_reduce(self, data);
-          for (const auto& each : world.log()) {
-            if (each.what == transport::recorded::kind::send) {
-              sent[at(world.rank())][at(each.peer)] += each.bytes;
-            }
-          }
-        });
         const auto graphs = split(pairs[pair], '/');
         bytes expected(ranks, std::vector<std::size_t>(ranks));
         for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -346,7 +386,8 @@ TEST(ByGraph, SendsAlongTheEdgesAlone) {
           expected[rank][up] += up == rank ? 0 : n * sizeof(float);
           expected[down][rank] += down == rank ? 0 : n * sizeof(float);
         }
-        EXPECT_EQ(sent, expected) << names(how)[static_cast<std::size_t>(how)] << ' ' << pair;
+        EXPECT_EQ(sent_between(along, hosts, n, pair + 7 * pairs.size()), expected)
+            << names(how)[static_cast<std::size_t>(how)] << ' ' << pair;
       }
     }
   }

@@ -16,6 +16,7 @@
 #include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/collective/star.hpp"
+#include "tutti/collective/torus.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -36,11 +37,19 @@ struct by_graphs_in_turn : collective::by_graph {
   }
 };
 
+/// Over the hosts' grid, and over those of one to four columns, which the number of elements picks.
+struct grids_in_turn : collective::torus {
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    return torus({.columns = static_cast<int>(data.elements % 5)}).all_reduce(self, data);
+  }
+};
+
 template <template <class> class Each>
 using each_collective = testing::Types<
     Each<collective::ring>, Each<collective::halving_doubling>, Each<collective::star>,
     Each<collective::canonical>, Each<collective::addressable>, Each<by_graphs_in_turn>,
-    Each<collective::hierarchical<>>,
+    Each<grids_in_turn>, Each<collective::hierarchical<>>,
     Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>>;
 
 /// A world here runs the coroutine `body(transport)` on one rank for each of `hosts`, which says

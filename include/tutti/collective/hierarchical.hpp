@@ -14,47 +14,90 @@ namespace tutti::collective {
 
 namespace detail {
 
-/// Who shares the host of this rank, who holds the same place on each host, and how many ranks the
-/// smallest host has. Places count the ranks of a host from 0.
-class neighbours {
+/// Who is in the row of this rank, who holds the same place in each row, and how many ranks the
+/// shortest row has. Places count the ranks of a row from 0.
+class rows {
  public:
-  template <class Endpoint>
-  explicit neighbours(const Endpoint& self)
-      : here_(at(self.size())), places_(at(self.size())), hosts_(at(last_host(self) + 1)) {
-    for (std::size_t host = 0; host < hosts_.room(); ++host) {
-      hosts_.add([] { return 0; });
+  /// `row_of(rank)` is the number of the row that a rank is in: 0 or more.
+  template <class RowOf>
+  rows(int rank, int ranks, RowOf row_of)
+      : here_(at(ranks)), places_(at(ranks)), lengths_(at(last_row(ranks, row_of) + 1)) {
+    for (std::size_t row = 0; row < lengths_.room(); ++row) {
+      lengths_.add([] { return 0; });
     }
-    for (int rank = 0; rank < self.size(); ++rank) {
-      const int place = hosts_[at(self.host_of(rank))]++;
+    for (int each = 0; each < ranks; ++each) {
+      const int place = lengths_[at(row_of(each))]++;
       places_.add([&] { return place; });
-      if (self.host_of(rank) == self.host_of(self.rank())) {
-        here_.add([&] { return rank; });
+      if (row_of(each) == row_of(rank)) {
+        here_.add([&] { return each; });
       }
     }
-    for (const int ranks : hosts_.span()) {
-      fewest_ = ranks == 0 ? fewest_ : std::min(fewest_, ranks);
+    for (const int length : lengths_.span()) {
+      shortest_ = length == 0 ? shortest_ : std::min(shortest_, length);
+      longest_ = std::max(longest_, length);
     }
   }
 
   std::span<const int> here() const { return here_.span(); }
-  int fewest() const { return fewest_; }
+  int shortest() const { return shortest_; }
+  bool even() const { return shortest_ == longest_; }
   bool has_place(int rank, int place) const { return places_.span()[at(rank)] == place; }
 
  private:
-  template <class Endpoint>
-  static int last_host(const Endpoint& self) {
+  template <class RowOf>
+  static int last_row(int ranks, RowOf row_of) {
     int last = 0;
-    for (int rank = 0; rank < self.size(); ++rank) {
-      last = std::max(last, self.host_of(rank));
+    for (int rank = 0; rank < ranks; ++rank) {
+      last = std::max(last, row_of(rank));
     }
     return last;
   }
 
   frame_array<int> here_;
   frame_array<int> places_;
-  frame_array<int> hosts_;  // how many ranks each has
-  int fewest_ = std::numeric_limits<int>::max();
+  frame_array<int> lengths_;
+  int shortest_ = std::numeric_limits<int>::max();
+  int longest_ = 0;
 };
+
+/// How many shares rows have that are not all as long.
+enum class uneven_rows { as_the_shortest, undivided };
+
+/// Each row adds up its ranks' data, a share on each; ranks that hold the same share in different
+/// rows add those up; then each row gathers its sum. Shares differ by an element at most. A rank
+/// beyond the shares hands its data to another of its row and waits for the sum.
+template <splitting_collective Inside, group_collective Across, class Endpoint, class Fold,
+          class RowOf>
+task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, uneven_rows uneven) {
+  const Inside within{};
+  const Across between{};
+  const rows all(self.rank(), self.size(), row_of);
+  const auto inside = self.group(all.here());
+  const int shares = all.even() || uneven == uneven_rows::as_the_shortest ? all.shortest() : 1;
+  const int mine = inside.rank() % shares;
+  if (inside.rank() != mine) {
+    co_await inside.send(mine, data.all());
+    co_await inside.receive(mine, data.all());
+    co_return;
+  }
+  for (int rank = mine + shares; rank < inside.size(); rank += shares) {
+    co_await inside.receive_fold(rank, data.all(), data.fold);
+  }
+  const auto sharing = self.group(all.here().first(at(shares)));
+  frame_array<int> across(at(self.size()));
+  for (int rank = 0; rank < self.size(); ++rank) {
+    if (all.has_place(rank, mine)) {
+      across.add([&] { return rank; });
+    }
+  }
+  co_await within.reduce_scatter(sharing, data);
+  co_await between.all_reduce(self.group(across.span()), data.share(at(shares), at(mine)));
+  co_await within.all_gather(sharing, data);
+  operations sums(at((inside.size() - 1 - mine) / shares), [&](std::size_t index) {
+    return inside.send(mine + shares * static_cast<int>(index + 1), data.all());
+  });
+  co_await all_of(sums);
+}
 
 }  // namespace detail
 
@@ -85,34 +128,9 @@ struct hierarchical {
 
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
-    const Inside within{};
-    const Across between{};
-    const detail::neighbours all(self);
-    const auto inside = self.group(all.here());
-    const int shares = all.fewest();
-    const int mine = inside.rank() % shares;
-    if (inside.rank() != mine) {
-      co_await inside.send(mine, data.all());
-      co_await inside.receive(mine, data.all());
-      co_return;
-    }
-    for (int rank = mine + shares; rank < inside.size(); rank += shares) {
-      co_await inside.receive_fold(rank, data.all(), data.fold);
-    }
-    const auto sharing = self.group(all.here().first(at(shares)));
-    frame_array<int> across(at(self.size()));
-    for (int rank = 0; rank < self.size(); ++rank) {
-      if (all.has_place(rank, mine)) {
-        across.add([&] { return rank; });
-      }
-    }
-    co_await within.reduce_scatter(sharing, data);
-    co_await between.all_reduce(self.group(across.span()), data.share(at(shares), at(mine)));
-    co_await within.all_gather(sharing, data);
-    operations sums(at((inside.size() - 1 - mine) / shares), [&](std::size_t index) {
-      return inside.send(mine + shares * static_cast<int>(index + 1), data.all());
-    });
-    co_await all_of(sums);
+    const auto host_of = [self](int rank) { return self.host_of(rank); };
+    return detail::all_reduce_in_rows<Inside, Across>(self, data, host_of,
+                                                      detail::uneven_rows::as_the_shortest);
   }
 };
 static_assert(collective_policy<hierarchical<>>);

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/collective/hierarchical.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/role/collective.hpp"
+
+namespace tutti::collective {
+
+/// Ranks are a grid that both its rows and its columns close to rings: the ranks of a row add up,
+/// each a share, the ranks of a column add up that share, and each row gathers its sum. A grid that
+/// does not come out even keeps its data whole: the first rank of a row adds up the row's.
+/// Wire: in a grid of r rows and c columns a rank sends 2(c-1)/c of the bytes along its row and
+/// 2(r-1)/(rc) along its column, in 2(c-1) + 2(r-1) messages. Cost: the ring's bytes, and a latency
+/// that grows with the sides and not with the area; a look at every rank.
+/// After: Mikami et al., arXiv 1811.05233; Horovod's HOROVOD_TORUS_ALLREDUCE, where rows are hosts
+/// as they are here by default, and where the last rank of a row takes what does not divide.
+class torus {
+ public:
+  using role = tutti::role::collective;
+  static constexpr bool rank_ordered = false;
+  static constexpr bool ordered_start = false;
+
+  struct options {
+    int columns{};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("columns", self.columns, "ranks in a row of the grid; 0: those of a host are a row");
+    }
+  };
+
+  constexpr torus() = default;
+  /// Throws usage_error for less than 0 columns.
+  explicit constexpr torus(const options& values) : options_(values) {
+    if (values.columns < 0) {
+      throw usage_error("collective::torus: a row has ranks. Fix: 0 for a row a host, or 4.");
+    }
+  }
+
+  std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
+
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    const auto row_of = [self, columns = options_.columns](int rank) {
+      return columns == 0 ? self.host_of(rank) : rank / columns;
+    };
+    return detail::all_reduce_in_rows<ring, ring>(self, data, row_of,
+                                                  detail::uneven_rows::undivided);
+  }
+
+ private:
+  options options_{};
+};
+static_assert(collective_policy<torus>);
+
+}  // namespace tutti::collective
