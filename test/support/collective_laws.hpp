@@ -1,20 +1,26 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "support/transports.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/by_graph.hpp"
+#include "tutti/collective/by_size.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
+#include "tutti/collective/hierarchical_copy.hpp"
 #include "tutti/collective/ring.hpp"
+#include "tutti/collective/rings.hpp"
+#include "tutti/collective/shuffle.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/collective/torus.hpp"
 #include "tutti/role/collective.hpp"
@@ -45,11 +51,49 @@ struct grids_in_turn : collective::torus {
   }
 };
 
+/// One to three rings.
+struct rings_in_turn : collective::rings {
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    return rings({.shards = 1 + data.elements % 3}).all_reduce(self, data);
+  }
+};
+
+/// One to three shards, from any of the places on.
+template <collective::gather_at Where>
+struct shuffles_in_turn : collective::shuffle<Where> {
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    data.route = data.elements / 3;
+    return collective::shuffle<Where>({.shards = 1 + data.elements % 3}).all_reduce(self, data);
+  }
+};
+
+/// Between any two halves' ranks.
+struct copies_in_turn : collective::hierarchical_copy {
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    data.route = data.elements;
+    return hierarchical_copy::all_reduce(self, data);
+  }
+};
+
+enum class small_or_large { small, large };
+constexpr std::array<std::string_view, 2> names(small_or_large) { return {"small", "large"}; }
+
+using by_small_and_large =
+    collective::by_size<small_or_large, collective::canonical, collective::rings>;
+struct small_and_large : by_small_and_large {
+  small_and_large() : by_size({{{{small_or_large::small, 1, 7}, {small_or_large::large, 2, 0}}}}) {}
+};
+
 template <template <class> class Each>
 using each_collective = testing::Types<
     Each<collective::ring>, Each<collective::halving_doubling>, Each<collective::star>,
     Each<collective::canonical>, Each<collective::addressable>, Each<by_graphs_in_turn>,
-    Each<grids_in_turn>, Each<collective::hierarchical<>>,
+    Each<grids_in_turn>, Each<rings_in_turn>, Each<shuffles_in_turn<collective::gather_at::hosts>>,
+    Each<shuffles_in_turn<collective::gather_at::ranks>>, Each<copies_in_turn>,
+    Each<small_and_large>, Each<collective::hierarchical<>>,
     Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>>;
 
 /// A world here runs the coroutine `body(transport)` on one rank for each of `hosts`, which says

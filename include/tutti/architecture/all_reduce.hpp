@@ -164,7 +164,7 @@ struct all_reduce {
       const bucket& whole = made.buckets[piece.bucket];
       const std::size_t begin = piece.first_element - whole.first_element;
       return collective_.route_of({world_->tensor_of(piece).name, number - whole.first_chunk, begin,
-                                   begin + piece.elements});
+                                   begin + piece.elements, number});
     }
 
     template <class C>

@@ -39,7 +39,10 @@ class rows {
   }
 
   std::span<const int> here() const { return here_.span(); }
+  int count() const { return static_cast<int>(lengths_.size()); }
+  int length(int row) const { return lengths_.span()[at(row)]; }
   int shortest() const { return shortest_; }
+  int longest() const { return longest_; }
   bool even() const { return shortest_ == longest_; }
   bool has_place(int rank, int place) const { return places_.span()[at(rank)] == place; }
 

@@ -57,6 +57,7 @@ struct named_piece {
   std::size_t index{};        ///< among their pieces
   std::size_t begin{};        ///< element
   std::size_t end{};
+  std::size_t number{};  ///< among all pieces
 };
 
 /// A collective combines what every rank holds; afterwards every rank holds the same bits. It is

@@ -1,0 +1,188 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/collective.hpp"
+
+namespace tutti::collective {
+
+/// Each chunk goes by one of several collectives, which its number of elements picks out of ranges
+/// of sizes. `Algorithm` is an enumeration whose `names` are those of `Choices`, in their order.
+/// Wire, cost: the chosen one's; scratch as the most of those for chunks no larger.
+/// After: tf_cnn_benchmarks' `--all_reduce_spec`; the tables of MPI libraries, Pjesivac-Grbovic et
+/// al., "Performance analysis of MPI collective operations", 2007.
+template <class Algorithm, collective_policy... Choices>
+class by_size {
+  static_assert(names(Algorithm()).size() == sizeof...(Choices));
+
+ public:
+  using role = tutti::role::collective;
+  static constexpr bool rank_ordered = (Choices::rank_ordered && ...);
+  static constexpr bool ordered_start = (Choices::ordered_start || ...);
+  static constexpr bool requires_addressable_peers =
+      (facts::requires_addressable_peers<Choices> || ...);
+  static constexpr bool requires_native = (facts::requires_native<Choices> || ...);
+
+  struct range {
+    Algorithm algorithm{};
+    std::uint64_t shards{1};  ///< where it has any
+    std::size_t up_to{};      ///< elements; 0: however many
+
+    friend bool operator==(const range&, const range&) = default;
+  };
+  static constexpr std::size_t most_ranges = 4;
+
+  struct options {
+    std::array<range, most_ranges> ranges{};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      constexpr std::array<std::array<std::string_view, 3>, most_ranges> all{
+          {{"algorithm", "shards", "up_to"},
+           {"algorithm2", "shards2", "up_to2"},
+           {"algorithm3", "shards3", "up_to3"},
+           {"algorithm4", "shards4", "up_to4"}}};
+      for (std::size_t i = 0; i < most_ranges; ++i) {
+        visit(all[i][0], self.ranges[i].algorithm, "how chunks of this range of sizes add up");
+        visit(all[i][1], self.ranges[i].shards, "parts or rings of that, where it has any");
+        visit(all[i][2], self.ranges[i].up_to, "elements of its largest chunk; 0: no limit");
+      }
+    }
+  };
+
+  constexpr by_size() = default;
+  /// Throws usage_error for limits that do not ascend, and what a choice refuses of its shards.
+  explicit constexpr by_size(const options& values) : options_(values) {
+    for (std::size_t i = 0; i < used(); ++i) {
+      const auto& [algorithm, shards, up_to] = options_.ranges[i];
+      if (i > 0 && up_to != 0 && up_to <= options_.ranges[i - 1].up_to) {
+        throw usage_error(sentence({"collective::by_size: ", name_of(algorithm), " up to ", up_to,
+                                    " elements comes after ", options_.ranges[i - 1].up_to,
+                                    " and would take nothing. Fix: limits that ascend"}));
+      }
+      with(options_.ranges[i], [](const auto&) { return 0; });
+    }
+  }
+
+  /// Those that some chunk may take: the first without a limit is the last.
+  std::span<const range> ranges() const { return std::span(options_.ranges).first(used()); }
+  constexpr const range& chosen(std::size_t elements) const {
+    std::size_t i = 0;
+    while (i + 1 < used() && elements > options_.ranges[i].up_to) {
+      ++i;
+    }
+    return options_.ranges[i];
+  }
+  static constexpr std::string_view name_of(Algorithm which) {
+    return names(which)[static_cast<std::size_t>(which)];
+  }
+
+  /// What one all-reduce took.
+  struct measured {
+    std::size_t elements{};
+    Algorithm algorithm{};
+    std::uint64_t shards{1};
+    seconds time{};
+  };
+  /// The ranges of a measured table: a chunk goes as was fastest at the next measured size that is
+  /// not smaller, or at the largest. Throws usage_error for a table without a row, or one whose
+  /// winner changes too often for the ranges that there are.
+  static options fastest(std::vector<measured> table) {
+    std::ranges::sort(table, {},
+                      [](const measured& row) { return std::tuple(row.elements, row.time); });
+    std::vector<range> won;
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (i > 0 && table[i].elements == table[i - 1].elements) {
+        continue;
+      }
+      const range next{table[i].algorithm, table[i].shards, table[i].elements};
+      if (!won.empty() && won.back().algorithm == next.algorithm &&
+          won.back().shards == next.shards) {
+        won.pop_back();
+      }
+      won.push_back(next);
+    }
+    if (won.empty() || won.size() > most_ranges) {
+      throw usage_error(
+          sentence({"collective::by_size: a measured table of ", won.size(),
+                    " ranges. Fix: from 1 to ", most_ranges, ", by fewer sizes or algorithms"}));
+    }
+    won.back().up_to = 0;
+    options made;
+    std::ranges::copy(won, made.ranges.begin());
+    return made;
+  }
+
+  std::size_t scratch_bytes(std::size_t elements, std::size_t element_bytes, int ranks) const {
+    std::size_t most = 0;
+    std::size_t below = 0;
+    for (const range& each : ranges()) {
+      if (elements > below || below == 0) {
+        const std::size_t largest = each.up_to == 0 ? elements : std::min(elements, each.up_to);
+        most = std::max(most, with(each, [&](const auto& its) {
+                          return its.scratch_bytes(largest, element_bytes, ranks);
+                        }));
+      }
+      below = each.up_to;
+    }
+    return most;
+  }
+
+  std::uint64_t route_of(const named_piece& piece) const {
+    return with(chosen(piece.end - piece.begin), [&]<class Choice>(const Choice& its) {
+      if constexpr (facts::has_routes<Choice>) {
+        return its.route_of(piece);
+      } else {
+        return std::uint64_t{0};
+      }
+    });
+  }
+
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    return with(chosen(data.elements), [&](const auto& its) { return by(its, self, data); });
+  }
+
+ private:
+  /// By value: the choice lasts as long as the task.
+  template <class Choice, class Endpoint, class Fold>
+  static task by(Choice its, Endpoint self, reduction<Fold> data) {
+    co_await its.all_reduce(self, data);
+  }
+
+  constexpr std::size_t used() const {
+    const auto& all = options_.ranges;
+    const auto last = std::ranges::find(all, std::size_t{0}, &range::up_to);
+    return std::min(most_ranges, static_cast<std::size_t>(last - all.begin()) + 1);
+  }
+
+  template <std::size_t First = 0, class Use>
+  static constexpr auto with(const range& its, Use use) {
+    if constexpr (First + 1 < sizeof...(Choices)) {
+      if (static_cast<std::size_t>(its.algorithm) != First) {
+        return with<First + 1>(its, use);
+      }
+    }
+    using choice = std::tuple_element_t<First, std::tuple<Choices...>>;
+    if constexpr (requires { choice({.shards = its.shards}); }) {
+      return use(choice({.shards = its.shards}));
+    } else {
+      return use(choice{});
+    }
+  }
+
+  options options_{};
+};
+
+}  // namespace tutti::collective

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/base/all_of.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/collective/hierarchical.hpp"
+#include "tutti/role/collective.hpp"
+
+namespace tutti::collective {
+
+/// Several rings at once, each of a share of the data. All go from host to host in one order; in
+/// each ring a host's ranks stand rotated, so that another of them sends to the next host.
+/// Wire: 2(p-1)/p of the bytes from every rank, as of one ring, in 2(p-1) messages a ring. Cost:
+/// the ring's; several links of a host are busy at once; a look at every rank for its host.
+/// After: TensorFlow's build_ring_all_reduce, tf_cnn_benchmarks' `xring#shards`; more rings than a
+/// host has ranks are refused there, here there are as many as the smallest host has ranks.
+class rings {
+ public:
+  using role = tutti::role::collective;
+  static constexpr bool rank_ordered = false;
+  static constexpr bool ordered_start = false;
+
+  struct options {
+    std::uint64_t shards{1};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("shards", self.shards, "rings at once, at most as many as a host has ranks");
+    }
+  };
+
+  constexpr rings() = default;
+  /// Throws usage_error for no ring at all.
+  explicit constexpr rings(const options& values) : options_(values) {
+    if (values.shards == 0) {
+      throw usage_error("collective::rings: no ring moves nothing. Fix: at least 1 shard.");
+    }
+  }
+
+  std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
+
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    return around(options_.shards, self, data);
+  }
+
+ private:
+  struct place {
+    int here;  ///< this rank's in the ring
+    int left;  ///< ranks
+    int right;
+  };
+
+  template <class Endpoint, class Fold>
+  static task around(std::uint64_t shards, Endpoint self, reduction<Fold> data) {
+    const int ranks = self.size();
+    const detail::rows hosts(self.rank(), ranks, [&](int rank) { return self.host_of(rank); });
+    const auto all = static_cast<int>(std::min(shards, std::uint64_t(hosts.shortest())));
+    frame_array<place> places(at(all));
+    for (int ring = 0; ring < all; ++ring) {
+      places.add([&] { return place_in(ring, all, self, hosts); });
+    }
+    const auto part = [&](std::size_t ring, int index) {
+      const int segment = (index + 2 * ranks) % ranks;
+      return data.part(at(ranks * all), at(segment * all) + ring);
+    };
+    for (int step = 1; step < ranks; ++step) {
+      operations sums(at(all), [&](std::size_t ring) {
+        const auto [here, left, right] = places[ring];
+        return self.exchange_fold(right, part(ring, here - step), left, part(ring, here - step - 1),
+                                  data.fold);
+      });
+      co_await all_of(sums);
+    }
+    for (int step = 0; step < ranks - 1; ++step) {
+      operations copies(at(all), [&](std::size_t ring) {
+        const auto [here, left, right] = places[ring];
+        return self.exchange(right, part(ring, here - step), left, part(ring, here - step - 1));
+      });
+      co_await all_of(copies);
+    }
+  }
+
+  /// Where this rank is in a ring of `all`: hosts by their number, in each the ranks from a later
+  /// one on in every next ring.
+  template <class Endpoint>
+  static place place_in(int ring, int all, const Endpoint& self, const detail::rows& hosts) {
+    frame_array<int> order(at(self.size()));
+    for (int host = 0; host < hosts.count(); ++host) {
+      const int ranks = hosts.length(host);
+      const int first = ranks == 0 ? 0 : ring * std::max(1, ranks / all) % ranks;
+      for (int i = 0; i < ranks; ++i) {
+        const int turn = (first + i) % ranks;
+        order.add([&] { return rank_at(self, hosts, host, turn); });
+      }
+    }
+    const auto here =
+        static_cast<int>(std::ranges::find(order.span(), self.rank()) - order.span().begin());
+    return {here, order[at((here + self.size() - 1) % self.size())],
+            order[at((here + 1) % self.size())]};
+  }
+
+  template <class Endpoint>
+  static int rank_at(const Endpoint& self, const detail::rows& hosts, int host, int turn) {
+    int rank = 0;
+    while (self.host_of(rank) != host || !hosts.has_place(rank, turn)) {
+      ++rank;
+    }
+    return rank;
+  }
+
+  options options_{};
+};
+static_assert(collective_policy<rings>);
+
+}  // namespace tutti::collective

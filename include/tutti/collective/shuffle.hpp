@@ -1,0 +1,140 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/base/all_of.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/collective/hierarchical.hpp"
+#include "tutti/role/collective.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti::collective {
+
+/// Which ranks may add up what all others send them.
+enum class gather_at {
+  hosts,  ///< the first rank of each host
+  ranks,  ///< every rank: the first of each host, then the second of each
+};
+
+/// Data is cut in shards; everybody sends each shard to the one rank that adds it up and sends the
+/// sum to all. Which ranks do so changes from chunk to chunk, in turns.
+/// Wire: the bytes from every rank, less the shards that it adds up itself, and p-1 times such a
+/// shard from whoever does; 2(p-1) messages a shard. Cost: the fewest steps; with few shards a few
+/// ranks' links; a look at every rank for its host.
+/// After: TensorFlow's build_shuffle_all_reduce, tf_cnn_benchmarks' `pscpu#shards`, where hosts add
+/// up by their CPUs, and `psgpu#shards`; more shards than places are refused there, here there are
+/// as many as places. Its last shard is the shorter one, here they differ by an element at most.
+template <gather_at Where>
+class shuffle {
+ public:
+  using role = tutti::role::collective;
+  static constexpr bool rank_ordered = false;
+  static constexpr bool ordered_start = false;
+
+  struct options {
+    std::uint64_t shards{1};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("shards", self.shards, "parts, each added up by a rank");
+    }
+  };
+
+  constexpr shuffle() = default;
+  /// Throws usage_error for no shard at all.
+  explicit constexpr shuffle(const options& values) : options_(values) {
+    if (values.shards == 0) {
+      throw usage_error("collective::shuffle: no shard holds nothing. Fix: at least 1.");
+    }
+  }
+
+  std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
+  std::uint64_t route_of(const named_piece& piece) const { return piece.number; }
+
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    return through(options_.shards, self, data);
+  }
+
+ private:
+  template <class Endpoint, class Fold>
+  static task through(std::uint64_t shards, Endpoint self, reduction<Fold> data) {
+    frame_array<int> places(at(self.size()));
+    list(places, self);
+    const std::size_t parts = std::min<std::uint64_t>(shards, places.size());
+    const std::size_t groups = (places.size() + parts - 1) / parts;
+    const auto owner = [&](std::size_t part) {
+      return places[(data.route % groups + part * groups) % places.size()];
+    };
+    std::size_t mine = parts;  // the part that this rank adds up, if there is one
+    frame_array<std::size_t> others(parts);
+    for (std::size_t part = 0; part < parts; ++part) {
+      if (owner(part) == self.rank()) {
+        mine = part;
+      } else {
+        others.add([&] { return part; });
+      }
+    }
+    const std::size_t peers = mine == parts ? 0 : at(self.size() - 1);
+    const auto own = mine == parts ? std::span<std::byte>{} : data.part(parts, mine);
+    {
+      operations loans(
+          is_stream_ordered<typename Endpoint::transport_type> ? peers : 0,
+          [&](std::size_t index) { return self.receive_loan(peer(self, index), own.size()); });
+      operations sends(others.size(), [&](std::size_t index) {
+        return self.send(owner(others[index]), data.part(parts, others[index]));
+      });
+      co_await all_of(sends, add(self, loans, peers, own, data.fold));
+    }
+    operations receives(others.size(), [&](std::size_t index) {
+      return self.receive(owner(others[index]), data.part(parts, others[index]));
+    });
+    operations sends(peers, [&](std::size_t index) { return self.send(peer(self, index), own); });
+    co_await all_of(sends, all_of(receives));
+  }
+
+  /// Own and everybody else's, by ascending rank. On a stream all messages begin together, so they
+  /// are loans; elsewhere they are added out of the peers' memory, one after the other.
+  template <class Endpoint, class Loans, class Fold>
+  static task add(Endpoint self, Loans& loans, std::size_t peers, std::span<std::byte> own,
+                  Fold fold) {
+    for (std::size_t index = 0; index < peers; ++index) {
+      if constexpr (is_stream_ordered<typename Endpoint::transport_type>) {
+        auto& next = loans.next();
+        const auto theirs = co_await next;
+        fold(self.queue(), own.data(), theirs.bytes().data(), own.size());
+      } else {
+        co_await self.receive_fold(peer(self, index), own, fold);
+      }
+    }
+  }
+
+  /// Every other rank, by ascending rank.
+  template <class Endpoint>
+  static int peer(const Endpoint& self, std::size_t index) {
+    return static_cast<int>(index) + (static_cast<int>(index) < self.rank() ? 0 : 1);
+  }
+
+  template <class Endpoint>
+  static void list(frame_array<int>& places, const Endpoint& self) {
+    const detail::rows hosts(self.rank(), self.size(),
+                             [&](int rank) { return self.host_of(rank); });
+    const int most = Where == gather_at::hosts ? 1 : hosts.longest();
+    for (int place = 0; place < most; ++place) {
+      for (int rank = 0; rank < self.size(); ++rank) {
+        if (hosts.has_place(rank, place)) {
+          places.add([&] { return rank; });
+        }
+      }
+    }
+  }
+
+  options options_{};
+};
+static_assert(collective_policy<shuffle<gather_at::hosts>>);
+
+}  // namespace tutti::collective
