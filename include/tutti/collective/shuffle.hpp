@@ -70,45 +70,47 @@ class shuffle {
     const auto owner = [&](std::size_t part) {
       return places[(data.route % groups + part * groups) % places.size()];
     };
-    std::size_t mine = parts;  // the part that this rank adds up, if there is one
+    frame_array<std::size_t> own(
+        parts);  // which this rank adds up: two where turns do not come out
     frame_array<std::size_t> others(parts);
     for (std::size_t part = 0; part < parts; ++part) {
-      if (owner(part) == self.rank()) {
-        mine = part;
-      } else {
-        others.add([&] { return part; });
-      }
+      (owner(part) == self.rank() ? own : others).add([&] { return part; });
     }
-    const std::size_t peers = mine == parts ? 0 : at(self.size() - 1);
-    const auto own = mine == parts ? std::span<std::byte>{} : data.part(parts, mine);
+    const std::size_t peers = at(self.size() - 1);
+    const auto part_from = [&](std::size_t index) { return data.part(parts, own[index / peers]); };
+    const auto from = [&](std::size_t index) { return peer(self, index % peers); };
+    const std::size_t sums = own.size() * peers;
     {
-      operations loans(
-          is_stream_ordered<typename Endpoint::transport_type> ? peers : 0,
-          [&](std::size_t index) { return self.receive_loan(peer(self, index), own.size()); });
+      operations loans(is_stream_ordered<typename Endpoint::transport_type> ? sums : 0,
+                       [&](std::size_t index) {
+                         return self.receive_loan(from(index), part_from(index).size());
+                       });
       operations sends(others.size(), [&](std::size_t index) {
         return self.send(owner(others[index]), data.part(parts, others[index]));
       });
-      co_await all_of(sends, add(self, loans, peers, own, data.fold));
+      co_await all_of(sends, add(self, loans, sums, from, part_from, data.fold));
     }
     operations receives(others.size(), [&](std::size_t index) {
       return self.receive(owner(others[index]), data.part(parts, others[index]));
     });
-    operations sends(peers, [&](std::size_t index) { return self.send(peer(self, index), own); });
+    operations sends(sums,
+                     [&](std::size_t index) { return self.send(from(index), part_from(index)); });
     co_await all_of(sends, all_of(receives));
   }
 
-  /// Own and everybody else's, by ascending rank. On a stream all messages begin together, so they
-  /// are loans; elsewhere they are added out of the peers' memory, one after the other.
-  template <class Endpoint, class Loans, class Fold>
-  static task add(Endpoint self, Loans& loans, std::size_t peers, std::span<std::byte> own,
+  /// Everybody else's, by ascending rank, to what is there. On a stream all messages begin
+  /// together, so they are loans; elsewhere they are added out of the peers' memory, one by one.
+  template <class Endpoint, class Loans, class From, class PartFrom, class Fold>
+  static task add(Endpoint self, Loans& loans, std::size_t sums, From from, PartFrom part_from,
                   Fold fold) {
-    for (std::size_t index = 0; index < peers; ++index) {
+    for (std::size_t index = 0; index < sums; ++index) {
+      const std::span<std::byte> own = part_from(index);
       if constexpr (is_stream_ordered<typename Endpoint::transport_type>) {
         auto& next = loans.next();
         const auto theirs = co_await next;
         fold(self.queue(), own.data(), theirs.bytes().data(), own.size());
       } else {
-        co_await self.receive_fold(peer(self, index), own, fold);
+        co_await self.receive_fold(from(index), own, fold);
       }
     }
   }
