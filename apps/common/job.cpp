@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "common/nearest.hpp"
+#include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
 
 namespace common {
@@ -116,12 +117,14 @@ class flags {
     text("json", into_->json, "append a line a row to this file");
     text("resume", into_->resume, "rows that this file of --json has are not run again");
     text("csv", into_->csv, "write the rows to this file");
+    spec();
     lists();
   }
 
   void trainer() {
     text("strategy", into_->strategy, "how to communicate");
     text("kvstore", into_->kvstore, "the strategy that MXNet's kvstore of this type is");
+    spec();
     text("device", into_->device,
          "cpu, or cuda: threads share a GPU, processes under mpirun take a host's in turn");
     text("precision", into_->precision,
@@ -134,6 +137,12 @@ class flags {
          "save to FILE.rank after every epoch; the one before stays as FILE.rank.previous");
     text("resume", into_->resume, "go on from the newest step that every rank's FILE.rank has");
     lists();
+  }
+
+  void spec() {
+    text("all-reduce-spec", into_->all_reduce_spec,
+         "how TFReplicated adds up tensors by their elements, as tf_cnn_benchmarks:\n"
+         "xring#2, or pscpu:32k:nccl/xring");
   }
 
   void lists() {
@@ -258,6 +267,43 @@ void take_kvstore(const po::variables_map& values, job& into) {
   }
 }
 
+/// `--all-reduce-spec` is TFReplicated, which tutti-train then trains with, and options of its own;
+/// flags of those stand above.
+void take_all_reduce_spec(const po::variables_map& values, app reader, job& into) {
+  if (values.count("all-reduce-spec") == 0) {
+    return;
+  }
+  const std::string& spec = into.all_reduce_spec;
+  const std::string wanted(tutti::strategies::TFReplicated::name);
+  std::string& chosen = reader == app::train ? into.strategy : into.strategies;
+  const bool named = !values["strategy"].defaulted() || values.count("kvstore") > 0;
+  if (named && ("," + chosen + ",").find("," + wanted + ",") == std::string::npos) {
+    throw flag_error("--all-reduce-spec " + spec + " is " + wanted + "'s, and not " + chosen +
+                     "'s. Fix: --strategy " + wanted);
+  }
+  if (reader == app::train) {
+    chosen = wanted;
+  }
+  std::vector<std::pair<std::string, std::string>> all;
+  const auto note = [&all](std::string_view name, const auto& value, std::string_view) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    std::string text;
+    if constexpr (std::is_enum_v<T>) {
+      text = names(value)[static_cast<std::size_t>(value)];
+    } else {
+      text = std::to_string(value);
+    }
+    all.emplace_back("architecture." + std::string(name), text);
+  };
+  try {
+    const auto its = tutti::strategies::of_all_reduce_spec(spec);
+    decltype(tutti::strategies::of_all_reduce_spec(spec))::describe(its, note);
+  } catch (const tutti::usage_error& refused) {
+    throw flag_error(refused.what());
+  }
+  into.policy_flags.insert(into.policy_flags.begin(), all.begin(), all.end());
+}
+
 /// What the first of these variables says that is there; 0 without one.
 int number_in(std::initializer_list<const char*> variables) {
   for (const char* name : variables) {
@@ -291,6 +337,7 @@ job parse(int argc, char** argv, app reader) {
                       read);
     po::notify(values);
     take_kvstore(values, read);
+    take_all_reduce_spec(values, reader, read);
   } catch (const po::error& wrong) {
     throw flag_error(std::string(wrong.what()) + ". Fix: see --help");
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -16,6 +17,7 @@
 #include "common/input.hpp"
 #include "common/job.hpp"
 #include "common/pace.hpp"
+#include "common/ways.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
@@ -246,6 +248,11 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
   if (engine.serves()) {
     engine.serve();
   } else {
+    if (world.rank() == 0) {
+      std::fputs(
+          common::ways_of<Strategy>(engine.planned(), common::options<Strategy>(job)).c_str(),
+          stdout);
+    }
     log out(job, Strategy::name, world.rank());
     session(engine, model, job, images, out).run();
   }

@@ -19,6 +19,7 @@
 #include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/relaxed.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/tf_replicated.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
 #include "tutti/strategies/zero.hpp"
@@ -28,6 +29,6 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, DeAR, TopK,
                        SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync,
-                       P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1>;
+                       P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1, TFReplicated>;
 
 }  // namespace tutti::strategies

@@ -1,14 +1,17 @@
 // Folds that are more than one addition, graphs, and what passes which link; what every collective
 // keeps is in collective_laws_test.cpp.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/placed_worlds.hpp"
@@ -17,11 +20,15 @@
 #include "tutti/base/bounds.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/by_graph.hpp"
+#include "tutti/collective/by_size.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/graphs.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
+#include "tutti/collective/hierarchical_copy.hpp"
 #include "tutti/collective/ring.hpp"
+#include "tutti/collective/rings.hpp"
+#include "tutti/collective/shuffle.hpp"
 #include "tutti/collective/torus.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
@@ -242,6 +249,136 @@ TEST(Torus, SendsAlongRowsAndColumns) {
     EXPECT_STREQ(refused.what(),
                  "collective::torus: a row has ranks. Fix: 0 for a row a host, or 4.");
   }
+}
+
+/// `n` to and fro between each of `members` and its `main`.
+void to_and_fro(bytes& all, std::initializer_list<std::size_t> members, std::size_t main,
+                std::size_t n) {
+  for (const std::size_t each : members) {
+    all[each][main] += n;
+    all[main][each] += n;
+  }
+}
+
+/// The second ring turns each host's ranks round: 0 1 | 2 3 and 1 0 | 3 2, as TensorFlow's.
+TEST(Rings, TurnTheRanksOfEachHostRound) {
+  constexpr std::size_t n = 80;
+  constexpr std::size_t along = 2 * 3 * n / 2;  // 2(p-1)/p of half of the bytes
+  const bytes both{
+      {0, along, 0, along}, {along, 0, along, 0}, {0, along, 0, along}, {along, 0, along, 0}};
+  EXPECT_EQ(sent_between(collective::rings({.shards = 2}), {0, 0, 1, 1}, n), both);
+  EXPECT_EQ(sent_between(collective::rings({.shards = 99}), {0, 0, 1, 1}, n), both);
+  for (const std::vector<int>& hosts : {std::vector<int>{0, 0, 1, 1}, {0, 1, 2, 3, 4}}) {
+    EXPECT_EQ(sent_between(collective::rings({.shards = hosts.size() == 4 ? 1U : 2U}), hosts, n),
+              sent_between(collective::ring(), hosts, n));
+  }
+  EXPECT_THROW(collective::rings({.shards = 0}), usage_error);
+}
+
+/// Who adds up which chunk's shards is what tf_cnn_benchmarks' group_device_names answers for these
+/// hosts: of GPUs 0 2 1 3 in twos {0, 1} and {2, 3}, in threes {0, 1, 0} and {2, 3, 2}.
+TEST(Shuffle, GathersWhereItsTurnIs) {
+  using by_hosts = collective::shuffle<collective::gather_at::hosts>;
+  using by_ranks = collective::shuffle<collective::gather_at::ranks>;
+  const std::vector<int> two{0, 0, 1, 1};
+  constexpr std::size_t n = 60;
+  constexpr std::size_t whole = n * sizeof(float);
+  const auto gathered = [&](std::initializer_list<std::size_t> owners) {
+    bytes all(4, std::vector<std::size_t>(4));
+    for (const std::size_t owner : owners) {
+      for (std::size_t peer = 0; peer < 4; ++peer) {
+        all[peer][owner] += peer == owner ? 0 : whole / owners.size();
+        all[owner][peer] += peer == owner ? 0 : whole / owners.size();
+      }
+    }
+    return all;
+  };
+  for (const std::uint64_t turn : {0U, 2U}) {
+    EXPECT_EQ(sent_between(by_hosts(), two, n, turn), gathered({0}));
+    EXPECT_EQ(sent_between(by_hosts(), two, n, turn + 1), gathered({2}));
+    EXPECT_EQ(sent_between(by_hosts({.shards = 2}), two, n, turn), gathered({0, 2}));
+    EXPECT_EQ(sent_between(by_hosts({.shards = 9}), two, n, turn), gathered({0, 2}));
+    EXPECT_EQ(sent_between(by_ranks({.shards = 2}), two, n, turn), gathered({0, 1}));
+    EXPECT_EQ(sent_between(by_ranks({.shards = 2}), two, n, turn + 1), gathered({2, 3}));
+    EXPECT_EQ(sent_between(by_ranks({.shards = 3}), two, n, turn), gathered({0, 1, 0}));
+    EXPECT_EQ(sent_between(by_ranks({.shards = 3}), two, n, turn + 1), gathered({2, 3, 2}));
+  }
+  EXPECT_THROW(by_ranks({.shards = 0}), usage_error);
+}
+
+/// As tensorpack's: variable 5 on GPUs 5 and 1.
+TEST(HierarchicalCopy, CrossesBetweenTheHalvesOnce) {
+  constexpr std::size_t whole = 10 * sizeof(float);
+  for (const std::uint64_t turn : {5U, 13U}) {
+    bytes eight(8, std::vector<std::size_t>(8));
+    to_and_fro(eight, {4, 6, 7, 1}, 5, whole);
+    to_and_fro(eight, {0, 2, 3}, 1, whole);
+    EXPECT_EQ(sent_between(collective::hierarchical_copy(), std::vector<int>(8), 10, turn), eight);
+  }
+  bytes five(5, std::vector<std::size_t>(5));
+  to_and_fro(five, {3, 1}, 4, whole);
+  to_and_fro(five, {0, 2}, 1, whole);
+  EXPECT_EQ(sent_between(collective::hierarchical_copy(), {0, 0, 0, 0, 0}, 10, 4), five);
+}
+
+enum class choice { small, large };
+constexpr std::array<std::string_view, 2> names(choice) { return {"small", "large"}; }
+using chosen = collective::by_size<choice, collective::canonical, collective::rings>;
+
+TEST(BySize, TakesTheFirstRangeThatHoldsAChunk) {
+  const chosen two({.ranges = {{{choice::large, 3, 100}, {choice::small, 1, 1000}}}});
+  const chosen all({.ranges = {{{choice::large, 1, 1},
+                                {choice::small, 1, 2},
+                                {choice::large, 1, 3},
+                                {choice::small, 1, 4}}}});  // the last takes the rest, too
+  EXPECT_EQ(chosen().way_of(0), "small");
+  EXPECT_EQ(chosen().way_of(1'000'000), "small");
+  EXPECT_EQ(two.way_of(0), "large");
+  EXPECT_EQ(two.way_of(100), "large");
+  EXPECT_EQ(two.way_of(101), "small");
+  EXPECT_EQ(all.way_of(3), "large");
+  EXPECT_EQ(all.way_of(4), "small");
+  EXPECT_EQ(all.way_of(5), "small");
+  // Each size costs what its collective costs, and scratch is what any size up to it takes.
+  const std::vector<int> hosts{0, 0, 1, 1};
+  EXPECT_EQ(sent_between(two, hosts, 100),
+            sent_between(collective::rings({.shards = 3}), hosts, 100));
+  EXPECT_EQ(sent_between(two, hosts, 101), sent_between(collective::canonical(), hosts, 101));
+  EXPECT_EQ(two.scratch_bytes(100, 4, 3), 0U);
+  EXPECT_EQ(two.scratch_bytes(200, 4, 3), collective::canonical().scratch_bytes(200, 4, 3));
+  EXPECT_EQ(all.scratch_bytes(9, 4, 3), collective::canonical().scratch_bytes(9, 4, 3));
+  const chosen small_first({.ranges = {{{choice::small, 1, 30}, {choice::large, 1, 0}}}});
+  EXPECT_EQ(small_first.scratch_bytes(9000, 4, 3), collective::canonical().scratch_bytes(30, 4, 3));
+}
+
+TEST(BySize, RefusesWhatNoChunkCanTake) {
+  try {
+    chosen({.ranges = {{{choice::large, 1, 100}, {choice::small, 1, 100}, {choice::large, 1, 0}}}});
+    FAIL();
+  } catch (const usage_error& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "collective::by_size: small up to 100 elements comes after 100 and would take "
+                 "nothing. Fix: limits that ascend");
+  }
+  EXPECT_THROW(chosen({.ranges = {{{choice::large, 0, 0}}}}), usage_error);
+}
+
+TEST(BySize, AMeasuredTableSaysWhoWasFastest) {
+  const auto made = chosen::fastest({{4000, choice::small, 1, 9e-3},
+                                     {4000, choice::large, 2, 5e-3},
+                                     {10, choice::small, 1, 1e-6},
+                                     {10, choice::large, 2, 2e-6},
+                                     {500, choice::large, 1, 2e-5},
+                                     {500, choice::small, 1, 1e-5},
+                                     {90'000, choice::large, 2, 1e-2}});
+  const std::array<chosen::range, 4> expected{{{choice::small, 1, 500}, {choice::large, 2, 0}}};
+  EXPECT_EQ(made.ranges, expected);
+  std::vector<chosen::measured> restless;
+  for (std::size_t size = 1; size <= 5; ++size) {
+    restless.push_back({size, size % 2 == 0 ? choice::small : choice::large, 1, 1});
+  }
+  EXPECT_THROW(chosen::fastest(restless), usage_error);
+  EXPECT_THROW(chosen::fastest({}), usage_error);
 }
 
 using collective::topology;

@@ -1,6 +1,7 @@
 // The named strategies that send every gradient whole: each one's rule, stated without its
 // policies, holds; and fails once any policy that it names gives way to its role's default.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/strategies.hpp"
+#include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
 
 namespace tutti::test {
@@ -513,6 +515,102 @@ TEST(Named, ByTheTypeOfAKVStore) {
   }
   EXPECT_EQ(kvstore("dist_async_p3"),
             "kvstore 'dist_async_p3' cannot be: p3 is synchronous. Fix: p3, or dist_async");
+}
+
+/// `pscpu` one chunk after another to ranks 0 to 3, of these numbers 3 and 5; all else around rings
+/// or by halving and doubling, 2(p-1)/p of the bytes.
+TEST(Named, TFReplicated) {
+  using strategies::TFReplicated;
+  const auto spec = [](std::string_view text) {
+    return engine_options<TFReplicated>{.architecture = strategies::of_all_reduce_spec(text)};
+  };
+  const rule one_way = dense(alone, tensor_by_tensor, first_come_first_served);
+  EXPECT_EQ(broken(observe<TFReplicated>(2), one_way), "");
+  const std::uint64_t around = 3 * 2 * (2 * 2'500'000 + 25'000'000 + 5'000'000);
+  constexpr std::uint64_t small = 4 * 8;
+  constexpr std::uint64_t large = 4 * 300'000;
+  rule by_size = one_way;
+  by_size.bytes = {around + small + large, around + small + 3 * large, around + small + large,
+                   around + 3 * small + large};
+  by_size.result = all_have(trained(4, observed_steps));
+  EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:300k:nccl/rechd:4M:xring")), by_size), "");
+  EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:300000:xring")), by_size), "");
+  EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:299999:xring")), by_size), "bytes ");
+  EXPECT_EQ(broken(observe<TFReplicated>(4), by_size), "bytes ");
+}
+
+/// The ranges that a spec says, or what it is refused with.
+std::string all_reduce_spec(const std::string& text) {
+  try {
+    std::string all;
+    const strategies::tf_reduction its(strategies::of_all_reduce_spec(text));
+    for (const auto& [algorithm, shards, up_to] : its.ranges()) {
+      all += (all.empty() ? "" : ", ") + std::string(its.name_of(algorithm)) + " " +
+             std::to_string(shards) + " " + std::to_string(up_to);
+    }
+    return all;
+  } catch (const usage_error& refused) {
+    return refused.what();
+  }
+}
+TEST(Named, ByAnAllReduceSpec) {
+  // As tf_cnn_benchmarks' parse_all_reduce_spec answered at commit 8fb7907; 0 is its -1.
+  const std::vector<std::pair<const char*, const char*>> known{
+      {"nccl", "nccl 1 0"},
+      {"nccl/xring", "nccl/xring 1 0"},
+      {"nccl/rechd", "nccl/rechd 1 0"},
+      {"nccl/pscpu", "nccl/pscpu 1 0"},
+      {"psgpu#4", "psgpu 4 0"},
+      {"pscpu/pscpu#2", "pscpu/pscpu 2 0"},
+      {"collective#2", "collective 2 0"},
+      {"pscpu:5:xring", "pscpu 1 5, xring 1 0"},
+      {"pscpu:32k:xring", "pscpu 1 32768, xring 1 0"},
+      {"pscpu:7K:xring#10", "pscpu 1 7168, xring 10 0"},
+      {"pscpu:2k:pscpu#2:64k:xring", "pscpu 1 2048, pscpu 2 65536, xring 1 0"},
+      {"nccl:1M:xring#3:1G:psgpu:2T:pscpu",
+       "nccl 1 1048576, xring 3 1073741824, psgpu 1 2199023255552, pscpu 1 0"}};
+  for (const auto& [text, ranges] : known) {
+    EXPECT_EQ(all_reduce_spec(text), ranges) << text;
+  }
+  const std::string algorithms =
+      "is no algorithm. Fix: nccl, nccl/xring, nccl/rechd, nccl/pscpu, xring, pscpu, psgpu, "
+      "pscpu/pscpu or collective";
+  const std::string shards = "has shards that cannot be. Fix: ";
+  const std::string number = "is no number of elements. Fix: as 32768, 32k or 1M";
+  const std::string ascend = "is no more than the limit before it. Fix: limits that ascend";
+  const std::vector<std::array<std::string, 3>> refused{
+      {"", "", algorithms},
+      {"Xring", "Xring", algorithms},
+      {"xring #2", "xring ", algorithms},
+      {"pscpu:32k:ring", "ring", algorithms},
+      {"pscpu:32k:", "", algorithms},
+      {"xring#", "xring#", shards + "xring#2"},
+      {"xring#0", "xring#0", shards + "xring#2"},
+      {"pscpu:1:psgpu#-1", "psgpu#-1", shards + "psgpu#2"},
+      {"xring#2#3", "xring#2#3", shards + "xring#2"},
+      {"xring#2k", "xring#2k", shards + "xring#2"},
+      {"nccl#2/xring", "nccl#2/xring", shards + "nccl#2"},
+      {"nccl/xring#2", "nccl/xring#2", shards + "nccl/xring"},
+      {"collective#3", "collective#3", shards + "collective#2"},
+      {"pscpu:", "", number},
+      {"pscpu::xring", "", number},
+      {"pscpu:0:xring", "0", number},
+      {"pscpu:-5:xring", "-5", number},
+      {"pscpu: 5:xring", " 5", number},
+      {"pscpu:32q:xring", "32q", number},
+      {"pscpu:32m:xring", "32m", number},
+      {"pscpu:32kk:xring", "32kk", number},
+      {"pscpu:16777216T:xring", "16777216T", number},  // 2^64
+      {"pscpu:99999999999999999999:xring", "99999999999999999999", number},
+      {"pscpu:32k:xring:16k:nccl", "16k", ascend},
+      {"pscpu:1k:xring:1024:nccl", "1024", ascend},
+      {"pscpu:32k", "32k",
+       "is the last word. Fix: an algorithm for what is larger, as pscpu:32k:xring"},
+      {"nccl:1:nccl:2:nccl:3:nccl:4:xring", "xring",
+       "is one range too many. Fix: at most 4 algorithms"}};
+  for (const auto& [text, culprit, why] : refused) {
+    EXPECT_EQ(all_reduce_spec(text), "all_reduce_spec '" + text + "': '" + culprit + "' " + why);
+  }
 }
 
 /// Who updates and when, on one step of plain SGD. The second worker pushes long after the first: a

@@ -59,13 +59,16 @@ struct rings_in_turn : collective::rings {
   }
 };
 
-/// One to three shards, from any of the places on.
-template <collective::gather_at Where>
-struct shuffles_in_turn : collective::shuffle<Where> {
+/// One to three shards, on hosts or on ranks, from any of those on.
+struct shuffles_in_turn : collective::shuffle<collective::gather_at::ranks> {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
     data.route = data.elements / 3;
-    return collective::shuffle<Where>({.shards = 1 + data.elements % 3}).all_reduce(self, data);
+    const std::uint64_t shards = 1 + data.elements % 3;
+    if ((data.elements + at(self.size())) % 2 == 0) {
+      return collective::shuffle<collective::gather_at::hosts>({shards}).all_reduce(self, data);
+    }
+    return shuffle({shards}).all_reduce(self, data);
   }
 };
 
@@ -84,15 +87,15 @@ constexpr std::array<std::string_view, 2> names(small_or_large) { return {"small
 using by_small_and_large =
     collective::by_size<small_or_large, collective::canonical, collective::rings>;
 struct small_and_large : by_small_and_large {
-  small_and_large() : by_size({{{{small_or_large::small, 1, 7}, {small_or_large::large, 2, 0}}}}) {}
+  small_and_large()
+      : by_size({.ranges = {{{small_or_large::small, 1, 7}, {small_or_large::large, 2, 0}}}}) {}
 };
 
 template <template <class> class Each>
 using each_collective = testing::Types<
     Each<collective::ring>, Each<collective::halving_doubling>, Each<collective::star>,
     Each<collective::canonical>, Each<collective::addressable>, Each<by_graphs_in_turn>,
-    Each<grids_in_turn>, Each<rings_in_turn>, Each<shuffles_in_turn<collective::gather_at::hosts>>,
-    Each<shuffles_in_turn<collective::gather_at::ranks>>, Each<copies_in_turn>,
+    Each<grids_in_turn>, Each<rings_in_turn>, Each<shuffles_in_turn>, Each<copies_in_turn>,
     Each<small_and_large>, Each<collective::hierarchical<>>,
     Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>>;
 

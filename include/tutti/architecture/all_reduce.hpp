@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include "tutti/base/bounds.hpp"
@@ -60,6 +61,13 @@ struct all_reduce {
   }
   static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
   { return Collective::alone(who.workers); }
+
+  /// The name of the way that a chunk of so many elements takes, where sizes go several ways.
+  static std::string_view way_of(const options& set, std::size_t elements) requires
+      requires(const Collective& its) {
+    its.way_of(elements);
+  }
+  { return make_policy<Collective>(set).way_of(elements); }
 
   template <class World>
   class state {

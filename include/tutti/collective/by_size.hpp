@@ -84,6 +84,9 @@ class by_size {
     }
     return options_.ranges[i];
   }
+  std::string_view way_of(std::size_t elements) const {
+    return name_of(chosen(elements).algorithm);
+  }
   static constexpr std::string_view name_of(Algorithm which) {
     return names(which)[static_cast<std::size_t>(which)];
   }
@@ -126,15 +129,15 @@ class by_size {
 
   std::size_t scratch_bytes(std::size_t elements, std::size_t element_bytes, int ranks) const {
     std::size_t most = 0;
-    std::size_t below = 0;
-    for (const range& each : ranges()) {
-      if (elements > below || below == 0) {
-        const std::size_t largest = each.up_to == 0 ? elements : std::min(elements, each.up_to);
-        most = std::max(most, with(each, [&](const auto& its) {
-                          return its.scratch_bytes(largest, element_bytes, ranks);
-                        }));
+    for (std::size_t i = 0; i < used(); ++i) {
+      const range& each = options_.ranges[i];
+      if (i > 0 && elements <= options_.ranges[i - 1].up_to) {
+        break;
       }
-      below = each.up_to;
+      const std::size_t largest = i + 1 == used() ? elements : std::min(elements, each.up_to);
+      most = std::max(most, with(each, [&](const auto& its) {
+                        return its.scratch_bytes(largest, element_bytes, ranks);
+                      }));
     }
     return most;
   }

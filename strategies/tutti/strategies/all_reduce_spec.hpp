@@ -46,6 +46,7 @@ inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
     throw usage_error(
         sentence({"all_reduce_spec '", spec, "': '", culprit, "' ", why, ". Fix: ", fix}));
   };
+  constexpr std::uint64_t any = std::numeric_limits<std::uint64_t>::max();
   const auto known = names(tf_algorithm());
   tf_reduction::options made;
   std::size_t count = 0;
@@ -55,11 +56,11 @@ inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
     const std::string_view name = word.substr(0, word.find('#'));
     const auto found = std::ranges::find(known, name);
     if (found == known.end()) {
-      std::string all;
+      std::string choice;
       for (const std::string_view each : known) {
-        all.append(all.empty() ? "" : each == known.back() ? " or " : ", ").append(each);
+        choice.append(choice.empty() ? "" : each == known.back() ? " or " : ", ").append(each);
       }
-      refuse("is no algorithm", name, all);
+      refuse("is no algorithm", name, choice);
     }
     if (count == tf_reduction::most_ranges) {
       refuse("is one range too many", word, "at most 4 algorithms");
@@ -70,7 +71,7 @@ inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
       const auto shards = detail::whole_number(word.substr(name.size() + 1), false);
       const std::uint64_t most = range.algorithm == tf_algorithm::nccl_xring   ? 1
                                  : range.algorithm == tf_algorithm::collective ? 2
-                                                                               : shards.value_or(0);
+                                                                               : any;
       if (!shards || *shards > most) {
         refuse("has shards that cannot be", word, sentence({name, most > 1 ? "#2" : ""}));
       }
