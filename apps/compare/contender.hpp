@@ -12,6 +12,7 @@
 
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
+#include "common/ways.hpp"
 #include "compare/kernel_rate.hpp"
 #include "compare/measure.hpp"
 #include "compare/place.hpp"
@@ -73,6 +74,7 @@ struct row {
   std::optional<tutti::replayed> measured{};  ///< on the wall clock
   tutti::transport::emulated_run clock{};     ///< of the emulation
   std::string transport{"simulated"};
+  std::string ways{};  ///< a line for each that chunks take by their sizes
 
   /// Measured beside predicted, less 1.
   double error() const { return measured->quantile(0.5) / simulated.quantile(0.5) - 1; }
@@ -275,6 +277,7 @@ row run(scenario of, const common::job& asked) {
       join(*result.measured, measured(of, result.servers, model, set, length));
     }
   }
+  result.ways = common::ways_of<Strategy>(result.simulated.planned, set);
   const auto& all = result.shown().iterations;
   result.mean = std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
   return result;

@@ -35,6 +35,7 @@ void explain(const row& of) {
       "iteration of %.2f ms:\n",
       of.strategy.c_str(), of.of.model->tensors.size(), plan.buckets.size(), plan.chunks.size(),
       1e3 * of.shown().iterations.back());
+  std::fputs(of.ways.c_str(), stdout);
   std::printf("   began ms  ended ms  chunk  bucket   elements  priority  tensors\n");
   for (const tutti::exchanged& each : of.shown().agenda) {
     const tutti::chunk& what = plan.chunks[each.chunk];

@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <random>
 #include <vector>
 
 #include "support/policies.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/none.hpp"
+#include "tutti/fusion/of_small.hpp"
 #include "tutti/fusion/up_to.hpp"
 
 namespace tutti {
@@ -127,6 +129,35 @@ TEST(fusion_up_to, closes_the_first_group_early) {
 TEST(fusion_up_to, counts_elements_where_asked) {
   const fusion::up_to three({.elements = 3});
   EXPECT_EQ(three.group_ends(backward_order({1, 1, 1, 1}), {}), (ends{3, 4}));
+}
+
+/// The first tensor of each group, in forward order, where these are small.
+std::vector<std::size_t> packed(std::size_t tensors, const std::vector<std::size_t>& small,
+                                std::size_t at_most) {
+  std::vector<std::size_t> backward(tensors, 101);
+  for (const std::size_t each : small) {
+    backward[tensors - 1 - each] = 100;
+  }
+  const fusion::of_small how({.bytes = 400, .tensors = at_most});
+  std::vector<std::size_t> first;
+  for (const std::size_t end : how.group_ends(backward_order(backward), {})) {
+    first.insert(first.begin(), tensors - end);
+  }
+  return first;
+}
+
+/// As tf_cnn_benchmarks' extract_ranges answers of the same indices at commit 8fb7907, with a limit
+/// of two less: 10, 10, 2, 0 and 1.
+TEST(fusion_of_small, packs_as_tf_cnn_benchmarks) {
+  std::vector<std::size_t> every(30);
+  std::iota(every.begin(), every.end(), std::size_t{0});
+  const std::vector<std::size_t> seven(every.begin(), every.begin() + 7);
+  EXPECT_EQ(packed(30, every, 12), (ends{0, 12, 24}));                         // 0-11, 12-23, 24-29
+  EXPECT_EQ(packed(10, {0, 1, 2, 5, 7, 8}, 12), (ends{0, 3, 4, 5, 6, 7, 9}));  // 0-2, 5, 7-8
+  EXPECT_EQ(packed(7, seven, 4), (ends{0, 4}));                                // 0-3, 4-6
+  EXPECT_EQ(packed(7, seven, 2), (ends{0, 2, 4, 6}));                          // 0-1, 2-3, 4-5, 6
+  EXPECT_EQ(packed(7, seven, 3), (ends{0, 3, 6}));                             // 0-2, 3-5, 6
+  EXPECT_EQ(packed(3, {0, 1, 2}, 1), (ends{0, 1, 2}));
 }
 
 }  // namespace

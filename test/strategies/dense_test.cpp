@@ -539,6 +539,19 @@ TEST(Named, TFReplicated) {
   EXPECT_EQ(broken(observe<TFReplicated>(4), by_size), "bytes ");
 }
 
+/// tf_cnn_benchmarks' and tensorpack's `replicated` add: the sum is in the type.
+TEST(Named, ASumInsteadOfAMean) {
+  rule summed = dense(alone, tensor_by_tensor, first_come_first_served);
+  summed.result = all_have(trained_with([](int step, std::vector<float>& means) {
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      means[i] = gradient(0, step, i) + gradient(1, step, i);
+    }
+  }));
+  using sums = compose<architecture::all_reduce<collective::ring, architecture::result::sum>>;
+  EXPECT_EQ(broken(observe<sums>(2), summed), "");
+  EXPECT_EQ(broken(observe<strategies::WFBP>(2), summed), "result ");
+}
+
 /// The ranges that a spec says, or what it is refused with.
 std::string all_reduce_spec(const std::string& text) {
   try {

@@ -16,6 +16,7 @@
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/none.hpp"
+#include "tutti/fusion/of_small.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/none.hpp"
@@ -28,7 +29,7 @@
 namespace tutti::testing_lists {
 
 using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
-                               fusion::when_ready>;
+                               fusion::of_small, fusion::when_ready>;
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 

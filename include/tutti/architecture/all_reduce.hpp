@@ -42,16 +42,23 @@ struct payload_fold {
   }
 };
 
+/// What an optimizer gets of the ranks' gradients.
+enum class result {
+  mean,
+  sum,  ///< of each rank's mean over its passes: the learning rate has to be for that
+};
+
 /// Every rank holds the parameters; payloads are added on their way by a collective.
 /// Wire: the collective's, of the payload's size.
-/// After: Horovod, Sergeev and Del Balso, 2018.
-template <collective_policy Collective = collective::ring>
+/// After: Horovod, Sergeev and Del Balso, 2018; with a sum, tf_cnn_benchmarks' `replicated` and
+/// tensorpack's SyncMultiGPUTrainerReplicated with average=False.
+template <collective_policy Collective = collective::ring, result Result = result::mean>
 struct all_reduce {
   using role = tutti::role::architecture;
   using collective = Collective;
   using options = options_of<Collective>;
   static constexpr bool adds_payloads = true;
-  static constexpr bool adds_in_rounds = true;
+  static constexpr bool adds_in_rounds = Result == result::mean;  // rounds end in a mean
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
   static constexpr bool has_halves = splitting_collective<Collective>;
@@ -88,6 +95,10 @@ struct all_reduce {
           return workspace_of(its, piece.elements);
         }
       });
+    }
+
+    float average() const requires(Result == result::sum) {
+      return 1.0f / static_cast<float>(world_->accumulation());
     }
 
     task exchange(typename World::endpoint self, const typename World::launch& what) {
