@@ -300,6 +300,13 @@ TEST_F(Compare, ExplainsWhichChunkWentWhen) {
   EXPECT_NE(got.out.find(" (158)\n"), std::string::npos) << got.out;
 }
 
+TEST_F(Compare, SaysWhichSizesWentWhichWay) {
+  const auto got = compare(
+      "--strategy TFReplicated --model mobilenet_v2 --all-reduce-spec pscpu:1k:xring --explain");
+  EXPECT_EQ(got.status, 0) << got.err;
+  EXPECT_NE(got.out.find("  pscpu: 105 chunks of 1 to 1 elements\n"), std::string::npos) << got.out;
+}
+
 TEST_F(Compare, TenThousandWorkersTakeSeconds) {
   const auto all = rows("--strategy WFBP --ranks 32,10000 --iterations 2 --warmup 1");
   EXPECT_EQ(all.front()["simulated_workers"], 32);

@@ -59,6 +59,11 @@ TEST_F(Apps, UnknownNamesSuggestTheNearest) {
   train_refuses("--kvstore dust_sync", "no kvstore is of type 'dust_sync'. Fix: local, device");
   train_refuses("--kvstore dist_sync --strategy BSP",
                 "--strategy BSP and --kvstore dist_sync name one each. Fix: leave one out");
+  train_refuses("--all-reduce-spec pscpu:32k:ring",
+                "all_reduce_spec 'pscpu:32k:ring': 'ring' is no algorithm. Fix: nccl, nccl/xring");
+  train_refuses("--all-reduce-spec xring --strategy BSP",
+                "--all-reduce-spec xring is TFReplicated's, and not BSP's. Fix: --strategy "
+                "TFReplicated");
 }
 
 TEST_F(Apps, ImpossibleNumbersAreRefused) {
