@@ -361,6 +361,14 @@ TEST(BySize, RefusesWhatNoChunkCanTake) {
                  "nothing. Fix: limits that ascend");
   }
   EXPECT_THROW(chosen({.ranges = {{{choice::large, 0, 0}}}}), usage_error);
+  try {
+    chosen({.ranges = {{{choice::large, 1, 10}, {choice::small, 1, 0}, {choice::large, 1, 0}}}});
+    FAIL();
+  } catch (const usage_error& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "collective::by_size: range 3 comes after range 2, which has no limit, and would "
+                 "take nothing. Fix: a limit");
+  }
 }
 
 TEST(BySize, AMeasuredTableSaysWhoWasFastest) {

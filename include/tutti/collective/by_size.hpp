@@ -62,7 +62,8 @@ class by_size {
   };
 
   constexpr by_size() = default;
-  /// Throws usage_error for limits that do not ascend, and what a choice refuses of its shards.
+  /// Throws usage_error for a range that no chunk would take, and what a choice refuses of its
+  /// shards.
   explicit constexpr by_size(const options& values) : options_(values) {
     for (std::size_t i = 0; i < used(); ++i) {
       const auto& [algorithm, shards, up_to] = options_.ranges[i];
@@ -72,6 +73,14 @@ class by_size {
                                     " and would take nothing. Fix: limits that ascend"}));
       }
       with(options_.ranges[i], [](const auto&) { return 0; });
+    }
+    for (std::size_t i = used(); i < most_ranges; ++i) {
+      if (options_.ranges[i] != range()) {
+        throw usage_error(
+            sentence({"collective::by_size: range ", i + 1, " comes after range ", used(),
+                      ", which has no limit, and would take nothing. Fix: a "
+                      "limit"}));
+      }
     }
   }
 

@@ -44,7 +44,7 @@ class rows {
   int shortest() const { return shortest_; }
   int longest() const { return longest_; }
   bool even() const { return shortest_ == longest_; }
-  bool has_place(int rank, int place) const { return places_.span()[at(rank)] == place; }
+  int place(int rank) const { return places_.span()[at(rank)]; }
 
  private:
   template <class RowOf>
@@ -89,7 +89,7 @@ task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, uneve
   const auto sharing = self.group(all.here().first(at(shares)));
   frame_array<int> across(at(self.size()));
   for (int rank = 0; rank < self.size(); ++rank) {
-    if (all.has_place(rank, mine)) {
+    if (all.place(rank) == mine) {
       across.add([&] { return rank; });
     }
   }

@@ -12,8 +12,8 @@ namespace tutti::collective {
 /// Ranks are two halves. In each half one rank adds up the half's data; one of these two adds the
 /// other's sum and returns the total, and each hands it to its half. Which two do so changes from
 /// chunk to chunk, in turns. The second half is the shorter one.
-/// Wire: the bytes twice for every rank; p/2-1 times more for the two, and once across. Cost: p/2
-/// messages in a row each way, and only two pass between the halves, whose links may be slow.
+/// Wire: the bytes from every rank, p/2 times from the two. Cost: p/2 messages in a row each way;
+/// only two pass between the halves, whose links may be slow.
 /// After: tensorpack's `hierarchical` and tf_cnn_benchmarks' `--hierarchical_copy` for a DGX-1,
 /// there for 8 GPUs alone.
 struct hierarchical_copy {

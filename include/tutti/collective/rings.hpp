@@ -90,28 +90,24 @@ class rings {
   /// one on in every next ring.
   template <class Endpoint>
   static place place_in(int ring, int all, const Endpoint& self, const detail::rows& hosts) {
-    frame_array<int> order(at(self.size()));
-    for (int host = 0; host < hosts.count(); ++host) {
+    frame_array<int> begins(at(hosts.count()));
+    for (int host = 0, begin = 0; host < hosts.count(); begin += hosts.length(host++)) {
+      begins.add([&] { return begin; });
+    }
+    const auto here = [&](int rank) {
+      const int host = self.host_of(rank);
       const int ranks = hosts.length(host);
-      const int first = ranks == 0 ? 0 : ring * std::max(1, ranks / all) % ranks;
-      for (int i = 0; i < ranks; ++i) {
-        const int turn = (first + i) % ranks;
-        order.add([&] { return rank_at(self, hosts, host, turn); });
-      }
+      const int first = ring * std::max(1, ranks / all) % ranks;
+      return begins[at(host)] + (hosts.place(rank) + ranks - first) % ranks;
+    };
+    const int mine = here(self.rank());
+    place found{mine, 0, 0};
+    for (int rank = 0; rank < self.size(); ++rank) {
+      const int after = (here(rank) + self.size() - mine) % self.size();
+      found.right = after == 1 % self.size() ? rank : found.right;
+      found.left = after == self.size() - 1 ? rank : found.left;
     }
-    const auto here =
-        static_cast<int>(std::ranges::find(order.span(), self.rank()) - order.span().begin());
-    return {here, order[at((here + self.size() - 1) % self.size())],
-            order[at((here + 1) % self.size())]};
-  }
-
-  template <class Endpoint>
-  static int rank_at(const Endpoint& self, const detail::rows& hosts, int host, int turn) {
-    int rank = 0;
-    while (self.host_of(rank) != host || !hosts.has_place(rank, turn)) {
-      ++rank;
-    }
-    return rank;
+    return found;
   }
 
   options options_{};

@@ -70,8 +70,7 @@ class shuffle {
     const auto owner = [&](std::size_t part) {
       return places[(data.route % groups + part * groups) % places.size()];
     };
-    frame_array<std::size_t> own(
-        parts);  // which this rank adds up: two where turns do not come out
+    frame_array<std::size_t> own(parts);  // two where the turns do not come out even
     frame_array<std::size_t> others(parts);
     for (std::size_t part = 0; part < parts; ++part) {
       (owner(part) == self.rank() ? own : others).add([&] { return part; });
@@ -128,7 +127,7 @@ class shuffle {
     const int most = Where == gather_at::hosts ? 1 : hosts.longest();
     for (int place = 0; place < most; ++place) {
       for (int rank = 0; rank < self.size(); ++rank) {
-        if (hosts.has_place(rank, place)) {
+        if (hosts.place(rank) == place) {
           places.add([&] { return rank; });
         }
       }

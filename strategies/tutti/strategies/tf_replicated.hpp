@@ -41,13 +41,15 @@ struct star_of_hosts : collective::by_graph {
   constexpr star_of_hosts() : by_graph({.topology = collective::topology::tree}) {}
 };
 
-using tf_reduction =
-    collective::by_size<tf_algorithm, collective::ring, collective::hierarchical<>,
-                        collective::hierarchical<collective::ring, collective::halving_doubling>,
-                        collective::hierarchical<collective::ring, collective::canonical>,
-                        collective::rings, collective::shuffle<collective::gather_at::hosts>,
-                        collective::shuffle<collective::gather_at::ranks>, star_of_hosts,
-                        collective::rings>;
+struct tf_reduction
+    : collective::by_size<tf_algorithm, collective::ring, collective::hierarchical<>,
+                          collective::hierarchical<collective::ring, collective::halving_doubling>,
+                          collective::hierarchical<collective::ring, collective::canonical>,
+                          collective::rings, collective::shuffle<collective::gather_at::hosts>,
+                          collective::shuffle<collective::gather_at::ranks>, star_of_hosts,
+                          collective::rings> {
+  using by_size::by_size;
+};
 
 /// An all-reduce a tensor, by what its size says: tf_cnn_benchmarks' `--variable_update
 /// distributed_all_reduce`, and `replicated` where all sizes go one way; by default `nccl`.
