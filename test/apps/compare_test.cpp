@@ -304,7 +304,10 @@ TEST_F(Compare, SaysWhichSizesWentWhichWay) {
   const auto got = compare(
       "--strategy TFReplicated --model mobilenet_v2 --all-reduce-spec pscpu:1k:xring --explain");
   EXPECT_EQ(got.status, 0) << got.err;
-  EXPECT_NE(got.out.find("  pscpu: 105 chunks of 1 to 1 elements\n"), std::string::npos) << got.out;
+  EXPECT_NE(got.out.find("\n  pscpu: 107 chunks of 16 to 1000 elements\n"
+                         "  xring: 51 chunks of 1280 to 1280000 elements\n"),
+            std::string::npos)
+      << got.out;
 }
 
 TEST_F(Compare, TenThousandWorkersTakeSeconds) {
