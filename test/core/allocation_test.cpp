@@ -10,6 +10,7 @@
 #include "support/training.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/strategies.hpp"
+#include "tutti/strategies/all_reduce_spec.hpp"
 
 namespace {
 
@@ -104,6 +105,8 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::BytePS>();
   allocates_nothing<strategies::KungFu>();
   allocates_nothing<strategies::ZeRO1>();
+  allocates_nothing<strategies::TFReplicated>(
+      {.architecture = strategies::of_all_reduce_spec("pscpu:1k:psgpu#2:4k:xring#2")});
 }
 TEST(Allocation, TheCounterCounts) {
   allocations = 0;
