@@ -155,7 +155,7 @@ class engine : engine_base<Transport> {
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
-  ~engine() {
+  [[gnu::cold]] ~engine() {
     waits_.stop_thread();
     if (services_.closed()) {
       return;
@@ -728,7 +728,7 @@ class engine : engine_base<Transport> {
 
   // ---- failure
 
-  void end_with(const std::string& sentence) {
+  [[gnu::cold]] void end_with(const std::string& sentence) {
     if (!sentence.empty()) {
       fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
     }

@@ -218,7 +218,7 @@ class model_memory {
   }
 
   /// What packing each chunk takes, once and for all: a queue may read it later.
-  void list_runs() {
+  [[gnu::cold]] void list_runs() {
     first_run_.push_back(0);
     for (const chunk& piece : plan_->chunks) {
       if (!packed_[piece.bucket].empty() && !one_by_one_[piece.bucket]) {
@@ -237,7 +237,7 @@ class model_memory {
   bool phantom_ = false;
   std::vector<float*> data_;
   std::vector<memory_of<float, Queue>> packed_;
-  std::vector<bool> one_by_one_;  ///< buckets with gradients that are narrow or have moved
+  std::vector<char> one_by_one_;  ///< buckets with gradients that are narrow or have moved
   std::vector<kernels::copy_run> runs_;
   std::vector<std::size_t> first_run_;  ///< of each chunk, and the end
 };
