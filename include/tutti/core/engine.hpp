@@ -67,6 +67,10 @@ template <class Strategy, transport_policy Transport, optimizer_policy Optimizer
           monitor_policy Monitor = monitor::none>
 class engine : engine_base<Transport> {
   using base = engine_base<Transport>;
+  using base::has_posts;
+  using base::is_started_;
+  using base::posts_;
+  using base::unwritten_;
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
@@ -100,7 +104,7 @@ class engine : engine_base<Transport> {
  public:
   engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
          Monitor monitor = {})
-      : base(std::type_identity<engine>()),
+      : base(std::type_identity<engine>(), tensors.size()),
         world_(&world),
         failure_(world),
         claim_(world.ready_coroutines(), world.rank()),
@@ -120,7 +124,6 @@ class engine : engine_base<Transport> {
             this),
         state_(std::in_place, around_, set_.architecture),
         services_(world, plan_, workers_, *this),
-        posts_(plan_.backward.size()),
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     if constexpr (delays) {
@@ -480,6 +483,7 @@ class engine : engine_base<Transport> {
 
  private:
   friend base;
+  friend loop_round go_round<>(Transport&, engine&);
   friend flow_type;
   friend replan_steps<types, engine>;
   friend joining<engine>;
@@ -659,10 +663,6 @@ class engine : engine_base<Transport> {
     return flow_ && flow_->carry_out();
   }
   bool has_decided() const { return flow_ && flow_->has_decided(); }
-  bool has_posts() const {
-    return is_started_.load(std::memory_order_acquire) && !posts_.empty() &&
-           !unwritten_.load(std::memory_order_relaxed);
-  }
 
   // ---- waiting
 
@@ -761,7 +761,6 @@ class engine : engine_base<Transport> {
     }
     return sum;
   }
-  std::size_t words() const { return waits_.words(); }
 
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
@@ -885,14 +884,11 @@ class engine : engine_base<Transport> {
   world_type around_;
   std::optional<state_type> state_;  // empty where a plan was given up half made
   services_type services_;
-  post_box posts_;
   joining<engine> joining_;
   waiting<Transport> waits_;
   std::optional<flow_type> flow_{};
   task startup_{};
   task closing_{};
-  std::atomic<bool> is_started_{false};
-  std::atomic<bool> unwritten_{false};      // the oldest post's gradient, when last looked at
   std::atomic<seconds> exposed_{0};         // several threads may wait
   std::atomic<std::uint64_t> averages_{0};  // and re-plans
   std::atomic<const char*> due_call_{"average()"};

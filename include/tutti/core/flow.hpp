@@ -103,8 +103,8 @@ class flow {
   void fill(std::size_t position) {
     observer_->record(event::ready, static_cast<std::uint32_t>(index(plan_->at(position))));
     const std::uint64_t step = tensors_[position].arrived.load(std::memory_order_relaxed);
-    if (const auto to = std::exchange(tensors_[position].moved, {}); !to.empty()) {
-      model_->move(position, to);
+    if (gradient_memory& moved = tensors_[position].moved; !moved.empty()) {
+      model_->move(position, std::exchange(moved, {}));
     }
     if constexpr (facts::has_depart<state_type>) {
       world_->queue().wait(tensors_[position].written);
