@@ -111,8 +111,9 @@ class by_size {
   /// not smaller, or at the largest. Throws usage_error for a table without a row, or one whose
   /// winner changes too often for the ranges that there are.
   static options fastest(std::vector<measured> table) {
-    std::ranges::sort(table, {},
-                      [](const measured& row) { return std::tuple(row.elements, row.time); });
+    std::sort(table.begin(), table.end(), [](const measured& a, const measured& b) {
+      return a.elements != b.elements ? a.elements < b.elements : a.time < b.time;
+    });
     std::vector<range> won;
     for (std::size_t i = 0; i < table.size(); ++i) {
       if (i > 0 && table[i].elements == table[i - 1].elements) {
@@ -132,7 +133,7 @@ class by_size {
     }
     won.back().up_to = 0;
     options made;
-    std::ranges::copy(won, made.ranges.begin());
+    std::copy(won.begin(), won.end(), made.ranges.begin());
     return made;
   }
 
@@ -174,9 +175,11 @@ class by_size {
   }
 
   constexpr std::size_t used() const {
-    const auto& all = options_.ranges;
-    const auto last = std::ranges::find(all, std::size_t{0}, &range::up_to);
-    return std::min(most_ranges, static_cast<std::size_t>(last - all.begin()) + 1);
+    std::size_t count = 1;
+    while (count < most_ranges && options_.ranges[count - 1].up_to != 0) {
+      ++count;
+    }
+    return count;
   }
 
   template <std::size_t First = 0, class Use>

@@ -48,7 +48,7 @@ class of_small {
         together = small ? 1 : 0;
       }
     }
-    std::ranges::reverse(ends);
+    std::reverse(ends.begin(), ends.end());
     return ends;
   }
 

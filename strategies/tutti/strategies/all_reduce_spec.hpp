@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/strategies/tf_replicated.hpp"
 
 namespace tutti::strategies {
@@ -54,7 +54,7 @@ inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
   for (std::string_view left = spec;; ++count) {
     const std::string_view word = left.substr(0, left.find(':'));
     const std::string_view name = word.substr(0, word.find('#'));
-    const auto found = std::ranges::find(known, name);
+    const auto found = loops::find(known, name);
     if (found == known.end()) {
       std::string choice;
       for (const std::string_view each : known) {
