@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tutti/base/plan.hpp"
@@ -13,21 +11,28 @@
 
 namespace common {
 
-/// A line for each way that chunks of these options take by their sizes, and for which; none where
-/// all chunks go one way.
+/// A line for each way that chunks of these options take by their sizes, from the smallest on; none
+/// for a strategy whose chunks all go one way.
 template <class Strategy>
 std::string ways_of(const tutti::plan& made, const tutti::engine_options<Strategy>& set) {
   using architecture = typename tutti::strategy_of<Strategy>::architecture;
   std::string lines;
   if constexpr (requires { architecture::way_of(set.architecture, std::size_t{}); }) {
-    std::map<std::string_view, std::vector<std::size_t>> sizes;
+    std::vector<std::size_t> sizes;
     for (const tutti::chunk& each : made.chunks) {
-      sizes[architecture::way_of(set.architecture, each.elements)].push_back(each.elements);
+      sizes.push_back(each.elements);
     }
-    for (const auto& [way, its] : sizes) {
-      const auto [least, most] = std::ranges::minmax(its);
-      lines += tutti::sentence(
-          {"  ", way, ": ", its.size(), " chunks of ", least, " to ", most, " elements\n"});
+    std::ranges::sort(sizes);
+    const auto way = [&](std::size_t elements) {
+      return architecture::way_of(set.architecture, elements);
+    };
+    for (auto first = sizes.begin(); first != sizes.end();) {
+      const std::string its = way(*first);
+      const auto next =
+          std::find_if(first, sizes.end(), [&](auto each) { return way(each) != its; });
+      lines += tutti::sentence({"  ", its, ": ", static_cast<std::size_t>(next - first),
+                                " chunks of ", *first, " to ", next[-1], " elements\n"});
+      first = next;
     }
   }
   return lines;

@@ -333,8 +333,8 @@ TEST(BySize, TakesTheFirstRangeThatHoldsAChunk) {
                                 {choice::small, 1, 4}}}});  // the last takes the rest, too
   EXPECT_EQ(chosen().way_of(0), "small");
   EXPECT_EQ(chosen().way_of(1'000'000), "small");
-  EXPECT_EQ(two.way_of(0), "large");
-  EXPECT_EQ(two.way_of(100), "large");
+  EXPECT_EQ(two.way_of(0), "large#3");
+  EXPECT_EQ(two.way_of(100), "large#3");
   EXPECT_EQ(two.way_of(101), "small");
   EXPECT_EQ(all.way_of(3), "large");
   EXPECT_EQ(all.way_of(4), "small");

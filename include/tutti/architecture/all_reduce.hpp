@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <string>
 #include <type_traits>
 
 #include "tutti/base/bounds.hpp"
@@ -70,7 +70,7 @@ struct all_reduce {
   { return Collective::alone(who.workers); }
 
   /// The name of the way that a chunk of so many elements takes, where sizes go several ways.
-  static std::string_view way_of(const options& set, std::size_t elements) requires
+  static std::string way_of(const options& set, std::size_t elements) requires
       requires(const Collective& its) {
     its.way_of(elements);
   }

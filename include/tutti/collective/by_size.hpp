@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -93,8 +94,11 @@ class by_size {
     }
     return options_.ranges[i];
   }
-  std::string_view way_of(std::size_t elements) const {
-    return name_of(chosen(elements).algorithm);
+  /// As `xring`, or with more shards than one as `xring#2`.
+  std::string way_of(std::size_t elements) const {
+    const range& its = chosen(elements);
+    const std::string_view name = name_of(its.algorithm);
+    return its.shards == 1 ? std::string(name) : sentence({name, "#", its.shards});
   }
   static constexpr std::string_view name_of(Algorithm which) {
     return names(which)[static_cast<std::size_t>(which)];
