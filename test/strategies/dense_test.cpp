@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "support/adaptive_sum_oracle.hpp"
 #include "support/rule.hpp"
+#include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
@@ -190,6 +192,21 @@ std::vector<std::uint64_t> sent(const sizes& times, std::size_t (*pair_of)(const
     }
   }
   return bytes;
+}
+
+TEST(Named, Adasum) {
+  // Horovod's cycles. Of two workers each sends the half that it gives away, then the other one,
+  // and three doubles a tensor.
+  rule adaptive = dense(alone, tensor_by_tensor, {0, 4});
+  adaptive.bytes[0] += 6 * 3 * sizeof(double) + (1 + 5 + 1) * sizeof(std::uint32_t);
+  adaptive.bytes[1] += 6 * 3 * sizeof(double) + 6 * sizeof(std::uint32_t);
+  adaptive.result = all_have(of_adaptive_steps(2, observed_steps, gradient));
+  EXPECT_EQ(broken(observe<strategies::Adasum>(2), adaptive), "");
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2), adaptive), "bytes result ");
+  using of_gradients =
+      compose<fusion::when_ready, coordination::negotiated, architecture::adasum<>>;
+  constexpr auto own = strategies::Adasum::defaults();
+  EXPECT_EQ(broken(observe<of_gradients>(2, {.fusion = own.fusion}), adaptive), "result ");
 }
 
 TEST(Named, KungFu) {
