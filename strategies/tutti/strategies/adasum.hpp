@@ -7,6 +7,7 @@
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/role/fusion.hpp"
 
 namespace tutti::strategies {
 
@@ -20,7 +21,7 @@ struct Adasum {
   using strategy = compose<fusion::when_ready, coordination::negotiated,
                            architecture::adasum<carries::difference>>;
   static constexpr policy_options<strategy> defaults() {
-    return {.fusion = {.bytes = 128_MiB, .cycle = 1e-3}};
+    return {.fusion = {.bytes = 128_MiB, .cycle = 1e-3, .types = fusion_types::apart}};
   }
 };
 
