@@ -279,6 +279,9 @@ TEST(Named, DDP) {
   const rule ddp = dense({1, 1, 3, 1}, {2'500'000, 25'000'000, 7'500'008, 300'000}, {0, 1, 2, 3});
   using strategies::DDP;
   EXPECT_EQ(broken(observe<DDP>(2), ddp), "");
+  const rule first_step = dense({6}, {35'300'008}, {0});
+  EXPECT_EQ(broken(observe<DDP>(2, {.fusion = DDP::defaults_before_rebuild().fusion}), first_step),
+            "");
   EXPECT_NE(broken(observe<compose<schedule::in_order>>(2), ddp), "");
   EXPECT_EQ(broken(observe<compose<fusion::up_to>>(2, {.fusion = DDP::defaults().fusion}), ddp),
             "starts ");
