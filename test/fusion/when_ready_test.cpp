@@ -138,11 +138,11 @@ TEST(fusion_when_ready, looks_past_other_kinds_as_far_as_the_limit) {
 /// Horovod's threshold where each host has as many ranks: a multiple of 64 doubles for each. Its
 /// batched copies on a GPU begin at multiples of 16 bytes.
 TEST(fusion_when_ready, rounds_as_horovod_does) {
-  constexpr auto of_three = strategies::Horovod::defaults_on_hosts_of(3).fusion;
+  constexpr auto of_three = strategies::Horovod::defaults(3).fusion;
   const plan made = chunks_of(std::vector<std::size_t>(40'000'000 / 1000, 1000),
                               std::vector<std::uint32_t>(40'000'000 / 1000));
   EXPECT_EQ(fusion::when_ready(of_three).most_bytes(made), 134'218'752U);  // 87'382 * 1536
-  constexpr auto of_four = strategies::Horovod::defaults_on_hosts_of(4).fusion;
+  constexpr auto of_four = strategies::Horovod::defaults(4).fusion;
   EXPECT_EQ(fusion::when_ready(of_four).most_bytes(made), 134'217'728U);
 
   const plan small = chunks_of({1, 1, 1, 1, 5, 4}, {0, 0, 0, 0, 0, 0});
