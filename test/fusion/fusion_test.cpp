@@ -1,13 +1,16 @@
 // Fusions: what every grouping must satisfy, then each policy against its own words.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "support/policies.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/none.hpp"
 #include "tutti/fusion/up_to.hpp"
@@ -178,6 +181,62 @@ TEST(fusion_into_groups, splits_the_forward_order_evenly) {
       ASSERT_EQ(groups(tensors, count), expected) << tensors << " tensors in " << count;
     }
   }
+}
+
+/// Layers of a weight and a bias, in forward order: so many elements each.
+std::vector<tensor_facts> layers(const std::vector<std::size_t>& elements) {
+  std::vector<tensor_facts> backward;
+  for (std::size_t i = elements.size(); i-- > 0;) {
+    const std::string layer = "block.layer" + std::to_string(i);
+    const auto id = static_cast<std::uint32_t>(2 * i);
+    backward.push_back({tensor_id{id + 1}, 1, {}, layer + ".bias"});
+    backward.push_back({tensor_id{id}, elements[i] - 1, {}, layer + ".weight"});
+  }
+  return backward;
+}
+
+/// DeAR's rule as a walk over forward modules: each one's group, and from those the backward ends.
+ends of_dear(const std::vector<std::size_t>& elements, const fusion::by_modules::options& with) {
+  std::vector<std::size_t> group_of;
+  std::size_t group = 0;
+  std::size_t size = 0;
+  for (std::size_t module = 0; module < elements.size(); ++module) {
+    if (with.modules != 0) {
+      group = module / with.modules;
+    } else if (module > 0 && size + 4 * elements[module] >= with.bytes) {
+      ++group;
+      size = 0;
+    }
+    size += 4 * elements[module];
+    group_of.push_back(group);
+  }
+  ends all;
+  for (std::size_t i = elements.size(); i-- > 0;) {
+    if (i == 0 || group_of[i - 1] != group_of[i]) {
+      all.push_back(2 * (elements.size() - i));
+    }
+  }
+  return all;
+}
+
+TEST(fusion_by_modules, groups_as_dear_does) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::size_t> elements(random() % 12);
+    for (std::size_t& each : elements) {
+      each = 1 + random() % 300;
+    }
+    const fusion::by_modules::options with{.bytes = random() % 5 == 0 ? 0 : random() % 3000,
+                                           .modules = random() % 3 == 0 ? random() % 6 : 0};
+    ASSERT_EQ(fusion::by_modules(with).group_ends(layers(elements), {}), of_dear(elements, with));
+  }
+  const auto groups = [](const fusion::by_modules::options& with) {
+    return fusion::by_modules(with).group_ends(layers({5, 5, 2, 30, 1, 1}), {});
+  };
+  EXPECT_EQ(groups({.bytes = 48}), (ends{4, 6, 8, 12}));  // 10 and 2 elements reach 48 bytes
+  EXPECT_EQ(groups({.bytes = 49}), (ends{4, 6, 12}));
+  EXPECT_EQ(groups({.modules = 4}), (ends{4, 12}));
+  EXPECT_EQ(groups({.bytes = 0}), (ends{2, 4, 6, 8, 10, 12}));
 }
 
 /// Of tensors in the order in which they become ready, each of one of two types of 4 bytes: which

@@ -29,6 +29,7 @@
 #include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
+#include "tutti/schedule/split_phase.hpp"
 #include "tutti/strategies.hpp"
 #include "tutti/strategies/kvstore.hpp"
 
@@ -330,6 +331,15 @@ slow_run on_a_slow_link(engine_options<Strategy> options) {
     return slow_rank<Strategy>(world, options, made);
   });
   return made;
+}
+
+TEST(Named, DeAR) {
+  // From the input on: 1.2 and 10 MB and 32 bytes stay below 25 MB, and 20 MB more would not; nor
+  // do 20 and 100 MB, or 100 and 10.
+  const rule dear =
+      dense({1, 1, 1, 3}, {2'500'000, 25'000'000, 5'000'000, 2'800'008}, {1, 0, 2, 3});
+  EXPECT_EQ(broken(observe<strategies::DeAR>(2), dear), "");
+  EXPECT_NE(broken(observe<compose<fusion::up_to, schedule::split_phase>>(2), dear), "");
 }
 
 TEST(Named, ZeRO1) {
