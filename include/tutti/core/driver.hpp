@@ -34,7 +34,7 @@ class driver {
 
   /// From now on a thread makes progress, if `wanted` or, automatically, where this host has two
   /// cores for each of its ranks, and this one is not bound to one of them.
-  void start_thread(progress wanted) {
+  [[gnu::cold]] void start_thread(progress wanted) {
     const unsigned cores = std::thread::hardware_concurrency();
     const bool roomy = 2 * static_cast<unsigned>(ranks_here(*world_)) <= cores && !on_one_core();
     bool allowed = true;

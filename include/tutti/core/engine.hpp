@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -156,7 +155,7 @@ class engine : engine_base<Transport> {
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
-  ~engine() {
+  [[gnu::cold]] ~engine() {
     waits_.stop_thread();
     if (services_.closed()) {
       return;
@@ -426,7 +425,9 @@ class engine : engine_base<Transport> {
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = flow_->memories();
     all.push_back(around_.momenta());
-    std::ranges::copy(remembered(), std::back_inserter(all));
+    for (const std::span<float> each : remembered()) {
+      all.push_back(each);
+    }
     return all;
   }
 
@@ -462,8 +463,9 @@ class engine : engine_base<Transport> {
       resume_architecture(steps);
       const auto all = memories();
       for (std::size_t i = 0; i < all.size(); ++i) {
-        fill_from_host(world_->queue(), all[i],
-                       [&](std::span<float> into) { std::ranges::copy(mine[i], into.begin()); });
+        fill_from_host(world_->queue(), all[i], [&](std::span<float> into) {
+          std::copy(mine[i].begin(), mine[i].end(), into.begin());
+        });
       }
     });
     change(values);
@@ -731,7 +733,7 @@ class engine : engine_base<Transport> {
 
   // ---- failure
 
-  void end_with(const std::string& sentence) {
+  [[gnu::cold]] void end_with(const std::string& sentence) {
     if (!sentence.empty()) {
       fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
     }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/assert.hpp"
@@ -170,7 +170,7 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
       if (alike(classes[i], classes[first])) {
         made.position_of[index(made.backward[i].id)] = tensors.size();
         made.first_element.push_back(made.first_element.back() + made.backward[i].elements);
-        tensors.push_back(made.backward[i]);
+        tensors.push_back(std::move(made.backward[i]));
         theirs.push_back(classes[i]);
       }
     }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/loops.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
@@ -47,7 +47,7 @@ class watch {
     co_await listening_;
   }
   bool at_rest() const {
-    return listening_.done() && std::ranges::all_of(ranks_, [](const line& each) {
+    return listening_.done() && loops::all_of(ranks_, [](const line& each) {
              return each.asking.done() && each.answering.done();
            });
   }
