@@ -255,7 +255,9 @@ requires(Carried != tutti::carries::parameters) struct adasum {
       if (what.chunks.empty()) {
         tensors_of(what.number);
       }
-      std::ranges::for_each(what.chunks, tensors_of);
+      for (const std::uint32_t each : what.chunks) {
+        tensors_of(each);
+      }
     }
 
     template <class T>
@@ -271,6 +273,6 @@ requires(Carried != tutti::carries::parameters) struct adasum {
     typename World::template memory<float> start_{};  ///< parameters before this step
   };
 };
-static_assert(architecture_policy<adasum<>>);
+static_assert(architecture_policy<adasum<>> && architecture_policy<adasum<carries::difference>>);
 
 }  // namespace tutti::architecture
