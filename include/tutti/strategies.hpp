@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "tutti/strategies/adasum.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
@@ -28,6 +29,6 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, DeAR, TopK,
                        SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync,
-                       P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1>;
+                       P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1, Adasum>;
 
 }  // namespace tutti::strategies

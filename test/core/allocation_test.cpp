@@ -104,6 +104,7 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::BytePS>();
   allocates_nothing<strategies::KungFu>();
   allocates_nothing<strategies::ZeRO1>();
+  allocates_nothing<strategies::Adasum>();
 }
 TEST(Allocation, TheCounterCounts) {
   allocations = 0;

@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "support/adaptive_sum_oracle.hpp"
 #include "support/rule.hpp"
+#include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
@@ -27,6 +29,7 @@
 #include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
+#include "tutti/schedule/split_phase.hpp"
 #include "tutti/strategies.hpp"
 #include "tutti/strategies/kvstore.hpp"
 
@@ -192,6 +195,21 @@ std::vector<std::uint64_t> sent(const sizes& times, std::size_t (*pair_of)(const
   return bytes;
 }
 
+TEST(Named, Adasum) {
+  // Horovod's cycles. Of two workers each sends the half that it gives away, then the other one,
+  // and three doubles a tensor.
+  rule adaptive = dense(alone, tensor_by_tensor, {0, 4});
+  adaptive.bytes[0] += 6 * 3 * sizeof(double) + (1 + 5 + 1) * sizeof(std::uint32_t);
+  adaptive.bytes[1] += 6 * 3 * sizeof(double) + 6 * sizeof(std::uint32_t);
+  adaptive.result = all_have(of_adaptive_steps(2, observed_steps, gradient));
+  EXPECT_EQ(broken(observe<strategies::Adasum>(2), adaptive), "");
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2), adaptive), "bytes result ");
+  using of_gradients =
+      compose<fusion::when_ready, coordination::negotiated, architecture::adasum<>>;
+  constexpr auto own = strategies::Adasum::defaults();
+  EXPECT_EQ(broken(observe<of_gradients>(2, {.fusion = own.fusion}), adaptive), "result ");
+}
+
 TEST(Named, KungFu) {
   sizes chunks;
   for (const piece& each : even_pieces()) {
@@ -262,6 +280,9 @@ TEST(Named, DDP) {
   const rule ddp = dense({1, 1, 3, 1}, {2'500'000, 25'000'000, 7'500'008, 300'000}, {0, 1, 2, 3});
   using strategies::DDP;
   EXPECT_EQ(broken(observe<DDP>(2), ddp), "");
+  const rule first_step = dense({6}, {35'300'008}, {0});
+  EXPECT_EQ(broken(observe<DDP>(2, {.fusion = DDP::defaults_before_rebuild().fusion}), first_step),
+            "");
   EXPECT_NE(broken(observe<compose<schedule::in_order>>(2), ddp), "");
   EXPECT_EQ(broken(observe<compose<fusion::up_to>>(2, {.fusion = DDP::defaults().fusion}), ddp),
             "starts ");
@@ -310,6 +331,15 @@ slow_run on_a_slow_link(engine_options<Strategy> options) {
     return slow_rank<Strategy>(world, options, made);
   });
   return made;
+}
+
+TEST(Named, DeAR) {
+  // From the input on: 1.2 and 10 MB and 32 bytes stay below 25 MB, and 20 MB more would not; nor
+  // do 20 and 100 MB, or 100 and 10.
+  const rule dear =
+      dense({1, 1, 1, 3}, {2'500'000, 25'000'000, 5'000'000, 2'800'008}, {1, 0, 2, 3});
+  EXPECT_EQ(broken(observe<strategies::DeAR>(2), dear), "");
+  EXPECT_NE(broken(observe<compose<fusion::up_to, schedule::split_phase>>(2), dear), "");
 }
 
 TEST(Named, ZeRO1) {

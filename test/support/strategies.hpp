@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include "support/adaptive_sum_oracle.hpp"
 #include "support/oracle.hpp"
 #include "support/payload_oracle.hpp"
 #include "support/replica_oracle.hpp"
+#include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/local_sgd.hpp"
@@ -34,6 +36,7 @@
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
+#include "tutti/strategies/adasum.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
@@ -303,11 +306,28 @@ struct models_drawn_together
   }
 };
 
+/// What the ranks' gradients of a tensor have in common counts once.
+struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_to>> {
+  static std::vector<options> variants() { return {{.fusion = {.bytes = 3000}}}; }
+  static std::vector<float> expected(int workers, int steps) {
+    return of_adaptive_sums(workers, steps, gradient);
+  }
+};
+
+/// The same of the steps that the ranks take by them, in buffers that are filled at run time.
+struct Adasum : with_defaults<strategies::Adasum> {
+  static std::vector<options> variants() { return {{.fusion = {.bytes = 3000, .cycle = 2e-5}}}; }
+  static std::vector<float> expected(int workers, int steps) {
+    return of_adaptive_steps(workers, steps, gradient);
+  }
+};
+
 /// A step applies something else than the mean of its gradients, or later, or not on every rank.
 template <template <class> class Each>
 using each_averaging_strategy =
     testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<in_shards>,
-                   Each<models_averaged_every_period>, Each<models_drawn_together>>;
+                   Each<models_averaged_every_period>, Each<models_drawn_together>,
+                   Each<adaptive_sums>, Each<Adasum>>;
 
 /// For worlds that differ from another in where memory lies.
 template <template <class> class Each>
