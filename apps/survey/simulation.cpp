@@ -3,11 +3,8 @@
 #include <array>
 #include <cstddef>
 #include <string>
-#include <type_traits>
 
 #include "models/replayed/computations.hpp"
-#include "survey/in_turn.hpp"
-#include "tutti/coordination/local.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
@@ -26,17 +23,11 @@ tutti::transport::link nic_of(const job& of) {
 
 template <class Strategy>
 tutti::seconds run(const job& of) {
-  // Every rank goes by the plan, so nobody has to lead, and no decision has to travel.
-  using strategy = tutti::compose<typename tutti::strategy_of<Strategy>::fusion, in_turn,
-                                  tutti::coordination::local>;
-  tutti::engine_options<strategy> set;
+  tutti::engine_options<Strategy> set;
   set.profile.message = tutti::message_cost(of.cost.startup, of.cost.seconds_per_byte);
-  if constexpr (std::is_same_v<typename strategy::fusion, tutti::fusion::merge_gradients>) {
-    set.fusion.rule = tutti::fusion::rule::greedy;  // the published one, which the survey runs
-  }
   // Ranks are alike, and one iteration is like the next.
   const tutti::replay_options length{.iterations = 1, .warmup = 0, .slowdown = of.slowdown};
-  tutti::replay<strategy> ranks(models::computations(*of.model), set, tutti::payloads::counted,
+  tutti::replay<Strategy> ranks(models::computations(*of.model), set, tutti::payloads::counted,
                                 length);
   const tutti::transport::network hosts(of.workers, nic_of(of), per_host,
                                         tutti::transport::network::at_once);
