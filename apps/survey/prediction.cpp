@@ -15,13 +15,13 @@ standing standing_of(const cell& which) {
   return calibrates(which) ? standing::calibration : standing::predicted;
 }
 
-std::vector<method> fastest_first(std::vector<row> rows, auto time_of) {
-  std::ranges::sort(rows, {}, time_of);
-  std::vector<method> order;
+template <class Time>
+by_method times_of(const std::vector<row>& rows, Time time_of) {
+  by_method all{};
   for (const row& each : rows) {
-    order.push_back(each.of.how);
+    all[static_cast<std::size_t>(each.of.how)] = time_of(each);
   }
-  return order;
+  return all;
 }
 
 }  // namespace
@@ -63,6 +63,25 @@ summary summarize(const std::vector<row>& rows) {
   return {sizes.size(), median, sizes.back()};
 }
 
+std::array<method, methods.size()> fastest_first(const by_method& iterations) {
+  auto order = methods;
+  std::ranges::sort(order, {},
+                    [&](method each) { return iterations[static_cast<std::size_t>(each)]; });
+  return order;
+}
+
+bool same_order(const by_method& measured, const by_method& predicted) {
+  constexpr tutti::seconds tie = 1e-6;
+  for (std::size_t a = 0; a < measured.size(); ++a) {
+    for (std::size_t b = 0; b < measured.size(); ++b) {
+      if (measured[a] < measured[b] && predicted[b] - predicted[a] < tie) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 std::vector<ranking> rankings(const std::vector<row>& rows) {
   std::vector<ranking> all;
   for (const dnn of : dnns) {
@@ -75,8 +94,8 @@ std::vector<ranking> rankings(const std::vector<row>& rows) {
             std::ranges::all_of(there, [](const row& each) { return each.error().has_value(); });
         if (known && there.size() == methods.size()) {
           all.push_back({of, over, workers,
-                         fastest_first(there, [](const row& each) { return *each.of.iteration(); }),
-                         fastest_first(there, [](const row& each) { return *each.predicted; })});
+                         times_of(there, [](const row& each) { return *each.of.iteration(); }),
+                         times_of(there, [](const row& each) { return *each.predicted; })});
         }
       }
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -75,15 +76,25 @@ inline constexpr struct {
   double right_orders = 90;        ///< of the places of the grid
 } limits;
 
-/// The methods of one DNN, network and number of workers, the fastest first.
+/// Iterations by each method, in the order of `methods`.
+using by_method = std::array<tutti::seconds, methods.size()>;
+
+/// The methods, the fastest first.
+std::array<method, methods.size()> fastest_first(const by_method& iterations);
+
+/// Every method that was measured to be faster than another is predicted to be, by a microsecond
+/// or more: a tie predicts no order.
+bool same_order(const by_method& measured, const by_method& predicted);
+
+/// The methods of one DNN, network and number of workers.
 struct ranking {
   dnn of{};
   network over{};
   int workers{};
-  std::vector<method> measured{};
-  std::vector<method> predicted{};
+  by_method measured{};
+  by_method predicted{};
 
-  bool right() const { return measured == predicted; }
+  bool right() const { return same_order(measured, predicted); }
 };
 
 /// One for each place of the grid where all methods were measured and predicted.

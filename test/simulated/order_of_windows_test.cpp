@@ -13,6 +13,8 @@ TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<schedule::by_priority>(
 TEST(OrderOfWindows, WithoutCoordinationItHangs) {
   EXPECT_EQ(orders_matter<schedule::by_priority>(), 8);
 }
+/// One at a time, in an order that follows from the plan: ranks need nobody to agree.
+TEST(OrderOfWindows, AtMostOne) { EXPECT_EQ(orders_hold<schedule::at_most>(), 44); }
 TEST(OrderOfWindows, OfBytes) {
   keeps_one_order<compose<coordination::learned, architecture::majority_vote, compression::sign,
                           schedule::by_priority>>(

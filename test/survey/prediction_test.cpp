@@ -2,6 +2,7 @@
 #include "survey/prediction.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -263,24 +264,32 @@ TEST(SurveyErrors, AreSummedUpOverPredictedCellsAlone) {
 // ---- what MG-WFBP's authors measured
 
 /// Merging loses on ResNet-152 over InfiniBand: the backward pass hides every message but the last,
-/// and that one is longer merged. The authors saw 7 ms of it, nearly all of which is not here.
+/// which is one tensor either way, and merging copies. The authors saw 7.2 ms of it.
 TEST(SurveyThreeMethods, InceptionOfFourBytesIsTheOnlyOrderNotReproduced) {
   const calibrated law = calibrate(grid());
   const auto wfbp = static_cast<std::size_t>(method::WFBP);
   const auto merged = static_cast<std::size_t>(method::MGWFBP);
+  std::size_t losses = 0;
   for (const three_methods& each : authors_figures) {
     SCOPED_TRACE(std::string(each.model) + " " + std::string(each.network));
     const by_method made = predict(each, law);
-    EXPECT_EQ(fastest_first(made) == fastest_first(each.measured),
+    EXPECT_EQ(same_order(each.measured, made),
               !(each.model == "inception_v4" && each.bytes_an_element == 4));
-    const bool loses = each.measured[merged] > each.measured[wfbp];
-    EXPECT_EQ(loses,
-              each.model == "resnet152" && each.network == "56GbIB" && each.bytes_an_element == 4);
-    if (loses) {
-      EXPECT_GT(made[merged], made[wfbp]);
-      EXPECT_LT(made[merged] - made[wfbp], 1e-5);
+    if (each.measured[merged] > each.measured[wfbp]) {
+      ++losses;
+      EXPECT_EQ(each.model, "resnet152");
+      EXPECT_NEAR(made[merged] - made[wfbp], each.measured[merged] - each.measured[wfbp], 2e-3);
     }
   }
+  EXPECT_EQ(losses, 1U);
+}
+
+TEST(SurveyErrors, ATiePredictsNoOrder) {
+  EXPECT_TRUE(same_order({3, 1, 2}, {6, 4, 5}));
+  EXPECT_FALSE(same_order({3, 1, 2}, {6, 5, 4}));
+  EXPECT_FALSE(same_order({3, 1, 2}, {6, 4, 4}));
+  EXPECT_TRUE(same_order({3, 1, 1}, {6, 4, 5})) << "nor does one that was measured";
+  EXPECT_EQ(fastest_first({3, 1, 2}), (std::array{method::WFBP, method::MGWFBP, method::BSP}));
 }
 
 }  // namespace
