@@ -25,6 +25,9 @@ template <class Strategy>
 tutti::seconds run(const job& of) {
   tutti::engine_options<Strategy> set;
   set.profile.message = tutti::message_cost(of.cost.startup, of.cost.seconds_per_byte);
+  if constexpr (requires { set.schedule.exchanges; }) {
+    set.schedule.exchanges = of.exchanges;
+  }
   // Ranks are alike, and one iteration is like the next.
   const tutti::replay_options length{.iterations = 1, .warmup = 0, .slowdown = of.slowdown};
   tutti::replay<Strategy> ranks(models::computations(*of.model), set, tutti::payloads::counted,

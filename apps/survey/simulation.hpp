@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "models/replayed/replayed.hpp"
 #include "survey/measured.hpp"
 #include "tutti/base/units.hpp"
@@ -24,12 +26,13 @@ struct job {
   all_reduce_cost cost{};
   /// Computing takes so much longer, as a share, while the worker communicates.
   double slowdown{};
+  /// All-reduces that may be on their way at once; the survey's methods have one.
+  std::size_t exchanges{1};
 };
 
-/// How long an iteration takes, with one all-reduce at a time, as the survey defines its methods:
-/// rings over hosts of `per_host` workers, whose NICs have the rate and the latency that make an
-/// all-reduce cost what the job says. Inside a host and on the device nothing takes time but the
-/// model. Throws tutti::usage_error where no NIC could cost that.
+/// How long an iteration takes: rings over hosts of `per_host` workers, whose NICs have the rate
+/// and the latency that make an all-reduce cost what the job says. Inside a host and on the device
+/// nothing takes time but the model. Throws tutti::usage_error where no NIC could cost that.
 tutti::seconds simulate(method how, const job& of);
 
 }  // namespace survey

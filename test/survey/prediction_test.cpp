@@ -130,6 +130,23 @@ TEST(SurveySimulation, IsTheMethodsRecurrence) {
   }
 }
 
+/// Two all-reduces share the NIC's rate, so that the second one slows down the first by less than
+/// the start-up that it hides.
+TEST(SurveySimulation, TwoAtOnceAreNeverSlowerAndHideStartUps) {
+  for (const all_reduce_cost cost : {all_reduce_cost{1e-3, 1.4e-9}, {2e-3, 3e-10}, {0, 1.4e-9}}) {
+    for (const method how : methods) {
+      job of{&model(dnn::resnet50), 8, cost};
+      const seconds one = simulate(how, of);
+      of.exchanges = 2;
+      const seconds two = simulate(how, of);
+      EXPECT_LE(two, one * (1 + 1e-9));
+      if (how == method::WFBP && cost.startup > 0) {
+        EXPECT_LT(two, 0.9 * one);
+      }
+    }
+  }
+}
+
 TEST(SurveyLaw, StartUpsGrowAsMGWFBPsAuthorsMeasuredThem) {
   EXPECT_DOUBLE_EQ(growth_of_startup(8), 1);
   EXPECT_NEAR(growth_of_startup(16), 9.0809810e-4 / 5.2302728e-4, 1e-9);
