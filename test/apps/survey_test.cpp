@@ -29,7 +29,6 @@ TEST_F(Survey, SaysItsLawBeforeItsTablesAndWritesALineARow) {
   EXPECT_LT(got.out.find("Law of extrapolation"), got.out.find("samples/s"));
   EXPECT_NE(got.out.find("not reproduced: 100GbIB with 8"), std::string::npos);
   EXPECT_EQ(got.out.find("NOT HELD"), std::string::npos);
-  EXPECT_EQ(survey("").out, got.out);
   ASSERT_EQ(lines(read(here_ / "rows")), 96U);
   std::ifstream in(here_ / "rows");
   for (std::string line; std::getline(in, line);) {
