@@ -170,7 +170,7 @@ class tensors_only : public model {
   }
   void backward(const std::function<void(tensor_id)>& done) override {
     for (auto id = static_cast<std::uint32_t>(tensors().size()); id-- > 0;) {
-      std::ranges::fill(tensors()[id].gradient, 1e-3F);
+      std::fill(tensors()[id].gradient.begin(), tensors()[id].gradient.end(), 1e-3F);
       done(tensor_id{id});
     }
   }
@@ -233,7 +233,7 @@ class pace {
     what_ = what;
     steps_ = steps;
     follow(0, take);
-    return std::ranges::max(took_);
+    return *std::max_element(took_.begin(), took_.end());
   }
   /// The others; false at the end.
   template <class Take>

@@ -27,6 +27,7 @@ struct counting_owner {
     }
     return false;
   }
+  loop_round go_round(auto& world) { return tutti::go_round(world, *this); }
   bool has_posts() const { return false; }
   bool carry_out() { return false; }
   bool has_decided() const { return false; }
@@ -81,6 +82,7 @@ class somewhere : public transport::in_process {
 struct watching_owner : counting_owner {
   std::atomic<std::thread::id> its{};
 
+  loop_round go_round(auto& world) { return tutti::go_round(world, *this); }
   bool open_posts() {
     its = std::this_thread::get_id();
     return false;

@@ -95,6 +95,7 @@ struct watching_owner {
     its = std::this_thread::get_id();
     return false;
   }
+  loop_round go_round(auto& world) { return tutti::go_round(world, *this); }
   bool has_posts() const { return false; }
   bool carry_out() { return false; }
   bool has_decided() const { return false; }

@@ -50,8 +50,8 @@ class side_channel {
       std::vector<std::byte> theirs(bytes.size());
       for (awaited_ = 1; awaited_ < workers_; ++awaited_) {
         co_await world_->receive(awaited_, where, std::span(theirs));
-        std::ranges::transform(bytes, theirs, bytes.begin(),
-                               [](std::byte a, std::byte b) { return std::max(a, b); });
+        std::transform(bytes.begin(), bytes.end(), theirs.begin(), bytes.begin(),
+                       [](std::byte a, std::byte b) { return std::max(a, b); });
       }
     } else {
       co_await world_->send(0, where, bytes);

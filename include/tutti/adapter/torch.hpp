@@ -21,6 +21,7 @@
 
 #include "tutti/adapter/side_channel.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
@@ -479,7 +480,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   }
 
   bool has_memory() {
-    return std::ranges::any_of(engine_->memories(), [](auto each) { return !each.empty(); });
+    return loops::any_of(engine_->memories(), [](auto each) { return !each.empty(); });
   }
 
   // ---- gradients
@@ -578,7 +579,8 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   void show_means() {
     std::vector<std::uint8_t> used(trained_.size(), 1);
     if (unused_ == unused_parameters::left_alone) {
-      std::ranges::transform(trained_, used.begin(), [](const entry& its) { return its.used; });
+      std::transform(trained_.begin(), trained_.end(), used.begin(),
+                     [](const entry& its) { return its.used; });
       largest(used);
     }
     for (std::size_t i = 0; i < trained_.size(); ++i) {

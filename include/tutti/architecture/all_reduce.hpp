@@ -34,7 +34,7 @@ struct payload_fold {
   }
   {
     std::array<wire, Count> wires;
-    std::ranges::transform(all, wires.begin(), [bytes](std::byte* each) {
+    std::transform(all.begin(), all.end(), wires.begin(), [bytes](std::byte* each) {
       return wire{each, bytes};
     });
     compression->fold_everywhere(queue, wires);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -34,8 +33,9 @@ class message_cost {
   /// `table` holds at least two measured points; between them time is interpolated, beyond them the
   /// nearest segment goes on. Throws usage_error if it is too short or its bytes do not ascend.
   explicit message_cost(std::vector<point> table) : table_(std::move(table)) {
-    const bool ascending = std::ranges::is_sorted(table_, std::less_equal{}, &point::bytes);
-    if (table_.size() < 2 || !ascending) {
+    const auto not_ascending = [](const point& a, const point& b) { return a.bytes >= b.bytes; };
+    if (table_.size() < 2 ||
+        std::adjacent_find(table_.begin(), table_.end(), not_ascending) != table_.end()) {
       throw usage_error("a cost table needs at least two points with ascending bytes");
     }
     startup_ = (*this)(0);
@@ -45,7 +45,9 @@ class message_cost {
     if (table_.empty()) {
       return startup_ + seconds_per_byte_ * static_cast<double>(bytes);
     }
-    auto right = std::ranges::upper_bound(table_, bytes, {}, &point::bytes);
+    auto right =
+        std::upper_bound(table_.begin(), table_.end(), bytes,
+                         [](std::size_t least, const point& each) { return least < each.bytes; });
     right = std::clamp(right, table_.begin() + 1, table_.end() - 1);
     const auto left = right - 1;
     const double slope =

@@ -12,7 +12,7 @@ inline double median(std::vector<double> of) {
     return 0;
   }
   const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
-  std::ranges::nth_element(of, middle);
+  std::nth_element(of.begin(), middle, of.end());
   return *middle;
 }
 

@@ -36,6 +36,9 @@ class run_queue {
 
   /// Resumes until nothing is left; answers how many were resumed.
   std::size_t drain() {
+    if (empty()) {
+      return 0;
+    }
     drainer_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     std::size_t resumed = 0;
     for (; !empty(); ++resumed) {
@@ -71,7 +74,7 @@ class frame_pool {
 
   void give(void* frame, std::size_t bytes) {
     const std::size_t slot = slot_of(bytes);
-    if (keeps()) {
+    if (now_ == life::kept || begins_to_keep()) {
       free_[slot] = ::new (frame) free_frame{free_[slot]};
     } else {
       ::operator delete(frame);
@@ -86,12 +89,13 @@ class frame_pool {
     ~end() { its->let_go(); }
   };
 
-  bool keeps() {
-    if (now_ == life::unused) {
-      static thread_local end at_the_end{this};
-      now_ = life::kept;
+  [[gnu::cold]] bool begins_to_keep() {
+    if (now_ == life::over) {
+      return false;
     }
-    return now_ == life::kept;
+    static thread_local end at_the_end{this};
+    now_ = life::kept;
+    return true;
   }
 
   void let_go() {

@@ -42,10 +42,10 @@ struct addressable {
   static void add_shown(Endpoint& self, const reduction<Fold>& data, const Shown& shown) {
     const auto bytes = data.all();
     for (int peer = 0; peer < self.size() && !bytes.empty(); ++peer) {
-      if (peer == 0) {
-        std::memcpy(bytes.data(), shown.of(0), bytes.size());
-      } else {
+      if (peer != 0) {
         data.fold(self.queue(), bytes.data(), shown.of(peer), bytes.size());
+      } else if (self.rank() != 0) {
+        std::memcpy(bytes.data(), shown.of(0), bytes.size());
       }
     }
   }

@@ -41,7 +41,8 @@ struct none {
   template <host_queue Queue, std::size_t Count>
   void fold_everywhere(Queue& queue, const std::array<wire, Count>& all) const {
     std::array<float*, Count> floats;
-    std::ranges::transform(all, floats.begin(), [](wire each) { return each.as<float>().data(); });
+    std::transform(all.begin(), all.end(), floats.begin(),
+                   [](wire each) { return each.as<float>().data(); });
     kernels::add_everywhere(queue, floats, all[0].size / sizeof(float));
   }
 };

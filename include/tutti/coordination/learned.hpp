@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
@@ -79,7 +80,7 @@ struct learned {
         return led::stuck(is_ready);
       }
       const auto chunks = open_page();
-      const auto late = std::ranges::find_if_not(chunks, is_ready);
+      const auto late = loops::find_if(chunks, [&](std::uint32_t each) { return !is_ready(each); });
       return late == chunks.end() ? std::nullopt : std::optional(*late);
     }
 
@@ -116,7 +117,7 @@ struct learned {
             "the learned order was not written for this plan. Fix: resume with the options that "
             "it was saved with, or learn it again");
       }
-      std::ranges::fill(let_in_, char{1});
+      std::fill(let_in_.begin(), let_in_.end(), char{1});
     }
 
    private:

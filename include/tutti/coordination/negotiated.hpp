@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
@@ -206,15 +206,15 @@ struct negotiated {
     void take_leave_of(int peer) {
       left_[static_cast<std::size_t>(peer)] = 1;
       ++gone_;
-      if (std::ranges::any_of(missing_, [this](int each) { return each != all_.size; })) {
+      if (loops::any_of(missing_, [this](int each) { return each != all_.size; })) {
         throw left_waiting();
       }
     }
 
     /// Somebody has left, and others have reported what will never be complete.
     [[gnu::cold]] communication_error left_waiting() const {
-      std::string all = sentence({"rank ", std::ranges::find(left_, char{1}) - left_.begin(),
-                                  " has left and others wait:"});
+      std::string all = sentence(
+          {"rank ", loops::find(left_, char{1}) - left_.begin(), " has left and others wait:"});
       std::size_t waited_for = 0;
       for (std::uint32_t bucket = 0; bucket < missing_.size(); ++bucket) {
         if (missing_[bucket] != all_.size && ++waited_for <= most_named) {

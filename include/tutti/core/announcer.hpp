@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tutti/base/gate.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -54,8 +55,8 @@ class announcer {
   }
 
   /// How many words have left for everybody: those arrive whatever this rank does next.
-  std::size_t told() const { return *std::ranges::min_element(on_their_way_); }
-  bool is_read() const { return *std::ranges::min_element(read_) == end_; }
+  std::size_t told() const { return *std::min_element(on_their_way_.begin(), on_their_way_.end()); }
+  bool is_read() const { return *std::min_element(read_.begin(), read_.end()) == end_; }
 
   /// No more words: the streams end when all have been read.
   void close() {
@@ -65,7 +66,7 @@ class announcer {
     }
   }
   bool at_rest() const {
-    return std::ranges::all_of(streams_, [](const task& each) { return each.done(); });
+    return loops::all_of(streams_, [](const task& each) { return each.done(); });
   }
   /// Ends when every word has been read.
   task finish() {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
@@ -140,8 +140,8 @@ inline std::uint64_t hash_of_owners(const plan& made) {
   return hash.value();
 }
 inline bool remember_something(const std::vector<std::vector<std::vector<float>>>& ranks) {
-  return std::ranges::any_of(ranks, [](const auto& its) {
-    return std::ranges::any_of(its, [](const auto& each) { return !each.empty(); });
+  return loops::any_of(ranks, [](const auto& its) {
+    return loops::any_of(its, [](const auto& each) { return !each.empty(); });
   });
 }
 

@@ -152,7 +152,9 @@ class chunk_records {
                                                            : 2;
       return std::pair{place, each.steps};
     };
-    const auto found = std::ranges::min_element(records_, {}, order);
+    const auto found = std::min_element(
+        records_.begin(), records_.end(),
+        [&order](const record& a, const record& b) { return order(a) < order(b); });
     if (found == records_.end() || order(*found).first == 2) {
       return std::nullopt;
     }

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/task.hpp"
 
 namespace tutti {
@@ -22,7 +22,7 @@ class claim {
   /// Throws usage_error if an engine of this rank's has it already.
   [[gnu::cold]] claim(const run_queue& loop, int rank) : claimed_(&loop, rank) {
     const std::scoped_lock lock(mutex());
-    if (std::ranges::find(all(), claimed_) != all().end()) {
+    if (loops::find(all(), claimed_) != all().end()) {
       throw usage_error(sentence(
           {"rank ", rank,
            " trains over this transport already, and a second engine would take the first one's "

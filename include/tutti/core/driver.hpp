@@ -14,16 +14,16 @@
 #include "tutti/base/predicate.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/core/loop_round.hpp"
 #include "tutti/core/progress_thread.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
 
 /// Moves a rank's communication forward: whoever calls, or a thread beside. One thread at a
-/// time owns the loop. `Owner::open_posts()` takes in what became ready, `Owner::has_posts()` says
-/// whether something is waiting, `Owner::carry_out()` starts what `Owner::has_decided()`, now that
-/// others have been told, `Owner::failed()` ends every wait. `Owner::words()` counts messages about
-/// waiting, which are no progress; what throws in the loop is `Owner::broken(exception)`.
+/// time owns the loop, and goes round it by `Owner::go_round(world)`. `Owner::has_posts()` says
+/// whether something has become ready since, `Owner::failed()` ends every wait, and what throws in
+/// the loop is `Owner::broken(exception)`.
 template <class Transport, class Owner>
 class driver {
  public:
@@ -34,7 +34,7 @@ class driver {
 
   /// From now on a thread makes progress, if `wanted` or, automatically, where this host has two
   /// cores for each of its ranks, and this one is not bound to one of them.
-  void start_thread(progress wanted) {
+  [[gnu::cold]] void start_thread(progress wanted) {
     const unsigned cores = std::thread::hardware_concurrency();
     const bool roomy = 2 * static_cast<unsigned>(ranks_here(*world_)) <= cores && !on_one_core();
     bool allowed = true;
@@ -163,43 +163,23 @@ class driver {
     bool any = false;
     bool more = false;
     do {
-      more = false;
       if (driven_.test_and_set(std::memory_order_acquire)) {
         return any;
       }
       const turn mine(driven_);
       try {
-        any |= make_a_move(more);
+        const loop_round now = owner_->go_round(*world_);
+        any |= now.any;
+        more = now.goes_on;
+        if (now.moves) {
+          moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        }
       } catch (...) {
         owner_->broken(std::current_exception());
         return any;
       }
       // Posted while the loop was ours, when nobody else could.
     } while (more || owner_->has_posts());
-    return any;
-  }
-
-  bool make_a_move(bool& more) {
-    bool moves = owner_->open_posts();
-    bool any = moves;
-    if constexpr (!Transport::virtual_time) {
-      const std::size_t words = owner_->words();
-      const bool polled = world_->poll();
-      std::size_t resumed = 0;
-      auto& coroutines = world_->ready_coroutines();
-      if (!coroutines.draining()) {
-        resumed = coroutines.drain();
-        moves |= owner_->carry_out();
-        more = owner_->has_decided();
-      }
-      moves |= owner_->open_posts();
-      any = moves || polled || resumed > 0;
-      const std::size_t talked = owner_->words() - words;
-      moves |= resumed > talked || (polled && talked == 0);
-    }
-    if (moves) {
-      moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }
     return any;
   }
 

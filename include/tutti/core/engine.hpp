@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,6 +67,10 @@ template <class Strategy, transport_policy Transport, optimizer_policy Optimizer
           monitor_policy Monitor = monitor::none>
 class engine : engine_base<Transport> {
   using base = engine_base<Transport>;
+  using base::has_posts;
+  using base::is_started_;
+  using base::posts_;
+  using base::unwritten_;
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
@@ -101,7 +104,7 @@ class engine : engine_base<Transport> {
  public:
   engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
          Monitor monitor = {})
-      : base(std::type_identity<engine>()),
+      : base(std::type_identity<engine>(), tensors.size()),
         world_(&world),
         failure_(world),
         claim_(world.ready_coroutines(), world.rank()),
@@ -121,7 +124,6 @@ class engine : engine_base<Transport> {
             this),
         state_(std::in_place, around_, set_.architecture),
         services_(world, plan_, workers_, *this),
-        posts_(plan_.backward.size()),
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     if constexpr (delays) {
@@ -156,7 +158,7 @@ class engine : engine_base<Transport> {
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
-  ~engine() {
+  [[gnu::cold]] ~engine() {
     waits_.stop_thread();
     if (services_.closed()) {
       return;
@@ -426,7 +428,9 @@ class engine : engine_base<Transport> {
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = flow_->memories();
     all.push_back(around_.momenta());
-    std::ranges::copy(remembered(), std::back_inserter(all));
+    for (const std::span<float> each : remembered()) {
+      all.push_back(each);
+    }
     return all;
   }
 
@@ -462,8 +466,9 @@ class engine : engine_base<Transport> {
       resume_architecture(steps);
       const auto all = memories();
       for (std::size_t i = 0; i < all.size(); ++i) {
-        fill_from_host(world_->queue(), all[i],
-                       [&](std::span<float> into) { std::ranges::copy(mine[i], into.begin()); });
+        fill_from_host(world_->queue(), all[i], [&](std::span<float> into) {
+          std::copy(mine[i].begin(), mine[i].end(), into.begin());
+        });
       }
     });
     change(values);
@@ -478,6 +483,7 @@ class engine : engine_base<Transport> {
 
  private:
   friend base;
+  friend loop_round go_round<>(Transport&, engine&);
   friend flow_type;
   friend replan_steps<types, engine>;
   friend joining<engine>;
@@ -657,10 +663,6 @@ class engine : engine_base<Transport> {
     return flow_ && flow_->carry_out();
   }
   bool has_decided() const { return flow_ && flow_->has_decided(); }
-  bool has_posts() const {
-    return is_started_.load(std::memory_order_acquire) && !posts_.empty() &&
-           !unwritten_.load(std::memory_order_relaxed);
-  }
 
   // ---- waiting
 
@@ -726,7 +728,7 @@ class engine : engine_base<Transport> {
 
   // ---- failure
 
-  void end_with(const std::string& sentence) {
+  [[gnu::cold]] void end_with(const std::string& sentence) {
     if (!sentence.empty()) {
       fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
     }
@@ -759,7 +761,6 @@ class engine : engine_base<Transport> {
     }
     return sum;
   }
-  std::size_t words() const { return waits_.words(); }
 
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
@@ -883,14 +884,11 @@ class engine : engine_base<Transport> {
   world_type around_;
   std::optional<state_type> state_;  // empty where a plan was given up half made
   services_type services_;
-  post_box posts_;
   joining<engine> joining_;
   waiting<Transport> waits_;
   std::optional<flow_type> flow_{};
   task startup_{};
   task closing_{};
-  std::atomic<bool> is_started_{false};
-  std::atomic<bool> unwritten_{false};      // the oldest post's gradient, when last looked at
   std::atomic<seconds> exposed_{0};         // several threads may wait
   std::atomic<std::uint64_t> averages_{0};  // and re-plans
   std::atomic<const char*> due_call_{"average()"};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -10,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/post_box.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/control.hpp"
+#include "tutti/core/loop_round.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -39,17 +42,18 @@ class engine_base {
 
   // ---- the loop
 
-  /// Takes in what became ready. Here and below: whether anything moved.
-  bool open_posts() { return verbs_->open_posts(*this); }
+  /// As `go_round` of the engine.
+  loop_round go_round(Transport& world) { return verbs_->go_round(*this, world); }
   /// Something that became ready has not been taken in.
-  bool has_posts() { return verbs_->has_posts(*this); }
-  /// Starts what has been decided, now that others have been told.
-  bool carry_out() { return verbs_->carry_out(*this); }
-  bool has_decided() { return verbs_->has_decided(*this); }
+  bool has_posts() const {
+    return is_started_.load(std::memory_order_acquire) && !posts_.empty() &&
+           !unwritten_.load(std::memory_order_relaxed);
+  }
   /// Ends every wait.
   bool failed() { return verbs_->failed(*this); }
   /// Messages about waiting so far, which are no progress.
-  std::size_t words() { return verbs_->words(*this); }
+  std::size_t words() const { return words_; }
+  void count_word() { ++words_; }
   /// Something has thrown in the loop.
   void broken(std::exception_ptr why) { return verbs_->broken(*this, std::move(why)); }
 
@@ -109,17 +113,18 @@ class engine_base {
  protected:
   /// `Engine` is derived from this, and has all of it.
   template <class Engine>
-  explicit engine_base(std::type_identity<Engine>) : verbs_(&of<Engine>()) {}
+  engine_base(std::type_identity<Engine>, std::size_t tensors)
+      : posts_(tensors), verbs_(&of<Engine>()) {}
   ~engine_base() = default;
+
+  post_box posts_;  ///< tensors that became ready
+  std::atomic<bool> is_started_{false};
+  std::atomic<bool> unwritten_{false};  ///< the oldest post's gradient, when last looked at
 
  private:
   struct verbs {
-    bool (*open_posts)(engine_base&);
-    bool (*has_posts)(engine_base&);
-    bool (*carry_out)(engine_base&);
-    bool (*has_decided)(engine_base&);
+    loop_round (*go_round)(engine_base&, Transport&);
     bool (*failed)(engine_base&);
-    std::size_t (*words)(engine_base&);
     void (*broken)(engine_base&, std::exception_ptr);
     chunk_step (*stuck)(engine_base&);
     void (*end_with)(engine_base&, const std::string&);
@@ -144,12 +149,10 @@ class engine_base {
   template <class Engine>
   static const verbs& of() {
     static constexpr verbs all{
-        [](engine_base& its) { return static_cast<Engine&>(its).open_posts(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).has_posts(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).carry_out(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).has_decided(); },
+        [](engine_base& its, Transport& world) {
+          return tutti::go_round(world, static_cast<Engine&>(its));
+        },
         [](engine_base& its) { return static_cast<Engine&>(its).failed(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).words(); },
         [](engine_base& its, std::exception_ptr why) {
           return static_cast<Engine&>(its).broken(std::move(why));
         },
@@ -197,6 +200,7 @@ class engine_base {
   }
 
   const verbs* verbs_;
+  std::size_t words_ = 0;  // the loop's owner counts them
 };
 
 }  // namespace tutti

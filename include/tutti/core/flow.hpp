@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tutti/base/gate.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
@@ -102,8 +103,8 @@ class flow {
   void fill(std::size_t position) {
     observer_->record(event::ready, static_cast<std::uint32_t>(index(plan_->at(position))));
     const std::uint64_t step = tensors_[position].arrived.load(std::memory_order_relaxed);
-    if (const auto to = std::exchange(tensors_[position].moved, {}); !to.empty()) {
-      model_->move(position, to);
+    if (gradient_memory& moved = tensors_[position].moved; !moved.empty()) {
+      model_->move(position, std::exchange(moved, {}));
     }
     if constexpr (facts::has_depart<state_type>) {
       world_->queue().wait(tensors_[position].written);
@@ -163,13 +164,13 @@ class flow {
   std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
   void resume_by(std::span<const std::uint32_t> book) requires learns { order_.resume(book); }
   bool outstanding() const {
-    return !std::ranges::all_of(tensors_, [](const auto& each) { return each.is_current(); });
+    return !loops::all_of(tensors_, [](const auto& each) { return each.is_current(); });
   }
   /// Some launch is on its way. For any thread.
   bool communicates() const { return in_flight_.load(std::memory_order_acquire) != 0; }
   bool at_rest() const {
     return order_.at_rest() &&
-           std::ranges::all_of(chunks_, [](const auto& each) { return each.at_rest(); });
+           loops::all_of(chunks_, [](const auto& each) { return each.at_rest(); });
   }
 
   /// Goes on from step `steps`; only where nothing is outstanding.

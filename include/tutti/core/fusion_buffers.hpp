@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "tutti/base/assert.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
@@ -86,11 +86,11 @@ class fusion_buffers {
   fusion_buffers& operator=(const fusion_buffers&) = delete;
 
   bool any_free() const {
-    return std::ranges::any_of(buffers_, [](const buffer& each) { return is_free(each); });
+    return loops::any_of(buffers_, [](const buffer& each) { return is_free(each); });
   }
   /// One that is free, without chunks; only where there is one.
   buffer& take() {
-    buffer& free = *std::ranges::find_if(buffers_, is_free);
+    buffer& free = *loops::find_if(buffers_, is_free);
     free.is_taken_ = true;
     free.chunks.clear();
     return free;

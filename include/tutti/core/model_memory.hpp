@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
@@ -40,7 +41,7 @@ class model_memory {
   [[gnu::cold]] model_memory(Queue& queue, std::vector<tensor> forward, const plan& made,
                              buffers wanted = buffers::views)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
-    phantom_ = std::ranges::all_of(forward_, [](const tensor& each) {
+    phantom_ = loops::all_of(forward_, [](const tensor& each) {
       return each.elements == 0 || (each.gradient.empty() && each.narrow_gradient.empty());
     });
     phantom_ = phantom_ && made.elements() > 0;
@@ -163,8 +164,8 @@ class model_memory {
   void for_each_run(const chunk& piece, Run run) const {
     const std::size_t end = piece.first_element + piece.elements;
     const auto& starts = plan_->first_element;
-    auto position = static_cast<std::size_t>(std::ranges::upper_bound(starts, piece.first_element) -
-                                             starts.begin() - 1);
+    auto position = static_cast<std::size_t>(
+        std::upper_bound(starts.begin(), starts.end(), piece.first_element) - starts.begin() - 1);
     for (std::size_t from = piece.first_element; from < end; ++position) {
       const std::size_t count = std::min(starts[position + 1], end) - from;
       if (count > 0) {
@@ -217,7 +218,7 @@ class model_memory {
   }
 
   /// What packing each chunk takes, once and for all: a queue may read it later.
-  void list_runs() {
+  [[gnu::cold]] void list_runs() {
     first_run_.push_back(0);
     for (const chunk& piece : plan_->chunks) {
       if (!packed_[piece.bucket].empty() && !one_by_one_[piece.bucket]) {
@@ -236,7 +237,7 @@ class model_memory {
   bool phantom_ = false;
   std::vector<float*> data_;
   std::vector<memory_of<float, Queue>> packed_;
-  std::vector<bool> one_by_one_;  ///< buckets with gradients that are narrow or have moved
+  std::vector<char> one_by_one_;  ///< buckets with gradients that are narrow or have moved
   std::vector<kernels::copy_run> runs_;
   std::vector<std::size_t> first_run_;  ///< of each chunk, and the end
 };

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/assert.hpp"
@@ -164,7 +164,7 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
       if ((classes[i].chosen == classes.front().chosen) == first) {
         made.position_of[index(made.backward[i].id)] = tensors.size();
         made.first_element.push_back(made.first_element.back() + made.backward[i].elements);
-        tensors.push_back(made.backward[i]);
+        tensors.push_back(std::move(made.backward[i]));
         theirs.push_back(classes[i]);
       }
     }

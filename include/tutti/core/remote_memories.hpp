@@ -67,7 +67,7 @@ template <class Endpoint>
   const auto mail = co_await self.receive_loan(peer, memory.size_bytes());
   const auto bytes = mail.bytes();
   fill_from_host(self.queue(), memory, [bytes](std::span<float> values) {
-    std::ranges::copy(bytes, std::as_writable_bytes(values).begin());
+    std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(values).begin());
   });
 }
 

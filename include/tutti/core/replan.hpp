@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -56,7 +55,7 @@ template <class Queue>
   }
   for (const std::span<float> each : memories) {
     fill_from_host(queue, each, [&](std::span<float> into) {
-      std::ranges::copy(values.first(into.size()), into.begin());
+      std::copy_n(values.begin(), into.size(), into.begin());
     });
     values = values.subspan(each.size());
   }
@@ -74,7 +73,9 @@ template <class Endpoint>
   std::vector<float> theirs(values.size());
   for (int rank = 1; rank < self.size(); ++rank) {
     co_await receive_now(self, rank, std::as_writable_bytes(std::span(theirs)));
-    std::ranges::transform(values, theirs, values.begin(), std::plus());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] += theirs[i];
+    }
   }
   for (int rank = 1; rank < self.size(); ++rank) {
     co_await self.send(rank, bytes);
@@ -456,7 +457,7 @@ class replan_steps {
     auto& queue = its.world_->queue();
     for_each_part(its, [&](std::span<float> memory, std::size_t place) {
       fill_from_host(queue, memory, [&](std::span<float> into) {
-        std::ranges::copy(all.subspan(place, into.size()), into.begin());
+        std::copy_n(all.subspan(place).begin(), into.size(), into.begin());
       });
     });
   }

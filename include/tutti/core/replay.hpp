@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
@@ -87,7 +88,7 @@ struct replayed {
   /// The time that `share` of the iterations did not exceed.
   seconds quantile(double share) const {
     auto sorted = iterations;
-    std::ranges::sort(sorted);
+    std::sort(sorted.begin(), sorted.end());
     return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
   }
 };
@@ -221,7 +222,7 @@ class replay {
         const auto same = [&](const exchanged& each) {
           return each.chunk == which && each.finished < 0;
         };
-        if (const auto found = std::ranges::find_if(*into_, same); found != into_->end()) {
+        if (const auto found = loops::find_if(*into_, same); found != into_->end()) {
           found->finished = when;
         }
       }

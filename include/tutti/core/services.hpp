@@ -82,7 +82,7 @@ class services {
   }
 
   /// Ends this rank's part, which `startup` began, once its gradients have arrived.
-  task close(const task& startup) {
+  [[gnu::cold]] task close(const task& startup) {
     co_await startup;
     if (world_->rank() < workers_) {
       co_await owner_->finish_gradients();

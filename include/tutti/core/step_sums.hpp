@@ -46,14 +46,14 @@ class step_sums {
       return;
     }
     ++ended_;
-    left_ = static_cast<std::size_t>(std::ranges::count(arrived_, ended_));
+    left_ = static_cast<std::size_t>(std::count(arrived_.begin(), arrived_.end(), ended_));
     const std::span<double> mine = monitor_->sums();
     if (mine.size() != width_) {
       throw usage_error("a monitor's sums have become more or fewer. Fix: as many in every step");
     }
     pending_.insert(pending_.end(), mine.begin(), mine.end());
     ++steps_;
-    std::ranges::fill(mine, 0.0);
+    std::fill(mine.begin(), mine.end(), 0.0);
     news_.open();
   }
 

@@ -54,7 +54,6 @@ class waiting {
   void start_answering() { watch_.start(); }
   task stop_answering() { return watch_.stop(); }
   bool at_rest() const { return watch_.at_rest(); }
-  std::size_t words() const { return watch_.words(); }
   /// Threads that wait here now.
   std::uint32_t threads() const { return threads_.load(std::memory_order_relaxed); }
 

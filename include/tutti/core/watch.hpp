@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/loops.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
@@ -47,7 +47,7 @@ class watch {
     co_await listening_;
   }
   bool at_rest() const {
-    return listening_.done() && std::ranges::all_of(ranks_, [](const line& each) {
+    return listening_.done() && loops::all_of(ranks_, [](const line& each) {
              return each.asking.done() && each.answering.done();
            });
   }
@@ -126,9 +126,6 @@ class watch {
                       : "every rank answers and none goes on: they wait for different things";
   }
 
-  /// Messages of this channel so far: talk about waiting, which moves nothing.
-  std::size_t words() const { return words_; }
-
  private:
   /// With one rank; with oneself, only the answer.
   struct line {
@@ -168,7 +165,7 @@ class watch {
           std::memcpy(&heard, mail.bytes().data(), sizeof heard);
           peer = mail.peer();
         }
-        ++words_;
+        owner_->count_word();
         if (heard.what == control_message::kind::stop) {
           co_return;
         }
@@ -207,7 +204,7 @@ class watch {
       with.reply.what = control_message::kind::answer;
       owner_->describe(with.reply.about, with.reply);
       co_await say(peer, with.reply);
-      ++words_;
+      owner_->count_word();
     }
   }
 
@@ -217,7 +214,7 @@ class watch {
                             std::as_bytes(std::span(&message, 1)));
     } catch (...) {
     }  // a peer that cannot hear has its own error
-    ++words_;
+    owner_->count_word();
   }
 
   Transport* world_;
@@ -229,7 +226,6 @@ class watch {
   bool moved_on_ = false;  // this rank waits for something else than when it asked before
   int still_ = 0;          // answers in a row in which nobody had moved
   std::atomic<int> unanswered_{0};
-  std::size_t words_ = 0;
   task listening_{};
 };
 

@@ -110,7 +110,7 @@ class merge_gradients {
     for (std::size_t end = n; end != 0; end = begin_of_last[end]) {
       ends.push_back(end);
     }
-    std::ranges::reverse(ends);
+    std::reverse(ends.begin(), ends.end());
     return ends;
   }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <concepts>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "tutti/base/assert.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
@@ -322,7 +322,7 @@ class group_endpoint {
   group_endpoint(Endpoint whole, std::span<const int> ranks)
       : whole_(whole),
         ranks_(ranks),
-        rank_(static_cast<int>(std::ranges::find(ranks, whole.rank()) - ranks.begin())) {
+        rank_(static_cast<int>(loops::find(ranks, whole.rank()) - ranks.begin())) {
     TUTTI_ASSERT(rank_ < size(), "a rank is no member of the group that it asks for");
   }
 

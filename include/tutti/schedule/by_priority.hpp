@@ -67,7 +67,7 @@ struct by_priority {
       const auto& full = plan_->buckets[bucket];
       for (std::uint32_t i = 0; i < full.chunks; ++i) {
         waiting_.push_back(full.first_chunk + i);
-        std::ranges::push_heap(waiting_, later{plan_});
+        std::push_heap(waiting_.begin(), waiting_.end(), later{plan_});
       }
     }
     void released(std::uint32_t chunk) { credit_ += bytes(plan_->chunks[chunk]); }
@@ -75,7 +75,7 @@ struct by_priority {
       if (waiting_.empty() || !admits(waiting_.front())) {
         return std::nullopt;
       }
-      std::ranges::pop_heap(waiting_, later{plan_});
+      std::pop_heap(waiting_.begin(), waiting_.end(), later{plan_});
       const std::uint32_t chunk = waiting_.back();
       waiting_.pop_back();
       take(chunk);

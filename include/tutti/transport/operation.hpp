@@ -170,7 +170,7 @@ class sleepers {
     return any;
   }
 
-  void fail(under_way& flights) {
+  [[gnu::cold]] void fail(under_way& flights) {
     while (first_ != nullptr) {
       flights.park(pop());
     }

@@ -45,7 +45,7 @@ class rendezvous {
         1 + std::max(line(0, rank).generation.load(std::memory_order_relaxed),
                      line(1, rank).generation.load(std::memory_order_relaxed));
     rendezvous_line& mine = line(generation, rank);
-    std::ranges::copy(bytes, mine.bytes.begin());
+    std::copy(bytes.begin(), bytes.end(), mine.bytes.begin());
     mine.generation.store(generation, std::memory_order_release);
     return generation;
   }

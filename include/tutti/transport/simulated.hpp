@@ -45,7 +45,7 @@ class virtual_clock {
       }
     }
     heap_.push_back(next);
-    std::ranges::push_heap(heap_, std::greater{});
+    std::push_heap(heap_.begin(), heap_.end(), std::greater{});
   }
 
   bool empty() const { return handled_ == set_; }
@@ -123,7 +123,7 @@ class virtual_clock {
       first->pop();
       return next;
     }
-    std::ranges::pop_heap(heap_, std::greater{});
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater{});
     const event next = heap_.back();
     heap_.pop_back();
     return next;

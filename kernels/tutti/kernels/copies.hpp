@@ -44,7 +44,7 @@ class copy_pieces {
   static constexpr std::size_t piece = 4096;
 
   explicit copy_pieces(std::span<const copy_run> runs) : count_(runs.size()) {
-    std::ranges::copy(runs, runs_);
+    std::copy(runs.begin(), runs.end(), runs_);
     for (std::size_t i = 0; i < count_; ++i) {
       first_piece_[i + 1] = first_piece_[i] + (runs_[i].elements + piece - 1) / piece;
     }

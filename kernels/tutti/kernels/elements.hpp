@@ -106,7 +106,7 @@ class sum_of_some {
 
   sum_of_some(float* out, std::span<const float* const> inputs, std::size_t added_before)
       : out_(out), count_(inputs.size()), goes_on_(added_before != 0) {
-    std::ranges::copy(inputs, inputs_);
+    std::copy(inputs.begin(), inputs.end(), inputs_);
   }
   template <int Width>
   TUTTI_HD void pack(std::size_t i) const {

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/collect.hpp"
 #include "tutti/kernels/elements.hpp"
@@ -101,7 +102,7 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
     written += tie + (key(i) > limit.key ? 1 : 0);
   }
   if (largest > steps::largest_number) {
-    const auto nan = std::ranges::find_if(values, [](float each) { return std::isnan(each); });
+    const auto nan = loops::find_if(values, [](float each) { return std::isnan(each); });
     refuse_nan(first_element + index_of(static_cast<std::size_t>(nan - values.begin())));
   }
 }

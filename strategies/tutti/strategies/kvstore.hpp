@@ -16,7 +16,7 @@ namespace tutti::strategies {
 /// a p3 that is asynchronous, as MXNet does, and for any other type, which MXNet takes for `local`.
 inline std::string_view of_kvstore(std::string_view type) {
   std::string lower(type);
-  std::ranges::transform(lower, lower.begin(), [](char letter) {
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   });
   const auto has = [&lower](std::string_view part) {

@@ -11,6 +11,7 @@
 
 #include "tutti/architecture/parameter_server/rounds.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
@@ -99,9 +100,9 @@ class parameter_server_server {
 
   /// Nothing of this server's is on its way.
   bool at_rest() const {
-    return std::ranges::all_of(shelves_, [](const shelf& each) {
+    return loops::all_of(shelves_, [](const shelf& each) {
       return each.answered.done() &&
-             std::ranges::all_of(each.answers, [](const auto& one) { return one.sent.done(); });
+             loops::all_of(each.answers, [](const auto& one) { return one.sent.done(); });
     });
   }
 

@@ -66,7 +66,7 @@ class basic_in_process {
     Delivery& delivery() { return delivery_; }
 
     /// One rank cannot go on: every other learns why at its next poll. The first reason stays.
-    void abort(const std::string& reason) {
+    [[gnu::cold]] void abort(const std::string& reason) {
       const std::scoped_lock lock(abort_mutex_);
       if (!aborted_.load(std::memory_order_relaxed)) {
         reason_ = reason;
@@ -305,7 +305,7 @@ class basic_in_process {
   void ends_by_exception() { ends_by_exception_ = true; }
 
   /// This rank will not poll again: messages to it are refused from now on.
-  void leave() {
+  [[gnu::cold]] void leave() {
     if (ends_by_exception_) {
       abort(sentence({"rank ", rank_, " left by an exception"}));
     }
@@ -381,7 +381,7 @@ class basic_in_process {
     }
   }
 
-  void refuse(message& foreign) {
+  [[gnu::cold]] void refuse(message& foreign) {
     abort(leaves_ ? foreign.unread() : verdict_of(rank_, flights_.failure()));
     foreign.refused = true;
     give_back(foreign);

@@ -87,7 +87,8 @@ class mpi_world {
         size_(size_of(users)),
         hosts_(hosts.empty() ? hosts_of(users) : std::move(hosts)),
         greatest_tag_(greatest_tag_of(channels_[0].get())),
-        memory_(failures_.get(), std::ranges::count(hosts_, hosts_.front()) == size_) {
+        memory_(failures_.get(),
+                std::count(hosts_.begin(), hosts_.end(), hosts_.front()) == size_) {
     if (hosts_.size() != static_cast<std::size_t>(size_)) {
       throw usage_error(sentence({"of ", size_, " ranks the hosts of ", hosts_.size(),
                                   " are given. Fix: one number a rank, or none"}));

@@ -15,6 +15,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/fifo.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sentence.hpp"
@@ -503,8 +504,8 @@ class mpi_transfers {
   bool hand_over_what_is_written() {
     auto end = unwritten_.begin();
     queue_accepts([&] {
-      end = std::ranges::find_if_not(
-          unwritten_, [](const unwritten_piece& each) { return Queue::passed(each.until); });
+      end = loops::find_if(unwritten_,
+                           [](const unwritten_piece& each) { return !Queue::passed(each.until); });
     });
     if (end == unwritten_.begin()) {
       return false;

@@ -15,6 +15,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/fifo.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
@@ -142,9 +143,9 @@ requires(!Carrier::virtual_time) class shaped_link {
   }
   /// Nothing of this process is with the carrier.
   bool at_rest() const {
-    return !listens() && std::ranges::all_of(outgoing_, [](const outgoing& each) {
-      return each.sending.done();
-    }) && std::ranges::all_of(foreign_, [](const foreign& each) { return each.fetching.done(); });
+    return !listens() &&
+           loops::all_of(outgoing_, [](const outgoing& each) { return each.sending.done(); }) &&
+           loops::all_of(foreign_, [](const foreign& each) { return each.fetching.done(); });
   }
 
   /// Payloads are on their way, which the carrier moves only while it is polled.
@@ -265,7 +266,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     if (bytes.size() > inside_limit) {
       return detail::stamp::payload::apart;
     }
-    std::ranges::copy(bytes, posted.inside.begin());
+    std::copy(bytes.begin(), bytes.end(), posted.inside.begin());
     return detail::stamp::payload::inside;
   }
 
@@ -375,7 +376,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     in.bytes = {in.staged, head.bytes};
     in.here = head.contents != detail::stamp::payload::apart;
     if (head.contents == detail::stamp::payload::inside) {
-      std::ranges::copy(enclosed, in.staged);
+      std::copy(enclosed.begin(), enclosed.end(), in.staged);
     } else if (!in.here) {
       in.fetching = task();
       in.fetching = fetch(shared, in);

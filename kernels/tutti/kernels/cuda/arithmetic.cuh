@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "tutti/base/loops.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/elements.hpp"
@@ -56,7 +57,7 @@ void sum_packs(cuda::stream& queue, std::span<float> out, std::span<const float*
 [[gnu::used]] inline void sum(cuda::stream& queue, std::span<float> out,
                               std::span<const float* const> inputs) {
   const auto aligned = [](const float* each) { return aligned_for<4>(each); };
-  if (out.size() % 4 == 0 && aligned(out.data()) && std::ranges::all_of(inputs, aligned)) {
+  if (out.size() % 4 == 0 && aligned(out.data()) && loops::all_of(inputs, aligned)) {
     device::sum_packs<4>(queue, out, inputs);
   } else {
     device::sum_packs<1>(queue, out, inputs);
