@@ -27,8 +27,9 @@
 namespace tutti::strategies {
 
 /// Every named strategy, for registries and for tests that try them all.
-using all = std::tuple<Local, BSP, WFBP, MGWFBP, Horovod, DDP, BytePS, ByteScheduler, DeAR, TopK,
-                       SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync,
-                       P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1, Adasum>;
+using all =
+    std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, Horovod, DDP, BytePS,
+               ByteScheduler, DeAR, TopK, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync,
+               MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1, Adasum>;
 
 }  // namespace tutti::strategies

@@ -93,7 +93,7 @@ void allocates_nothing(engine_options<Strategy> options = {}) {
   EXPECT_EQ(fewest, 0u) << Strategy::name;
 }
 TEST(Allocation, AStepAllocatesNothing) {
-  allocates_nothing<strategies::WFBP>();
+  allocates_nothing<strategies::WFBPUnlimited>();
   allocates_nothing<strategies::Horovod>();
   allocates_nothing<strategies::ByteScheduler>(
       {.partition = {.bytes = 20'000},

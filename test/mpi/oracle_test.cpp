@@ -25,7 +25,8 @@ using native =
 template <class Listed>
 using between_processes = strategy_on<Listed, on_processes>;
 using others =
-    testing::Types<between_processes<listed::WFBP>, between_processes<negotiated_by_priority>,
+    testing::Types<between_processes<listed::WFBPUnlimited>,
+                   between_processes<negotiated_by_priority>,
                    between_processes<listed::gathered_as_learned>, between_processes<native<>>,
                    between_processes<native<schedule::in_order>>>;
 

@@ -27,6 +27,7 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
@@ -96,10 +97,17 @@ TEST(Named, Local) {
 }
 
 TEST(Named, WFBP) {
+  // Tensor 4 is ready first and waits for tensor 5, which is first in the backward pass.
+  const rule wfbp = dense(alone, tensor_by_tensor, {0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(broken(observe<strategies::WFBP>(2), wfbp), "");
+  EXPECT_NE(broken(observe<compose<>>(2), wfbp), "");
+}
+
+TEST(Named, WFBPUnlimited) {
   // Nothing but defaults: there is no policy to replace.
-  EXPECT_EQ(
-      broken(observe<strategies::WFBP>(2), dense(alone, tensor_by_tensor, first_come_first_served)),
-      "");
+  EXPECT_EQ(broken(observe<strategies::WFBPUnlimited>(2),
+                   dense(alone, tensor_by_tensor, first_come_first_served)),
+            "");
 }
 
 TEST(Named, BSP) {
@@ -114,20 +122,24 @@ TEST(Named, BSP) {
   EXPECT_NE(broken(observe<compose<>>(2), at_the_end), "");
 }
 
-TEST(Named, MGWFBP) {
+TEST(Named, MGWFBPExact) {
   // 100 MB take 0.1 s, in which all that follows becomes ready; what comes before does not wait.
   const rule merged = dense({1, 1, 4}, {2'500'000, 25'000'000, 7'800'008}, {1, 0, 2});
-  EXPECT_EQ(broken(observe<strategies::MGWFBP>(2), merged), "");
+  EXPECT_EQ(broken(observe<strategies::MGWFBPExact>(2), merged), "");
   EXPECT_NE(broken(observe<compose<>>(2), merged), "");
 
   // With 30 ms a start-up the exact programme still sends tensor 4 before the rest; the published
   // rule holds it, for tensor 3 is ready 25 ms later.
   fusion::merge_gradients::options costs;
   costs.startup = 0.03;
-  EXPECT_EQ(broken(observe<strategies::MGWFBP>(2, {.fusion = costs}), merged), "");
-  costs.rule = fusion::rule::greedy;
+  EXPECT_EQ(broken(observe<strategies::MGWFBPExact>(2, {.fusion = costs}), merged), "");
   const rule held = dense({1, 5}, {2'500'000, 32'800'008}, {0, 1});
+  costs.rule = strategies::MGWFBP::defaults().fusion.rule;
   EXPECT_EQ(broken(observe<strategies::MGWFBP>(2, {.fusion = costs}), held), "");
+  const rule in_turn = dense({1, 1, 4}, {2'500'000, 25'000'000, 7'800'008}, {0, 1, 2});
+  EXPECT_EQ(broken(observe<strategies::MGWFBP>(2), in_turn), "");
+  EXPECT_NE(broken(observe<compose<schedule::at_most>>(2), in_turn), "");
+  EXPECT_NE(broken(observe<compose<fusion::merge_gradients>>(2), in_turn), "");
 }
 
 TEST(Named, Horovod) {
@@ -510,10 +522,10 @@ std::string kvstore(const char* type) {
 }
 TEST(Named, ByTheTypeOfAKVStore) {
   const std::vector<std::pair<const char*, const char*>> known{
-      {"local", "WFBP"},
-      {"device", "WFBP"},
-      {"nccl", "WFBP"},
-      {"local_allreduce_device", "WFBP"},
+      {"local", "WFBPUnlimited"},
+      {"device", "WFBPUnlimited"},
+      {"nccl", "WFBPUnlimited"},
+      {"local_allreduce_device", "WFBPUnlimited"},
       {"dist", "MXNetDistSync"},
       {"dist_sync", "MXNetDistSync"},
       {"dist_device_sync", "MXNetDistSync"},

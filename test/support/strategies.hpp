@@ -33,8 +33,8 @@
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/schedule/by_priority.hpp"
-#include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
 #include "tutti/strategies/adasum.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
@@ -69,14 +69,14 @@ Options moved_by_a_thread(Options each) {
 template <class... Policies>
 using in_rank_order = compose<architecture::all_reduce<collective::canonical>, Policies...>;
 
-using WFBP = with_defaults<strategies::WFBP>;  // nothing but defaults
+using WFBPUnlimited = with_defaults<strategies::WFBPUnlimited>;  // nothing but defaults
 using canonical = with_defaults<in_rank_order<>>;
 using at_the_end = with_defaults<
     compose<architecture::all_reduce<collective::star>, fusion::all, schedule::at_end>>;
 
-struct merged_in_order
+struct merged_one_at_a_time
     : with_defaults<compose<architecture::all_reduce<collective::halving_doubling>,
-                            fusion::merge_gradients, partition::into, schedule::in_order>> {
+                            fusion::merge_gradients, partition::into, schedule::at_most>> {
   static std::vector<options> variants() { return {{.partition = {.bytes = 4000}}}; }
 };
 
@@ -202,10 +202,10 @@ struct halves_on_the_way_back : compression::none {
 
 template <template <class> class Each>
 using each_dense_strategy =
-    testing::Types<Each<WFBP>, Each<canonical>, Each<at_the_end>, Each<merged_in_order>,
-                   Each<fused_by_priority>, Each<ByteScheduler>, Each<Horovod>,
-                   Each<gathered_by_priority>, Each<gathered_as_learned>, Each<servers_that_add>,
-                   Each<servers_that_update>>;
+    testing::Types<Each<WFBPUnlimited>, Each<canonical>, Each<at_the_end>,
+                   Each<merged_one_at_a_time>, Each<fused_by_priority>, Each<ByteScheduler>,
+                   Each<Horovod>, Each<gathered_by_priority>, Each<gathered_as_learned>,
+                   Each<servers_that_add>, Each<servers_that_update>>;
 
 template <template <class> class Each>
 using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<SignSGD>,
