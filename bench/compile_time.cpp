@@ -247,7 +247,7 @@ int main(int argc, char** argv) {
   const bench::workshop in;
   const auto all = bench::strategies();
   const auto alone = *std::ranges::find(all, "Local", &bench::named::strategy);
-  const auto first = *std::ranges::find(all, "WFBP", &bench::named::strategy);
+  const auto first = *std::ranges::find(all, "WFBPUnlimited", &bench::named::strategy);
   std::vector<bench::unit> rows{{"foundation", {alone}},
                                 {"first", {first}},
                                 {"first_linked", {first}, {}, "tutti/compiled/in_process.hpp"}};

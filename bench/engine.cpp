@@ -121,8 +121,8 @@ void tensor_and_step(benchmark::State& state) {
   tutti::transport::run_ranks(ranks, [&](in_process& world) {
     tutti::benchmark::stay_on_core(world.rank());
     const auto model = one_element_each();
-    auto engine = tutti::make_engine<tutti::strategies::WFBP>(world, model.tensors(), {},
-                                                              by_caller<tutti::strategies::WFBP>());
+    auto engine = tutti::make_engine<tutti::strategies::WFBPUnlimited>(
+        world, model.tensors(), {}, by_caller<tutti::strategies::WFBPUnlimited>());
     warm_up(engine);
     const auto take = [&](work what, std::size_t steps) {
       if (what == work::computing) {

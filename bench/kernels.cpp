@@ -34,6 +34,7 @@
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/block_signs.hpp"
 #include "tutti/kernels/cast.hpp"
@@ -172,6 +173,15 @@ void add_arithmetic() {
     double total = 0;
     kernels::sum_of_squares(queue, on.gradient, &total);
     benchmark::DoNotOptimize(total);
+  });
+  add("inner_products", 8, reading, [](arrays& on) {
+    kernels::inner_products all;
+    kernels::multiply(queue, on.gradient, on.residual, &all);
+    benchmark::DoNotOptimize(all);
+  });
+  static constexpr kernels::inner_products known{3, 2, 4};
+  add("add_adaptively", 12, adding, [](arrays& on) {
+    kernels::add_adaptively(queue, on.sum, on.gradient, &known, kernels::operand::first);
   });
   add("largest_magnitude", 4, reading,
       [](arrays& on) { kernels::largest_magnitude(queue, on.gradient, on.scratch.data()); });

@@ -168,7 +168,7 @@ contestants = {
     "DDP 25 MB": DDP(25),
     "tutti DDP": Tutti("strategies::DDP"),
     "DDP 1 MB": DDP(1),
-    "tutti WFBP": Tutti("strategies::WFBP"),
+    "tutti WFBPUnlimited": Tutti("strategies::WFBPUnlimited"),
     "tutti Horovod": Tutti("strategies::Horovod"),
     "tutti ByteScheduler": AcrossTheBarrier("strategies::ByteScheduler"),
     "tutti ByteScheduler 2 MB": AcrossTheBarrier(

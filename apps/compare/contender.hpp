@@ -37,11 +37,12 @@ enum class kind {
   exact,  ///< every worker applies the mean
   lossy,  ///< of what is left of it after compression
   stale,  ///< some updates come late
+  other,  ///< something else than the mean, of all that every worker has
   apart,  ///< every worker trains a model of its own: an upper bound, and no way to train one
 };
 
 inline const char* name_of(kind which) {
-  constexpr const char* names[] = {"exact", "lossy", "stale", "apart"};
+  constexpr const char* names[] = {"exact", "lossy", "stale", "other", "apart"};
   return names[static_cast<int>(which)];
 }
 
@@ -128,6 +129,9 @@ constexpr kind kind_of() {
   }
   if (tutti::facts::stale<architecture>) {
     return kind::stale;
+  }
+  if (tutti::facts::weighs_tensors<architecture>) {
+    return kind::other;
   }
   return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
 }

@@ -89,7 +89,7 @@ class line_reader {
   }
   kind what() const {
     const std::string name = text("kind");
-    for (const kind each : {kind::exact, kind::lossy, kind::stale, kind::apart}) {
+    for (const kind each : {kind::exact, kind::lossy, kind::stale, kind::other, kind::apart}) {
       if (name == name_of(each)) {
         return each;
       }

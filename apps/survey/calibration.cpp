@@ -1,6 +1,8 @@
 #include "survey/calibration.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 #include "tutti/base/error.hpp"
 
@@ -9,61 +11,109 @@ namespace survey {
 namespace {
 
 using tutti::seconds;
-using tutti::transport::link;
 
-/// Time that BSP spends on its one all-reduce, all of which is exposed.
-seconds all_reduce_of(const calibration_cells& measured) {
-  return measured.BSP - model().forward() - model().backward();
+double bytes_of(dnn which) { return sizeof(float) * static_cast<double>(model(which).elements()); }
+
+double share_past_a_nic(int workers) { return 2.0 * (workers - 1) / workers; }
+
+seconds measured_iteration(const std::vector<cell>& cells, dnn of, network over, method how) {
+  const auto found = std::ranges::find_if(cells, [&](const cell& each) {
+    return each.of == of && each.over == over && each.how == how &&
+           each.workers == calibration_workers && each.samples_per_second;
+  });
+  if (found == cells.end()) {
+    throw tutti::usage_error("the grid does not say what " + std::string(name_of(of)) + " by " +
+                             std::string(name_of(how)) + " takes on " + std::string(name_of(over)) +
+                             ". Fix: give it that cell, to calibrate on");
+  }
+  return *found->iteration();
 }
 
-/// The NIC of this latency with which BSP takes as long as measured: its time is linear in what a
-/// byte costs.
-link nic_of(seconds latency, const calibration_cells& measured) {
-  const double bytes = sizeof(float) * static_cast<double>(model().elements());
-  const seconds startup = ring_cost(calibration_workers, {1, latency}).startup();
-  const seconds of_a_byte_a_second = ring_cost(calibration_workers, {1 / bytes, 0})(1);
-  return {of_a_byte_a_second / (all_reduce_of(measured) - startup), latency};
+/// All of BSP's all-reduce is exposed, so that its time is linear in what a byte costs.
+void set_rates(calibrated& made, const std::vector<cell>& cells) {
+  for (const dnn of : dnns) {
+    for (const network over : networks) {
+      const seconds transfer =
+          measured_iteration(cells, of, over, method::BSP) - compute_of(of) - made.startup;
+      if (!(transfer > 0)) {
+        throw tutti::usage_error(
+            "BSP is no slower than its compute and a start-up: no link has "
+            "such a rate");
+      }
+      made.bytes_per_second[static_cast<std::size_t>(of)][static_cast<std::size_t>(over)] =
+          share_past_a_nic(calibration_workers) * bytes_of(of) / transfer;
+    }
+  }
 }
 
-seconds WFBP_of(link nic, traffic on_link) {
-  return simulate(method::WFBP, on_link, calibration_workers, nic);
+/// The argument from 0 to `high` at which `iteration`, which grows with it, is `wanted`.
+template <class Iteration>
+double argument_for(seconds wanted, double high, Iteration iteration, const std::string& what) {
+  if (!(iteration(0) <= wanted && wanted <= iteration(high))) {
+    throw tutti::usage_error("no " + what + " explains what was measured");
+  }
+  double low = 0;
+  constexpr int halvings = 24;
+  for (int i = 0; i < halvings; ++i) {
+    const double middle = (low + high) / 2;
+    (iteration(middle) < wanted ? low : high) = middle;
+  }
+  return high;
 }
 
 }  // namespace
 
-calibration_cells calibration_cells_of(const std::vector<cell>& grid, network over) {
-  const auto find = [&](method how) {
-    const auto found = std::ranges::find_if(grid, [&](const cell& each) {
-      return each.over == over && each.how == how && each.workers == calibration_workers;
-    });
-    if (found == grid.end()) {
-      throw tutti::usage_error("the grid holds no cell to calibrate a network on");
-    }
-    return found->iteration();
-  };
-  return {find(method::BSP), find(method::WFBP)};
+double growth_of_startup(int workers) {
+  const auto& [few, many] = MGWFBPs_10GbE;
+  const double power = std::log(many.cost.startup / few.cost.startup) /
+                       std::log(static_cast<double>(many.workers) / few.workers);
+  return std::pow(static_cast<double>(workers) / calibration_workers, power);
 }
 
-calibrated calibrate(const calibration_cells& measured, traffic on_link) {
-  if (!(all_reduce_of(measured) > 0)) {
-    throw tutti::usage_error("BSP is no slower than its compute: no link has such a rate");
+all_reduce_cost calibrated::cost(dnn of, network over, int workers) const {
+  return {startup * growth_of_startup(workers), share_past_a_nic(workers) / rate(of, over)};
+}
+
+job calibrated::job_of(const cell& which) const {
+  return {&model(which.of), which.workers, cost(which.of, which.over, which.workers), slowdown};
+}
+
+bool calibrates(const cell& which) {
+  return which.workers == calibration_workers &&
+         (which.how == method::BSP ||
+          (which.of == dnn::resnet50 && which.over == network::ethernet10));
+}
+
+calibrated calibrate(const std::vector<cell>& cells) {
+  calibrated made;
+  const auto iteration = [&](method how) {
+    return simulate(how,
+                    made.job_of({dnn::resnet50, network::ethernet10, how, calibration_workers}));
+  };
+  const auto measured = [&](method how) {
+    return measured_iteration(cells, dnn::resnet50, network::ethernet10, how);
+  };
+  // WFBP's start-ups leave no time in which a slow-down could hide, and so the second round of
+  // both changes next to nothing.
+  for (int round = 0; round < 2; ++round) {
+    made.startup = argument_for(
+        measured(method::WFBP), 0.02,
+        [&](seconds startup) {
+          made.startup = startup;
+          set_rates(made, cells);
+          return iteration(method::WFBP);
+        },
+        "start-up");
+    set_rates(made, cells);
+    made.slowdown = argument_for(
+        measured(method::MGWFBP), 1,
+        [&](double slowdown) {
+          made.slowdown = slowdown;
+          return iteration(method::MGWFBP);
+        },
+        "slow-down");
   }
-  const link without = nic_of(0, measured);
-  if (WFBP_of(without, on_link) >= measured.WFBP) {
-    return {without, latency_from::nothing};
-  }
-  seconds low = 0;
-  // Nothing but start-ups, all but a thousandth of BSP's time.
-  seconds high = 0.999 * all_reduce_of(measured) / ring_cost(calibration_workers, {1, 1}).startup();
-  if (WFBP_of(nic_of(high, measured), on_link) < measured.WFBP) {
-    throw tutti::usage_error("WFBP is slower than BSP explains: no link has such a latency");
-  }
-  constexpr int halvings = 50;
-  for (int i = 0; i < halvings; ++i) {
-    const seconds middle = (low + high) / 2;
-    (WFBP_of(nic_of(middle, measured), on_link) < measured.WFBP ? low : high) = middle;
-  }
-  return {nic_of(high, measured), latency_from::WFBP};
+  return made;
 }
 
 }  // namespace survey

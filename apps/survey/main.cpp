@@ -18,12 +18,11 @@ int main(int argc, char** argv) {
       common::check_writable(asked.json, asked.json);
     }
     survey::print_law();
-    for (const survey::traffic on_link : survey::traffics) {
-      const auto made = survey::predict(survey::measured(), on_link);
-      survey::print(made);
-      if (!asked.json.empty()) {
-        survey::append_json(asked.json, made);
-      }
+    const auto made = survey::predict(survey::grid());
+    survey::print(made);
+    survey::print_three_methods(made.law);
+    if (!asked.json.empty()) {
+      survey::append_json(asked.json, made);
     }
   });
 }

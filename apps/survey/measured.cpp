@@ -1,8 +1,51 @@
 #include "survey/measured.hpp"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace survey {
+
+namespace {
+
+/// With 4, 8, 16 and 32 GPUs.
+struct measured_series {
+  dnn of;
+  network over;
+  method how;
+  std::array<double, workers_of_cells.size()> samples_per_second;
+};
+
+using enum method;
+using enum network;
+using enum dnn;
+
+constexpr std::array measured{
+    measured_series{resnet50, ethernet10, BSP, {925.02, 1282.28, 2485.12, 4920.82}},
+    measured_series{resnet50, ethernet10, WFBP, {1015.40, 1795.74, 3146.78, 5113.18}},
+    measured_series{resnet50, ethernet10, MGWFBP, {1003.18, 1980.58, 3784.98, 6883.60}},
+    measured_series{resnet50, ethernet100, BSP, {926.00, 1601.36, 3087.16, 5744.76}},
+    measured_series{resnet50, ethernet100, WFBP, {1015.10, 1985.74, 3650.74, 6141.38}},
+    measured_series{resnet50, ethernet100, MGWFBP, {1002.68, 1990.68, 3945.96, 7540.94}},
+    measured_series{resnet50, infiniband100, BSP, {920.28, 1821.20, 3602.90, 7126.52}},
+    measured_series{resnet50, infiniband100, WFBP, {1014.28, 2017.12, 3946.06, 7326.56}},
+    measured_series{resnet50, infiniband100, MGWFBP, {1003.90, 2001.72, 3987.40, 7876.46}},
+    measured_series{bert_base, ethernet10, BSP, {555.52, 518.94, 984.88, 1926.64}},
+    measured_series{bert_base, ethernet100, BSP, {555.36, 804.62, 1504.62, 2815.72}},
+    measured_series{bert_base, infiniband100, BSP, {555.70, 1082.42, 2112.96, 4184.38}},
+    measured_series{bert_large, ethernet10, BSP, {53.04, 28.96, 54.30, 105.10}},
+    measured_series{bert_large, ethernet100, BSP, {52.90, 55.80, 103.34, 187.00}},
+    measured_series{bert_large, infiniband100, BSP, {53.08, 99.18, 191.64, 375.22}}};
+
+struct on_one_gpu {
+  int batch;
+  double samples_per_second;
+};
+
+constexpr std::array<on_one_gpu, dnns.size()> alone{{{64, 253.1}, {64, 212.8}, {8, 49.0}}};
+
+const on_one_gpu& alone_of(dnn which) { return alone[static_cast<std::size_t>(which)]; }
+
+}  // namespace
 
 std::string_view name_of(method which) {
   constexpr std::array<std::string_view, 3> names{"BSP", "WFBP", "MG-WFBP"};
@@ -14,28 +57,40 @@ std::string_view name_of(network which) {
   return names[static_cast<std::size_t>(which)];
 }
 
-const std::vector<cell>& measured() {
-  using enum method;
-  using enum network;
-  static const std::vector<cell> all{
-      {ethernet10, BSP, 4, 925.02},         {ethernet10, BSP, 8, 1282.28},
-      {ethernet10, BSP, 16, 2485.12},       {ethernet10, BSP, 32, 4920.82},
-      {ethernet10, WFBP, 4, 1015.40},       {ethernet10, WFBP, 8, 1795.74},
-      {ethernet10, WFBP, 16, 3146.78},      {ethernet10, WFBP, 32, 5113.18},
-      {ethernet10, MGWFBP, 4, 1003.18},     {ethernet10, MGWFBP, 8, 1980.58},
-      {ethernet10, MGWFBP, 16, 3784.98},    {ethernet10, MGWFBP, 32, 6883.60},
-      {ethernet100, BSP, 4, 926.00},        {ethernet100, BSP, 8, 1601.36},
-      {ethernet100, BSP, 16, 3087.16},      {ethernet100, BSP, 32, 5744.76},
-      {ethernet100, WFBP, 4, 1015.10},      {ethernet100, WFBP, 8, 1985.74},
-      {ethernet100, WFBP, 16, 3650.74},     {ethernet100, WFBP, 32, 6141.38},
-      {ethernet100, MGWFBP, 4, 1002.68},    {ethernet100, MGWFBP, 8, 1990.68},
-      {ethernet100, MGWFBP, 16, 3945.96},   {ethernet100, MGWFBP, 32, 7540.94},
-      {infiniband100, BSP, 4, 920.28},      {infiniband100, BSP, 8, 1821.20},
-      {infiniband100, BSP, 16, 3602.90},    {infiniband100, BSP, 32, 7126.52},
-      {infiniband100, WFBP, 4, 1014.28},    {infiniband100, WFBP, 8, 2017.12},
-      {infiniband100, WFBP, 16, 3946.06},   {infiniband100, WFBP, 32, 7326.56},
-      {infiniband100, MGWFBP, 4, 1003.90},  {infiniband100, MGWFBP, 8, 2001.72},
-      {infiniband100, MGWFBP, 16, 3987.40}, {infiniband100, MGWFBP, 32, 7876.46}};
+std::string_view name_of(dnn which) {
+  constexpr std::array<std::string_view, 3> names{"resnet50", "bert_base", "bert_large"};
+  return names[static_cast<std::size_t>(which)];
+}
+
+int batch_of(dnn which) { return alone_of(which).batch; }
+
+tutti::seconds compute_of(dnn which) {
+  return alone_of(which).batch / alone_of(which).samples_per_second;
+}
+
+const std::vector<cell>& grid() {
+  static const std::vector<cell> all = [] {
+    std::vector<cell> made;
+    for (const dnn of : dnns) {
+      for (const network over : networks) {
+        for (const method how : methods) {
+          const auto found = std::ranges::find_if(measured, [&](const measured_series& each) {
+            return each.of == of && each.over == over && each.how == how;
+          });
+          for (std::size_t i = 0; i < workers_of_cells.size(); ++i) {
+            cell next{of, over, how, workers_of_cells[i]};
+            if (found != measured.end()) {
+              next.samples_per_second = found->samples_per_second[i];
+            }
+            if (next.samples_per_second || next.workers > per_host) {
+              made.push_back(next);
+            }
+          }
+        }
+      }
+    }
+    return made;
+  }();
   return all;
 }
 

@@ -1,13 +1,10 @@
 #include "survey/simulation.hpp"
 
+#include <array>
 #include <cstddef>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <string>
 
 #include "models/replayed/computations.hpp"
-#include "survey/in_turn.hpp"
-#include "tutti/coordination/local.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
@@ -18,61 +15,55 @@ namespace survey {
 
 namespace {
 
-using tutti::transport::link;
-
-template <class Strategy>
-tutti::seconds run(int workers, link nic) {
-  using strategy = tutti::strategy_of<Strategy>;
-  tutti::engine_options<Strategy> set;
-  set.profile.message = ring_cost(workers, nic);
-  if constexpr (std::is_same_v<typename strategy::fusion, tutti::fusion::merge_gradients>) {
-    set.fusion.rule = tutti::fusion::rule::greedy;  // the published one, which the survey runs
-  }
-  // Without jitter, one iteration is like the next.
-  const tutti::replay_options length{.iterations = 1, .warmup = 0};
-  tutti::replay<Strategy> job(models::computations(model()), set, tutti::payloads::counted, length);
-  const tutti::transport::network hosts(workers, nic, per_host, tutti::transport::network::at_once);
-  tutti::transport::run_simulated(hosts,
-                                  [&](tutti::transport::simulated& world) { return job(world); });
-  return job.result().iterations.front();
+/// A ring's 2(p-1) messages carry 2(p-1)/p of the bytes past each NIC.
+tutti::transport::link nic_of(const job& of) {
+  const double messages = 2.0 * (of.workers - 1);
+  return {messages / of.workers / of.cost.seconds_per_byte, of.cost.startup / messages};
 }
 
 template <class Strategy>
-tutti::seconds run(traffic on_link, int workers, link nic) {
-  // Every rank goes by the plan, so nobody has to lead, and no decision has to travel.
-  using serial = tutti::compose<typename tutti::strategy_of<Strategy>::fusion, in_turn,
-                                tutti::coordination::local>;
-  return on_link == traffic::all_at_once ? run<Strategy>(workers, nic) : run<serial>(workers, nic);
+tutti::seconds run(const job& of) {
+  tutti::engine_options<Strategy> set;
+  set.profile.message = tutti::message_cost(of.cost.startup, of.cost.seconds_per_byte);
+  if constexpr (requires { set.schedule.exchanges; }) {
+    set.schedule.exchanges = of.exchanges;
+  }
+  // Ranks are alike, and one iteration is like the next.
+  const tutti::replay_options length{.iterations = 1, .warmup = 0, .slowdown = of.slowdown};
+  tutti::replay<Strategy> ranks(models::computations(*of.model), set, tutti::payloads::counted,
+                                length);
+  const tutti::transport::network hosts(of.workers, nic_of(of), per_host,
+                                        tutti::transport::network::at_once);
+  tutti::transport::run_simulated(hosts,
+                                  [&](tutti::transport::simulated& world) { return ranks(world); });
+  return ranks.result().iterations.front();
 }
 
 }  // namespace
 
-std::string_view name_of(traffic which) {
-  constexpr std::array<std::string_view, 2> names{"all at once", "one at a time"};
-  return names[static_cast<std::size_t>(which)];
+const models::replayed& model(dnn which) {
+  static const auto all = [] {
+    std::array<models::replayed, dnns.size()> made;
+    for (const dnn each : dnns) {
+      const tutti::seconds compute = compute_of(each);
+      made[static_cast<std::size_t>(each)] = models::with_totals(
+          models::replay(std::string(name_of(each))), compute / 3, compute * 2 / 3);
+    }
+    return made;
+  }();
+  return all[static_cast<std::size_t>(which)];
 }
 
-const models::replayed& model() {
-  static const models::replayed network =
-      models::with_totals(models::replay("resnet50"), 0.2529 / 3, 0.2529 * 2 / 3);
-  return network;
-}
-
-tutti::message_cost ring_cost(int workers, link nic) {
-  const double p = workers;
-  return {2 * (p - 1) * nic.latency, 2 * (p - 1) / p / nic.bytes_per_second};
-}
-
-tutti::seconds simulate(method how, traffic on_link, int workers, link nic) {
+tutti::seconds simulate(method how, const job& of) {
   switch (how) {
     case method::BSP:
-      return run<tutti::strategies::BSP>(workers, nic);
+      return run<tutti::strategies::BSP>(of);
     case method::WFBP:
-      return run<tutti::strategies::WFBP>(on_link, workers, nic);
+      return run<tutti::strategies::WFBP>(of);
     case method::MGWFBP:
       break;
   }
-  return run<tutti::strategies::MGWFBP>(on_link, workers, nic);
+  return run<tutti::strategies::MGWFBP>(of);
 }
 
 }  // namespace survey

@@ -1,35 +1,38 @@
 #pragma once
 
-#include <array>
-#include <string_view>
+#include <cstddef>
 
 #include "models/replayed/replayed.hpp"
 #include "survey/measured.hpp"
-#include "tutti/base/cost.hpp"
 #include "tutti/base/units.hpp"
-#include "tutti/transport/network.hpp"
 
 namespace survey {
 
-/// How many all-reduces of one iteration may be on their way.
-enum class traffic {
-  all_at_once,    ///< whatever is ready: the library's strategies as they are
-  one_at_a_time,  ///< one after the other: the survey's definition of its methods
+/// A DNN as one of the survey's GPUs computes it, a third of the time forward.
+const models::replayed& model(dnn which);
+
+/// What one all-reduce of a gradient takes, between so many workers and with nothing beside it.
+struct all_reduce_cost {
+  tutti::seconds startup{};
+  double seconds_per_byte{};
+
+  tutti::seconds of(double bytes) const { return startup + seconds_per_byte * bytes; }
 };
 
-inline constexpr std::array traffics{traffic::all_at_once, traffic::one_at_a_time};
+/// Workers that train one DNN.
+struct job {
+  const models::replayed* model{};
+  int workers{};
+  all_reduce_cost cost{};
+  /// Computing takes so much longer, as a share, while the worker communicates.
+  double slowdown{};
+  /// All-reduces that may be on their way at once; the survey's methods have one.
+  std::size_t exchanges{1};
+};
 
-std::string_view name_of(traffic which);
-
-/// ResNet-50 as one of the survey's GPUs computes it: 252.9 ms, a third of it forward.
-const models::replayed& model();
-
-/// What one all-reduce costs by the law of extrapolation: a ring's 2(p-1) messages, each with the
-/// NIC's latency, that carry 2(p-1)/p of the bytes past the NIC.
-tutti::message_cost ring_cost(int workers, tutti::transport::link nic);
-
-/// How long an iteration takes on hosts of `per_host` workers, connected by `nic`. Inside a host
-/// and on the device nothing takes time but the model.
-tutti::seconds simulate(method how, traffic on_link, int workers, tutti::transport::link nic);
+/// How long an iteration takes: rings over hosts of `per_host` workers, whose NICs have the rate
+/// and the latency that make an all-reduce cost what the job says. Inside a host and on the device
+/// nothing takes time but the model. Throws tutti::usage_error where no NIC could cost that.
+tutti::seconds simulate(method how, const job& of);
 
 }  // namespace survey

@@ -65,9 +65,9 @@ TEST_F(Compare, TheSameSeedlessJobGivesTheSameBits) {
 
 TEST_F(Compare, OverlapReachesTheBoundOfResNet50AtEveryRate) {
   for (const char* rate : {"1Gbit", "10Gbit", "40Gbit"}) {
-    for (const auto& each :
-         rows(std::string("--strategy WFBP,MGWFBP,Horovod,DDP,ByteScheduler --link ") + rate +
-              "/50us")) {
+    for (const auto& each : rows(
+             std::string("--strategy WFBPUnlimited,MGWFBPExact,Horovod,DDP,ByteScheduler --link ") +
+             rate + "/50us")) {
       EXPECT_LE(each["iteration_ms"]["median"].get<double>(),
                 1.05 * each["lower_bound_ms"].get<double>())
           << each;
@@ -136,7 +136,8 @@ TEST_F(Compare, ServersOnTheWorkersHostsShareTheirNics) {
   const auto own = rows(flags + " --server-hosts own").front();
   EXPECT_LT(own["iteration_ms"]["median"].get<double>(), 900);
   EXPECT_EQ(own["machines"], 8);
-  EXPECT_EQ(rows("--model mine.csv --strategy WFBP --link 2x1Gbit/0us --ranks 5 --server-hosts own")
+  EXPECT_EQ(rows("--model mine.csv --strategy WFBPUnlimited --link 2x1Gbit/0us --ranks 5 "
+                 "--server-hosts own")
                 .front()["machines"],
             3);
   compare_refuses(flags + " --server-hosts workers --ranks 2000",
@@ -166,7 +167,8 @@ TEST_F(Compare, AServerBehindASlowerNicHoldsItsWorkersUp) {
 }
 
 TEST_F(Compare, RepetitionsHaveSeedsOfTheirOwn) {
-  const std::string flags = "--strategy WFBP --model mobilenet_v2 --jitter 0.2 --iterations 1";
+  const std::string flags =
+      "--strategy WFBPUnlimited --model mobilenet_v2 --jitter 0.2 --iterations 1";
   const auto third = rows(flags + " --seed 3").front()["iteration_ms"];
   const auto both = rows(flags + " --seed 2 --repetitions 2").front()["iteration_ms"];
   const auto second = rows(flags + " --seed 2").front()["iteration_ms"];
@@ -184,7 +186,7 @@ TEST_F(Compare, HalfTheLinkDoublesWhatBSPExposes) {
 
 TEST_F(Compare, ANetworkOfTheUsersOwnIsTheLinkItNames) {
   std::ofstream(here_ / "mine.net") << "# two a host\nlink 2x10Gbit/50us  # the NIC\n";
-  const std::string flags = "--strategy WFBP,BytePS --model mobilenet_v2";
+  const std::string flags = "--strategy WFBPUnlimited,BytePS --model mobilenet_v2";
   auto own = rows(flags + " --network mine.net");
   auto named = rows(flags + " --link 2x10Gbit/50us");
   ASSERT_EQ(own.size(), named.size());
@@ -311,7 +313,7 @@ TEST_F(Compare, SaysWhichSizesWentWhichWay) {
 }
 
 TEST_F(Compare, TenThousandWorkersTakeSeconds) {
-  const auto all = rows("--strategy WFBP --ranks 32,10000 --iterations 2 --warmup 1");
+  const auto all = rows("--strategy WFBPUnlimited --ranks 32,10000 --iterations 2 --warmup 1");
   EXPECT_EQ(all.front()["simulated_workers"], 32);
   EXPECT_EQ(all.back()["simulated_workers"], 16);
   EXPECT_EQ(all.back()["ranks"], 10000);
@@ -386,10 +388,10 @@ TEST_F(Compare, WhatIsSentInSomeStepsAloneCountsInTheMean) {
 }
 
 TEST_F(Compare, WhatTrainsAModelARankIsNoContender) {
-  const auto got = compare("--strategy Local,WFBP,MXNetDistAsync --model mobilenet_v2");
+  const auto got = compare("--strategy Local,WFBPUnlimited,MXNetDistAsync --model mobilenet_v2");
   ASSERT_EQ(got.status, 0) << got.err;
   EXPECT_NE(got.out.find("\n  Local           apart "), std::string::npos) << got.out;
-  for (const char* best : {"\n* WFBP ", "\n* MXNetDistAsync ", "\n* Dense16 "}) {
+  for (const char* best : {"\n* WFBPUnlimited ", "\n* MXNetDistAsync ", "\n* Dense16 "}) {
     EXPECT_NE(got.out.find(best), std::string::npos) << best << got.out;
   }
 }

@@ -46,7 +46,7 @@ TEST_F(Processes, MeasureWhatWasPredicted) {
   for (int left = 10; !usable && left > 0; --left) {
     std::filesystem::remove(here_ / "rows");
     const auto got = compare(4,
-                             "--model mine.csv --ranks 3 --strategy WFBP,BytePS --link "
+                             "--model mine.csv --ranks 3 --strategy WFBPUnlimited,BytePS --link "
                              "10Gbit/50us --iterations 3 --warmup 1 --json rows");
     ASSERT_EQ(got.status, 0) << got.err;
     EXPECT_EQ(lines(got.out), 11U) << "one process prints: " << got.out;
@@ -88,7 +88,8 @@ TEST_F(Processes, CarryWhatWasCounted) {
   for (const std::string kernels : {"cpu", "profile"}) {
     SCOPED_TRACE(kernels);
     const std::string flags =
-        "--model mine.csv --ranks 2 --strategy WFBP,ByteScheduler,BytePS,TopK --server-hosts own "
+        "--model mine.csv --ranks 2 --strategy WFBPUnlimited,ByteScheduler,BytePS,TopK "
+        "--server-hosts own "
         "--link 10Gbit/50us --iterations 2 --warmup 1 --json ";
     const auto got = compare(3, flags + kernels + " --kernels " + kernels, "real");
     ASSERT_EQ(got.status, 0) << got.err;
@@ -120,7 +121,8 @@ TEST_F(Processes, CarryWhatWasCounted) {
 TEST_F(Processes, MeasureARowOnce) {
   write_profile();
   const std::string flags =
-      "--model mine.csv --ranks 2 --strategy WFBP --link 10Gbit/50us --iterations 1 --warmup 0 ";
+      "--model mine.csv --ranks 2 --strategy WFBPUnlimited --link 10Gbit/50us --iterations 1 "
+      "--warmup 0 ";
   const auto first = compare(2, flags + "--json kept", "real");
   ASSERT_EQ(first.status, 0) << first.err;
   const auto got = compare(2, flags + "--json more --resume kept", "real");
@@ -134,7 +136,7 @@ TEST_F(Processes, MeasureARowOnce) {
 
 TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
   const auto alone = [this](const std::string& flags) {
-    return shell(TUTTI_APPS_DIRECTORY "/tutti-compare --strategy WFBP " + flags);
+    return shell(TUTTI_APPS_DIRECTORY "/tutti-compare --strategy WFBPUnlimited " + flags);
   };
   refuses(alone("--world real --link 1Gbit/50us"),
           "tutti-compare: --world real takes a process a rank. Fix: mpirun -np 4");
@@ -147,7 +149,7 @@ TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
            {"--link 1Gbit/50us --ranks 2 --kernels gpu", "gpu"},
            {"--link 1Gbit/50us --ranks 3", "need as many processes, not 2"}}) {
     SCOPED_TRACE(flags);
-    const auto got = compare(2, "--strategy WFBP --model mobilenet_v2 " + flags, "real");
+    const auto got = compare(2, "--strategy WFBPUnlimited --model mobilenet_v2 " + flags, "real");
     EXPECT_EQ(got.status, 2) << got.err;
     EXPECT_EQ(got.err.find("tutti-compare:"), got.err.rfind("tutti-compare:")) << got.err;
     EXPECT_NE(got.err.find(sentence), std::string::npos) << got.err;
@@ -155,7 +157,7 @@ TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
 }
 
 TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
-  const auto got = compare(2, "--model mobilenet_v2 --ranks 3 --strategy WFBP");
+  const auto got = compare(2, "--model mobilenet_v2 --ranks 3 --strategy WFBPUnlimited");
   EXPECT_NE(got.status, 0);
   const std::string sentence =
       "tutti-compare: 3 workers and servers need as many processes, not 2. Fix: mpirun -np 3";

@@ -113,7 +113,7 @@ TEST_F(Apps, MissingAndTruncatedDataAreNamed) {
 TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   ASSERT_EQ(train("--strategy BSP --ranks 2 --steps 2 --checkpoint saved").status, 0);
   train_refuses("--ranks 2 --resume /nowhere/saved", "cannot read /nowhere/saved.");
-  train_refuses("--strategy WFBP --ranks 2 --resume saved", "saved.");
+  train_refuses("--strategy WFBPUnlimited --ranks 2 --resume saved", "saved.");
   train_refuses("--strategy BSP --model cnn --ranks 2 --resume saved", "saved.");
   std::filesystem::resize_file(here_ / "saved.1", 1000);
   train_refuses("--strategy BSP --ranks 2 --resume saved", "saved.1: the checkpoint is cut short");

@@ -94,7 +94,7 @@ void allocates_nothing(engine_options<Strategy> options = {}) {
   EXPECT_EQ(fewest, 0u) << Strategy::name;
 }
 TEST(Allocation, AStepAllocatesNothing) {
-  allocates_nothing<strategies::WFBP>();
+  allocates_nothing<strategies::WFBPUnlimited>();
   allocates_nothing<strategies::Horovod>();
   allocates_nothing<strategies::ByteScheduler>(
       {.partition = {.bytes = 20'000},
@@ -107,6 +107,7 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::ZeRO1>();
   allocates_nothing<strategies::TFReplicated>(
       {.architecture = strategies::of_all_reduce_spec("pscpu:1k:psgpu#2:4k:xring#2")});
+  allocates_nothing<strategies::Adasum>();
 }
 TEST(Allocation, TheCounterCounts) {
   allocations = 0;

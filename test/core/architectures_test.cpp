@@ -13,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "support/adaptive_sum_oracle.hpp"
 #include "support/oracle.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/local_sgd.hpp"
@@ -589,6 +591,33 @@ TEST(Architectures, AsynchronousServersAddEveryDifferenceOnce) {
     }
     ASSERT_NEAR(pulled[i], expected, 1e-4) << i;
   }
+}
+
+/// The mean of a step's passes is what is added adaptively; a checkpoint holds all that ranks
+/// remember.
+template <class Architecture>
+void adds_adaptively(std::vector<float> (*oracle)(int, int, gradient_function)) {
+  using strategy = compose<fusion::up_to, Architecture>;
+  engine_options<strategy> set;
+  set.fusion.bytes = 3000;
+  set.run.accumulation = passes;
+  set.run.deadline = 20;
+  const gradient_function mean_of_passes = [](int worker, int step, std::size_t element) {
+    return static_cast<float>(own_gradient(worker, step, element));
+  };
+  for (const int workers : {1, 3}) {
+    const ended whole = train_in_parts<strategy>(workers, 0, set);
+    const auto expected = oracle(workers, steps, mean_of_passes);
+    expect_near(whole, std::vector(static_cast<std::size_t>(workers),
+                                   std::vector<double>(expected.begin(), expected.end())));
+    EXPECT_EQ(train_in_parts<strategy>(workers, 5, set).parameters, whole.parameters);
+  }
+}
+TEST(Architectures, AdasumOfGradientsGoesOnFromACheckpoint) {
+  adds_adaptively<architecture::adasum<carries::gradient>>(of_adaptive_sums);
+}
+TEST(Architectures, AdasumOfStepsGoesOnFromACheckpoint) {
+  adds_adaptively<architecture::adasum<carries::difference>>(of_adaptive_steps);
 }
 
 /// In lock-step on a network that takes a latency alone, a rank pulls what its pair saved in the

@@ -167,25 +167,25 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
   arena memory = model_of(0);
   std::string bytes;
   transport::run_ranks(1, [&](transport::in_process& world) {
-    auto engine = make_engine<strategies::WFBP>(world, memory.tensors(), optimizer_of());
+    auto engine = make_engine<strategies::WFBPUnlimited>(world, memory.tensors(), optimizer_of());
     std::ostringstream out;
     save(engine, out);
     bytes = out.str();
   });
   using strategies::TopK;
-  using strategies::WFBP;
-  EXPECT_EQ(refusal<WFBP>(bytes, memory.tensors()), "");
-  EXPECT_EQ(refusal<WFBP>(bytes.substr(0, bytes.size() / 2), memory.tensors()),
+  using strategies::WFBPUnlimited;
+  EXPECT_EQ(refusal<WFBPUnlimited>(bytes, memory.tensors()), "");
+  EXPECT_EQ(refusal<WFBPUnlimited>(bytes.substr(0, bytes.size() / 2), memory.tensors()),
             "the checkpoint is cut short. Fix: use an earlier one");
   std::string damaged = bytes;
   damaged[bytes.size() / 2] = static_cast<char>(damaged[bytes.size() / 2] ^ 1);
-  EXPECT_EQ(refusal<WFBP>(damaged, memory.tensors()),
+  EXPECT_EQ(refusal<WFBPUnlimited>(damaged, memory.tensors()),
             "the checkpoint is damaged. Fix: use an earlier one");
   EXPECT_EQ(
-      refusal<WFBP>("something else entirely", memory.tensors()),
+      refusal<WFBPUnlimited>("something else entirely", memory.tensors()),
       "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
   const auto fewer = std::vector<tensor>(memory.tensors().begin() + 1, memory.tensors().end());
-  EXPECT_EQ(refusal<WFBP>(bytes, fewer),
+  EXPECT_EQ(refusal<WFBPUnlimited>(bytes, fewer),
             "the checkpoint is of another model: 6 tensors instead of 5");
   EXPECT_NE(refusal<TopK>(bytes, memory.tensors()).find("the checkpoint is of another strategy"),
             std::string::npos);

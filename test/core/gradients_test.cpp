@@ -23,6 +23,7 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
+#include "tutti/role/fusion.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/tutti.hpp"
 
@@ -270,7 +271,33 @@ TEST(Gradients, FusedTensorsAreTheirValues) {
   is_its_values<limited>(set);
 }
 TEST(Gradients, GatheredTensorsAreTheirValues) {
-  is_its_values<compose<summed, fusion::when_ready>>();
+  using gathered = compose<summed, fusion::when_ready>;
+  is_its_values<gathered>();
+  engine_options<gathered> set;
+  set.fusion.types = fusion_types::apart;
+  is_its_values<gathered>(set);
+}
+/// In buckets of one type each.
+TEST(Gradients, TensorsOfTypesApartAreTheirValues) {
+  using limited = compose<summed, fusion::up_to, partition::into>;
+  engine_options<limited> set;
+  set.fusion.types = fusion_types::apart;
+  set.partition.bytes = 100;
+  is_its_values<limited>(set);
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    inline_queue compute;
+    model<inline_queue> mixed(compute, types::mixed, place::stays);
+    const auto engine = make_engine<limited>(world, mixed.tensors(), rule, set);
+    EXPECT_EQ(engine.planned().buckets.size(), 3U);
+    for (const bucket& group : engine.planned().buckets) {
+      for (std::size_t i = 1; i < group.tensors; ++i) {
+        const auto type_at = [&](std::size_t position) {
+          return mixed.tensors()[index(engine.planned().at(position))].gradient_type;
+        };
+        EXPECT_EQ(type_at(group.first_tensor + i), type_at(group.first_tensor));
+      }
+    }
+  });
 }
 TEST(Gradients, ServersSeeTheirValues) {
   is_its_values<

@@ -13,11 +13,13 @@
 #include <thread>
 #include <vector>
 
+#include "support/adaptive_sum_oracle.hpp"
 #include "support/device_training.hpp"
 #include "support/errors.hpp"
 #include "support/replanning.hpp"
 #include "support/training.hpp"
 #include "support/unbuffered_library.hpp"
+#include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
@@ -81,6 +83,16 @@ TEST(Replan, OfExchangesInHalvesChangesNothing) {
 }
 TEST(Replan, OfLaunchesGatheredAtRunTimeChangesNothing) {
   changes_nothing<compose<dense, fusion::when_ready, partition::into, coordination::negotiated>>();
+}
+/// Weights are of tensors, whichever travel together; steps begin where the parameters stand.
+TEST(Replan, OfAdaptiveStepsChangesNothing) {
+  using strategy = compose<architecture::adasum<carries::difference>, fusion::up_to>;
+  for (const int workers : {1, 3, 4}) {
+    const auto expected = of_adaptive_steps(workers, steps, gradient);
+    for (const auto& each : train<strategy>(workers, {3, 6})) {
+      EXPECT_EQ(each, expected) << workers << " workers";
+    }
+  }
 }
 TEST(Replan, OfServersThatUpdateMovesTheirMomentaToNewOwners) {
   changes_nothing<

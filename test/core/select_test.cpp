@@ -363,7 +363,7 @@ TEST(Select, CannotChooseOtherTensorsOnTheWay) {
       });
     });
     for (const std::string& each : replanning) {
-      EXPECT_NE(each.find("which tensors a compressor selects cannot change"), std::string::npos)
+      EXPECT_NE(each.find("which tensors a compressor selects, and whether"), std::string::npos)
           << each;
     }
     const auto resuming = errors(workers, [](transport::in_process& world) {

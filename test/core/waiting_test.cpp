@@ -180,7 +180,8 @@ TEST(Waiting, WhoClosesNeverExpires) {
 
 /// An engine of which nobody asks more than a question needs.
 struct idle_engine : engine_base<transport::simulated> {
-  idle_engine() : engine_base(std::type_identity<idle_engine>()) {}
+  idle_engine() : engine_base(std::type_identity<idle_engine>(), 0) {}
+  bool open_posts() { return false; }
   void describe(const chunk_step&, control_message&) {}
   void heard(const std::exception_ptr& why) { std::rethrow_exception(why); }
   std::string_view due_call() { return {}; }

@@ -1,4 +1,4 @@
-// The two rules of merge_gradients against programmes written from the papers' recurrences.
+// The rules of merge_gradients against programmes written from the papers' recurrences.
 #include "tutti/fusion/merge_gradients.hpp"
 
 #include <algorithm>
@@ -16,6 +16,7 @@ using fusion::merge_gradients;
 
 const merge_gradients exact({.rule = fusion::rule::exact});
 const merge_gradients greedy({.rule = fusion::rule::greedy});
+const merge_gradients greedy_8192({.rule = fusion::rule::greedy_8192});
 
 /// A model with all that the rules look at; vectors in forward order.
 struct job {
@@ -46,7 +47,8 @@ job random_job(std::mt19937& random, std::size_t layers) {
 }
 
 /// The published rule, literally: arrays over layers 1 to L, everything recomputed after a merge.
-ends published(const job& each) {
+/// A message of fewer than `least` elements is merged whatever that costs.
+ends published(const job& each, std::size_t least = 0) {
   const std::size_t layers = each.elements.size();
   const double a = each.known.message.startup();
   std::vector<double> tb(layers + 2), tau_b(layers + 2), ready(layers + 2);
@@ -69,7 +71,7 @@ ends published(const job& each) {
   };
   recompute();
   for (std::size_t l = layers; l >= 2; --l) {
-    if (ready[l - 1] < tau_c[l] + a) {
+    if (ready[l - 1] < tau_c[l] + a || p[l] < least) {
       p[l - 1] += p[l];
       p[l] = 0;
       tc[l] = 0;
@@ -132,6 +134,53 @@ TEST(merge_gradients, greedy_is_the_published_rule) {
   EXPECT_GT(some_merged, 2'000u) << "the profiles do not exercise the rule";
 }
 
+TEST(merge_gradients, greedy_8192_is_the_rule_that_sends_nothing_small) {
+  std::mt19937 random(5);
+  std::size_t otherwise = 0;
+  for (int round = 0; round < 3'000; ++round) {
+    const job each = random_job(random, random() % 30);
+    const ends groups = greedy_8192.group_ends(each.backward(), each.known);
+    ASSERT_EQ(groups, published(each, 8192)) << "profile " << round;
+    otherwise += groups != greedy.group_ends(each.backward(), each.known);
+  }
+  EXPECT_GT(otherwise, 300u) << "the profiles do not tell the rules apart";
+}
+
+/// The first 8191 elements wait for the next tensor, which is late; 8192 do not.
+TEST(merge_gradients, greedy_8192_holds_fewer) {
+  for (const std::size_t first : {8191U, 8192U}) {
+    job each;
+    each.elements = {10, first};
+    each.known.backward = {1, 1e-3};
+    each.known.message = message_cost(1e-6, 1e-9);
+    EXPECT_EQ(greedy.group_ends(each.backward(), each.known), (ends{1, 2}));
+    EXPECT_EQ(greedy_8192.group_ends(each.backward(), each.known),
+              first < 8192 ? (ends{2}) : (ends{1, 2}));
+  }
+}
+
+/// An all-reduce of M bytes between n ranks takes 2na + 2(n-1)Mb/n.
+TEST(merge_gradients, a_rings_messages_make_an_all_reduce) {
+  std::mt19937 random(6);
+  std::size_t otherwise = 0;
+  for (int round = 0; round < 1'000; ++round) {
+    job each = random_job(random, random() % 30);
+    const std::size_t n = 2 + random() % 31;
+    const double a = 5e-5;
+    const double b = 1e-9;
+    each.known.message = {};
+    const merge_gradients by_ring(
+        {.rule = fusion::rule::greedy, .startup = a, .seconds_per_byte = b, .ring = n});
+    const ends groups = by_ring.group_ends(each.backward(), each.known);
+    const auto ranks = static_cast<double>(n);
+    each.known.message = message_cost(2 * ranks * a, 2 * (ranks - 1) / ranks * b);
+    ASSERT_EQ(groups, published(each)) << "profile " << round;
+    each.known.message = message_cost(a, b);
+    otherwise += groups != published(each);
+  }
+  EXPECT_GT(otherwise, 500u);
+}
+
 TEST(merge_gradients, exact_is_never_worse_than_greedy) {
   std::mt19937 random(2);
   int better = 0;
@@ -140,6 +189,8 @@ TEST(merge_gradients, exact_is_never_worse_than_greedy) {
     const seconds ours = finish(each, exact.group_ends(each.backward(), each.known));
     const seconds theirs = finish(each, greedy.group_ends(each.backward(), each.known));
     ASSERT_LE(ours, theirs * (1 + 1e-12)) << "profile " << round;
+    const seconds held = finish(each, greedy_8192.group_ends(each.backward(), each.known));
+    ASSERT_LE(ours, held * (1 + 1e-12)) << "profile " << round;
     better += ours < theirs * 0.999;
   }
   EXPECT_GT(better, 300) << "greedy should lose somewhere";

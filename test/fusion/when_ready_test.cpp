@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/strategies/horovod.hpp"
 
 namespace tutti {
 namespace {
@@ -43,9 +44,18 @@ launches of_state(fusion::when_ready::state& gathering, const std::vector<std::u
 }
 
 /// Horovod's order of fusing, on a queue of which it takes from the front and puts back.
-launches fused(const plan& made, std::deque<std::uint32_t> queue, std::size_t most) {
+launches fused(const plan& made, std::deque<std::uint32_t> queue,
+               const fusion::when_ready::options& set) {
   launches all;
-  const auto bytes = [&](std::uint32_t c) { return 4 * made.chunks[c].elements; };
+  std::size_t most = set.bytes;
+  for (; most % set.multiple != 0; ++most) {
+  }
+  const auto bytes = [&](std::uint32_t c) {
+    std::size_t padded = 4 * made.chunks[c].elements;
+    for (; padded % set.alignment != 0; ++padded) {
+    }
+    return padded;
+  };
   while (!queue.empty()) {
     const std::uint32_t first = queue.front();
     queue.pop_front();
@@ -83,7 +93,9 @@ TEST(fusion_when_ready, launches_as_a_queue_that_is_put_back) {
       kinds[i] = static_cast<std::uint32_t>(random() % 3);
     }
     const plan made = chunks_of(elements, kinds);
-    const fusion::when_ready::options set{.bytes = random() % 8 == 0 ? 0 : random() % 160};
+    const fusion::when_ready::options set{.bytes = random() % 8 == 0 ? 0 : random() % 160,
+                                          .multiple = 1 + random() % 2 * (random() % 70),
+                                          .alignment = random() % 2 == 0 ? 1U : 16U};
     const std::size_t largest = fusion::when_ready(set).most_bytes(made);
     fusion::when_ready::state gathering(made, set);
     for (int tick = 0; tick < 3; ++tick) {
@@ -95,7 +107,7 @@ TEST(fusion_when_ready, launches_as_a_queue_that_is_put_back) {
       }
       std::shuffle(ready.begin(), ready.end(), random);
       const launches seen = of_state(gathering, ready);
-      ASSERT_EQ(seen, fused(made, {ready.begin(), ready.end()}, set.bytes)) << "round " << round;
+      ASSERT_EQ(seen, fused(made, {ready.begin(), ready.end()}, set)) << "round " << round;
       for (const auto& each : seen) {
         std::size_t bytes = 0;
         for (const std::uint32_t c : each) {
@@ -123,6 +135,27 @@ TEST(fusion_when_ready, looks_past_other_kinds_as_far_as_the_limit) {
   EXPECT_EQ(fusion::when_ready().most_bytes(made), 36U) << "all there is";
 }
 
+/// Horovod's threshold where each host has as many ranks: a multiple of 64 doubles for each. Its
+/// batched copies on a GPU begin at multiples of 16 bytes.
+TEST(fusion_when_ready, rounds_as_horovod_does) {
+  constexpr auto of_three = strategies::Horovod::defaults(3).fusion;
+  const plan made = chunks_of(std::vector<std::size_t>(40'000'000 / 1000, 1000),
+                              std::vector<std::uint32_t>(40'000'000 / 1000));
+  EXPECT_EQ(fusion::when_ready(of_three).most_bytes(made), 134'218'752U);  // 87'382 * 1536
+  constexpr auto of_four = strategies::Horovod::defaults(4).fusion;
+  EXPECT_EQ(fusion::when_ready(of_four).most_bytes(made), 134'217'728U);
+
+  const plan small = chunks_of({1, 1, 1, 1, 5, 4}, {0, 0, 0, 0, 0, 0});
+  const auto at = [&](std::size_t bytes, std::size_t alignment) {
+    fusion::when_ready::state gathering(small, {.bytes = bytes, .alignment = alignment});
+    return of_state(gathering, {0, 1, 2, 3, 4, 5});
+  };
+  EXPECT_EQ(at(52, 1), (launches{{0, 1, 2, 3, 4, 5}}));
+  EXPECT_EQ(at(52, 16), (launches{{0, 1, 2}, {3, 4}, {5}}));
+  EXPECT_EQ(at(0, 16), (launches{{0}, {1}, {2}, {3}, {4}, {5}}));
+  EXPECT_EQ(fusion::when_ready({.bytes = 0, .multiple = 1536}).most_bytes(small), 20U);
+}
+
 TEST(fusion_when_ready, plans_every_tensor_alone) {
   const std::vector<tensor_facts> backward(3);
   EXPECT_EQ(fusion::when_ready().group_ends(backward, {}), (std::vector<std::size_t>{1, 2, 3}));
@@ -135,6 +168,18 @@ TEST(fusion_when_ready, refuses_a_negative_cycle) {
     FAIL() << "taken";
   } catch (const usage_error& sentence) {
     EXPECT_NE(std::string(sentence.what()).find("a cycle is not negative"), std::string::npos);
+  }
+}
+
+TEST(fusion_when_ready, refuses_multiples_of_nothing) {
+  for (const fusion::when_ready::options& set :
+       {fusion::when_ready::options{.multiple = 0}, fusion::when_ready::options{.alignment = 0}}) {
+    try {
+      fusion::when_ready policy(set);
+      FAIL() << "taken";
+    } catch (const usage_error& sentence) {
+      EXPECT_NE(std::string(sentence.what()).find("multiple of 0 bytes"), std::string::npos);
+    }
   }
 }
 

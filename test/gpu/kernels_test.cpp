@@ -18,6 +18,7 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
@@ -220,6 +221,42 @@ TEST_F(Kernels, NormsAreTheirDefinitions) {
   const on_gpu<float> most(queue, 1);
   kernels::largest_magnitude(queue, odd.input(), most.data());
   EXPECT_TRUE(std::isnan(most.read().front()));
+}
+
+TEST_F(Kernels, AdaptiveSums) {
+  const auto products = [](auto& queue, auto one, auto other) {
+    const on_gpu<double> there(queue, 3);
+    auto* result = reinterpret_cast<kernels::inner_products*>(there.data());
+    kernels::multiply(queue, one, other, result);
+    kernels::add_products(queue, {result, 1}, {result, 1});
+    return there.read();
+  };
+  cuda::stream queue;
+  const on_gpu<double> known(queue, std::vector<double>{3, 2, 4});
+  const auto* weights = reinterpret_cast<const kernels::inner_products*>(known.data());
+  for (const std::size_t n : sizes) {
+    const auto one = normal_values(n, 1);
+    const auto other = normal_values(n, 2);
+    const on_gpu there(queue, one);
+    const on_gpu there_other(queue, other);
+    const auto got = products(queue, there.input(), there_other.input());
+    std::vector<double> expected(3);
+    std::vector<float> sum(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double a = one[i];
+      const double b = other[i];
+      expected[0] += 2 * a * b;
+      expected[1] += 2 * a * a;
+      expected[2] += 2 * b * b;
+      sum[i] = static_cast<float>(0.625 * a + 0.25 * b);
+    }
+    for (std::size_t which = 0; which < 3; ++which) {
+      EXPECT_NEAR(got[which], expected[which], 1e-12 * static_cast<double>(n + 1)) << n;
+    }
+    kernels::add_adaptively(queue, there.span(), there_other.input(), weights,
+                            kernels::operand::second);
+    EXPECT_TRUE(same_bits(there.read(), sum)) << n;
+  }
 }
 
 TEST_F(Kernels, Casts) {

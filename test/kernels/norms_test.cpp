@@ -8,7 +8,10 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
+
+#include "tutti/kernels/adaptive_sum.hpp"
 
 namespace tutti {
 namespace {
@@ -98,6 +101,54 @@ TEST(largest_magnitude, of_zeros_is_positive_zero) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(largest_magnitude({-0.0f, -0.0f})), 0u);
   EXPECT_EQ(largest_magnitude({-std::numeric_limits<float>::denorm_min(), 0}),
             std::numeric_limits<float>::denorm_min());
+}
+
+double dot(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  }
+  return sum;
+}
+
+TEST(multiply, is_three_inner_products) {
+  for (const std::size_t n : sizes) {
+    const auto first = values(n, 1);
+    const auto second = values(n, 2);
+    kernels::inner_products got{-1, -1, -1};
+    inline_queue queue;
+    kernels::multiply(queue, first, second, &got);
+    const double most = 1e-13 * static_cast<double>(n + 1);
+    EXPECT_NEAR(got.dot, dot(first, second), most) << n;
+    EXPECT_NEAR(got.first, dot(first, first), most) << n;
+    EXPECT_NEAR(got.second, dot(second, second), most) << n;
+  }
+}
+
+TEST(add_adaptively, weighs_by_products_of_longer_vectors) {
+  const kernels::inner_products known{3, 2, 4};  // weights 1/4 and 5/8
+  const kernels::inner_products zero{0, 0, 4};
+  for (const std::size_t n : sizes) {
+    const auto first = values(n, 1);
+    const auto second = values(n, 2);
+    inline_queue queue;
+    const auto sum = [&](const auto& into, const auto& from, const auto& of, auto place) {
+      std::vector<float> made = into;
+      kernels::add_adaptively(queue, std::span(made), std::span(from), &of, place);
+      return made;
+    };
+    std::vector<float> weighted(n);
+    std::vector<float> plain(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double a = first[i];
+      const double b = second[i];
+      weighted[i] = static_cast<float>(0.25 * a + 0.625 * b);
+      plain[i] = static_cast<float>(a + b);
+    }
+    EXPECT_EQ(sum(first, second, known, kernels::operand::first), weighted) << n;
+    EXPECT_EQ(sum(second, first, known, kernels::operand::second), weighted) << n;
+    EXPECT_EQ(sum(first, second, zero, kernels::operand::first), plain) << n;
+  }
 }
 
 }  // namespace

@@ -25,13 +25,14 @@ using native =
 template <class Listed>
 using between_processes = strategy_on<Listed, on_processes>;
 using others =
-    testing::Types<between_processes<listed::WFBP>, between_processes<negotiated_by_priority>,
+    testing::Types<between_processes<listed::WFBPUnlimited>,
+                   between_processes<negotiated_by_priority>,
                    between_processes<listed::gathered_as_learned>, between_processes<native<>>,
                    between_processes<native<schedule::in_order>>>;
 
 static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_processes>);
-static_assert(strategies_in<averaging_strategies_on<on_processes>> == 5);
+static_assert(strategies_in<averaging_strategies_on<on_processes>> == 7);
 INSTANTIATE_TYPED_TEST_SUITE_P(Averaging, StrategyLaw, averaging_strategies_on<on_processes>);
 INSTANTIATE_TYPED_TEST_SUITE_P(Others, StrategyLaw, others);
 

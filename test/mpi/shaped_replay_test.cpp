@@ -65,17 +65,19 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
   }
 }
 
-TEST(ShapedReplay, WFBP) { comes_to_what_is_simulated<strategies::WFBP>(payloads::counted); }
+TEST(ShapedReplay, WFBPUnlimited) {
+  comes_to_what_is_simulated<strategies::WFBPUnlimited>(payloads::counted);
+}
 TEST(ShapedReplay, Horovod) { comes_to_what_is_simulated<strategies::Horovod>(payloads::counted); }
 TEST(ShapedReplay, ByteScheduler) {
   comes_to_what_is_simulated<strategies::ByteScheduler>(payloads::counted);
 }
 TEST(ShapedReplay, BytePS) { comes_to_what_is_simulated<strategies::BytePS>(payloads::counted); }
 TEST(ShapedReplay, WithPayloads) {
-  comes_to_what_is_simulated<strategies::WFBP>(payloads::carried);
+  comes_to_what_is_simulated<strategies::WFBPUnlimited>(payloads::carried);
 }
 TEST(ShapedReplay, TwoRanksBehindEachNic) {
-  comes_to_what_is_simulated<strategies::WFBP>(payloads::counted, 2);
+  comes_to_what_is_simulated<strategies::WFBPUnlimited>(payloads::counted, 2);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/fusion/none.hpp"
 #include "tutti/fusion/up_to.hpp"
@@ -18,6 +19,7 @@
 #include "tutti/partition/none.hpp"
 #include "tutti/schedule/as_ready.hpp"
 #include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 
@@ -70,6 +72,59 @@ TEST(Schedule, WithoutAWindowTheOrderIsItsOwn) {
     urgent.ready(bucket);
   }
   EXPECT_EQ(all_of(urgent), (chunks{3, 4, 2, 0, 1}));
+}
+
+TEST(Schedule, AtMostSoManyGoInThePlansOrder) {
+  const plan made = cut({3, 2, 4}, 2);  // backward: chunks 0 1 | 2 | 3 4
+  for (const std::size_t most : {1U, 2U, 3U, 9U}) {
+    std::mt19937 random(static_cast<unsigned>(most));
+    schedule::at_most::state state(made, {.exchanges = most});
+    for (int step = 0; step < 50; ++step) {
+      chunks order;
+      std::deque<std::uint32_t> out;
+      std::vector<std::uint32_t> late{0, 1, 2};
+      std::ranges::shuffle(late, random);
+      while (order.size() < made.chunks.size()) {
+        if (!late.empty() && random() % 2 == 0) {
+          state.ready(late.back());
+          late.pop_back();
+        }
+        for (const std::uint32_t chunk : all_of(state)) {
+          order.push_back(chunk);
+          out.push_back(chunk);
+        }
+        ASSERT_LE(out.size(), most);
+        const bool next_is_full =
+            order.size() < made.chunks.size() &&
+            std::ranges::find(late, made.chunks[order.size()].bucket) == late.end();
+        ASSERT_TRUE(out.size() == most || !next_is_full) << "there was room for one more";
+        EXPECT_EQ(state.admits(0), out.size() < most);
+        if (!out.empty() && random() % 2 == 0) {
+          state.released(out.front());
+          out.pop_front();
+        }
+      }
+      EXPECT_EQ(order, (chunks{0, 1, 2, 3, 4}));
+      for (const std::uint32_t chunk : out) {
+        state.released(chunk);
+      }
+    }
+  }
+  EXPECT_THROW(schedule::at_most::state(made, {.exchanges = 0}), usage_error);
+}
+
+/// Another rank may say that one goes while there is no room here; then two must leave first.
+TEST(Schedule, AtMostIsCountedBelowZero) {
+  const plan made = cut({1, 1, 1});
+  schedule::at_most::state state(made, {.exchanges = 1});
+  state.take(0);
+  state.take(1);
+  state.ready(0);
+  EXPECT_EQ(state.next(), std::nullopt);
+  state.released(0);
+  EXPECT_FALSE(state.admits(2));
+  state.released(1);
+  EXPECT_TRUE(state.admits(2));
 }
 
 TEST(Schedule, OneReadiedAgainIsLetGoAgain) {

@@ -1,6 +1,7 @@
 // Schedules that hold chunks back, over every architecture: nothing deadlocks; with every rank
 // deciding for itself the same run hangs, so the law can fail.
 #include <gtest/gtest.h>
+#include <type_traits>
 
 #include "support/order_laws.hpp"
 #include "tutti/base/error.hpp"
@@ -12,6 +13,14 @@ namespace {
 TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<schedule::by_priority>(), 36); }
 TEST(OrderOfWindows, WithoutCoordinationItHangs) {
   EXPECT_EQ(orders_matter<schedule::by_priority>(), 8);
+}
+/// One at a time, in an order that follows from the plan: ranks need nobody to agree, and may.
+TEST(OrderOfWindows, AtMostOne) {
+  using alone = ordered<schedule::at_most, coordination::local, architecture::all_reduce<>>;
+  static_assert(std::is_same_v<alone::by_default, coordination::local>);
+  keeps_one_order<alone::strategy>(alone::options());
+  using learned = ordered<schedule::at_most, coordination::learned, architecture::sharded<>>;
+  keeps_one_order<learned::strategy>(learned::options());
 }
 TEST(OrderOfWindows, OfBytes) {
   keeps_one_order<compose<coordination::learned, architecture::majority_vote, compression::sign,

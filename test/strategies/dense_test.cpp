@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "support/adaptive_sum_oracle.hpp"
 #include "support/rule.hpp"
+#include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
@@ -26,8 +28,10 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
+#include "tutti/schedule/split_phase.hpp"
 #include "tutti/strategies.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
@@ -95,10 +99,17 @@ TEST(Named, Local) {
 }
 
 TEST(Named, WFBP) {
+  // Tensor 4 is ready first and waits for tensor 5, which is first in the backward pass.
+  const rule wfbp = dense(alone, tensor_by_tensor, {0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(broken(observe<strategies::WFBP>(2), wfbp), "");
+  EXPECT_NE(broken(observe<compose<>>(2), wfbp), "");
+}
+
+TEST(Named, WFBPUnlimited) {
   // Nothing but defaults: there is no policy to replace.
-  EXPECT_EQ(
-      broken(observe<strategies::WFBP>(2), dense(alone, tensor_by_tensor, first_come_first_served)),
-      "");
+  EXPECT_EQ(broken(observe<strategies::WFBPUnlimited>(2),
+                   dense(alone, tensor_by_tensor, first_come_first_served)),
+            "");
 }
 
 TEST(Named, BSP) {
@@ -113,20 +124,24 @@ TEST(Named, BSP) {
   EXPECT_NE(broken(observe<compose<>>(2), at_the_end), "");
 }
 
-TEST(Named, MGWFBP) {
+TEST(Named, MGWFBPExact) {
   // 100 MB take 0.1 s, in which all that follows becomes ready; what comes before does not wait.
   const rule merged = dense({1, 1, 4}, {2'500'000, 25'000'000, 7'800'008}, {1, 0, 2});
-  EXPECT_EQ(broken(observe<strategies::MGWFBP>(2), merged), "");
+  EXPECT_EQ(broken(observe<strategies::MGWFBPExact>(2), merged), "");
   EXPECT_NE(broken(observe<compose<>>(2), merged), "");
 
   // With 30 ms a start-up the exact programme still sends tensor 4 before the rest; the published
   // rule holds it, for tensor 3 is ready 25 ms later.
   fusion::merge_gradients::options costs;
   costs.startup = 0.03;
-  EXPECT_EQ(broken(observe<strategies::MGWFBP>(2, {.fusion = costs}), merged), "");
-  costs.rule = fusion::rule::greedy;
+  EXPECT_EQ(broken(observe<strategies::MGWFBPExact>(2, {.fusion = costs}), merged), "");
   const rule held = dense({1, 5}, {2'500'000, 32'800'008}, {0, 1});
+  costs.rule = strategies::MGWFBP::defaults().fusion.rule;
   EXPECT_EQ(broken(observe<strategies::MGWFBP>(2, {.fusion = costs}), held), "");
+  const rule in_turn = dense({1, 1, 4}, {2'500'000, 25'000'000, 7'800'008}, {0, 1, 2});
+  EXPECT_EQ(broken(observe<strategies::MGWFBP>(2), in_turn), "");
+  EXPECT_NE(broken(observe<compose<schedule::at_most>>(2), in_turn), "");
+  EXPECT_NE(broken(observe<compose<fusion::merge_gradients>>(2), in_turn), "");
 }
 
 TEST(Named, Horovod) {
@@ -192,6 +207,21 @@ std::vector<std::uint64_t> sent(const sizes& times, std::size_t (*pair_of)(const
     }
   }
   return bytes;
+}
+
+TEST(Named, Adasum) {
+  // Horovod's cycles. Of two workers each sends the half that it gives away, then the other one,
+  // and three doubles a tensor.
+  rule adaptive = dense(alone, tensor_by_tensor, {0, 4});
+  adaptive.bytes[0] += 6 * 3 * sizeof(double) + (1 + 5 + 1) * sizeof(std::uint32_t);
+  adaptive.bytes[1] += 6 * 3 * sizeof(double) + 6 * sizeof(std::uint32_t);
+  adaptive.result = all_have(of_adaptive_steps(2, observed_steps, gradient));
+  EXPECT_EQ(broken(observe<strategies::Adasum>(2), adaptive), "");
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2), adaptive), "bytes result ");
+  using of_gradients =
+      compose<fusion::when_ready, coordination::negotiated, architecture::adasum<>>;
+  constexpr auto own = strategies::Adasum::defaults();
+  EXPECT_EQ(broken(observe<of_gradients>(2, {.fusion = own.fusion}), adaptive), "result ");
 }
 
 TEST(Named, KungFu) {
@@ -264,6 +294,9 @@ TEST(Named, DDP) {
   const rule ddp = dense({1, 1, 3, 1}, {2'500'000, 25'000'000, 7'500'008, 300'000}, {0, 1, 2, 3});
   using strategies::DDP;
   EXPECT_EQ(broken(observe<DDP>(2), ddp), "");
+  const rule first_step = dense({6}, {35'300'008}, {0});
+  EXPECT_EQ(broken(observe<DDP>(2, {.fusion = DDP::defaults_before_rebuild().fusion}), first_step),
+            "");
   EXPECT_NE(broken(observe<compose<schedule::in_order>>(2), ddp), "");
   EXPECT_EQ(broken(observe<compose<fusion::up_to>>(2, {.fusion = DDP::defaults().fusion}), ddp),
             "starts ");
@@ -312,6 +345,15 @@ slow_run on_a_slow_link(engine_options<Strategy> options) {
     return slow_rank<Strategy>(world, options, made);
   });
   return made;
+}
+
+TEST(Named, DeAR) {
+  // From the input on: 1.2 and 10 MB and 32 bytes stay below 25 MB, and 20 MB more would not; nor
+  // do 20 and 100 MB, or 100 and 10.
+  const rule dear =
+      dense({1, 1, 1, 3}, {2'500'000, 25'000'000, 5'000'000, 2'800'008}, {1, 0, 2, 3});
+  EXPECT_EQ(broken(observe<strategies::DeAR>(2), dear), "");
+  EXPECT_NE(broken(observe<compose<fusion::up_to, schedule::split_phase>>(2), dear), "");
 }
 
 TEST(Named, ZeRO1) {
@@ -482,10 +524,10 @@ std::string kvstore(const char* type) {
 }
 TEST(Named, ByTheTypeOfAKVStore) {
   const std::vector<std::pair<const char*, const char*>> known{
-      {"local", "WFBP"},
-      {"device", "WFBP"},
-      {"nccl", "WFBP"},
-      {"local_allreduce_device", "WFBP"},
+      {"local", "WFBPUnlimited"},
+      {"device", "WFBPUnlimited"},
+      {"nccl", "WFBPUnlimited"},
+      {"local_allreduce_device", "WFBPUnlimited"},
       {"dist", "MXNetDistSync"},
       {"dist_sync", "MXNetDistSync"},
       {"dist_device_sync", "MXNetDistSync"},

@@ -32,6 +32,7 @@
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/as_ready.hpp"
 #include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
@@ -53,9 +54,10 @@ using agreed_coordinations =
     one_of_coordinations<coordination::leader, coordination::negotiated, coordination::learned>;
 using free_schedules = one_of_schedules<schedule::as_ready, schedule::at_end, schedule::in_order>;
 
-/// Ranks that decide alone wait for each other.
+/// Ranks that decide alone, each in an order of its own, wait for each other.
 template <class Schedule, class Architecture>
-constexpr bool hangs_alone = Schedule::limits_in_flight && !Architecture::completes_alone;
+constexpr bool hangs_alone =
+    Schedule::limits_in_flight && !Schedule::static_order && !Architecture::completes_alone;
 
 /// A small model, cut in pieces of two elements. `Agreed` is a coordination of one order, or that
 /// of ranks which decide alone.
@@ -83,7 +85,7 @@ struct ordered {
     if constexpr (is_free) {
       set.schedule.which = free_schedules::place<Schedule>;
     }
-    if constexpr (Schedule::limits_in_flight) {
+    if constexpr (requires { set.schedule.credit; }) {
       set.schedule.credit = 1;  // one chunk at a time
     }
     if constexpr (has_servers<strategy>) {

@@ -14,6 +14,8 @@
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_modules.hpp"
+#include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/none.hpp"
 #include "tutti/fusion/of_small.hpp"
@@ -28,8 +30,9 @@
 /// One list per role: a new policy joins its list and inherits its role's laws.
 namespace tutti::testing_lists {
 
-using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
-                               fusion::of_small, fusion::when_ready>;
+using fusions =
+    testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
+                   fusion::of_small, fusion::when_ready, fusion::into_groups, fusion::by_modules>;
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 

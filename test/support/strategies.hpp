@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include "support/adaptive_sum_oracle.hpp"
 #include "support/oracle.hpp"
 #include "support/payload_oracle.hpp"
 #include "support/replica_oracle.hpp"
+#include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/local_sgd.hpp"
@@ -31,9 +33,10 @@
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/schedule/by_priority.hpp"
-#include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
+#include "tutti/strategies/adasum.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
@@ -66,14 +69,14 @@ Options moved_by_a_thread(Options each) {
 template <class... Policies>
 using in_rank_order = compose<architecture::all_reduce<collective::canonical>, Policies...>;
 
-using WFBP = with_defaults<strategies::WFBP>;  // nothing but defaults
+using WFBPUnlimited = with_defaults<strategies::WFBPUnlimited>;  // nothing but defaults
 using canonical = with_defaults<in_rank_order<>>;
 using at_the_end = with_defaults<
     compose<architecture::all_reduce<collective::star>, fusion::all, schedule::at_end>>;
 
-struct merged_in_order
+struct merged_one_at_a_time
     : with_defaults<compose<architecture::all_reduce<collective::halving_doubling>,
-                            fusion::merge_gradients, partition::into, schedule::in_order>> {
+                            fusion::merge_gradients, partition::into, schedule::at_most>> {
   static std::vector<options> variants() { return {{.partition = {.bytes = 4000}}}; }
 };
 
@@ -199,10 +202,10 @@ struct halves_on_the_way_back : compression::none {
 
 template <template <class> class Each>
 using each_dense_strategy =
-    testing::Types<Each<WFBP>, Each<canonical>, Each<at_the_end>, Each<merged_in_order>,
-                   Each<fused_by_priority>, Each<ByteScheduler>, Each<Horovod>,
-                   Each<gathered_by_priority>, Each<gathered_as_learned>, Each<servers_that_add>,
-                   Each<servers_that_update>>;
+    testing::Types<Each<WFBPUnlimited>, Each<canonical>, Each<at_the_end>,
+                   Each<merged_one_at_a_time>, Each<fused_by_priority>, Each<ByteScheduler>,
+                   Each<Horovod>, Each<gathered_by_priority>, Each<gathered_as_learned>,
+                   Each<servers_that_add>, Each<servers_that_update>>;
 
 template <template <class> class Each>
 using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<SignSGD>,
@@ -303,11 +306,28 @@ struct models_drawn_together
   }
 };
 
+/// What the ranks' gradients of a tensor have in common counts once.
+struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_to>> {
+  static std::vector<options> variants() { return {{.fusion = {.bytes = 3000}}}; }
+  static std::vector<float> expected(int workers, int steps) {
+    return of_adaptive_sums(workers, steps, gradient);
+  }
+};
+
+/// The same of the steps that the ranks take by them, in buffers that are filled at run time.
+struct Adasum : with_defaults<strategies::Adasum> {
+  static std::vector<options> variants() { return {{.fusion = {.bytes = 3000, .cycle = 2e-5}}}; }
+  static std::vector<float> expected(int workers, int steps) {
+    return of_adaptive_steps(workers, steps, gradient);
+  }
+};
+
 /// A step applies something else than the mean of its gradients, or later, or not on every rank.
 template <template <class> class Each>
 using each_averaging_strategy =
     testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<in_shards>,
-                   Each<models_averaged_every_period>, Each<models_drawn_together>>;
+                   Each<models_averaged_every_period>, Each<models_drawn_together>,
+                   Each<adaptive_sums>, Each<Adasum>>;
 
 /// For worlds that differ from another in where memory lies.
 template <template <class> class Each>

@@ -18,7 +18,8 @@ int main() {
   std::vector<tutti::adapter::named_parameter> parameters{
       {"weight", at::full({3, 2}, first).requires_grad_()},
       {"bias", at::zeros({2}).requires_grad_()}};
-  tutti::adapter::data_parallel<tutti::strategies::WFBP, mpi> model(world, beside, parameters);
+  tutti::adapter::data_parallel<tutti::strategies::WFBPUnlimited, mpi> model(world, beside,
+                                                                             parameters);
   model.listen();
 
   const at::Tensor& weight = parameters[0].value;

@@ -69,6 +69,10 @@ struct switch_at {
   static constexpr bool ordered_start = facts::ordered_start<First> || facts::ordered_start<Second>;
   static constexpr bool has_halves = facts::has_halves<First> && facts::has_halves<Second>;
   static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;
+  static constexpr bool ignores_compression =
+      facts::ignores_compression<First> || facts::ignores_compression<Second>;
+  static constexpr bool weighs_tensors =
+      facts::weighs_tensors<First> || facts::weighs_tensors<Second>;
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
   static constexpr bool stale = facts::stale<First> || facts::stale<Second>;
   static constexpr bool updates_first = facts::updates_first<First> || facts::updates_first<Second>;

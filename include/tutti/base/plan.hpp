@@ -38,8 +38,8 @@ struct chunk {
 /// What may travel and how it is grouped: a pure function of tensor sizes and options, equal on
 /// every rank. All positions are in one flat index space, so that state which outlives a plan
 /// (residuals, momenta) does not know of buckets: the backward order of the tensors, or, where a
-/// compressor selects, that of one class of them and then that of the other. Buckets and chunks are
-/// numbered in the order in which a backward pass completes them.
+/// compressor selects or a fusion keeps element types apart, that of one class of them after the
+/// other. Buckets and chunks are numbered in the order in which a backward pass completes them.
 struct plan {
   std::vector<tensor_facts> backward{};      ///< by position
   std::vector<std::size_t> position_of{};    ///< of each tensor, by its id

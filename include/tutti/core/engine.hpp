@@ -506,8 +506,13 @@ class engine : engine_base<Transport> {
     const auto partition =
         among(make_policy<typename strategy::partition>(set.partition), std::max(1, serve));
     return make_plan(forward, make_policy<typename strategy::fusion>(set.fusion), partition,
-                     set.profile, place, settings(set),
-                     [&](const tensor_facts& each) { return class_of(compressor, each); });
+                     set.profile, place, settings(set), [&](const tensor_facts& each) {
+                       tensor_class its = class_of(compressor, each);
+                       if (facts::keeps_types_apart(set.fusion)) {
+                         its.type = forward[index(each.id)].gradient_type;
+                       }
+                       return its;
+                     });
   }
   void open_flow() {
     if (!serves()) {

@@ -34,13 +34,13 @@ struct engine_types {
 
   /// A window of credit held while peers decide otherwise is a deadlock, and so is an order of
   /// starting that differs where one is needed: by a collective, or by a transport whose messages
-  /// have no tags. Then, unless the strategy names who decides, rank 0 leads; so it does where
-  /// ranks must gather alike.
+  /// have no tags. Then, unless the order follows from the plan or the strategy names who decides,
+  /// rank 0 leads; so it does where ranks must gather alike.
   static constexpr bool starts_in_order =
       facts::ordered_start<architecture> || is_stream_ordered<Transport>;
-  static constexpr bool needs_one_order =
-      !architecture::completes_alone &&
-      (schedule::limits_in_flight || (starts_in_order && !schedule::static_order));
+  static constexpr bool needs_one_order = !architecture::completes_alone &&
+                                          !schedule::static_order &&
+                                          (schedule::limits_in_flight || starts_in_order);
 
   using choice = tutti::coordination::choice<schedule, typename strategy::fusion>;
   using coordination = std::conditional_t<

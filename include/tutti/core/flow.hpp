@@ -362,6 +362,7 @@ class flow {
       }
       buffers_->gather(queue, mine);
       launch_type what = launch_of(number);
+      what.chunks = mine.chunks;
       if (!chunks_.is_alone(plan_->chunks[number])) {
         what.data = mine.data;
         what.worker = in_buffer(what.worker, mine.worker);

@@ -154,19 +154,28 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
   return made;
 }
 
+/// They may share a bucket.
+inline bool alike(const tensor_class& a, const tensor_class& b) {
+  return a.chosen == b.chosen && a.type == b.type;
+}
+
 /// One class after the other, that of the model's last tensor first: places follow that order.
 [[gnu::cold]] inline void part_classes(plan& made, std::vector<tensor_class>& classes) {
   std::vector<tensor_facts> tensors;
   std::vector<tensor_class> theirs;
+  std::vector<bool> placed(classes.size());
   made.first_element.push_back(0);
-  for (const bool first : {true, false}) {
-    for (std::size_t i = 0; i < classes.size(); ++i) {
-      if ((classes[i].chosen == classes.front().chosen) == first) {
+  for (std::size_t first = 0; first < classes.size(); ++first) {
+    for (std::size_t i = first; !placed[first] && i < classes.size(); ++i) {
+      if (alike(classes[i], classes[first])) {
         made.position_of[index(made.backward[i].id)] = tensors.size();
         made.first_element.push_back(made.first_element.back() + made.backward[i].elements);
         tensors.push_back(std::move(made.backward[i]));
         theirs.push_back(classes[i]);
       }
+    }
+    for (std::size_t i = first; i < classes.size(); ++i) {
+      placed[i] = placed[i] || alike(classes[i], classes[first]);
     }
   }
   made.backward = std::move(tensors);
@@ -180,9 +189,10 @@ struct group {
 };
 
 /// Tensors of the class that begins at position `begin`.
-[[gnu::cold]] inline std::size_t alike(std::span<const tensor_class> classes, std::size_t begin) {
+[[gnu::cold]] inline std::size_t as_many_alike(std::span<const tensor_class> classes,
+                                               std::size_t begin) {
   std::size_t end = begin;
-  while (end < classes.size() && classes[end].chosen == classes[begin].chosen) {
+  while (end < classes.size() && alike(classes[end], classes[begin])) {
     ++end;
   }
   return end - begin;
@@ -222,8 +232,10 @@ struct group {
                                      std::span<const std::size_t> piece_ends) {
   bucket& group = made.buckets.back();
   const auto number = static_cast<std::uint32_t>(made.buckets.size() - 1);
-  const auto kind = static_cast<std::uint32_t>(its.chosen) +
-                    (its.alone ? 2 * static_cast<std::uint32_t>(group.first_tensor + 1) : 0);
+  const auto shared =
+      static_cast<std::uint32_t>(its.chosen) + 2 * static_cast<std::uint32_t>(its.type);
+  const auto kind =
+      shared + (its.alone ? 8 * static_cast<std::uint32_t>(group.first_tensor + 1) : 0);
   std::size_t cut = 0;
   for (const std::size_t piece_end : piece_ends) {
     made.chunks.push_back({number, group.first_element + cut, piece_end - cut,
@@ -266,7 +278,7 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
   detail::part_classes(made, classes);
   std::vector<detail::group> groups;
   for (std::size_t begin = 0; begin < classes.size();) {
-    const std::size_t tensors = detail::alike(classes, begin);
+    const std::size_t tensors = detail::as_many_alike(classes, begin);
     const auto its = std::span<const tensor_facts>(made.backward).subspan(begin, tensors);
     detail::add_groups(groups, begin, tensors,
                        classes[begin].alone ? fusion::none().group_ends(its, known)

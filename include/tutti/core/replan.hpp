@@ -321,8 +321,10 @@ class replan_steps {
   [[gnu::cold]] static void expect_same_order(const plan& before, const plan& made) {
     if (hash_of_order(made) != hash_of_order(before)) {
       throw usage_error(
-          "which tensors a compressor selects cannot change while a model trains: what is "
-          "remembered has its place by class. Fix: replan with the rule's options as they were");
+          "which tensors a compressor selects, and whether a fusion keeps types apart, cannot "
+          "change "
+          "while a model trains: what is remembered has its place by class. Fix: replan with these "
+          "options as they were");
     }
   }
 

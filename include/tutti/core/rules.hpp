@@ -77,9 +77,19 @@ struct gathering_needs_smaller_units {
 template <class Architecture, class Compression>
 struct parameters_travel_whole {
   static constexpr bool holds =
-      facts::carries_of<Architecture> != carries::parameters ||
-      (facts::ignores_compression<Architecture> ? facts::identity<Compression>
-                                                : facts::lossless<Compression>);
+      facts::carries_of<Architecture> != carries::parameters || facts::lossless<Compression>;
+};
+
+template <class Architecture, class Compression>
+struct compression_is_used {
+  static constexpr bool holds =
+      !facts::ignores_compression<Architecture> || facts::identity<Compression>;
+};
+
+template <class Partition, class Architecture>
+struct weighed_tensors_stay_whole {
+  static constexpr bool holds =
+      !facts::weighs_tensors<Architecture> || std::is_same_v<Partition, partition::none>;
 };
 
 template <class Schedule, class Architecture, class Compression>
@@ -216,6 +226,19 @@ struct check_parameters_travel_whole {
                 "tutti: this architecture sends parameters, but what this compressor makes of a "
                 "parameter is not one. Fix: use compression::none, or an architecture that carries "
                 "gradients or differences.");
+};
+template <class Architecture, class Compression>
+struct check_compression_is_used {
+  static_assert(compression_is_used<Architecture, Compression>::holds,
+                "tutti: this architecture sends floats as they are, so this compressor would do "
+                "nothing. Fix: use compression::none, or an architecture that compresses, as "
+                "architecture::replicated.");
+};
+template <class Partition, class Architecture>
+struct check_weighed_tensors_stay_whole {
+  static_assert(weighed_tensors_stay_whole<Partition, Architecture>::holds,
+                "tutti: this architecture weighs every tensor as a whole, but this partition cuts "
+                "tensors. Fix: use partition::none, or architecture::replicated.");
 };
 template <class Schedule, class Architecture, class Compression>
 struct check_halves_need_an_exchange_of_two {

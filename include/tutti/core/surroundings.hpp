@@ -105,6 +105,12 @@ class surroundings {
       kernels::blend(queue(), values, less, 1.0f, -1.0f);
     }
   }
+  /// values[i] += more[i].
+  void add(std::span<float> values, std::span<const float> more) const {
+    if (!phantom()) {
+      kernels::add(queue(), values, more);
+    }
+  }
   /// A chunk's part of memory parallel to the parameters.
   std::span<float> part_of(std::span<float> parallel, const chunk& piece) const {
     return phantom() ? std::span<float>() : parallel.subspan(piece.first_element, piece.elements);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,7 +22,10 @@ enum class crossing {
 /// In the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(crossing) { return {"in", "out"}; }
 
-/// Neighbours travel together until they hold so many bytes.
+/// The limit in elements where nobody has set one.
+inline constexpr std::size_t by_bytes = std::numeric_limits<std::size_t>::max();
+
+/// Neighbours travel together until they hold so many bytes, or so many elements.
 /// Plan: adjacent tensors, in the order they become ready; a limit of 0 leaves every tensor alone.
 /// Cost: one copy in and one copy out per byte that is fused; (tensors - groups) fewer latencies.
 /// After: `in`: Shi et al., "MG-WFBP" (threshold) and PyTorch DDP; `out`: Sergeev and Del Balso,
@@ -31,16 +36,18 @@ class up_to {
 
   struct options {
     std::size_t bytes{64_MiB};
-    std::size_t elements{0};
+    std::size_t elements{by_bytes};
     std::size_t first_bytes{0};
     fusion::crossing crossing{fusion::crossing::in};
+    fusion_types types{fusion_types::together};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("bytes", self.bytes, "close a group at this many bytes; 0: every tensor alone");
-      visit("elements", self.elements, "the limit in elements; 0: bytes says it");
+      visit("elements", self.elements, "the limit in elements instead; 0: every tensor alone");
       visit("first_bytes", self.first_bytes, "limit of the first group; 0: as the others");
       visit("crossing", self.crossing, "the tensor that reaches the limit goes in or out");
+      visit("types", self.types, "gradients of several element types travel together or apart");
     }
   };
 
@@ -76,7 +83,10 @@ class up_to {
     if (group == 0 && options_.first_bytes != 0) {
       return options_.first_bytes;
     }
-    return options_.elements != 0 ? options_.elements * sizeof(float) : options_.bytes;
+    if (options_.elements == by_bytes) {
+      return options_.bytes;
+    }
+    return std::min(options_.elements, by_bytes / sizeof(float)) * sizeof(float);
   }
 
   constexpr bool closes_after(std::size_t held, std::size_t limit) const {

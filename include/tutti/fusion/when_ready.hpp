@@ -30,11 +30,17 @@ class when_ready {
   struct options {
     std::size_t bytes{128_MiB};
     double cycle{1e-3};
+    std::size_t multiple{1};
+    std::size_t alignment{1};
+    fusion_types types{fusion_types::together};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("bytes", self.bytes, "a launch is not larger; 0: every tensor alone");
       visit("cycle", self.cycle, "seconds between two ticks; 0: what is ready goes at once");
+      visit("multiple", self.multiple, "bytes are rounded up to a multiple of so many");
+      visit("alignment", self.alignment, "a tensor counts for a multiple of so many bytes");
+      visit("types", self.types, "gradients of several element types travel together or apart");
     }
   };
 
@@ -42,6 +48,10 @@ class when_ready {
   explicit constexpr when_ready(const options& values) : options_(values) {
     if (!(values.cycle >= 0)) {
       throw usage_error("fusion::when_ready: a cycle is not negative. Fix: seconds, as 0.001");
+    }
+    if (values.multiple == 0 || values.alignment == 0) {
+      throw usage_error(
+          "fusion::when_ready: nothing is a multiple of 0 bytes. Fix: 1, which rounds nothing");
     }
   }
 
@@ -54,7 +64,7 @@ class when_ready {
 
   /// The largest launch: a chunk above the limit travels alone.
   std::size_t most_bytes(const plan& made) const {
-    std::size_t most = options_.bytes;
+    std::size_t most = limit_of(options_);
     for (const chunk& each : made.chunks) {
       most = std::max(most, each.elements * sizeof(float));
     }
@@ -63,7 +73,7 @@ class when_ready {
 
   class state {
    public:
-    state(const plan& made, const options& set) : plan_(&made), set_(set) {
+    state(const plan& made, const options& set) : plan_(&made), set_(set), limit_(limit_of(set)) {
       staged_.reserve(made.chunks.size());
       launch_.reserve(made.chunks.size());
     }
@@ -83,15 +93,15 @@ class when_ready {
       std::size_t passed = 0;
       std::size_t kept = oldest_;  // chunks passed over move to the front
       const std::uint32_t kind = plan_->chunks[launch_.front()].kind;
-      for (; set_.bytes != 0 && place < staged_.size(); ++place) {
+      for (; limit_ != 0 && place < staged_.size(); ++place) {
         const std::uint32_t chunk = staged_[place];
-        const std::size_t more = plan_->chunks[chunk].elements * sizeof(float);
-        if (plan_->chunks[chunk].kind == kind && bytes + more <= set_.bytes) {
+        const std::size_t more = bytes_of(chunk);
+        if (plan_->chunks[chunk].kind == kind && bytes + more <= limit_) {
           bytes += take(chunk);
           continue;
         }
         passed += more;
-        if (bytes + passed > set_.bytes) {
+        if (bytes + passed > limit_) {
           break;
         }
         staged_[kept++] = chunk;
@@ -109,17 +119,23 @@ class when_ready {
    private:
     std::size_t take(std::uint32_t chunk) {
       launch_.push_back(chunk);
-      return plan_->chunks[chunk].elements * sizeof(float);
+      return bytes_of(chunk);
+    }
+    std::size_t bytes_of(std::uint32_t chunk) const {
+      return round_up(plan_->chunks[chunk].elements * sizeof(float), set_.alignment);
     }
 
     const plan* plan_;
     options set_;
+    std::size_t limit_;
     std::vector<std::uint32_t> staged_{};
     std::size_t oldest_ = 0;
     std::vector<std::uint32_t> launch_{};
   };
 
  private:
+  static std::size_t limit_of(const options& set) { return round_up(set.bytes, set.multiple); }
+
   options options_{};
 };
 static_assert(run_time_fusion<when_ready>);

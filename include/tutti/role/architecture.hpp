@@ -60,6 +60,8 @@ struct launch {
   gate* second_half{};  ///< opens when it may begin, where the schedule splits the exchange
   /// Where each rank's share of the elements begins, and the end; none where parts are even.
   std::span<const std::size_t> shares{};
+  /// Those that a fusion has gathered, side by side in `data`; none where it is `number` alone.
+  std::span<const std::uint32_t> chunks{};
 
   /// The bytes have left this rank, or will have once its queue has come so far.
   void released() const { when_released(context, number); }
@@ -85,9 +87,9 @@ struct launch {
   /// The same of another compressor: the one of a selecting one's that works on this chunk.
   template <class Other>
   launch<Other> seen_by(const Other& other) const {
-    return {number,        step,           data,    &other,      worker,
-            owner,         workspace,      average, placed_on,   chosen,
-            when_released, when_half_done, context, second_half, shares};
+    return {number,    step,        data,      &other, worker,        owner,
+            workspace, average,     placed_on, chosen, when_released, when_half_done,
+            context,   second_half, shares,    chunks};
   }
   /// Bytes of a payload of `count` elements, at most.
   std::size_t capacity(std::size_t count) const { return tutti::capacity(*compression, count); }
@@ -252,6 +254,7 @@ enum class carries {
 /// * `owns_parameters`: the optimizer runs on the owners of parameters alone: servers, or whom
 ///   `owned` says.
 /// * `ignores_compression`: what it sends, it sends as it is.
+/// * `weighs_tensors`: what becomes of a tensor depends on all of it, so that none is cut.
 /// * `updates_first`: what travels is taken after the update, so the optimizer must be the
 /// engine's.
 /// * `receives_from_any`: somebody takes what comes first, from whom is for the message to say.
@@ -339,6 +342,11 @@ constexpr bool stale = requires {
 template <class A>
 constexpr bool ignores_compression = requires {
   requires A::ignores_compression;
+};
+/// Its tensors must not be cut.
+template <class A>
+constexpr bool weighs_tensors = requires {
+  requires A::weighs_tensors;
 };
 template <class A>
 constexpr bool has_halves = requires {

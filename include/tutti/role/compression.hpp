@@ -295,6 +295,7 @@ struct tensor_class {
   bool chosen{};         ///< by the rule of a compressor that selects
   bool alone{};          ///< the encoder works on one tensor at a time
   std::size_t block{1};  ///< the encoder works on so many elements at a time
+  element_type type{};   ///< of gradients that travel apart from those of others
 };
 
 template <class C>

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tutti/base/cost.hpp"
@@ -18,11 +20,20 @@ namespace role {
 struct fusion {};
 }  // namespace role
 
+/// Whether gradients of several element types share a bucket. They may, for all are widened to
+/// floats; systems whose buffers are of a type keep them apart.
+enum class fusion_types { together, apart };
+/// In the order of the enumerators.
+constexpr std::array<std::string_view, 2> names(fusion_types) { return {"together", "apart"}; }
+
 /// A fusion says which tensors travel together.
 ///
 /// * `group_ends(backward, profile)`: tensors come in backward order; the answer holds, for each
 ///   group, one past its last tensor, so the last entry is `backward.size()` (and there is none if
 ///   there are no tensors). A pure function: every rank must get the same answer.
+/// * `options::types`, optional: where they are apart, it groups the tensors of each type as if
+/// there
+///   were no others, and `at_run_time` those are chunks of different kinds.
 /// * `at_run_time`, optional: chunks that are ready together are launched together, whatever the
 ///   plan says. Then `state(plan, options)` is a machine that allocates nothing after construction:
 ///   `stage(chunk)` takes what the schedule lets go; `next()` answers the chunks of the next launch
@@ -39,6 +50,14 @@ template <class F>
 constexpr bool at_run_time = requires {
   requires F::at_run_time;
 };
+template <class Options>
+constexpr bool keeps_types_apart(const Options& set) {
+  if constexpr (requires { set.types; }) {
+    return set.types == fusion_types::apart;
+  } else {
+    return false;
+  }
+}
 }  // namespace facts
 
 /// What a fusion that decides at run time has beside its groups.

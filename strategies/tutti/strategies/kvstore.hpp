@@ -10,8 +10,8 @@ namespace tutti::strategies {
 
 /// The name of the strategy that an MXNet kvstore of this type is. As in MXNet, a type is known by
 /// what it contains, in capitals or not: `dist` with `_async` is MXNetDistAsync, any other `dist`
-/// MXNetDistSync; without it `nccl`, `device` and `local` are WFBP, a sum for each tensor, and
-/// where sums are made is for the transport to say. `p3`, in MXNet the van under a synchronous
+/// MXNetDistSync; without it `nccl`, `device` and `local` are WFBPUnlimited, a sum for each tensor,
+/// and where sums are made is for the transport to say. `p3`, in MXNet the van under a synchronous
 /// `dist`, is P3; `horovod` and `byteps`, as whole names, are those systems. Throws usage_error for
 /// a p3 that is asynchronous, as MXNet does, and for any other type, which MXNet takes for `local`.
 inline std::string_view of_kvstore(std::string_view type) {
@@ -39,7 +39,7 @@ inline std::string_view of_kvstore(std::string_view type) {
     return has("_async") ? "MXNetDistAsync" : "MXNetDistSync";
   }
   if (has("nccl") || has("device") || has("local")) {
-    return "WFBP";
+    return "WFBPUnlimited";
   }
   throw usage_error(sentence({"no kvstore is of type '", type,
                               "'. Fix: local, device, nccl, dist_sync, dist_device_sync, "

@@ -5,13 +5,24 @@
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/schedule/as_ready.hpp"
+#include "tutti/schedule/at_most.hpp"
 
 namespace tutti::strategies {
 
-/// Tensors are merged where waiting for the next costs less than another start-up, by the exact
-/// programme for the paper's model: Shi, Chu and Li, "MG-WFBP", INFOCOM 2019.
+/// Tensors are merged where waiting for the next costs less than another start-up, by the published
+/// rule, and sent one message at a time: Shi, Chu and Li, "MG-WFBP", INFOCOM 2019.
 struct MGWFBP {
   static constexpr std::string_view name = "MGWFBP";
+  using strategy = compose<fusion::merge_gradients, schedule::at_most>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.fusion = {.rule = fusion::rule::greedy}};
+  }
+};
+
+/// Merged as the exact programme for the paper's cost model says, which is ours, and sent whatever
+/// else is on its way.
+struct MGWFBPExact {
+  static constexpr std::string_view name = "MGWFBPExact";
   using strategy = compose<fusion::merge_gradients, schedule::as_ready>;
 };
 

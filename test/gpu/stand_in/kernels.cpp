@@ -4,6 +4,7 @@
 
 #include "gpu/stand_in/launcher.hpp"
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
 #include "tutti/kernels/cuda/block_codes.cuh"
 #include "tutti/kernels/cuda/block_signs.cuh"

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
 #include "tutti/kernels/cuda/block_codes.cuh"
 #include "tutti/kernels/cuda/block_signs.cuh"

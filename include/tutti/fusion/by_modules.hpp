@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tutti/base/units.hpp"
+#include "tutti/role/fusion.hpp"
+
+namespace tutti::fusion {
+
+/// Modules that follow each other in the forward pass travel together: as many as stay below so
+/// many bytes, or so many of them. Tensors of a module have names that agree up to the last dot, as
+/// a layer's weight and bias. Plan: groups are filled from the input on; a module that would reach
+/// the limit begins the next. Cost: one copy in and one copy out per byte that is fused. After:
+/// Zhang et al., "DeAR", ICDCS 2023: its threshold and its nearby layers.
+class by_modules {
+ public:
+  using role = tutti::role::fusion;
+
+  struct options {
+    std::size_t bytes{25_MiB};
+    std::size_t modules{0};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("bytes", self.bytes, "a group of several modules stays below; 0: every module alone");
+      visit("modules", self.modules, "so many modules a group; 0: bytes says it");
+    }
+  };
+
+  constexpr by_modules() = default;
+  explicit constexpr by_modules(const options& values) : options_(values) {}
+
+  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                      const profile&) const {
+    std::vector<std::size_t> ends;
+    std::size_t modules = 0;
+    std::size_t held = 0;
+    for (std::size_t end = backward.size(); end > 0;) {  // of the next module of the forward pass
+      std::size_t begin = end;
+      std::size_t bytes = 0;
+      do {
+        bytes += backward[--begin].elements * sizeof(float);
+      } while (begin > 0 && module_of(backward[begin - 1]) == module_of(backward[begin]));
+      const bool full = options_.modules != 0 ? modules == options_.modules
+                                              : modules > 0 && held + bytes >= options_.bytes;
+      if (modules == 0 || full) {
+        ends.push_back(end);
+        modules = 0;
+        held = 0;
+      }
+      ++modules;
+      held += bytes;
+      end = begin;
+    }
+    return {ends.rbegin(), ends.rend()};
+  }
+
+ private:
+  static std::string_view module_of(const tensor_facts& tensor) {
+    const std::string_view name = tensor.name;
+    const std::size_t dot = name.rfind('.');
+    return dot == std::string_view::npos ? name : name.substr(0, dot);
+  }
+
+  options options_{};
+};
+static_assert(fusion_policy<by_modules>);
+
+}  // namespace tutti::fusion

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/adasum.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/coordination/negotiated.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/role/fusion.hpp"
+
+namespace tutti::strategies {
+
+/// Each rank takes its own optimizer step, and what the steps have in common counts once: Maleki et
+/// al., "Scaling distributed training with adaptive summation", MLSys 2021, as Horovod's
+/// `DistributedOptimizer(op=Adasum)`, in its fusion buffers. Horovod wants a power of two of ranks;
+/// here those above it first combine with the rank that is as many places below. It adds in MPI,
+/// or on GPUs means inside a host first; here all ranks are alike, and everything is fp32.
+struct Adasum {
+  static constexpr std::string_view name = "Adasum";
+  using strategy = compose<fusion::when_ready, coordination::negotiated,
+                           architecture::adasum<carries::difference>>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.fusion = {.bytes = 128_MiB, .cycle = 1e-3, .types = fusion_types::apart}};
+  }
+};
+
+}  // namespace tutti::strategies
