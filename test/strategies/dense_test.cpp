@@ -1,5 +1,6 @@
 // The named strategies that send every gradient whole: each one's rule, stated without its
-// policies, holds; and fails once any policy that it names gives way to its role's default.
+// policies, holds; and fails once any policy that it names gives way to its role's default. One file
+// although it is long: they are all seen by how they cut and order the gradient of one large model.
 #include <algorithm>
 #include <array>
 #include <cmath>
