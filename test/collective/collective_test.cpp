@@ -387,6 +387,10 @@ TEST(BySize, AMeasuredTableSaysWhoWasFastest) {
   }
   EXPECT_THROW(chosen::fastest(restless), usage_error);
   EXPECT_THROW(chosen::fastest({}), usage_error);
+  // A chunk of nothing is not sent, so its row says nothing: here 0 is no limit either.
+  const auto from_nothing =
+      chosen::fastest({{0, choice::large, 1, 1e-7}, {10, choice::small, 1, 1e-6}});
+  EXPECT_EQ(from_nothing.ranges, (std::array<chosen::range, 4>{{{choice::small, 1, 0}}}));
 }
 
 using collective::topology;

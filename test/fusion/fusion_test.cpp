@@ -268,6 +268,15 @@ TEST(fusion_by_modules, groups_as_dear_does) {
   EXPECT_EQ(groups({.bytes = 49}), (ends{4, 6, 12}));
   EXPECT_EQ(groups({.modules = 4}), (ends{4, 12}));
   EXPECT_EQ(groups({.bytes = 0}), (ends{2, 4, 6, 8, 10, 12}));
+
+  // Its 25 are MiB: 26,214,400 bytes. A name without a dot is nobody else's.
+  const fusion::by_modules dear;
+  EXPECT_EQ(dear.group_ends(layers({6'553'500, 99}), {}), ends{4});
+  EXPECT_EQ(dear.group_ends(layers({6'553'500, 100}), {}), (ends{2, 4}));
+  for (const std::string name : {"", "weight"}) {
+    EXPECT_EQ(dear.group_ends(std::vector<tensor_facts>(3, {{}, 10'000'000, {}, name}), {}),
+              (ends{1, 2, 3}));
+  }
 }
 
 /// Of tensors in the order in which they become ready, each of one of two types of 4 bytes: which

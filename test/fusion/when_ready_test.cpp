@@ -154,6 +154,7 @@ TEST(fusion_when_ready, rounds_as_horovod_does) {
   EXPECT_EQ(at(52, 16), (launches{{0, 1, 2}, {3, 4}, {5}}));
   EXPECT_EQ(at(0, 16), (launches{{0}, {1}, {2}, {3}, {4}, {5}}));
   EXPECT_EQ(fusion::when_ready({.bytes = 0, .multiple = 1536}).most_bytes(small), 20U);
+  EXPECT_EQ(fusion::when_ready({.bytes = SIZE_MAX, .multiple = 1536}).most_bytes(small), 52U);
 }
 
 TEST(fusion_when_ready, plans_every_tensor_alone) {

@@ -76,7 +76,7 @@ TEST(Schedule, WithoutAWindowTheOrderIsItsOwn) {
 
 TEST(Schedule, AtMostSoManyGoInThePlansOrder) {
   const plan made = cut({3, 2, 4}, 2);  // backward: chunks 0 1 | 2 | 3 4
-  for (const std::size_t most : {1U, 2U, 3U, 9U}) {
+  for (const std::size_t most : {std::size_t{1}, std::size_t{2}, std::size_t{3}, SIZE_MAX}) {
     std::mt19937 random(static_cast<unsigned>(most));
     schedule::at_most::state state(made, {.exchanges = most});
     for (int step = 0; step < 50; ++step) {

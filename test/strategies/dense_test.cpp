@@ -1,6 +1,7 @@
 // The named strategies that send every gradient whole: each one's rule, stated without its
-// policies, holds; and fails once any policy that it names gives way to its role's default. One file
-// although it is long: they are all seen by how they cut and order the gradient of one large model.
+// policies, holds; and fails once any policy that it names gives way to its role's default. One
+// file although it is long: they are all seen by how they cut and order the gradient of one large
+// model.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -349,7 +350,7 @@ slow_run on_a_slow_link(engine_options<Strategy> options) {
 }
 
 TEST(Named, DeAR) {
-  // From the input on: 1.2 and 10 MB and 32 bytes stay below 25 MB, and 20 MB more would not; nor
+  // From the input on: 1.2 and 10 MB and 32 bytes stay below 25 MiB, and 20 MB more would not; nor
   // do 20 and 100 MB, or 100 and 10.
   const rule dear =
       dense({1, 1, 1, 3}, {2'500'000, 25'000'000, 5'000'000, 2'800'008}, {1, 0, 2, 3});

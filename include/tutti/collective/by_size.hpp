@@ -112,9 +112,11 @@ class by_size {
     seconds time{};
   };
   /// The ranges of a measured table: a chunk goes as was fastest at the next measured size that is
-  /// not smaller, or at the largest. Throws usage_error for a table without a row, or one whose
-  /// winner changes too often for the ranges that there are.
+  /// not smaller, or at the largest; chunks of no elements go nowhere. Throws usage_error for a
+  /// table without a row of any other, or one whose winner changes too often for the ranges that
+  /// there are.
   static options fastest(std::vector<measured> table) {
+    std::erase_if(table, [](const measured& each) { return each.elements == 0; });
     std::sort(table.begin(), table.end(), [](const measured& a, const measured& b) {
       return a.elements != b.elements ? a.elements < b.elements : a.time < b.time;
     });

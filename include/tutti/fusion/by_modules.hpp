@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,7 +44,7 @@ class by_modules {
       std::size_t bytes = 0;
       do {
         bytes += backward[--begin].elements * sizeof(float);
-      } while (begin > 0 && module_of(backward[begin - 1]) == module_of(backward[begin]));
+      } while (begin > 0 && are_of_one_module(backward[begin - 1], backward[begin]));
       const bool full = options_.modules != 0 ? modules == options_.modules
                                               : modules > 0 && held + bytes >= options_.bytes;
       if (modules == 0 || full) {
@@ -59,10 +60,11 @@ class by_modules {
   }
 
  private:
-  static std::string_view module_of(const tensor_facts& tensor) {
-    const std::string_view name = tensor.name;
-    const std::size_t dot = name.rfind('.');
-    return dot == std::string_view::npos ? name : name.substr(0, dot);
+  /// A tensor whose name has no dot is a module by itself.
+  static bool are_of_one_module(const tensor_facts& one, const tensor_facts& other) {
+    const std::size_t dot = one.name.rfind('.');
+    return dot != std::string::npos && other.name.rfind('.') == dot &&
+           one.name.compare(0, dot, other.name, 0, dot) == 0;
   }
 
   options options_{};

@@ -15,8 +15,8 @@ namespace tutti::fusion {
 /// is full.
 /// Cost: one copy in and one copy out per byte of small tensors; (tensors - groups) fewer
 /// latencies. After: tf_cnn_benchmarks' `--agg_small_grads_max_bytes`, there 0, for none, by
-/// default, and
-/// `--agg_small_grads_max_group`, whose loop packs two more than it says: its 10 are 12 here.
+/// default, and `--agg_small_grads_max_group`, whose loop packs two more than it says: its 10 are
+/// 12 here.
 class of_small {
  public:
   using role = tutti::role::fusion;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -134,7 +135,10 @@ class when_ready {
   };
 
  private:
-  static std::size_t limit_of(const options& set) { return round_up(set.bytes, set.multiple); }
+  static std::size_t limit_of(const options& set) {
+    const std::size_t most = std::numeric_limits<std::size_t>::max() / set.multiple * set.multiple;
+    return set.bytes > most ? most : round_up(set.bytes, set.multiple);
+  }
 
   options options_{};
 };

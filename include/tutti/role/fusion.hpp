@@ -32,8 +32,7 @@ constexpr std::array<std::string_view, 2> names(fusion_types) { return {"togethe
 ///   group, one past its last tensor, so the last entry is `backward.size()` (and there is none if
 ///   there are no tensors). A pure function: every rank must get the same answer.
 /// * `options::types`, optional: where they are apart, it groups the tensors of each type as if
-/// there
-///   were no others, and `at_run_time` those are chunks of different kinds.
+///   there were no others, and `at_run_time` those are chunks of different kinds.
 /// * `at_run_time`, optional: chunks that are ready together are launched together, whatever the
 ///   plan says. Then `state(plan, options)` is a machine that allocates nothing after construction:
 ///   `stage(chunk)` takes what the schedule lets go; `next()` answers the chunks of the next launch

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,8 +14,9 @@
 namespace tutti::schedule {
 
 /// At most so many exchanges on their way at once, in the order of the backward pass.
-/// Plan: the order is the plan's, so no rank has to lead. Cost: one at a time, no two latencies
-/// overlap; a late bucket holds up the rest.
+/// Plan: the order is the plan's, so no rank has to lead; a fusion at run time gathers no more
+/// chunks than may go. Cost: one at a time, no two latencies overlap; a late bucket holds up the
+/// rest.
 /// After: the serial link of Shi, Chu and Li, "MG-WFBP", INFOCOM 2019; two at once: Shi, Chu and
 /// Li, "Exploiting Simultaneous Communications", INFOCOM 2021.
 struct at_most {
@@ -35,7 +37,8 @@ struct at_most {
    public:
     /// Throws usage_error where nothing may ever go.
     state(const plan& made, const options& set)
-        : waiting_(made, no_options()), free_(static_cast<std::ptrdiff_t>(set.exchanges)) {
+        : waiting_(made, no_options()),
+          free_(static_cast<std::ptrdiff_t>(std::min<std::size_t>(set.exchanges, PTRDIFF_MAX))) {
       if (set.exchanges == 0) {
         throw usage_error("schedule.exchanges of 0 lets nothing go. Fix: use at least 1");
       }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,7 +54,9 @@ struct by_priority {
 
    public:
     state(const plan& made, const options& set)
-        : plan_(&made), set_(set), credit_(static_cast<std::ptrdiff_t>(set.credit)) {
+        : plan_(&made),
+          set_(set),
+          credit_(static_cast<std::ptrdiff_t>(std::min<std::size_t>(set.credit, PTRDIFF_MAX))) {
       waiting_.reserve(made.chunks.size());
       for (const auto& each : made.chunks) {
         if (set_.rule == credit_rule::fits && set_.credit != 0 && bytes(each) > credit_) {

@@ -80,7 +80,7 @@ struct add_products {
 
 /// *result becomes the products of two vectors of one length, added in double in a fixed order. A
 /// product of two floats is exact. On a device the order is another (fixed_sum).
-/// Cost: one read of both.
+/// Cost: one read of both; on a device two, in three launches.
 template <host_queue Queue>
 void multiply(Queue& queue, std::span<const float> first, std::span<const float> second,
               inner_products* result) {
@@ -117,7 +117,7 @@ void add_products(cuda::stream& queue, std::span<inner_products> into,
                   std::span<const inner_products> from);
 
 // Not compiled for wider vectors, where a processor would offer to round a product and a sum once:
-// ranks on different processors must agree.
+// what comes out does not depend on the processor.
 
 /// into[i] = (1 - dot / (2 a)) * into[i] + (1 - dot / (2 b)) * from[i], in double, rounded once,
 /// where `into` is the operand at `place` of the `known` products, a its product with itself, and b

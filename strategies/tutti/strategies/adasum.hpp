@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "tutti/architecture/adasum.hpp"
@@ -20,8 +21,8 @@ struct Adasum {
   static constexpr std::string_view name = "Adasum";
   using strategy = compose<fusion::when_ready, coordination::negotiated,
                            architecture::adasum<carries::difference>>;
-  static constexpr policy_options<strategy> defaults() {
-    return {.fusion = {.bytes = 128_MiB, .cycle = 1e-3, .types = fusion_types::apart}};
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
+    return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart}};
   }
 };
 

@@ -10,12 +10,11 @@
 namespace tutti::strategies {
 
 /// Reduce-scatters under the backward pass, all-gathers under the next forward pass, in groups of
-/// whole modules below 25 MB: Zhang et al., "DeAR", ICDCS 2023. Here `wait()` flushes what the last
-/// step has left, and nothing is padded.
+/// whole modules below 25 MiB: Zhang et al., "DeAR", ICDCS 2023. Here `wait()` flushes what the
+/// last step has left, and nothing is padded.
 struct DeAR {
   static constexpr std::string_view name = "DeAR";
   using strategy = compose<fusion::by_modules, schedule::split_phase, architecture::all_reduce<>>;
-  static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25'000'000}}; }
 };
 
 }  // namespace tutti::strategies

@@ -14,7 +14,8 @@ namespace tutti::strategies {
 
 /// Every cycle sends what became ready on all ranks in it, in fusion buffers: Sergeev and Del
 /// Balso, "Horovod", 2018, with its defaults since v0.21, a cycle of 1 ms and buffers of 128 MiB,
-/// rounded up to a multiple of 64 doubles for each rank of a host (here the caller says how many).
+/// rounded up to a multiple of 64 doubles for each rank of a host (here the caller says how many);
+/// a tensor counts for its bytes, as on CPUs there.
 struct Horovod {
   static constexpr std::string_view name = "Horovod";
   using strategy = compose<fusion::when_ready, schedule::as_ready, coordination::negotiated>;
