@@ -42,7 +42,7 @@ class engine_base {
 
   // ---- the loop
 
-  /// As `go_round` of the engine.
+  /// One round of it, by its owner (core/loop_round.hpp).
   loop_round go_round(Transport& world) { return verbs_->go_round(*this, world); }
   /// Something that became ready has not been taken in.
   bool has_posts() const {
