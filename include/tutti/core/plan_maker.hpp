@@ -166,16 +166,17 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   std::vector<bool> placed(classes.size());
   made.first_element.push_back(0);
   for (std::size_t first = 0; first < classes.size(); ++first) {
-    for (std::size_t i = first; !placed[first] && i < classes.size(); ++i) {
+    if (placed[first]) {
+      continue;
+    }
+    for (std::size_t i = first; i < classes.size(); ++i) {
       if (alike(classes[i], classes[first])) {
+        placed[i] = true;
         made.position_of[index(made.backward[i].id)] = tensors.size();
         made.first_element.push_back(made.first_element.back() + made.backward[i].elements);
         tensors.push_back(std::move(made.backward[i]));
         theirs.push_back(classes[i]);
       }
-    }
-    for (std::size_t i = first; i < classes.size(); ++i) {
-      placed[i] = placed[i] || alike(classes[i], classes[first]);
     }
   }
   made.backward = std::move(tensors);
