@@ -25,7 +25,9 @@
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/collective/by_graph.hpp"
+#include "tutti/coordination/learned.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
@@ -291,17 +293,88 @@ TEST(Named, KungFuOverEachTopology) {
   EXPECT_TRUE(is_over<strategies::KungFuAuto>(topology::automatic));
 }
 
+/// What rank 0 launches and sends in the last of some steps; rank 1's gradients come the other way
+/// round.
+struct settled_step {
+  std::vector<sizes> launches{};  ///< tensors
+  std::uint64_t bytes{};
+};
+template <class Strategy>
+settled_step settled(engine_options<Strategy> options = {},
+                     element_type of_tensor_5 = element_type::fp32) {
+  settled_step made;
+  const auto rank = [&](transport::simulated& world) -> task {
+    std::vector<tensor> tensors;
+    for (const std::size_t each : large_model()) {
+      tensors.push_back(tensor::phantom("tensor" + std::to_string(tensors.size()), each));
+    }
+    tensors[5].gradient_type = of_tensor_5;
+    auto engine = make_engine<Strategy>(world, tensors, optimizer_of(), options);
+    co_await engine.started();
+    std::uint64_t before = 0;
+    for (int step = 0; step < 4; ++step) {
+      before = engine.counted().bytes_sent;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        co_await world.sleep(1e-6);
+        engine.ready(tensor_id(ready_order()[world.rank() == 0 ? i : tensors.size() - 1 - i]));
+      }
+      for (std::size_t id = 0; id < tensors.size(); ++id) {
+        co_await engine.arrival(tensor_id(id));
+      }
+    }
+    if (world.rank() == 0) {
+      made.bytes = engine.counted().bytes_sent - before;
+      if constexpr (requires { engine.book(); }) {
+        for (auto book = engine.book(); !book.empty(); book = book.subspan(1 + book[0])) {
+          auto& launch = made.launches.emplace_back();
+          for (const std::uint32_t chunk : book.subspan(1, book[0])) {
+            launch.push_back(index(engine.planned().at(engine.planned().chunks[chunk].bucket)));
+          }
+          std::sort(launch.begin(), launch.end());
+        }
+      }
+    }
+    co_await engine.close();
+  };
+  transport::run_simulated(2, transport::link{1.25e9, 50e-6}, rank);
+  return made;
+}
+
 TEST(Named, DDP) {
-  // The first bucket closes at 1 MiB, the others at 25 MiB, with the tensor that reaches it.
-  const rule ddp = dense({1, 1, 3, 1}, {2'500'000, 25'000'000, 7'500'008, 300'000}, {0, 1, 2, 3});
+  // In the first step everything travels together, and rank 0 tells of that.
+  rule first_step = dense(alone, tensor_by_tensor, {0});
+  first_step.bytes[0] += (1 + 6) * sizeof(std::uint32_t);
   using strategies::DDP;
-  EXPECT_EQ(broken(observe<DDP>(2), ddp), "");
-  const rule first_step = dense({6}, {35'300'008}, {0});
-  EXPECT_EQ(broken(observe<DDP>(2, {.fusion = DDP::defaults_before_rebuild().fusion}), first_step),
-            "");
-  EXPECT_NE(broken(observe<compose<schedule::in_order>>(2), ddp), "");
-  EXPECT_EQ(broken(observe<compose<fusion::up_to>>(2, {.fusion = DDP::defaults().fusion}), ddp),
-            "starts ");
+  EXPECT_EQ(broken(observe<DDP>(2), first_step), "");
+  EXPECT_NE(broken(observe<compose<coordination::learned>>(2), first_step), "");
+
+  // Rank 0's gradients came as 4, 5, 3, 2, 0, 1: the first bucket closes at 1 MiB, the others at 25
+  // MiB, with the tensor that reaches it; nobody says anything any more.
+  const auto ddp = settled<DDP>();
+  EXPECT_EQ(ddp.launches, (std::vector<sizes>{{4}, {3, 5}, {0, 1, 2}}));
+  EXPECT_EQ(ddp.bytes, everything);
+  auto set = DDP::defaults().fusion;
+  set.rebuild = fusion::rebuild::never;
+  EXPECT_EQ(settled<DDP>({.fusion = set}).launches, (std::vector<sizes>{{5}, {4}, {1, 2, 3}, {0}}));
+  EXPECT_GT(settled<compose<fusion::by_arrival>>({.fusion = DDP::defaults().fusion}).bytes,
+            everything);
+  EXPECT_NE(settled<compose<coordination::learned>>().launches, ddp.launches);
+  set = DDP::defaults().fusion;
+  set.bytes = 8_MiB;
+  EXPECT_NE(settled<DDP>({.fusion = set}).launches, ddp.launches);
+  set = DDP::defaults().fusion;
+  set.first_bytes = 0;
+  EXPECT_EQ(settled<DDP>({.fusion = set}).launches, ddp.launches) << "100 MB are above both";
+
+  // Each type has limits of its own.
+  const auto apart = settled<DDP>({.fusion = DDP::defaults().fusion}, element_type::bf16);
+  EXPECT_EQ(apart.launches, (std::vector<sizes>{{4}, {5}, {0, 1, 2, 3}}));
+  set = DDP::defaults().fusion;
+  set.first_bytes = 0;
+  EXPECT_NE(settled<DDP>({.fusion = set}, element_type::bf16).launches, apart.launches);
+  set = DDP::defaults().fusion;
+  set.types = fusion_types::together;
+  EXPECT_NE(settled<DDP>({.fusion = set}, element_type::bf16).launches, apart.launches);
 }
 
 /// Two workers, two tensors whose gradients are all there at once, a forward pass of 20 ms a

@@ -14,6 +14,7 @@
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
@@ -30,9 +31,9 @@
 /// One list per role: a new policy joins its list and inherits its role's laws.
 namespace tutti::testing_lists {
 
-using fusions =
-    testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
-                   fusion::of_small, fusion::when_ready, fusion::into_groups, fusion::by_modules>;
+using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
+                               fusion::of_small, fusion::when_ready, fusion::into_groups,
+                               fusion::by_modules, fusion::by_arrival>;
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
