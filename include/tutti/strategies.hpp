@@ -15,6 +15,7 @@
 #include "tutti/strategies/local_sgd.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
 #include "tutti/strategies/mxnet.hpp"
+#include "tutti/strategies/omgs.hpp"
 #include "tutti/strategies/p3.hpp"
 #include "tutti/strategies/power_sgd.hpp"
 #include "tutti/strategies/qsgd.hpp"
@@ -29,7 +30,7 @@ namespace tutti::strategies {
 
 /// Every named strategy, for registries and for tests that try them all.
 using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, Horovod, DDP, BytePS,
-                       ByteScheduler, DeAR, TopK, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
+                       ByteScheduler, DeAR, TopK, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
                        MXNetDistSync, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
                        Relaxed, ZeRO1, Adasum, TFReplicated>;
 

@@ -20,6 +20,7 @@
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/none.hpp"
 #include "tutti/fusion/of_small.hpp"
+#include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/none.hpp"
@@ -33,7 +34,7 @@ namespace tutti::testing_lists {
 
 using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
                                fusion::of_small, fusion::when_ready, fusion::into_groups,
-                               fusion::by_modules, fusion::by_arrival>;
+                               fusion::by_modules, fusion::by_arrival, fusion::sparse_merge>;
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
