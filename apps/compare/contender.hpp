@@ -252,8 +252,8 @@ row run(scenario of, const common::job& asked) {
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
   if constexpr (has_stand_ins<Strategy>) {
     const tutti::exchange_cost alone = architecture_of<Strategy>::alone(many);
-    set.profile.message =
-        tutti::message_cost(alone.latencies * nic.latency, alone.payloads / nic.bytes_per_second);
+    const double rate = nic.bytes_per_second * nic.share_of_one;
+    set.profile.message = tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
   }
   if (many.servers > 0) {
     check_servers(set, many);

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "tutti/strategies/adasum.hpp"
+#include "tutti/strategies/asc_wfbp.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
@@ -29,9 +30,9 @@
 namespace tutti::strategies {
 
 /// Every named strategy, for registries and for tests that try them all.
-using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, Horovod, DDP, BytePS,
-                       ByteScheduler, DeAR, TopK, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
-                       MXNetDistSync, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
-                       Relaxed, ZeRO1, Adasum, TFReplicated>;
+using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP,
+                       BytePS, ByteScheduler, DeAR, TopK, OMGS, SignSGD, Signum, EFSignSGD,
+                       PowerSGD, QSGD, MXNetDistSync, MXNetDistAsync, P3, KungFu, PairAveraging,
+                       SMA, LocalSGD, Relaxed, ZeRO1, Adasum, TFReplicated>;
 
 }  // namespace tutti::strategies
