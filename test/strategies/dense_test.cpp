@@ -218,6 +218,38 @@ TEST(Named, TwoAtOnceAreNoSlowerThanOne) {
   }
 }
 
+/// All of a step's reduce-scatters end before its first all-gather begins, so that what the two
+/// phases take, each with the other left out, adds up to the whole; and what they send.
+TEST(Named, ThePhasesOfDeARAddUp) {
+  using collective::phase;
+  using strategies::DeAR;
+  using strategies::DeARExcluding;
+  const transport::link nic{1e9, 50e-6};
+  for (const std::size_t tensors : {1U, 2U, 5U}) {
+    std::vector<computation> model;
+    for (std::size_t i = 0; i < tensors; ++i) {
+      model.push_back({"layer" + std::to_string(i) + ".weight", 400'000 * (i + 1), 0, 0});
+    }
+    const auto options = [](auto set) {
+      set.fusion.bytes = 1;  // every module alone
+      return set;
+    };
+    const seconds whole = iteration<DeAR>(model, nic, options(engine_options<DeAR>()));
+    using scatters = DeARExcluding<phase::all_gather>;
+    using gathers = DeARExcluding<phase::reduce_scatter>;
+    const seconds scattering = iteration<scatters>(model, nic, options(engine_options<scatters>()));
+    const seconds gathering = iteration<gathers>(model, nic, options(engine_options<gathers>()));
+    EXPECT_GE(scattering, 3 * (50e-6 + 1e-9 * 400'000));
+    EXPECT_GE(gathering, 3 * (50e-6 + 1e-9 * 400'000));
+    EXPECT_NEAR(scattering + gathering, whole, 1e-9) << tensors << " tensors";
+  }
+  const auto sent = [](const observation& all) { return all.seen.bytes[0]; };
+  const observation halves = observe<DeARExcluding<phase::all_gather>>(2);
+  EXPECT_EQ(sent(halves) + sent(observe<DeARExcluding<phase::reduce_scatter>>(2)),
+            sent(observe<DeAR>(2)));
+  EXPECT_FALSE(all_have(trained(2, observed_steps))(halves.parameters));
+}
+
 TEST(Named, Horovod) {
   // All are ready on both within the first millisecond. Of what rank 1 tells, in the order of its
   // backward pass, 100 + 10 + 20 + 1.2 MB and 32 bytes are below 128 MiB; 10 MB more are not.
