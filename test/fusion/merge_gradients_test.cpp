@@ -323,6 +323,59 @@ TEST(sparse_merge, is_the_published_rule) {
   EXPECT_GT(otherwise, 1'000u) << "the profiles do not tell the rules apart";
 }
 
+/// How the vectors were made, on 24 November 2026: `_generate_groups_mgs` of HKBU-HPML/OMGS-SGD,
+/// commit ac10b98, run for 4 ranks and a density of 0.001 on sizes that are whole thousands and on
+/// backward times in microseconds, in forward order; what is written down is the length of each
+/// group. The program never merges the two tensors nearest the output by its rule, and yet has them
+/// travel together: here the second is so late that the rule keeps them apart.
+TEST(sparse_merge, is_what_its_program_makes) {
+  struct vector_of_the_program {
+    std::vector<std::size_t> elements;
+    std::vector<double> microseconds;
+    std::vector<std::size_t> lengths;
+  };
+  const std::vector<vector_of_the_program> all{
+      {{4000, 900000, 900000, 4000, 30000, 900000, 200000, 2400000},
+       {9000, 0, 9000, 0, 3000, 700, 20000, 100},
+       {5, 2, 1}},
+      {{4000, 2400000, 200000, 900000, 900000, 200000, 200000, 2400000},
+       {100, 100, 100, 9000, 3000, 0, 20000, 100},
+       {4, 4}},
+      {{900000, 1000, 30000, 1000, 30000, 200000, 900000, 2400000},
+       {3000, 3000, 3000, 9000, 3000, 100, 20000, 0},
+       {4, 4}},
+      {{1000, 4000, 200000, 4000, 30000, 2400000, 200000, 2400000},
+       {700, 3000, 9000, 3000, 9000, 700, 20000, 9000},
+       {3, 2, 3}},
+      {{200000, 900000, 4000, 30000, 2400000, 1000, 30000, 900000},
+       {100, 700, 9000, 9000, 9000, 0, 20000, 9000},
+       {3, 1, 1, 3}},
+      {{30000, 30000, 1000, 1000, 200000, 2400000, 200000, 1000},
+       {700, 0, 3000, 100, 0, 700, 20000, 3000},
+       {8}},
+      {{1000, 1000, 900000, 900000, 1000, 200000, 2400000, 900000},
+       {700, 9000, 700, 9000, 100, 0, 20000, 0},
+       {4, 2, 2}},
+      {{1000, 1000, 900000, 900000, 1000, 4000, 200000, 30000},
+       {9000, 700, 100, 0, 700, 700, 20000, 100},
+       {7, 1}},
+  };
+  for (const vector_of_the_program& its : all) {
+    job each;
+    each.elements = its.elements;
+    for (const double time : its.microseconds) {
+      each.known.backward.push_back(1e-6 * time);
+    }
+    each.known.payload = {nullptr, [](const void*, std::size_t n) { return 8 * (n / 1000); }};
+    ends expected{1};
+    std::size_t end = 0;
+    for (const std::size_t length : its.lengths) {
+      expected.push_back(end += length);
+    }
+    EXPECT_EQ(fusion::sparse_merge().group_ends(each.backward(), each.known), expected);
+  }
+}
+
 /// Indices and values of x elements each take a + 4nbx between n ranks.
 TEST(sparse_merge, takes_the_options_where_the_profile_is_silent) {
   std::mt19937 random(8);
