@@ -75,6 +75,8 @@ class engine : engine_base<Transport> {
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
   static constexpr bool delays = facts::delay<typename types::architecture> > 0;
+  /// What is ready waits for the end of a cycle.
+  static constexpr bool has_cycles = requires(typename types::options & set) { set.fusion.cycle; };
 
  public:
   using strategy = typename types::strategy;
@@ -387,513 +389,519 @@ class engine : engine_base<Transport> {
   Monitor& observed() { return observer_.monitor; }
   Transport& world() { return *world_; }
   tutti::report report() const {
-    return {world_->rank(), workers_, servers(), steps(), plan_.elements(), plan_.buckets.size(),
-            plan_.chunks.size(), plan_.hash, counted(), exposed(),
-            sizeof(float) * optimizer_floats(), requires {set_.fusion.cycle;
+    return {world_->rank(),
+            workers_,
+            servers(),
+            steps(),
+            plan_.elements(),
+            plan_.buckets.size(),
+            plan_.chunks.size(),
+            plan_.hash,
+            counted(),
+            exposed(),
+            sizeof(float) * optimizer_floats(),
+            has_cycles && !virtual_time && !waits_.has_thread()};
   }
-  &&!virtual_time && !waits_.has_thread()
-};
-}  // namespace tutti
-/// Seconds that `wait` took so far.
-seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
-/// What this rank has sent, without what its monitor has.
-traffic counted() const {
-  const traffic all = world_->counted();
-  const traffic observing = counted_observing();
-  return {all.bytes_sent - observing.bytes_sent, all.messages_sent - observing.messages_sent};
-}
-/// What it has sent for its monitor's sums.
-traffic counted_observing() const { return observer_.counted(); }
-/// Some chunk is on its way.
-bool communicates() const { return flow_ && flow_->communicates(); }
-
-// ---- state, for core/checkpoint.hpp: to be touched between steps only
-
-std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
-/// Waits for every tensor, and until nothing of this rank's is on its way and its monitor has the
-/// sums of every step.
-void drain() requires(!virtual_time) {
-  wait();
-  waits_.until([this] { return !communicates() && observer_.sums_are_there(); });
-  synchronize();
-}
-
-/// What this rank's policies remember.
-std::vector<std::span<float>> memories() {
-  std::vector<std::span<float>> all = flow_->memories();
-  all.push_back(around_.momenta());
-  for (const std::span<float> each : remembered()) {
-    all.push_back(each);
+  /// Seconds that `wait` took so far.
+  seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
+  /// What this rank has sent, without what its monitor has.
+  traffic counted() const {
+    const traffic all = world_->counted();
+    const traffic observing = counted_observing();
+    return {all.bytes_sent - observing.bytes_sent, all.messages_sent - observing.messages_sent};
   }
-  return all;
-}
+  /// What it has sent for its monitor's sums.
+  traffic counted_observing() const { return observer_.counted(); }
+  /// Some chunk is on its way.
+  bool communicates() const { return flow_ && flow_->communicates(); }
 
-/// Launches follow the order of the first step.
-static constexpr bool learns = flow<types, engine>::learns;
-/// That order, as coordination::learned keeps it; empty before the first step, or that after
-/// `unsettled_steps` more, has ended.
-std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
-std::size_t unsettled_steps() const requires learns { return flow_->unsettled_steps(); }
-/// Launches by an order that an earlier run has learned; every worker must call it. Throws
-/// usage_error if it was not learned for this plan.
-void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {
-  waits_.exclusively([&] { flow_->resume_by(book); });
-}
+  // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
-/// What policies remember on ranks that do not train, rank by rank: on worker 0; nothing on the
-/// others.
-std::vector<memories_of_rank> collect_from_others() requires(!virtual_time) {
-  std::vector<memories_of_rank> all;
-  if (world_->rank() == 0 && servers() > 0) {
-    all.resize(static_cast<std::size_t>(servers()));
-    task asking = services_.collect(all);
-    waits_.run(asking);
+  std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
+  /// Waits for every tensor, and until nothing of this rank's is on its way and its monitor has the
+  /// sums of every step.
+  void drain() requires(!virtual_time) {
+    wait();
+    waits_.until([this] { return !communicates() && observer_.sums_are_there(); });
+    synchronize();
   }
-  return all;
-}
 
-/// Goes on from step `steps` with the parameters as they are now, remembering `mine` here and
-/// `theirs` on the ranks that do not train. Every worker must call it.
-void resume(std::uint64_t steps, const Optimizer& values,
-            const std::vector<memories_of_rank>& theirs,
-            const memories_of_rank& mine) requires(!virtual_time) {
-  waits_.exclusively([&] {
-    flow_->resume(steps);
-    resume_architecture(steps);
-    const auto all = memories();
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      fill_from_host(world_->queue(), all[i], [&](std::span<float> into) {
-        std::copy(mine[i].begin(), mine[i].end(), into.begin());
-      });
+  /// What this rank's policies remember.
+  std::vector<std::span<float>> memories() {
+    std::vector<std::span<float>> all = flow_->memories();
+    all.push_back(around_.momenta());
+    for (const std::span<float> each : remembered()) {
+      all.push_back(each);
     }
-  });
-  change(values);
-  if (servers() > 0) {
-    if (world_->rank() == 0) {
-      task restoring = services_.restore(steps, model_.forward(), theirs);
-      waits_.run(restoring);
+    return all;
+  }
+
+  /// Launches follow the order of the first step.
+  static constexpr bool learns = flow<types, engine>::learns;
+  /// That order, as coordination::learned keeps it; empty before the first step, or that after
+  /// `unsettled_steps` more, has ended.
+  std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
+  std::size_t unsettled_steps() const requires learns { return flow_->unsettled_steps(); }
+  /// Launches by an order that an earlier run has learned; every worker must call it. Throws
+  /// usage_error if it was not learned for this plan.
+  void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {
+    waits_.exclusively([&] { flow_->resume_by(book); });
+  }
+
+  /// What policies remember on ranks that do not train, rank by rank: on worker 0; nothing on the
+  /// others.
+  std::vector<memories_of_rank> collect_from_others() requires(!virtual_time) {
+    std::vector<memories_of_rank> all;
+    if (world_->rank() == 0 && servers() > 0) {
+      all.resize(static_cast<std::size_t>(servers()));
+      task asking = services_.collect(all);
+      waits_.run(asking);
     }
-    average(0);
+    return all;
   }
-}
 
-private:
-friend base;
-friend loop_round go_round<>(Transport&, engine&);
-friend flow_type;
-friend replan_steps<types, engine>;
-friend joining<engine>;
-
-using audience = typename failure<Transport>::audience;
-using services_type = services<Transport>;
-using own = typename services_type::own;
-
-/// What every rank must set alike.
-std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
-plan planned_for(std::span<const tensor> forward, const options& set,
-                 const compression& compressor) const {
-  const auto place = [&](plan& made) {
-    if constexpr (requires { architecture::place(made, set.architecture, 1); }) {
-      architecture::place(made, set.architecture, world_->size());
-    }
-  };
-  const int serve = world_->size() - workers_among<architecture>(set.architecture, world_->size());
-  const auto partition =
-      among(make_policy<typename strategy::partition>(set.partition), std::max(1, serve));
-  return make_plan(forward, make_policy<typename strategy::fusion>(set.fusion), partition,
-                   set.profile, place, settings(set), [&](const tensor_facts& each) {
-                     tensor_class its = class_of(compressor, each);
-                     if (facts::keeps_types_apart(set.fusion)) {
-                       its.type = forward[index(each.id)].gradient_type;
-                     }
-                     return its;
-                   });
-}
-void open_flow() {
-  if (!serves()) {
-    flow_.emplace(*world_, plan_, model_, set_, around_, *state_,
-                  services_.service_tag(service::words), observer_, *this);
-  }
-}
-buffers buffers_wanted() const {
-  if (serves()) {
-    return buffers::none;
-  }
-  return facts::has_outgoing<state_type> || facts::delay<architecture> > 0 ? buffers::separate
-                                                                           : buffers::views;
-}
-
-/// Whoever answers others while it trains must not leave them waiting until it calls again.
-/// Throws usage_error where the transport allows no thread for that.
-progress progress_wanted() const {
-  const bool answers = !serves() && listens_to_all(world_->rank());
-  if constexpr (requires { world_->single_threaded(); }) {
-    if (answers && world_->single_threaded()) {
-      throw usage_error(
-          "this architecture has ranks answer each other while they compute, which takes a "
-          "thread, but MPI was started for one thread. Fix: MPI_Init_thread with "
-          "MPI_THREAD_MULTIPLE, or let transport::mpi start MPI");
-    }
-  }
-  return answers && set_.run.progress == progress::automatic ? progress::by_thread
-                                                             : set_.run.progress;
-}
-
-/// A device's kernels cannot follow a pointer into memory that is the host's alone.
-void expect_reachable(const tensor& its, const void* memory) {
-  if constexpr (requires { world_->queue().reaches(nullptr); }) {
-    if (memory != nullptr && !world_->queue().reaches(memory)) {
-      throw usage_error(its.name +
-                        " does not lie in memory of this transport's device. Fix: allocate it "
-                        "on the device, or train over transport::in_process");
-    }
-  }
-}
-void expect_reachable(const tensor& its) {
-  expect_reachable(its, its.parameter.data());
-  expect_reachable(its, its.gradient.data());
-  expect_reachable(its, its.narrow_gradient.data());
-}
-
-task start_up() {
-  if constexpr (!virtual_time) {
-    waits_.start_answering();  // a rank that waits for others here answers, too
-  }
-  return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),
-                         settings(set_));
-}
-[[gnu::cold]] void begun() {
-  resume_architecture(0);
-  if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
-    services_.start_listening();
-  }
-  is_started_.store(true, std::memory_order_release);
-  open_posts();
-}
-void disagreed(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
-
-// ---- gradients in
-
-tensor_state<queue_event>& at(tensor_id id) {
-  failure_.rethrow();
-  return flow_->at(plan_.position(id));
-}
-
-/// The tensor's gradient is the caller's, not on its way.
-tensor_state<queue_event>& expect_arrived(tensor_id id) {
-  auto& mine = at(id);
-  if (!mine.is_current()) {
-    throw usage_error(model_.forward()[index(id)].name +
-                      " is ready again before its last gradient arrived. Fix: wait(id) first");
-  }
-  return mine;
-}
-
-void ready_in(tensor_id id, const gradient_memory& memory) {
-  ready_in(id, memory, world_->queue().record());
-}
-void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
-  auto& mine = expect_arrived(id);
-  const tensor& its = model_.forward()[index(id)];
-  model_.expect_gradient(its, memory);
-  const bool stays = memory.wide.data() == its.gradient.data() &&
-                     memory.narrow.data() == its.narrow_gradient.data();
-  if (!stays) {
-    expect_reachable(its, memory.wide.data());
-    expect_reachable(its, memory.narrow.data());
-  }
-  mine.moved = stays ? gradient_memory() : memory;
-  ready(id, when);
-}
-
-void ready(tensor_id id, queue_event when) {
-  auto& mine = expect_arrived(id);
-  const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
-  if (passes < set_.run.accumulation) {
-    mine.accumulated.store(passes, std::memory_order_relaxed);
-    waits_.nudge();  // others may ask meanwhile
-    return;
-  }
-  mine.accumulated.store(0, std::memory_order_relaxed);
-  mine.written = when;
-  mine.readied.fetch_add(1, std::memory_order_relaxed);
-  posts_.post(static_cast<std::uint32_t>(plan_.position(id)));
-  waits_.nudge();
-}
-
-// ---- a rank that has joined
-
-bool adds_up_passes() {
-  for (std::size_t position = 0; position < plan_.backward.size(); ++position) {
-    if (flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-/// The tensor has no gradient in the passes that its step still lacks.
-void absent_to_the_end(tensor_id id) {
-  do {
-    absent(id);
-  } while (at(id).accumulated.load(std::memory_order_relaxed) != 0);
-}
-void say_joined() { flow_->join(); }
-void all_have_joined() { joining_.all_have_joined(); }
-
-bool open_posts() {
-  bool any = false;
-  unwritten_.store(false, std::memory_order_relaxed);
-  while (has_posts()) {
-    if constexpr (sends_what_is_written<Transport>) {
-      const auto next = posts_.oldest();
-      if (next && !Transport::queue_type::passed(flow_->at(*next).written)) {
-        unwritten_.store(true, std::memory_order_relaxed);
-        break;
+  /// Goes on from step `steps` with the parameters as they are now, remembering `mine` here and
+  /// `theirs` on the ranks that do not train. Every worker must call it.
+  void resume(std::uint64_t steps, const Optimizer& values,
+              const std::vector<memories_of_rank>& theirs,
+              const memories_of_rank& mine) requires(!virtual_time) {
+    waits_.exclusively([&] {
+      flow_->resume(steps);
+      resume_architecture(steps);
+      const auto all = memories();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        fill_from_host(world_->queue(), all[i], [&](std::span<float> into) {
+          std::copy(mine[i].begin(), mine[i].end(), into.begin());
+        });
       }
-    }
-    if (const auto position = posts_.take()) {
-      flow_->fill(*position);
-      any = true;
-    }
-  }
-  return any;
-}
-bool carry_out() {
-  hear_of_failure();
-  return flow_ && flow_->carry_out();
-}
-bool has_decided() const { return flow_ && flow_->has_decided(); }
-
-// ---- waiting
-
-bool outstanding() const { return flow_ && flow_->outstanding(); }
-
-void wait_for(tensor_id id) {
-  auto& mine = at(id);
-  wait_until([&mine] { return mine.is_current(); }, static_cast<std::uint32_t>(index(id)));
-}
-
-/// Lets the device come so far; what its work has refused ends every rank's part.
-void synchronize() {
-  try {
-    if constexpr (is_stream_ordered<Transport>) {
-      waits_.until_the_stream_has_come();
-    }
-    world_->queue().synchronize();
-  } catch (...) {
-    const auto why = std::current_exception();
-    waits_.exclusively([&] { fail(why, audience::everybody); });
-    throw;
-  }
-}
-
-/// The transport's failure is this engine's, also where no coroutine awaits anything of it.
-void hear_of_failure() {
-  if constexpr (requires { world_->failure(); }) {
-    if (world_->failure()) {
-      heard(world_->failure());
+    });
+    change(values);
+    if (servers() > 0) {
+      if (world_->rank() == 0) {
+        task restoring = services_.restore(steps, model_.forward(), theirs);
+        waits_.run(restoring);
+      }
+      average(0);
     }
   }
-}
-
-void wait_until(predicate done, std::uint32_t which) {
-  if (done()) {
-    failure_.rethrow();
-    return;
-  }
-  observer_.record(event::wait_begins, which);
-  const seconds begin = world_->now();
-  waits_.until(done);
-  exposed_.fetch_add(world_->now() - begin, std::memory_order_relaxed);
-  observer_.record(event::wait_ends, which);
-}
-
-class arrival_operation : arrival_waiter {
- public:
-  arrival_operation(engine& of, tensor_id id) : engine_(&of), state_(&of.at(id)) {}
-  arrival_operation(const arrival_operation&) = delete;
-  arrival_operation& operator=(const arrival_operation&) = delete;
-
-  bool await_ready() const { return state_->is_current() || engine_->failed(); }
-  void await_suspend(std::coroutine_handle<> waiter) {
-    this->coroutine = waiter;
-    state_->waiting.push(*this);
-  }
-  void await_resume() const { engine_->failure_.rethrow(); }
 
  private:
-  engine* engine_;
-  tensor_state<queue_event>* state_;
-};
+  friend base;
+  friend loop_round go_round<>(Transport&, engine&);
+  friend flow_type;
+  friend replan_steps<types, engine>;
+  friend joining<engine>;
 
-// ---- failure
+  using audience = typename failure<Transport>::audience;
+  using services_type = services<Transport>;
+  using own = typename services_type::own;
 
-[[gnu::cold]] void end_with(const std::string& sentence) {
-  if (!sentence.empty()) {
-    fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
+  /// What every rank must set alike.
+  std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
+  plan planned_for(std::span<const tensor> forward, const options& set,
+                   const compression& compressor) const {
+    const auto place = [&](plan& made) {
+      if constexpr (requires { architecture::place(made, set.architecture, 1); }) {
+        architecture::place(made, set.architecture, world_->size());
+      }
+    };
+    const int serve =
+        world_->size() - workers_among<architecture>(set.architecture, world_->size());
+    const auto partition =
+        among(make_policy<typename strategy::partition>(set.partition), std::max(1, serve));
+    return make_plan(forward, make_policy<typename strategy::fusion>(set.fusion), partition,
+                     set.profile, place, settings(set), [&](const tensor_facts& each) {
+                       tensor_class its = class_of(compressor, each);
+                       if (facts::keeps_types_apart(set.fusion)) {
+                         its.type = forward[index(each.id)].gradient_type;
+                       }
+                       return its;
+                     });
   }
-}
-
-/// What this rank waits for.
-chunk_step stuck() const {
-  const auto found = flow_ ? flow_->stuck() : std::nullopt;
-  return found.value_or(chunk_step{no_chunk, 0});
-}
-
-[[gnu::cold]] void describe(const chunk_step& about, control_message& answer) {
-  answer.tensor = no_tensor;
-  answer.state = chunk_state::started;
-  answer.averages = serves() ? ~std::uint64_t{0} : averages_.load(std::memory_order_relaxed);
-  answer.waiting = waits_.threads();
-  answer.handed_in = handed_in();
-  if (flow_) {
-    flow_->describe(about.chunk, about.step, answer);
-  }
-}
-
-/// Gradients that `ready` has taken so far, in every pass. Summed when somebody asks.
-[[gnu::cold]] std::uint64_t handed_in() {
-  std::uint64_t sum = 0;
-  for (std::size_t position = 0; flow_ && position < plan_.backward.size(); ++position) {
-    const auto& each = flow_->at(position);
-    sum += each.readied.load(std::memory_order_relaxed) * set_.run.accumulation +
-           each.accumulated.load(std::memory_order_relaxed);
-  }
-  return sum;
-}
-
-void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
-void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
-std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
-bool listens_to_all(int rank) const {
-  return listens<architecture>(set_.architecture, rank, world_->size());
-}
-task serve_chunk(typename base::message_type asked) {
-  if constexpr (facts::has_serve<state_type>) {
-    const auto self = around_.endpoint_of(asked.number());
-    return state_->serve(self, std::move(asked));
-  } else {
-    return {};
-  }
-}
-void take_values(std::span<const std::byte> bytes) {
-  std::memcpy(static_cast<void*>(&optimizer_), bytes.data(), sizeof optimizer_);
-}
-std::vector<std::span<float>> remembered() {
-  if constexpr (facts::has_memories<state_type>) {
-    return state_->memories();
-  } else {
-    return {};
-  }
-}
-std::size_t optimizer_floats() const {
-  std::size_t floats = around_.momenta().size();
-  if constexpr (facts::has_optimizer_floats<state_type>) {
-    floats += state_->optimizer_floats();
-  }
-  return floats;
-}
-void resume_architecture([[maybe_unused]] std::uint64_t steps) {
-  if constexpr (facts::has_resume<state_type>) {
-    state_->resume(steps);
-  }
-}
-task converse([[maybe_unused]] int worker, [[maybe_unused]] service what) {
-  if constexpr (facts::has_servers<architecture>) {
-    return what == service::replan ? replan_steps<types, engine>::as_told(*this)
-                                   : services_.converse(worker, what);
-  } else {
-    return {};
-  }
-}
-void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
-void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
-
-[[gnu::cold]] void fail(std::exception_ptr why, audience who) {
-  if (failure_.end(std::move(why), who) && flow_) {
-    observer_.stop();
-    flow_->release_waiters();
-  }
-}
-task finish_gradients() {
-  if constexpr (facts::has_sums<Monitor>) {
-    return finish_sums();
-  } else {
-    return flow_->finish();
-  }
-}
-task finish_sums() {
-  co_await flow_->finish();
-  co_await observer_.finish();
-}
-task finish_architecture() {
-  if constexpr (facts::has_finish<state_type>) {
-    return finish_state();
-  } else {
-    return around_.finish();
-  }
-}
-task finish_state() {
-  co_await state_->finish();
-  co_await around_.finish();
-}
-task stop_answering() {
-  if constexpr (virtual_time) {
-    return {};
-  } else {
-    return waits_.stop_answering();
-  }
-}
-bool failed() const { return failure_.happened(); }
-
-/// Waits until nothing of this rank is in flight: only then may its memory go.
-[[gnu::cold]] void quiesce() {
-  fail(std::make_exception_ptr(communication_error("the engine has ended")), audience::nobody);
-  if (flow_) {
-    flow_->stop_speaking();
-  }
-  if constexpr (virtual_time) {
-    world_->ready_coroutines().drain();
-  } else {
-    waits_.settle([this] { return world_->in_flight() == 0 && at_rest(); });
-  }
-}
-
-bool at_rest() const {
-  if constexpr (facts::has_finish<state_type>) {
-    if (state_ && !state_->at_rest()) {
-      return false;
+  void open_flow() {
+    if (!serves()) {
+      flow_.emplace(*world_, plan_, model_, set_, around_, *state_,
+                    services_.service_tag(service::words), observer_, *this);
     }
   }
-  return around_.at_rest() && (!flow_ || flow_->at_rest()) && waits_.at_rest() && startup_.done() &&
-         services_.listening().done() && joining_.at_rest() && observer_.at_rest() &&
-         closing_.done();
-}
+  buffers buffers_wanted() const {
+    if (serves()) {
+      return buffers::none;
+    }
+    return facts::has_outgoing<state_type> || facts::delay<architecture> > 0 ? buffers::separate
+                                                                             : buffers::views;
+  }
 
-Transport* world_;
-failure<Transport> failure_;
-claim claim_;
-options set_;
-int workers_;
-compression compression_;
-Optimizer optimizer_;
-std::size_t room_per_element_;
-observer<Monitor, Transport> observer_;
-plan plan_;
-model_memory<typename Transport::queue_type> model_;
-world_type around_;
-std::optional<state_type> state_;  // empty where a plan was given up half made
-services_type services_;
-joining<engine> joining_;
-waiting<Transport> waits_;
-std::optional<flow_type> flow_{};
-task startup_{};
-task closing_{};
-std::atomic<seconds> exposed_{0};         // several threads may wait
-std::atomic<std::uint64_t> averages_{0};  // and re-plans
-std::atomic<const char*> due_call_{"average()"};
-}
-;
+  /// Whoever answers others while it trains must not leave them waiting until it calls again.
+  /// Throws usage_error where the transport allows no thread for that.
+  progress progress_wanted() const {
+    const bool answers = !serves() && listens_to_all(world_->rank());
+    if constexpr (requires { world_->single_threaded(); }) {
+      if (answers && world_->single_threaded()) {
+        throw usage_error(
+            "this architecture has ranks answer each other while they compute, which takes a "
+            "thread, but MPI was started for one thread. Fix: MPI_Init_thread with "
+            "MPI_THREAD_MULTIPLE, or let transport::mpi start MPI");
+      }
+    }
+    return answers && set_.run.progress == progress::automatic ? progress::by_thread
+                                                               : set_.run.progress;
+  }
+
+  /// A device's kernels cannot follow a pointer into memory that is the host's alone.
+  void expect_reachable(const tensor& its, const void* memory) {
+    if constexpr (requires { world_->queue().reaches(nullptr); }) {
+      if (memory != nullptr && !world_->queue().reaches(memory)) {
+        throw usage_error(its.name +
+                          " does not lie in memory of this transport's device. Fix: allocate it "
+                          "on the device, or train over transport::in_process");
+      }
+    }
+  }
+  void expect_reachable(const tensor& its) {
+    expect_reachable(its, its.parameter.data());
+    expect_reachable(its, its.gradient.data());
+    expect_reachable(its, its.narrow_gradient.data());
+  }
+
+  task start_up() {
+    if constexpr (!virtual_time) {
+      waits_.start_answering();  // a rank that waits for others here answers, too
+    }
+    return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),
+                           settings(set_));
+  }
+  [[gnu::cold]] void begun() {
+    resume_architecture(0);
+    if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
+      services_.start_listening();
+    }
+    is_started_.store(true, std::memory_order_release);
+    open_posts();
+  }
+  void disagreed(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
+
+  // ---- gradients in
+
+  tensor_state<queue_event>& at(tensor_id id) {
+    failure_.rethrow();
+    return flow_->at(plan_.position(id));
+  }
+
+  /// The tensor's gradient is the caller's, not on its way.
+  tensor_state<queue_event>& expect_arrived(tensor_id id) {
+    auto& mine = at(id);
+    if (!mine.is_current()) {
+      throw usage_error(model_.forward()[index(id)].name +
+                        " is ready again before its last gradient arrived. Fix: wait(id) first");
+    }
+    return mine;
+  }
+
+  void ready_in(tensor_id id, const gradient_memory& memory) {
+    ready_in(id, memory, world_->queue().record());
+  }
+  void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
+    auto& mine = expect_arrived(id);
+    const tensor& its = model_.forward()[index(id)];
+    model_.expect_gradient(its, memory);
+    const bool stays = memory.wide.data() == its.gradient.data() &&
+                       memory.narrow.data() == its.narrow_gradient.data();
+    if (!stays) {
+      expect_reachable(its, memory.wide.data());
+      expect_reachable(its, memory.narrow.data());
+    }
+    mine.moved = stays ? gradient_memory() : memory;
+    ready(id, when);
+  }
+
+  void ready(tensor_id id, queue_event when) {
+    auto& mine = expect_arrived(id);
+    const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
+    if (passes < set_.run.accumulation) {
+      mine.accumulated.store(passes, std::memory_order_relaxed);
+      waits_.nudge();  // others may ask meanwhile
+      return;
+    }
+    mine.accumulated.store(0, std::memory_order_relaxed);
+    mine.written = when;
+    mine.readied.fetch_add(1, std::memory_order_relaxed);
+    posts_.post(static_cast<std::uint32_t>(plan_.position(id)));
+    waits_.nudge();
+  }
+
+  // ---- a rank that has joined
+
+  bool adds_up_passes() {
+    for (std::size_t position = 0; position < plan_.backward.size(); ++position) {
+      if (flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+  /// The tensor has no gradient in the passes that its step still lacks.
+  void absent_to_the_end(tensor_id id) {
+    do {
+      absent(id);
+    } while (at(id).accumulated.load(std::memory_order_relaxed) != 0);
+  }
+  void say_joined() { flow_->join(); }
+  void all_have_joined() { joining_.all_have_joined(); }
+
+  bool open_posts() {
+    bool any = false;
+    unwritten_.store(false, std::memory_order_relaxed);
+    while (has_posts()) {
+      if constexpr (sends_what_is_written<Transport>) {
+        const auto next = posts_.oldest();
+        if (next && !Transport::queue_type::passed(flow_->at(*next).written)) {
+          unwritten_.store(true, std::memory_order_relaxed);
+          break;
+        }
+      }
+      if (const auto position = posts_.take()) {
+        flow_->fill(*position);
+        any = true;
+      }
+    }
+    return any;
+  }
+  bool carry_out() {
+    hear_of_failure();
+    return flow_ && flow_->carry_out();
+  }
+  bool has_decided() const { return flow_ && flow_->has_decided(); }
+
+  // ---- waiting
+
+  bool outstanding() const { return flow_ && flow_->outstanding(); }
+
+  void wait_for(tensor_id id) {
+    auto& mine = at(id);
+    wait_until([&mine] { return mine.is_current(); }, static_cast<std::uint32_t>(index(id)));
+  }
+
+  /// Lets the device come so far; what its work has refused ends every rank's part.
+  void synchronize() {
+    try {
+      if constexpr (is_stream_ordered<Transport>) {
+        waits_.until_the_stream_has_come();
+      }
+      world_->queue().synchronize();
+    } catch (...) {
+      const auto why = std::current_exception();
+      waits_.exclusively([&] { fail(why, audience::everybody); });
+      throw;
+    }
+  }
+
+  /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
+  void hear_of_failure() {
+    if constexpr (requires { world_->failure(); }) {
+      if (world_->failure()) {
+        heard(world_->failure());
+      }
+    }
+  }
+
+  void wait_until(predicate done, std::uint32_t which) {
+    if (done()) {
+      failure_.rethrow();
+      return;
+    }
+    observer_.record(event::wait_begins, which);
+    const seconds begin = world_->now();
+    waits_.until(done);
+    exposed_.fetch_add(world_->now() - begin, std::memory_order_relaxed);
+    observer_.record(event::wait_ends, which);
+  }
+
+  class arrival_operation : arrival_waiter {
+   public:
+    arrival_operation(engine& of, tensor_id id) : engine_(&of), state_(&of.at(id)) {}
+    arrival_operation(const arrival_operation&) = delete;
+    arrival_operation& operator=(const arrival_operation&) = delete;
+
+    bool await_ready() const { return state_->is_current() || engine_->failed(); }
+    void await_suspend(std::coroutine_handle<> waiter) {
+      this->coroutine = waiter;
+      state_->waiting.push(*this);
+    }
+    void await_resume() const { engine_->failure_.rethrow(); }
+
+   private:
+    engine* engine_;
+    tensor_state<queue_event>* state_;
+  };
+
+  // ---- failure
+
+  [[gnu::cold]] void end_with(const std::string& sentence) {
+    if (!sentence.empty()) {
+      fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
+    }
+  }
+
+  /// What this rank waits for.
+  chunk_step stuck() const {
+    const auto found = flow_ ? flow_->stuck() : std::nullopt;
+    return found.value_or(chunk_step{no_chunk, 0});
+  }
+
+  [[gnu::cold]] void describe(const chunk_step& about, control_message& answer) {
+    answer.tensor = no_tensor;
+    answer.state = chunk_state::started;
+    answer.averages = serves() ? ~std::uint64_t{0} : averages_.load(std::memory_order_relaxed);
+    answer.waiting = waits_.threads();
+    answer.handed_in = handed_in();
+    if (flow_) {
+      flow_->describe(about.chunk, about.step, answer);
+    }
+  }
+
+  /// Gradients that `ready` has taken so far, in every pass. Summed when somebody asks.
+  [[gnu::cold]] std::uint64_t handed_in() {
+    std::uint64_t sum = 0;
+    for (std::size_t position = 0; flow_ && position < plan_.backward.size(); ++position) {
+      const auto& each = flow_->at(position);
+      sum += each.readied.load(std::memory_order_relaxed) * set_.run.accumulation +
+             each.accumulated.load(std::memory_order_relaxed);
+    }
+    return sum;
+  }
+
+  void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
+  void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
+  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
+  bool listens_to_all(int rank) const {
+    return listens<architecture>(set_.architecture, rank, world_->size());
+  }
+  task serve_chunk(typename base::message_type asked) {
+    if constexpr (facts::has_serve<state_type>) {
+      const auto self = around_.endpoint_of(asked.number());
+      return state_->serve(self, std::move(asked));
+    } else {
+      return {};
+    }
+  }
+  void take_values(std::span<const std::byte> bytes) {
+    std::memcpy(static_cast<void*>(&optimizer_), bytes.data(), sizeof optimizer_);
+  }
+  std::vector<std::span<float>> remembered() {
+    if constexpr (facts::has_memories<state_type>) {
+      return state_->memories();
+    } else {
+      return {};
+    }
+  }
+  std::size_t optimizer_floats() const {
+    std::size_t floats = around_.momenta().size();
+    if constexpr (facts::has_optimizer_floats<state_type>) {
+      floats += state_->optimizer_floats();
+    }
+    return floats;
+  }
+  void resume_architecture([[maybe_unused]] std::uint64_t steps) {
+    if constexpr (facts::has_resume<state_type>) {
+      state_->resume(steps);
+    }
+  }
+  task converse([[maybe_unused]] int worker, [[maybe_unused]] service what) {
+    if constexpr (facts::has_servers<architecture>) {
+      return what == service::replan ? replan_steps<types, engine>::as_told(*this)
+                                     : services_.converse(worker, what);
+    } else {
+      return {};
+    }
+  }
+  void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+  void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+
+  [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
+    if (failure_.end(std::move(why), who) && flow_) {
+      observer_.stop();
+      flow_->release_waiters();
+    }
+  }
+  task finish_gradients() {
+    if constexpr (facts::has_sums<Monitor>) {
+      return finish_sums();
+    } else {
+      return flow_->finish();
+    }
+  }
+  task finish_sums() {
+    co_await flow_->finish();
+    co_await observer_.finish();
+  }
+  task finish_architecture() {
+    if constexpr (facts::has_finish<state_type>) {
+      return finish_state();
+    } else {
+      return around_.finish();
+    }
+  }
+  task finish_state() {
+    co_await state_->finish();
+    co_await around_.finish();
+  }
+  task stop_answering() {
+    if constexpr (virtual_time) {
+      return {};
+    } else {
+      return waits_.stop_answering();
+    }
+  }
+  bool failed() const { return failure_.happened(); }
+
+  /// Waits until nothing of this rank is in flight: only then may its memory go.
+  [[gnu::cold]] void quiesce() {
+    fail(std::make_exception_ptr(communication_error("the engine has ended")), audience::nobody);
+    if (flow_) {
+      flow_->stop_speaking();
+    }
+    if constexpr (virtual_time) {
+      world_->ready_coroutines().drain();
+    } else {
+      waits_.settle([this] { return world_->in_flight() == 0 && at_rest(); });
+    }
+  }
+
+  bool at_rest() const {
+    if constexpr (facts::has_finish<state_type>) {
+      if (state_ && !state_->at_rest()) {
+        return false;
+      }
+    }
+    return around_.at_rest() && (!flow_ || flow_->at_rest()) && waits_.at_rest() &&
+           startup_.done() && services_.listening().done() && joining_.at_rest() &&
+           observer_.at_rest() && closing_.done();
+  }
+
+  Transport* world_;
+  failure<Transport> failure_;
+  claim claim_;
+  options set_;
+  int workers_;
+  compression compression_;
+  Optimizer optimizer_;
+  std::size_t room_per_element_;
+  observer<Monitor, Transport> observer_;
+  plan plan_;
+  model_memory<typename Transport::queue_type> model_;
+  world_type around_;
+  std::optional<state_type> state_;  // empty where a plan was given up half made
+  services_type services_;
+  joining<engine> joining_;
+  waiting<Transport> waits_;
+  std::optional<flow_type> flow_{};
+  task startup_{};
+  task closing_{};
+  std::atomic<seconds> exposed_{0};         // several threads may wait
+  std::atomic<std::uint64_t> averages_{0};  // and re-plans
+  std::atomic<const char*> due_call_{"average()"};
+};
 
 /// An engine for `Strategy`, named or composed. `optimizer` runs where the architecture says; leave
 /// it out and averaged gradients come back for your own.
