@@ -17,6 +17,7 @@
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
+#include "tutti/kernels/cuda/threshold_codes.cuh"
 
 namespace tutti::test {
 

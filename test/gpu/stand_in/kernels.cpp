@@ -1,4 +1,5 @@
 // The kernels of tutti::cuda without nvcc: the same text over a launcher of host threads.
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -15,6 +16,7 @@
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
+#include "tutti/kernels/cuda/threshold_codes.cuh"
 
 namespace tutti::kernels {
 
@@ -26,5 +28,17 @@ template void add_widened<half>(cuda::stream&, const std::uint16_t*, std::span<f
 template void add_widened<bfloat>(cuda::stream&, const std::uint16_t*, std::span<float>);
 template void add_narrow<half>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
 template void add_narrow<bfloat>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
+template void pack_codes<one_bit_code>(cuda::stream&, one_bit_code, std::span<const float>,
+                                       std::byte*);
+template void add_and_pack_codes<one_bit_code>(cuda::stream&, one_bit_code, std::span<float>,
+                                               std::span<const float>, std::byte*);
+template void add_codes<one_bit_code>(cuda::stream&, one_bit_code, const std::byte*,
+                                      std::span<float>);
+template void pack_codes<two_bit_code>(cuda::stream&, two_bit_code, std::span<const float>,
+                                       std::byte*);
+template void add_and_pack_codes<two_bit_code>(cuda::stream&, two_bit_code, std::span<float>,
+                                               std::span<const float>, std::byte*);
+template void add_codes<two_bit_code>(cuda::stream&, two_bit_code, const std::byte*,
+                                      std::span<float>);
 
 }  // namespace tutti::kernels
