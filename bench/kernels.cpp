@@ -293,8 +293,8 @@ void add_error_feedback() {
   add_feedback<tutti::compression::block_sign>("block_sign",
                                                {{"two_passes", two_passes_with_scale}});
   add_feedback<tutti::compression::block_int8>("block_int8");
-  add_feedback<tutti::compression::threshold<1>>("one_bit");
-  add_feedback<tutti::compression::threshold<2>>("two_bit");
+  add_feedback<tutti::compression::one_bit>("one_bit");
+  add_feedback<tutti::compression::two_bit>("two_bit");
 }
 
 /// What the standard library offers: the magnitudes copied, and partly sorted.
@@ -370,7 +370,7 @@ void add_everything() {
   add_casts<kernels::bfloat>("bf16");
   add_signs();
   add_plain<tutti::compression::block_sign>("block_sign");
-  add_plain<tutti::compression::threshold<2>>("two_bit");
+  add_plain<tutti::compression::two_bit>("two_bit");
   add_plain<tutti::compression::block_int8>("block_int8");
   add_error_feedback();
   add_selection("0.1%", 1000);

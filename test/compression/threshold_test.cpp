@@ -22,6 +22,7 @@ namespace {
 
 using compression::error_feedback;
 using compression::threshold;
+using compression::two_bit;
 
 std::string in_hex(const std::vector<std::byte>& payload) {
   std::string digits;
@@ -146,12 +147,12 @@ TEST(threshold, of_one_bit_may_have_any_threshold) {
 
 TEST(threshold, of_two_bits_is_above_zero) {
   for (const float refused : {0.0f, -0.5f, std::nanf("")}) {
-    EXPECT_THROW(threshold<2>({.threshold = refused}), usage_error) << refused;
+    EXPECT_THROW(two_bit({.threshold = refused}), usage_error) << refused;
   }
 }
 
 TEST(push_only, sends_sums_back_as_floats) {
-  using pushed = compression::push_only<error_feedback<threshold<2>>>;
+  using pushed = compression::push_only<error_feedback<two_bit>>;
   static_assert(compression_policy<pushed>);
   static_assert(std::is_same_v<decltype(relay(pushed{})), compression::none>);
   EXPECT_EQ(pushed{}.wire_bytes(33), 12u);

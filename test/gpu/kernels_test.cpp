@@ -354,8 +354,8 @@ TEST_F(Kernels, BlocksOfCodes) {
   }
 }
 TEST_F(Kernels, ThresholdCodes) {
-  codes_agree<compression::threshold<1>>({.threshold = 0.5f});
-  codes_agree<compression::threshold<2>>({.threshold = 0.5f});
+  codes_agree<compression::one_bit>({.threshold = 0.5f});
+  codes_agree<compression::two_bit>({.threshold = 0.5f});
 }
 
 /// What a compressor to factors does, one after the other, after the first column has begun anew.

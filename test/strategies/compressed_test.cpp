@@ -130,7 +130,7 @@ TEST(Named, MXNet2Bit) {
 
   using parts = MXNet2Bit::strategy;
   using forgetful =
-      compose<parts::partition, parts::schedule, compression::threshold<2>, parts::architecture>;
+      compose<parts::partition, parts::schedule, compression::two_bit, parts::architecture>;
   constexpr auto own = MXNet2Bit::defaults();
   const auto forgotten = observe<forgetful>(
       2, {.schedule = own.schedule,
@@ -142,7 +142,7 @@ TEST(Named, MXNet2Bit) {
 
 /// Servers that send means back encode them again, unless only what is pushed is compressed.
 TEST(Named, PushesAlone) {
-  using both_ways = compression::error_feedback<compression::threshold<2>>;
+  using both_ways = compression::error_feedback<compression::two_bit>;
   using servers = architecture::parameter_server<>;
   const auto published = all_have(trained_by_thresholds(0.5f, true));
   EXPECT_FALSE(published(observe<compose<both_ways, servers>>(2).parameters));

@@ -44,19 +44,19 @@ using optimizers = testing::Types<optimizer::none, optimizer::sgd>;
 using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
                    compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::top_k, compression::threshold<1>, compression::threshold<2>>;
+                   compression::top_k, compression::one_bit, compression::two_bit>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::top_k, compression::qsgd, compression::threshold<1>, compression::threshold<2>,
+    compression::top_k, compression::qsgd, compression::one_bit, compression::two_bit,
     compression::error_feedback<compression::none>, compression::error_feedback<compression::fp16>,
     compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,
     compression::error_feedback<compression::top_k>, compression::error_feedback<compression::qsgd>,
-    compression::error_feedback<compression::threshold<1>>,
-    compression::error_feedback<compression::threshold<2>>>;
+    compression::error_feedback<compression::one_bit>,
+    compression::error_feedback<compression::two_bit>>;
 
 }  // namespace tutti::testing_lists

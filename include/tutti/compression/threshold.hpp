@@ -43,7 +43,7 @@ class threshold {
   explicit constexpr threshold(const options& values) : code_{values.threshold} {
     if (Bits == 2 && !(values.threshold > 0)) {
       throw usage_error(
-          "compression::threshold<2>: the threshold must be above 0, or everything is sent as it. "
+          "compression::two_bit: the threshold must be above 0, or everything is sent as it. "
           "Fix: 0.5.");
     }
   }
@@ -74,6 +74,8 @@ class threshold {
  private:
   code code_{options{}.threshold};
 };
-static_assert(compression_policy<threshold<1>> && compression_policy<threshold<2>>);
+using one_bit = threshold<1>;
+using two_bit = threshold<2>;
+static_assert(compression_policy<one_bit> && compression_policy<two_bit>);
 
 }  // namespace tutti::compression

@@ -33,7 +33,7 @@ struct MXNet2Bit {
   static constexpr std::string_view name = "MXNet2Bit";
   using strategy =
       compose<partition::over_servers, schedule::by_priority,
-              compression::error_feedback<compression::threshold<2>>,
+              compression::error_feedback<compression::two_bit>,
               architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bound = 1'000'000},
