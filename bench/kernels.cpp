@@ -31,6 +31,7 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/threshold.hpp"
@@ -295,6 +296,7 @@ void add_error_feedback() {
   add_feedback<tutti::compression::block_int8>("block_int8");
   add_feedback<tutti::compression::one_bit>("one_bit");
   add_feedback<tutti::compression::two_bit>("two_bit");
+  add_feedback<tutti::compression::onebit>("onebit");
 }
 
 /// What the standard library offers: the magnitudes copied, and partly sorted.

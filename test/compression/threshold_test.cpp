@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "compression/in_hex.hpp"
 #include "compression/placed.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -23,17 +23,6 @@ namespace {
 using compression::error_feedback;
 using compression::threshold;
 using compression::two_bit;
-
-std::string in_hex(const std::vector<std::byte>& payload) {
-  std::string digits;
-  for (const std::byte each : payload) {
-    for (const unsigned half :
-         {std::to_integer<unsigned>(each) >> 4, std::to_integer<unsigned>(each) & 15}) {
-      digits += "0123456789abcdef"[half];
-    }
-  }
-  return digits;
-}
 
 /// Three pushes of one worker: the words, the sum of what they stand for, and the residual times
 /// 512 (i + 1), summed, all exact.
@@ -52,12 +41,7 @@ void sends_what_mxnet_sends(const pushes& theirs) {
   constexpr std::size_t n = 37;
   placed<error_feedback<threshold<Bits>>> codec(n, {.threshold = theirs.threshold});
   for (std::size_t step = 0; step < 3; ++step) {
-    std::vector<float> gradient(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto numerator = static_cast<int>((i * 7919 + step * 104729) % 2001) - 1000;
-      gradient[i] = static_cast<float>(numerator) / 512;
-    }
-    const auto payload = codec.encode(gradient);
+    const auto payload = codec.encode(gradient_in_512ths(n, step));
     EXPECT_EQ(in_hex(payload), theirs.words[step]) << Bits << " bits, step " << step;
     double decoded = 0;
     double left = 0;

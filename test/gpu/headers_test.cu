@@ -8,6 +8,7 @@
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
+#include "tutti/kernels/cuda/bit_codes.cuh"
 #include "tutti/kernels/cuda/block_codes.cuh"
 #include "tutti/kernels/cuda/block_signs.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
@@ -17,7 +18,6 @@
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
-#include "tutti/kernels/cuda/threshold_codes.cuh"
 
 namespace tutti::test {
 

@@ -18,6 +18,7 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -356,6 +357,26 @@ TEST_F(Kernels, BlocksOfCodes) {
 TEST_F(Kernels, ThresholdCodes) {
   codes_agree<compression::one_bit>({.threshold = 0.5f});
   codes_agree<compression::two_bit>({.threshold = 0.5f});
+}
+TEST_F(Kernels, SignsInWords) {
+  codes_agree<compression::onebit>({.worth = compression::sign_is_worth::one});
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    for (const std::size_t offset : offsets) {
+      auto input = normal_values(n, 15);
+      const std::vector<float> scale{0.375f};
+      const on_gpu there_input(queue, input, offset);
+      const on_gpu there_scale(queue, scale, offset);
+      std::vector<std::byte> here(kernels::code_bytes<kernels::sign_code>(n), std::byte{7});
+      const on_gpu there(queue, std::vector<std::byte>(here.size(), std::byte{9}), 4 * offset);
+      kernels::pack_codes_and_subtract(host, kernels::sign_code{scale.data()}, input, here.data());
+      kernels::pack_codes_and_subtract(queue, kernels::sign_code{there_scale.data()},
+                                       there_input.span(), there.data());
+      EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+      EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
+    }
+  }
 }
 
 /// What a compressor to factors does, one after the other, after the first column has begun anew.

@@ -8,6 +8,7 @@
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
+#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
@@ -44,19 +45,21 @@ using optimizers = testing::Types<optimizer::none, optimizer::sgd>;
 using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
                    compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::top_k, compression::one_bit, compression::two_bit>;
+                   compression::top_k, compression::one_bit, compression::two_bit,
+                   compression::onebit>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
     compression::top_k, compression::qsgd, compression::one_bit, compression::two_bit,
-    compression::error_feedback<compression::none>, compression::error_feedback<compression::fp16>,
-    compression::error_feedback<compression::sign>,
+    compression::onebit, compression::error_feedback<compression::none>,
+    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,
     compression::error_feedback<compression::top_k>, compression::error_feedback<compression::qsgd>,
     compression::error_feedback<compression::one_bit>,
-    compression::error_feedback<compression::two_bit>>;
+    compression::error_feedback<compression::two_bit>,
+    compression::error_feedback<compression::onebit>>;
 
 }  // namespace tutti::testing_lists

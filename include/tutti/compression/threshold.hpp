@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "tutti/base/error.hpp"
-#include "tutti/kernels/threshold_codes.hpp"
+#include "tutti/kernels/bit_codes.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti::compression {

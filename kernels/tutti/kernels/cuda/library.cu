@@ -5,6 +5,7 @@
 
 #include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
+#include "tutti/kernels/cuda/bit_codes.cuh"
 #include "tutti/kernels/cuda/block_codes.cuh"
 #include "tutti/kernels/cuda/block_signs.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
@@ -14,7 +15,6 @@
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
-#include "tutti/kernels/cuda/threshold_codes.cuh"
 
 namespace tutti::kernels {
 
@@ -38,5 +38,11 @@ template void add_and_pack_codes<two_bit_code>(cuda::stream&, two_bit_code, std:
                                                std::span<const float>, std::byte*);
 template void add_codes<two_bit_code>(cuda::stream&, two_bit_code, const std::byte*,
                                       std::span<float>);
+template void pack_codes<sign_code>(cuda::stream&, sign_code, std::span<const float>, std::byte*);
+template void pack_codes_and_subtract<sign_code>(cuda::stream&, sign_code, std::span<float>,
+                                                 std::byte*);
+template void add_and_pack_codes<sign_code>(cuda::stream&, sign_code, std::span<float>,
+                                            std::span<const float>, std::byte*);
+template void add_codes<sign_code>(cuda::stream&, sign_code, const std::byte*, std::span<float>);
 
 }  // namespace tutti::kernels

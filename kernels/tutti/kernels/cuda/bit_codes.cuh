@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <span>
 
+#include "tutti/kernels/bit_codes.hpp"
 #include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/elements.hpp"
-#include "tutti/kernels/threshold_codes.hpp"
 
-// The definitions of what threshold_codes.hpp declares for a cuda::stream: the same bytes as the
+// The definitions of what bit_codes.hpp declares for a cuda::stream: the same bytes as the
 // host's.
 namespace tutti::kernels {
 
@@ -24,7 +24,16 @@ template <class Code>
 void pack_codes(cuda::stream& queue, Code code, std::span<const float> input, std::byte* out) {
   const std::size_t n = input.size();
   device::for_each_byte(queue, code_bytes<Code>(n),
-                        element::pack_byte_of_codes<Code>{code, input.data(), n, out});
+                        element::pack_codes<Code>{code, input.data(), n, out});
+}
+
+template <class Code>
+void pack_codes_and_subtract(cuda::stream& queue, Code code, std::span<float> input,
+                             std::byte* out) {
+  const std::size_t n = input.size();
+  device::for_each_byte(
+      queue, code_bytes<Code>(n),
+      element::pack_codes_and_subtract<Code>{code, input.data(), nullptr, n, out});
 }
 
 template <class Code>
@@ -33,14 +42,14 @@ void add_and_pack_codes(cuda::stream& queue, Code code, std::span<float> into,
   const std::size_t n = into.size();
   device::for_each_byte(
       queue, code_bytes<Code>(n),
-      element::add_and_pack_byte_of_codes<Code>{code, into.data(), from.data(), n, out});
+      element::pack_codes_and_subtract<Code>{code, into.data(), from.data(), n, out});
 }
 
 template <class Code>
 void add_codes(cuda::stream& queue, Code code, const std::byte* in, std::span<float> sum) {
   const std::size_t n = sum.size();
   device::for_each_byte(queue, code_bytes<Code>(n),
-                        element::add_byte_of_codes<Code>{code, in, sum.data(), n});
+                        element::add_codes<Code>{code, in, sum.data(), n});
 }
 
 }  // namespace tutti::kernels
