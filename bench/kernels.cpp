@@ -264,14 +264,14 @@ void two_passes_with_scale(arrays& on) {
   compression.encode(queue, on.gradient, on.wire(compression), on.context());
 }
 
-/// The same without a scale.
+/// Two passes without a scale.
 void two_passes(arrays& on) {
   constexpr static float one = 1;
   kernels::add(queue, on.residual, on.gradient);
   kernels::pack_signs_and_subtract(queue, std::span(on.residual), &one, on.words());
 }
 
-/// The same in one pass without a layout to keep, so that memory is read in its order: what is
+/// One pass without a layout to keep, so that memory is read in its order: what is
 /// packed are the signs of 512 neighbours.
 void of_neighbours(arrays& on) {
   const std::span<float> into(on.residual);

@@ -30,7 +30,7 @@ void sends_what_byteps_sends(sign_is_worth worth, const std::vector<std::string>
     EXPECT_EQ(in_hex(codec.encode(gradient_in_512ths(n, step))), words[step]) << step;
     double weighted = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      weighted += static_cast<double>(i + 1) * codec.lane(0)[i];
+      weighted += static_cast<double>(i + 1) * codec.row(0)[i];
     }
     EXPECT_DOUBLE_EQ(weighted, errors[step]) << step;
   }
@@ -90,7 +90,7 @@ TEST(onebit, without_scaling_conserves_in_one_pass) {
     const auto gradient = gradient_of(n, 3);
     const auto sent = codec.decode(codec.encode(gradient));
     for (std::size_t i = 0; i < n; ++i) {
-      ASSERT_EQ(codec.lane(0)[i], gradient[i] - sent[i]) << i << " of " << n;
+      ASSERT_EQ(codec.row(0)[i], gradient[i] - sent[i]) << i << " of " << n;
     }
   }
 }

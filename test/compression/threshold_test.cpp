@@ -48,7 +48,7 @@ void sends_what_mxnet_sends(const pushes& theirs) {
     const auto values = codec.decode(payload);
     for (std::size_t i = 0; i < n; ++i) {
       decoded += values[i];
-      left += 512.0 * static_cast<double>(i + 1) * codec.lane(0)[i];
+      left += 512.0 * static_cast<double>(i + 1) * codec.row(0)[i];
     }
     EXPECT_EQ(decoded, theirs.decoded[step]) << Bits << " bits, step " << step;
     EXPECT_EQ(left, theirs.left[step]) << Bits << " bits, step " << step;

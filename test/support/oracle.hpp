@@ -82,7 +82,7 @@ std::vector<float> descended(int steps, sgd_values set, Mean mean) {
   return x;
 }
 
-/// The same of `workers` workers: gradients added in rank order, one multiplication for the mean.
+/// Training of `workers` workers: gradients added in rank order, one multiplication for the mean.
 inline std::vector<float> trained(int workers, int steps, sgd_values set = {},
                                   gradient_function given = gradient) {
   return descended(steps, set, [&](int step, std::size_t i) {

@@ -314,7 +314,7 @@ struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_
   }
 };
 
-/// The same of the steps that the ranks take by them, in buffers that are filled at run time.
+/// Records of the steps that the ranks take by them, in buffers that are filled at run time.
 struct Adasum : with_defaults<strategies::Adasum> {
   static std::vector<options> variants() { return {{.fusion = {.bytes = 3000, .cycle = 2e-5}}}; }
   static std::vector<float> expected(int workers, int steps) {

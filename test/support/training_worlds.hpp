@@ -53,7 +53,7 @@ struct on_the_virtual_clock : of_one_process {
   }
 };
 
-/// The same network in real time, a thread a rank.
+/// The shaped network in real time, a thread a rank.
 struct on_shaped_threads : of_one_process {
   using transport = tutti::transport::shaped<tutti::transport::in_process>;
 

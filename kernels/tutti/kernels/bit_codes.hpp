@@ -152,7 +152,7 @@ void pack_codes(Queue& queue, Code code, std::span<const float> input, std::byte
 template <class Code>
 void pack_codes(cuda::stream& queue, Code code, std::span<const float> input, std::byte* out);
 
-/// The same, and what each code is worth is taken off.
+/// Packs codes and takes off what each is worth.
 template <class Code, host_queue Queue>
 void pack_codes_and_subtract(Queue& queue, Code code, std::span<float> input, std::byte* out) {
   queue.run([=] {
@@ -167,7 +167,7 @@ template <class Code>
 void pack_codes_and_subtract(cuda::stream& queue, Code code, std::span<float> input,
                              std::byte* out);
 
-/// The same of into[i] += from[i]. One pass.
+/// Packs the codes of into[i] += from[i] and takes off what each is worth. One pass.
 template <class Code, host_queue Queue>
 void add_and_pack_codes(Queue& queue, Code code, std::span<float> into, std::span<const float> from,
                         std::byte* out) {
