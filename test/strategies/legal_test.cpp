@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -406,10 +405,8 @@ std::string markdown(const table& its) {
 // ---- the files
 
 const std::filesystem::path& root() {
-  static const auto path = std::filesystem::path(std::source_location::current().file_name())
-                               .parent_path()
-                               .parent_path()
-                               .parent_path();
+  static const auto path =
+      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
   return path;
 }
 
