@@ -31,6 +31,6 @@ namespace tutti::strategies {
 using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, Horovod, DDP, BytePS,
                        ByteScheduler, DeAR, TopK, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
                        MXNetDistSync, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
-                       Relaxed, ZeRO1, Adasum, TFReplicated>;
+                       Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated>;
 
 }  // namespace tutti::strategies

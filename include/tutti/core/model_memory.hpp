@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/core/lent_gradients.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 
@@ -34,18 +36,22 @@ struct gradient_memory {
 
 /// The model's tensors as buckets see them: a bucket whose gradients are floats and neighbours in
 /// memory is a view of them where it may be one, any other has a buffer of floats to be packed
-/// into, where `Queue`'s work reaches it.
+/// into, where `Queue`'s work reaches it. One whose tensors have no memory for their gradients is
+/// lent some in each step.
 template <class Queue>
 class model_memory {
  public:
   [[gnu::cold]] model_memory(Queue& queue, std::vector<tensor> forward, const plan& made,
                              buffers wanted = buffers::views)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
-    phantom_ = loops::all_of(forward_, [](const tensor& each) {
-      return each.elements == 0 || (each.gradient.empty() && each.narrow_gradient.empty());
-    });
-    phantom_ = phantom_ && made.elements() > 0;
-    if (!phantom_) {
+    const bool has_parameters =
+        loops::any_of(forward_, [](const tensor& each) { return !each.parameter.empty(); });
+    phantom_ = !has_parameters && made.elements() > 0;
+    if (has_parameters && own_bytes() == 0) {
+      asked_.resize(made.backward.size());
+      lent_ = std::make_unique<lent_gradients<Queue>>(made);
+      lay_out(queue, buffers::none);
+    } else if (!phantom_) {
       lay_out(queue, wanted);
       list_runs();
     }
@@ -56,6 +62,64 @@ class model_memory {
   /// Elements that policies may remember something of: none of a phantom's.
   std::size_t remembered() const { return phantom_ ? 0 : plan_->elements(); }
   const std::vector<tensor>& forward() const { return forward_; }
+
+  /// Gradients lie in memory that is lent to their buckets.
+  bool lends() const { return lent_ != nullptr; }
+  /// Memory for the gradient of the tensor at `position`, and what writing there has to wait for.
+  std::pair<std::span<float>, typename Queue::event> lend(Queue& queue, std::size_t position) {
+    asked_[position] = true;
+    const std::size_t number = plan_->bucket_of[position];
+    const auto room = lent_->lend(queue, number, data_[number]);
+    return {data(position), room.after};
+  }
+  /// Nobody has asked for memory for the tensor's gradient since it was last ready.
+  bool lacks_gradient(std::size_t position) const {
+    return lends() && !asked_[position] && at(position).elements != 0;
+  }
+  void gradient_is_there(std::size_t position) {
+    if (lends()) {
+      asked_[position] = false;
+    }
+  }
+  /// The gradients of a chunk are needed no more, and not all its elements are zero in number.
+  void give_back(Queue& queue, const chunk& piece) {
+    if (lends()) {
+      lent_->give_back(queue, piece.bucket, data_[piece.bucket]);
+    }
+  }
+
+  /// Of gradients in the model's own memory.
+  std::size_t own_bytes() const {
+    std::size_t bytes = 0;
+    for (const tensor& each : forward_) {
+      bytes += each.gradient.size_bytes() + each.narrow_gradient.size_bytes();
+    }
+    return bytes;
+  }
+  /// Of gradients in memory of the engine's own, at most at once so far.
+  std::size_t bucket_bytes() const {
+    std::size_t bytes = lends() ? lent_->bytes() : 0;
+    for (const auto& each : packed_) {
+      bytes += sizeof(float) * each.size();
+    }
+    return bytes;
+  }
+
+  /// A chunk's parameters where they are neighbours in memory; nothing where they are not.
+  std::span<float> parameters(const chunk& piece) const {
+    std::span<float> all;
+    bool neighbours = !phantom_;
+    for_each_run(piece,
+                 [&](std::size_t position, std::size_t offset, std::size_t count, std::size_t) {
+                   if (neighbours) {
+                     const auto run = at(position).parameter.subspan(offset, count);
+                     neighbours = all.empty() || all.data() + all.size() == run.data();
+                     all = {all.empty() ? run.data() : all.data(), all.size() + count};
+                   }
+                 });
+    return neighbours ? all : std::span<float>();
+  }
+
   const tensor& at(std::size_t position) const { return forward_[index(plan_->at(position))]; }
 
   /// A chunk's gradient, in its bucket.
@@ -240,6 +304,8 @@ class model_memory {
   std::vector<char> one_by_one_;  ///< buckets with gradients that are narrow or have moved
   std::vector<kernels::copy_run> runs_;
   std::vector<std::size_t> first_run_;  ///< of each chunk, and the end
+  std::vector<char> asked_;             ///< tensors whose gradient is being written, where lent
+  std::unique_ptr<lent_gradients<Queue>> lent_;
 };
 
 }  // namespace tutti
