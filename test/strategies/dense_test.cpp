@@ -546,6 +546,10 @@ const numbers parts_at_once = from_to({{3, 5}, {0, 2}, {6, 8}, {9, 9}, {13, 13},
 TEST(Named, BytePS) {
   is_a_server_by_priority<strategies::BytePS>(
       of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
+  // Of its servers' engine: on the clock, test/simulated/server_threads_test.cpp.
+  constexpr auto own = strategies::BytePS::defaults().architecture;
+  EXPECT_EQ(own.engine_threads, 4);
+  EXPECT_EQ(own.engine_order, architecture::engine_order::received);
 }
 TEST(Named, MXNetDistSync) {
   is_a_server_by_priority<strategies::MXNetDistSync>(of_kvstore(), parts_at_once, 16'000'000);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/parameter_server/engine_threads.hpp"
 #include "tutti/architecture/parameter_server/placed_by.hpp"
 #include "tutti/architecture/parameter_server/server.hpp"
 #include "tutti/architecture/parameter_server/worker.hpp"
@@ -44,6 +45,8 @@ namespace architecture {
 /// server's link carries W/s times the bytes each way. The answer is the mean, encoded again, or
 /// the parameters as floats. Of compressors of several rounds, and of those that select,
 /// synchronous servers add payloads in rank order and answer with their sum.
+/// On a virtual clock the sums of a synchronous server can take the time of `engine_threads`, in
+/// `engine_order`; sums are the same, and a real server adds what comes when it comes.
 /// After: Li et al., "Parameter Server", OSDI 2014; MXNet's kvstore; BytePS, OSDI 2020.
 template <class Consistency = consistency::synchronous, class UpdatedBy = updated_by::workers>
 struct parameter_server {
@@ -79,6 +82,8 @@ struct parameter_server {
     int servers{1};
     architecture::placed_by placed_by{architecture::placed_by::least_loaded};
     int mixed_classes{101};
+    int engine_threads{};
+    architecture::engine_order engine_order{};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
@@ -88,11 +93,21 @@ struct parameter_server {
             "built_in, sdbm; with one on each worker's host: its mixed, or optimal_split");
       visit("mixed_classes", self.mixed_classes,
             "placed_by mixed: hash classes of keys, BytePS's BYTEPS_MIXED_MODE_BOUND");
+      visit("engine_threads", self.engine_threads,
+            "simulated: threads of a synchronous server that add, each as fast as its device, "
+            "BytePS's BYTEPS_SERVER_ENGINE_THREAD; 0: the device's one queue");
+      visit("engine_order", self.engine_order,
+            "what such a thread does next: received, most_pushed, byteps as its "
+            "BYTEPS_SERVER_ENABLE_SCHEDULE");
     }
   };
 
-  /// Throws usage_error if they leave no worker or no server.
+  /// Throws usage_error if they leave no worker or no server, or if options cannot be.
   static int workers(const options& set, int size) {
+    if (set.engine_threads < 0) {
+      throw usage_error(sentence({"a server has no ", set.engine_threads,
+                                  " threads. Fix: architecture.engine_threads of 0 or more"}));
+    }
     if (set.servers < 1 || set.servers >= size) {
       throw usage_error(sentence({set.servers, " servers among ", size,
                                   " ranks leave no worker or no server. Fix: at least 1 of each"}));
@@ -114,7 +129,7 @@ struct parameter_server {
     using launch = typename World::launch;
 
    public:
-    state(World& world, const options&) : worker_(world), server_(world) {}
+    state(World& world, const options& set) : worker_(world), server_(world, set) {}
 
     // ---- workers
 

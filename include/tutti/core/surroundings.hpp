@@ -220,6 +220,11 @@ class surroundings {
   std::span<float> momenta() { return momenta_.floats(); }
   std::span<const float> momenta() const { return momenta_.floats(); }
 
+  // ---- time, where it is modelled
+
+  seconds now() const { return world_->now(); }
+  auto sleep(seconds duration) const { return world_->sleep(duration); }
+
   // ---- tasks beside
 
   /// Starts a task that nobody awaits. If it fails, so does this rank's part.
