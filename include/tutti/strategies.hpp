@@ -8,6 +8,7 @@
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
+#include "tutti/strategies/distributed_replicated.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
 #include "tutti/strategies/kungfu.hpp"
@@ -31,6 +32,6 @@ namespace tutti::strategies {
 using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, Horovod, DDP, BytePS,
                        ByteScheduler, DeAR, TopK, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
                        MXNetDistSync, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
-                       Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated>;
+                       Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

@@ -643,6 +643,25 @@ TEST(Architectures, GradientsThatNobodyHasWrittenAreRefused) {
   });
 }
 
+TEST(Architectures, ServersStepByEachWorkersPushInRankOrder) {
+  using strategy =
+      cut<architecture::parameter_server<consistency::synchronous, updated_by::servers_by_push>>;
+  auto set = options_for<strategy>();
+  set.architecture.servers = 2;
+  equals<strategy>(
+      [](int workers) {
+        return [workers](replicas& all, int step, std::size_t element) {
+          for (replica& each : all) {
+            for (int worker = 0; worker < workers; ++worker) {
+              each.step(own_gradient(worker, step, element));
+            }
+          }
+        };
+      },
+      set,
+      {1, 2, 3, 4});  // a float's rounding in 45 steps of 5 workers is more than `equals` allows
+}
+
 /// What a rank remembers has its place by the plan: another one's owners would take it for theirs.
 TEST(Architectures, SharesOfAnotherPlanAreRefused) {
   using strategy = cut<architecture::sharded<canonical>>;

@@ -551,6 +551,44 @@ TEST(Named, BytePS) {
   EXPECT_EQ(own.engine_threads, 4);
   EXPECT_EQ(own.engine_order, architecture::engine_order::received);
 }
+/// Variables go round the servers in forward order, and each worker's gradient is a step by itself.
+TEST(Named, DistributedReplicated) {
+  using strategies::DistributedReplicated;
+  rule stated = dense(alone, tensor_by_tensor, first_come_first_served);
+  stated.servers = 2;
+  stated.owners = {1, 0, 1, 0, 1, 0};
+  constexpr sgd_values set{};
+  std::vector<float> x(total_elements());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = initial(i);
+    float momentum = 0;
+    for (int step = 0; step < observed_steps; ++step) {
+      for (const int worker : {0, 1}) {
+        momentum = set.momentum * momentum + gradient(worker, step, i) + set.weight_decay * x[i];
+        x[i] -= set.learning_rate * momentum;
+      }
+    }
+  }
+  stated.result = all_have(std::move(x));
+  engine_options<DistributedReplicated> two;
+  two.architecture.servers = 2;
+  EXPECT_EQ(broken(observe<DistributedReplicated>(2, two), stated), "");
+  auto elsewhere = two;
+  elsewhere.architecture.placed_by = architecture::placed_by::least_loaded;
+  EXPECT_EQ(broken(observe<DistributedReplicated>(2, elsewhere), stated), "owners ");
+  constexpr auto round_robin = architecture::placed_by::round_robin;
+  using of_means =
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
+  EXPECT_EQ(broken(observe<of_means>(2, {.architecture = {.servers = 2, .placed_by = round_robin}}),
+                   stated),
+            "result ");
+  using of_workers = compose<architecture::parameter_server<>>;
+  EXPECT_EQ(
+      broken(observe<of_workers>(2, {.architecture = {.servers = 2, .placed_by = round_robin}}),
+             stated),
+      "result ");
+}
+
 TEST(Named, MXNetDistSync) {
   is_a_server_by_priority<strategies::MXNetDistSync>(of_kvstore(), parts_at_once, 16'000'000);
   EXPECT_EQ(strategies::MXNetDistSync::defaults().partition.bound, 1'000'000U);

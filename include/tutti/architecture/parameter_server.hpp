@@ -36,6 +36,9 @@ namespace updated_by {
 /// parameters, add what each worker's update changed, and send them back (BytePS).
 struct workers {};
 struct servers {};  ///< servers keep the parameters and send them back (MXNet's kvstore)
+/// The same, and each worker's gradient is a step of its own, in rank order, where otherwise their
+/// mean is one (tf_cnn_benchmarks' distributed_replicated).
+struct servers_by_push {};
 }  // namespace updated_by
 
 namespace architecture {
@@ -44,7 +47,8 @@ namespace architecture {
 /// Wire: one payload up and one answer down per worker; s servers share W workers' load. Cost: a
 /// server's link carries W/s times the bytes each way. The answer is the mean, encoded again, or
 /// the parameters as floats. Of compressors of several rounds, and of those that select,
-/// synchronous servers add payloads in rank order and answer with their sum.
+/// synchronous servers add payloads in rank order and answer with their sum. Servers that step by
+/// push hold all workers' pushes of a chunk until they step.
 /// On a virtual clock the sums of a synchronous server can take the time of `engine_threads`, in
 /// `engine_order`; sums are the same, and a real server adds what comes when it comes.
 /// After: Li et al., "Parameter Server", OSDI 2014; MXNet's kvstore; BytePS, OSDI 2020.
@@ -56,7 +60,10 @@ struct parameter_server {
   static constexpr bool completes_alone = true;
   static constexpr bool receives_from_any = true;
   static constexpr bool stale = std::is_same_v<Consistency, tutti::consistency::asynchronous>;
-  static constexpr bool owns_parameters = std::is_same_v<UpdatedBy, updated_by::servers>;
+  /// Every push is a step of the optimizer's.
+  static constexpr bool steps_by_push = std::is_same_v<UpdatedBy, updated_by::servers_by_push>;
+  static constexpr bool owns_parameters =
+      std::is_same_v<UpdatedBy, updated_by::servers> || steps_by_push;
   static constexpr bool adds_in_rounds = !stale && !owns_parameters;
   /// Workers update first, and push by how much they did.
   static constexpr bool updates_first = stale && !owns_parameters;

@@ -58,6 +58,7 @@ class parameter_server_server {
   static constexpr bool plain = facts::identity<compression>;
   static constexpr bool at_once = Architecture::stale;
   static constexpr bool keeps_parameters = Architecture::keeps_parameters;
+  static constexpr bool steps_by_push = Architecture::steps_by_push;
   static constexpr bool runs_optimizer = Architecture::owns_parameters;
   static constexpr bool adds_payloads = !encodes_once<compression>;
   static constexpr bool encodes_means = !plain && !keeps_parameters && !adds_payloads;
@@ -89,20 +90,20 @@ class parameter_server_server {
       self.start(answer.sent);
     } else {
       if (engine_.is_there()) {
-        engine_.push(
-            number,
-            bytes_of_adding(mine, piece, mine.pushes == 0 ? sum_begins::here : sum_begins::before));
+        engine_.push(number, bytes_of_taking(mine, piece));
       }
       ++mine.pushes;
       if (take_in_rank_order(mine, piece, push)) {
         const task& before = mine.answered;
         co_await before;
         mine.pushes = 0;
-        if constexpr (!adds_payloads) {
+        if constexpr (steps_by_push) {
+          step_by_push(mine, piece);
+        } else if constexpr (!adds_payloads) {
           update(mine, piece);
         }
         if (engine_.is_there()) {
-          engine_.close(number, adds_payloads ? 0 : bytes_of_updating(piece));
+          engine_.close(number, adds_payloads || steps_by_push ? 0 : bytes_of_updating(piece));
         } else {
           answer(number);
         }
@@ -293,7 +294,7 @@ class parameter_server_server {
   /// Keeps what comes before its turn; true once all of a step's pushes have been added.
   bool take_in_rank_order(shelf& mine, const chunk& piece, const typename World::message& push) {
     const int worker = push.peer();
-    if (worker != mine.turn) {
+    if (worker != mine.turn || steps_by_push) {
       if (!world_->phantom()) {
         make_room(mine.early[at(worker)], longest_push(*world_, piece));
         world_->queue().copy(mine.early[at(worker)].data(), push.bytes().data(),
@@ -301,15 +302,13 @@ class parameter_server_server {
       }
       mine.early_bytes[at(worker)] = push.bytes().size();
       mine.is_here[at(worker)] = 1;
-      return false;
+      return steps_by_push && mine.pushes == world_->workers();
     }
     add(mine, sum_of(mine), piece, push.bytes(),
         worker == 0 ? sum_begins::here : sum_begins::before);
     for (++mine.turn; mine.turn < world_->workers() && mine.is_here[at(mine.turn)] != 0;
          ++mine.turn) {
-      const std::span<const std::byte> early = span_of(mine.early[at(mine.turn)]);
-      add(mine, sum_of(mine), piece,
-          early.first(std::min(early.size(), mine.early_bytes[at(mine.turn)])), sum_begins::before);
+      add(mine, sum_of(mine), piece, early_of(mine, mine.turn), sum_begins::before);
       mine.is_here[at(mine.turn)] = 0;
     }
     if (mine.turn < world_->workers()) {
@@ -317,6 +316,19 @@ class parameter_server_server {
     }
     mine.turn = 0;
     return true;
+  }
+
+  /// All workers' pushes are here, and nobody reads the parameters: each is a step.
+  void step_by_push(shelf& mine, const chunk& piece) {
+    for (int worker = 0; worker < world_->workers(); ++worker) {
+      add(mine, sum_of(mine), piece, early_of(mine, worker), sum_begins::here);
+      update(mine, piece);
+      mine.is_here[at(worker)] = 0;
+    }
+  }
+  static std::span<const std::byte> early_of(const shelf& mine, int worker) {
+    const std::span<const std::byte> early = span_of(mine.early[at(worker)]);
+    return early.first(std::min(early.size(), mine.early_bytes[at(worker)]));
   }
 
   enum class sum_begins { here, before };
@@ -330,6 +342,13 @@ class parameter_server_server {
       return expected(world_->compressor(), piece.elements) +
              (first ? 1U : 2U) * sizeof(float) * piece.elements;
     }
+  }
+  /// That the next push of a round, whoever's, makes its thread do.
+  std::size_t bytes_of_taking(const shelf& mine, const chunk& piece) const {
+    if constexpr (steps_by_push) {
+      return bytes_of_adding(mine, piece, sum_begins::here) + bytes_of_updating(piece);
+    }
+    return bytes_of_adding(mine, piece, mine.pushes == 0 ? sum_begins::here : sum_begins::before);
   }
   std::size_t bytes_of_updating(const chunk& piece) const {
     std::size_t moved = 2 * sizeof(float) * piece.elements;
@@ -377,8 +396,9 @@ class parameter_server_server {
       return;
     }
     const std::span<float> mean = sum_of(mine);
-    const float average = 1.0f / (static_cast<float>(at_once ? 1 : world_->workers()) *
-                                  static_cast<float>(world_->accumulation()));
+    const int pushes = at_once || steps_by_push ? 1 : world_->workers();
+    const float average =
+        1.0f / (static_cast<float>(pushes) * static_cast<float>(world_->accumulation()));
     if (average != 1.0f) {
       kernels::scale(queue, mean, average);
     }
