@@ -359,11 +359,15 @@ class engine : engine_base<Transport> {
 
   /// The mean of `value` over the workers, each with its own. Every worker must call it.
   double average(double value) requires(!virtual_time) {
-    averages_.fetch_add(1, std::memory_order_relaxed);
-    task asking = average_over_workers(
-        endpoint<Transport>(*world_, services_.own_tag(own::average)), workers_, value);
+    task asking = averaged(value);
     waits_.run(asking);
     return value;
+  }
+  /// The same for coroutines: `value` becomes the mean, and must outlive the task.
+  task averaged(double& value) {
+    averages_.fetch_add(1, std::memory_order_relaxed);
+    return average_over_workers(endpoint<Transport>(*world_, services_.own_tag(own::average)),
+                                workers_, value);
   }
 
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
