@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,7 +48,10 @@ class model_memory {
     const bool has_parameters =
         loops::any_of(forward_, [](const tensor& each) { return !each.parameter.empty(); });
     phantom_ = !has_parameters && made.elements() > 0;
-    if (has_parameters && own_bytes() == 0) {
+    for (const tensor& each : forward_) {
+      own_bytes_ += each.gradient.size_bytes() + each.narrow_gradient.size_bytes();
+    }
+    if (has_parameters && own_bytes_ == 0) {
       asked_.resize(made.backward.size());
       lent_ = std::make_unique<lent_gradients<Queue>>(made);
       lay_out(queue, buffers::none);
@@ -88,21 +92,12 @@ class model_memory {
     }
   }
 
-  /// Of gradients in the model's own memory.
-  std::size_t own_bytes() const {
-    std::size_t bytes = 0;
-    for (const tensor& each : forward_) {
-      bytes += each.gradient.size_bytes() + each.narrow_gradient.size_bytes();
-    }
-    return bytes;
-  }
+  /// Of gradients in the model's own memory. These two are for any thread.
+  std::size_t own_bytes() const { return own_bytes_; }
   /// Of gradients in memory of the engine's own, at most at once so far.
   std::size_t bucket_bytes() const {
-    std::size_t bytes = lends() ? lent_->bytes() : 0;
-    for (const auto& each : packed_) {
-      bytes += sizeof(float) * each.size();
-    }
-    return bytes;
+    return (lends() ? lent_->bytes() : 0) +
+           std::atomic_ref(packed_bytes_).load(std::memory_order_relaxed);
   }
 
   /// A chunk's parameters where they are neighbours in memory; nothing where they are not.
@@ -277,6 +272,7 @@ class model_memory {
   void make_room(Queue& queue, std::size_t number) {
     if (const std::size_t elements = plan_->buckets[number].elements; elements > 0) {
       packed_[number] = allocate_zeros<float>(queue, elements);
+      std::atomic_ref(packed_bytes_).fetch_add(sizeof(float) * elements, std::memory_order_relaxed);
       data_[number] = packed_[number].data();
     }
   }
@@ -299,6 +295,8 @@ class model_memory {
   std::vector<tensor> forward_;
   const plan* plan_;
   bool phantom_ = false;
+  std::size_t own_bytes_ = 0;
+  mutable std::size_t packed_bytes_ = 0;  ///< others look while buckets are packed
   std::vector<float*> data_;
   std::vector<memory_of<float, Queue>> packed_;
   std::vector<char> one_by_one_;  ///< buckets with gradients that are narrow or have moved
