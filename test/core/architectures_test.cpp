@@ -30,6 +30,7 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/split_phase.hpp"
 
 namespace tutti::test {
 namespace {
