@@ -407,6 +407,8 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--link 10Gbit", "--link 10Gbit is no link");
   compare_refuses("--link 0x10Gbit/5us", "--link 0x10Gbit/5us is no link");
   compare_refuses("--link 10Gbit/-5us", "--link 10Gbit/-5us is no link");
+  compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is no link");
+  compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is no link");
   compare_refuses("--link 2147483647x10Gbit/50us",
                   "--link 2147483647x10Gbit/50us is no link. Fix:");
   compare_refuses("--link 4294967297x10Gbit/50us",

@@ -27,7 +27,7 @@ using between_processes = strategy_on<Listed, on_processes>;
 using others =
     testing::Types<between_processes<listed::WFBPUnlimited>,
                    between_processes<negotiated_by_priority>,
-                   between_processes<listed::gathered_as_learned>, between_processes<native<>>,
+                   between_processes<listed::gathered_by_arrival>, between_processes<native<>>,
                    between_processes<native<schedule::in_order>>>;
 
 static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <initializer_list>
 #include <numeric>
+#include <random>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -25,7 +26,10 @@
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/collective/by_graph.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/core/replay.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
@@ -144,6 +148,106 @@ TEST(Named, MGWFBPExact) {
   EXPECT_EQ(broken(observe<strategies::MGWFBP>(2), in_turn), "");
   EXPECT_NE(broken(observe<compose<schedule::at_most>>(2), in_turn), "");
   EXPECT_NE(broken(observe<compose<fusion::merge_gradients>>(2), in_turn), "");
+}
+
+/// An iteration of four ranks whose NICs give one message alone a share of their rate.
+template <class Strategy>
+seconds iteration(const std::vector<computation>& model, transport::link nic,
+                  engine_options<Strategy> options) {
+  replay<Strategy> job(model, std::move(options), payloads::counted,
+                       {.iterations = 1, .warmup = 0});
+  transport::run_simulated(4, nic, [&](transport::simulated& world) { return job(world); });
+  return job.result().iterations.front();
+}
+
+TEST(Named, ASCWFBP) {
+  using strategies::ASCWFBP;
+  const auto own = ASCWFBP::defaults();
+  const rule in_turn = dense({1, 1, 4}, {2'500'000, 25'000'000, 7'800'008}, {0, 1, 2});
+  EXPECT_EQ(broken(observe<ASCWFBP>(2), in_turn), "");
+  EXPECT_NE(broken(observe<compose<schedule::at_most>>(2, {.schedule = own.schedule}), in_turn),
+            "");
+  EXPECT_NE(broken(observe<compose<fusion::merge_gradients>>(2, {.fusion = own.fusion}), in_turn),
+            "");
+  fusion::merge_gradients::options costs;
+  costs.startup =
+      0.03;  // as MGWFBP's own test has it: the published rule holds what exact does not
+  const rule held = dense({1, 5}, {2'500'000, 32'800'008}, {0, 1});
+  costs.rule = own.fusion.rule;
+  EXPECT_EQ(broken(observe<ASCWFBP>(2, {.fusion = costs}), held), "");
+
+  // Tensors that are ready together and that nothing merges, of six messages each that keep a NIC
+  // busy for 1 ms and take 4/3 ms alone: of two at once the last one's last begins after 11 others.
+  const auto tensors_at_once = [](std::size_t tensors, std::size_t exchanges) {
+    const std::vector<computation> model(tensors, {"tensor", 1'000'000, 0, 0});
+    engine_options<ASCWFBP> set;
+    set.fusion.startup = 0;
+    set.fusion.seconds_per_byte = 0;
+    set.schedule.exchanges = exchanges;
+    return iteration<ASCWFBP>(model, {1e9, 0, 0.75}, set);
+  };
+  EXPECT_NEAR(tensors_at_once(2, 1), 16e-3, 1e-9);
+  EXPECT_NEAR(tensors_at_once(2, own.schedule.exchanges), 11e-3 + 4e-3 / 3, 1e-9);
+  EXPECT_NEAR(tensors_at_once(3, 3), 17e-3 + 4e-3 / 3, 1e-9);
+  EXPECT_LT(tensors_at_once(3, 3), tensors_at_once(3, own.schedule.exchanges));
+}
+
+/// Where the second of two exchanges slows both down by less than 2, or there is a start-up to
+/// hide, two at once are never slower than one after the other; and sometimes faster by nearly a
+/// quarter.
+TEST(Named, TwoAtOnceAreNoSlowerThanOne) {
+  std::mt19937 random(1);
+  for (const transport::link nic :
+       {transport::link{1.25e9, 0, 0.75}, transport::link{1.25e9, 5e-4, 1}}) {
+    double best = 1;
+    for (int round = 0; round < 50; ++round) {
+      std::vector<computation> model;
+      for (std::size_t i = 0, n = 2 + random() % 15; i < n; ++i) {
+        const std::size_t elements = random() % 3 == 0 ? random() % 2000 : random() % 2'000'000;
+        model.push_back({"tensor", elements, 1e-4, 4e-6 * static_cast<double>(random() % 1000)});
+      }
+      const auto by = [&](std::size_t exchanges) {
+        return iteration<strategies::WFBP>(model, nic, {.schedule = {exchanges}});
+      };
+      const seconds one = by(1);
+      const seconds two = by(2);
+      ASSERT_LE(two, one * (1 + 1e-12)) << "profile " << round;
+      best = std::min(best, two / one);
+    }
+    EXPECT_LT(best, 0.8);
+  }
+}
+
+/// All of a step's reduce-scatters end before its first all-gather begins, so that what the two
+/// phases take, each with the other left out, adds up to the whole; and what they send.
+TEST(Named, ThePhasesOfDeARAddUp) {
+  using collective::phase;
+  using strategies::DeAR;
+  using strategies::DeARExcluding;
+  const transport::link nic{1e9, 50e-6};
+  for (const std::size_t tensors : {1U, 2U, 5U}) {
+    std::vector<computation> model;
+    for (std::size_t i = 0; i < tensors; ++i) {
+      model.push_back({"layer" + std::to_string(i) + ".weight", 400'000 * (i + 1), 0, 0});
+    }
+    const auto options = [](auto set) {
+      set.fusion.bytes = 1;  // every module alone
+      return set;
+    };
+    const seconds whole = iteration<DeAR>(model, nic, options(engine_options<DeAR>()));
+    using scatters = DeARExcluding<phase::all_gather>;
+    using gathers = DeARExcluding<phase::reduce_scatter>;
+    const seconds scattering = iteration<scatters>(model, nic, options(engine_options<scatters>()));
+    const seconds gathering = iteration<gathers>(model, nic, options(engine_options<gathers>()));
+    EXPECT_GE(scattering, 3 * (50e-6 + 1e-9 * 400'000));
+    EXPECT_GE(gathering, 3 * (50e-6 + 1e-9 * 400'000));
+    EXPECT_NEAR(scattering + gathering, whole, 1e-9) << tensors << " tensors";
+  }
+  const auto sent = [](const observation& all) { return all.seen.bytes[0]; };
+  const observation halves = observe<DeARExcluding<phase::all_gather>>(2);
+  EXPECT_EQ(sent(halves) + sent(observe<DeARExcluding<phase::reduce_scatter>>(2)),
+            sent(observe<DeAR>(2)));
+  EXPECT_FALSE(all_have(trained(2, observed_steps))(halves.parameters));
 }
 
 TEST(Named, Horovod) {
@@ -291,17 +395,88 @@ TEST(Named, KungFuOverEachTopology) {
   EXPECT_TRUE(is_over<strategies::KungFuAuto>(topology::automatic));
 }
 
+/// What rank 0 launches and sends in the last of some steps; rank 1's gradients come the other way
+/// round.
+struct settled_step {
+  std::vector<sizes> launches{};  ///< tensors
+  std::uint64_t bytes{};
+};
+template <class Strategy>
+settled_step settled(engine_options<Strategy> options = {},
+                     element_type of_tensor_5 = element_type::fp32) {
+  settled_step made;
+  const auto rank = [&](transport::simulated& world) -> task {
+    std::vector<tensor> tensors;
+    for (const std::size_t each : large_model()) {
+      tensors.push_back(tensor::phantom("tensor" + std::to_string(tensors.size()), each));
+    }
+    tensors[5].gradient_type = of_tensor_5;
+    auto engine = make_engine<Strategy>(world, tensors, optimizer_of(), options);
+    co_await engine.started();
+    std::uint64_t before = 0;
+    for (int step = 0; step < 4; ++step) {
+      before = engine.counted().bytes_sent;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        co_await world.sleep(1e-6);
+        engine.ready(tensor_id(ready_order()[world.rank() == 0 ? i : tensors.size() - 1 - i]));
+      }
+      for (std::size_t id = 0; id < tensors.size(); ++id) {
+        co_await engine.arrival(tensor_id(id));
+      }
+    }
+    if (world.rank() == 0) {
+      made.bytes = engine.counted().bytes_sent - before;
+      if constexpr (requires { engine.book(); }) {
+        for (auto book = engine.book(); !book.empty(); book = book.subspan(1 + book[0])) {
+          auto& launch = made.launches.emplace_back();
+          for (const std::uint32_t chunk : book.subspan(1, book[0])) {
+            launch.push_back(index(engine.planned().at(engine.planned().chunks[chunk].bucket)));
+          }
+          std::sort(launch.begin(), launch.end());
+        }
+      }
+    }
+    co_await engine.close();
+  };
+  transport::run_simulated(2, transport::link{1.25e9, 50e-6}, rank);
+  return made;
+}
+
 TEST(Named, DDP) {
-  // The first bucket closes at 1 MiB, the others at 25 MiB, with the tensor that reaches it.
-  const rule ddp = dense({1, 1, 3, 1}, {2'500'000, 25'000'000, 7'500'008, 300'000}, {0, 1, 2, 3});
+  // In the first step everything travels together, and rank 0 tells of that.
+  rule first_step = dense(alone, tensor_by_tensor, {0});
+  first_step.bytes[0] += (1 + 6) * sizeof(std::uint32_t);
   using strategies::DDP;
-  EXPECT_EQ(broken(observe<DDP>(2), ddp), "");
-  const rule first_step = dense({6}, {35'300'008}, {0});
-  EXPECT_EQ(broken(observe<DDP>(2, {.fusion = DDP::defaults_before_rebuild().fusion}), first_step),
-            "");
-  EXPECT_NE(broken(observe<compose<schedule::in_order>>(2), ddp), "");
-  EXPECT_EQ(broken(observe<compose<fusion::up_to>>(2, {.fusion = DDP::defaults().fusion}), ddp),
-            "starts ");
+  EXPECT_EQ(broken(observe<DDP>(2), first_step), "");
+  EXPECT_NE(broken(observe<compose<coordination::learned>>(2), first_step), "");
+
+  // Rank 0's gradients came as 4, 5, 3, 2, 0, 1: the first bucket closes at 1 MiB, the others at 25
+  // MiB, with the tensor that reaches it; nobody says anything any more.
+  const auto ddp = settled<DDP>();
+  EXPECT_EQ(ddp.launches, (std::vector<sizes>{{4}, {3, 5}, {0, 1, 2}}));
+  EXPECT_EQ(ddp.bytes, everything);
+  auto set = DDP::defaults().fusion;
+  set.rebuild = fusion::rebuild::never;
+  EXPECT_EQ(settled<DDP>({.fusion = set}).launches, (std::vector<sizes>{{5}, {4}, {1, 2, 3}, {0}}));
+  EXPECT_GT(settled<compose<fusion::by_arrival>>({.fusion = DDP::defaults().fusion}).bytes,
+            everything);
+  EXPECT_NE(settled<compose<coordination::learned>>().launches, ddp.launches);
+  set = DDP::defaults().fusion;
+  set.bytes = 8_MiB;
+  EXPECT_NE(settled<DDP>({.fusion = set}).launches, ddp.launches);
+  set = DDP::defaults().fusion;
+  set.first_bytes = 0;
+  EXPECT_EQ(settled<DDP>({.fusion = set}).launches, ddp.launches) << "100 MB are above both";
+
+  // Each type has limits of its own.
+  const auto apart = settled<DDP>({.fusion = DDP::defaults().fusion}, element_type::bf16);
+  EXPECT_EQ(apart.launches, (std::vector<sizes>{{4}, {5}, {0, 1, 2, 3}}));
+  set = DDP::defaults().fusion;
+  set.first_bytes = 0;
+  EXPECT_NE(settled<DDP>({.fusion = set}, element_type::bf16).launches, apart.launches);
+  set = DDP::defaults().fusion;
+  set.types = fusion_types::together;
+  EXPECT_NE(settled<DDP>({.fusion = set}, element_type::bf16).launches, apart.launches);
 }
 
 /// Two workers, two tensors whose gradients are all there at once, a forward pass of 20 ms a

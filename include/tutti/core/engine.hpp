@@ -79,6 +79,8 @@ class engine : engine_base<Transport> {
  public:
   using strategy = typename types::strategy;
   using options = typename types::options;
+  /// Launches wait for a tick, which wants somebody who is there when it comes.
+  static constexpr bool has_cycle = requires(const options& set) { set.fusion.cycle; };
   using compression = typename types::compression;
   using architecture = typename types::architecture;
 
@@ -437,7 +439,7 @@ class engine : engine_base<Transport> {
             sizeof(float) * optimizer_floats(),
             model_.own_bytes() + model_.bucket_bytes(),
             model_.own_bytes(),
-            types::choice::gathers && !virtual_time && !waits_.has_thread()};
+            has_cycle && !virtual_time && !waits_.has_thread()};
   }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
@@ -475,8 +477,10 @@ class engine : engine_base<Transport> {
 
   /// Launches follow the order of the first step.
   static constexpr bool learns = flow<types, engine>::learns;
-  /// That order, as coordination::learned keeps it; empty before the first step has ended.
+  /// That order, as coordination::learned keeps it; empty before the first step, or that after
+  /// `unsettled_steps` more, has ended.
   std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
+  std::size_t unsettled_steps() const requires learns { return flow_->unsettled_steps(); }
   /// Launches by an order that an earlier run has learned; every worker must call it. Throws
   /// usage_error if it was not learned for this plan.
   void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {

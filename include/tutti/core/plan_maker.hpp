@@ -287,12 +287,14 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
   }
   detail::part_classes(made, classes);
   std::vector<detail::group> groups;
+  profile weighed = known;
   for (std::size_t begin = 0; begin < classes.size();) {
     const std::size_t tensors = detail::as_many_alike(classes, begin);
     const auto its = std::span<const tensor_facts>(made.backward).subspan(begin, tensors);
+    weighed.payload = classes[begin].payload;
     detail::add_groups(groups, begin, tensors,
-                       classes[begin].alone ? fusion::none().group_ends(its, known)
-                                            : fusion.group_ends(its, known));
+                       classes[begin].alone ? fusion::none().group_ends(its, weighed)
+                                            : fusion.group_ends(its, weighed));
     begin += tensors;
   }
   detail::order(groups, made);

@@ -246,7 +246,8 @@ class virtual_link {
   static void arrive(void* shared, void* its) {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
     const auto& out = *static_cast<Message*>(its);
-    const seconds last_byte = self.now() + self.occupation(out.from, out.to, out);
+    const seconds last_byte =
+        self.now() + self.network_.passage(out.from, out.to, out.where.channel, out.bytes.size());
     nic& to = self.nic_of(out.to, out);
     to.ingress_free =
         std::max(self.now(), to.ingress_free) + self.occupation(out.to, out.from, out);
