@@ -38,14 +38,18 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
+#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
+#include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
@@ -128,15 +132,34 @@ constexpr policies<coordination::automatic, coordination::local, coordination::l
 constexpr policies<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::top_k, compression::qsgd, compression::power_sgd,
+    compression::one_bit, compression::two_bit, compression::onebit, compression::dithering,
+    compression::push_only<compression::two_bit>, compression::top_k, compression::qsgd,
+    compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>, of_whole_buckets>
-    compressions{
-        "compression",
-        {"none", "fp16", "bf16", "sign", "scaled_sign", "block_sign", "block_int8", "signum",
-         "top_k", "qsgd", "power_sgd", "select<matrices, power_sgd, none>", "error_feedback<fp16>",
-         "error_feedback<top_k>", "error_feedback<qsgd>", "of_whole_buckets (a test's)"}};
+    compressions{"compression",
+                 {"none",
+                  "fp16",
+                  "bf16",
+                  "sign",
+                  "scaled_sign",
+                  "block_sign",
+                  "block_int8",
+                  "signum",
+                  "one_bit",
+                  "two_bit",
+                  "onebit",
+                  "dithering",
+                  "push_only<two_bit>",
+                  "top_k",
+                  "qsgd",
+                  "power_sgd",
+                  "select<matrices, power_sgd, none>",
+                  "error_feedback<fp16>",
+                  "error_feedback<top_k>",
+                  "error_feedback<qsgd>",
+                  "of_whole_buckets (a test's)"}};
 
 template <class Consistency, class UpdatedBy>
 using servers = architecture::parameter_server<Consistency, UpdatedBy>;
@@ -442,7 +465,8 @@ std::map<std::string, std::string> sentences(const std::string& text) {
 std::vector<std::string> proven(const std::string& text, std::string_view role) {
   std::vector<std::string> names;
   for (const std::string& proof :
-       {"static_assert(" + std::string(role) + "_policy<", "static_assert(run_time_fusion<"s}) {
+       {"static_assert(" + std::string(role) + "_policy<", "&& " + std::string(role) + "_policy<",
+        "static_assert(run_time_fusion<"s}) {
     for (auto at = text.find(proof); at != text.npos; at = text.find(proof, at + 1)) {
       const auto begin = at + proof.size();
       names.push_back(text.substr(begin, text.find_first_of("<>", begin) - begin));
@@ -515,6 +539,7 @@ TEST(Legal, TheTableHasEveryPolicy) {
       }
     }
     EXPECT_GT(found, 1) << folder;
+    EXPECT_FALSE(listed.names.back().empty()) << "a " << listed.role << " has no name here";
   };
   all_of(fusions);
   all_of(partitions);
