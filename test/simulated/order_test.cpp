@@ -53,6 +53,7 @@ TEST(Bytes, OfServers) {
   using consistency::synchronous;
   counts_as_stated<parameter_server<synchronous>>(bytes::once);
   counts_as_stated<parameter_server<synchronous, updated_by::servers>>(bytes::once);
+  counts_as_stated<parameter_server<synchronous, updated_by::servers_by_push>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous, updated_by::servers>>(bytes::once);
 }

@@ -19,9 +19,7 @@ namespace tutti::compression {
 /// After: MXNet's kvstore, `set_gradient_compression({'type': '2bit', 'threshold': 0.5})`; its
 /// workers compress what they push, and pull full precision (push_only.hpp).
 template <unsigned Bits>
-class threshold {
-  static_assert(Bits == 1 || Bits == 2,
-                "tutti: compression::threshold has codes of one bit or of two.");
+requires(Bits == 1 || Bits == 2) class threshold {
   using code = std::conditional_t<Bits == 1, kernels::one_bit_code, kernels::two_bit_code>;
 
  public:
