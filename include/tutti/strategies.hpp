@@ -30,7 +30,7 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, Horovod, DDP, BytePS,
                        ByteScheduler, DeAR, TopK, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
-                       MXNetDistSync, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
-                       Relaxed, ZeRO1, Adasum, TFReplicated>;
+                       MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
+                       LocalSGD, Relaxed, ZeRO1, Adasum, TFReplicated>;
 
 }  // namespace tutti::strategies

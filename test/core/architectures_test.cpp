@@ -30,7 +30,6 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/by_priority.hpp"
-#include "tutti/schedule/split_phase.hpp"
 
 namespace tutti::test {
 namespace {
@@ -123,7 +122,6 @@ void hand_in(Engine& engine, arena& memory, int step) {
 
 struct ended {
   std::vector<std::vector<float>> parameters{};
-  std::vector<traffic> sent{};
 };
 
 /// On threads; where `stop` lies within the steps, saved there, and continued by other engines.
@@ -131,8 +129,7 @@ template <class Strategy>
 ended train_in_parts(int workers, int stop, engine_options<Strategy> set) {
   const int ranks = workers + servers_in<Strategy>(set);
   std::vector<std::string> files(static_cast<std::size_t>(ranks));
-  ended result{std::vector<std::vector<float>>(static_cast<std::size_t>(workers)),
-               std::vector<traffic>(static_cast<std::size_t>(workers))};
+  ended result{std::vector<std::vector<float>>(static_cast<std::size_t>(workers))};
   const auto part = [&](int first, int last) {
     transport::run_ranks(ranks, [&](transport::in_process& world) {
       arena memory = model_of(world.rank());
@@ -146,7 +143,6 @@ ended train_in_parts(int workers, int stop, engine_options<Strategy> set) {
         std::istringstream in(file);
         load(engine, in);
       }
-      const traffic before = engine.counted();
       for (int step = first; step < last; ++step) {
         for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
           engine.wait(tensor_id(id));
@@ -162,8 +158,6 @@ ended train_in_parts(int workers, int stop, engine_options<Strategy> set) {
         engine.drain();
         const auto rank = static_cast<std::size_t>(world.rank());
         result.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
-        result.sent[rank] = {engine.counted().bytes_sent - before.bytes_sent,
-                             engine.counted().messages_sent - before.messages_sent};
       }
     });
   };
@@ -268,18 +262,6 @@ TEST(Architectures, LocalSgdEveryStepIsSynchronous) {
   EXPECT_LE(farthest, 1e-6f * largest);
 }
 
-TEST(Architectures, LocalSgdSendsOnlyInOneStepOfAPeriod) {
-  using strategy = cut<architecture::local_sgd<canonical>>;
-  auto set = options_for<strategy>();
-  set.architecture.period = 1;
-  const traffic all = train_in_parts<strategy>(3, 0, set).sent[1];
-  set.architecture.period = steps;
-  const traffic once = train_in_parts<strategy>(3, 0, set).sent[1];
-  EXPECT_GT(once.bytes_sent, 0u);
-  EXPECT_EQ(all.bytes_sent, steps * once.bytes_sent);
-  EXPECT_EQ(all.messages_sent, steps * once.messages_sent);
-}
-
 /// Where rank 0 decides, a step without messages has nothing to decide, and nobody waits.
 TEST(Architectures, LocalSgdRunsUnderAWindowThatRankZeroLeads) {
   using strategy = cut<architecture::local_sgd<canonical>, schedule::by_priority>;
@@ -323,7 +305,7 @@ void switches(const recurrence& first, const recurrence& second, engine_options<
     const auto ranks = at == 6 ? std::vector{1, 2, 3, 4, 5} : std::vector{3};
     equals<Strategy>([&rule](int) { return rule; }, set, ranks);
     for (const int workers : ranks) {
-      ended clocked{std::vector<std::vector<float>>(static_cast<std::size_t>(workers)), {}};
+      ended clocked{std::vector<std::vector<float>>(static_cast<std::size_t>(workers))};
       transport::run_simulated(workers, transport::link{1.25e9, 50e-6},
                                [&](transport::simulated& world) {
                                  return rank_on_the_clock<Strategy>(world, set, clocked);
@@ -412,10 +394,6 @@ recurrence delayed_by_one(int workers) {
   };
 }
 
-TEST(Architectures, DelayedAppliesTheMeanOfTheStepBefore) {
-  using strategy = cut<architecture::delayed<architecture::all_reduce<canonical>>>;
-  equals<strategy>(delayed_by_one, options_for<strategy>());
-}
 TEST(Architectures, DelayedUnderAWindowThatRankZeroLeads) {
   using strategy =
       cut<architecture::delayed<architecture::all_reduce<canonical>>, schedule::by_priority>;
@@ -430,34 +408,6 @@ TEST(Architectures, DelayedOverServers) {
   auto set = options_for<strategy>();
   set.architecture.servers = 2;
   equals<strategy>(delayed_by_one, set);
-}
-
-/// An all-reduce in halves ends as one that is whole, bit for bit, whatever the window.
-TEST(Architectures, SplitPhasesEndAsWholeOnes) {
-  using split = cut<architecture::all_reduce<canonical>, schedule::split_phase>;
-  using whole = cut<architecture::all_reduce<canonical>>;
-  for (int workers = 1; workers <= 5; ++workers) {
-    const auto expected = train_in_parts<whole>(workers, 0, options_for<whole>()).parameters;
-    for (const int window : {0, 1, 2}) {
-      auto set = options_for<split>();
-      set.schedule.gathers_at_once = window;
-      EXPECT_EQ(train_in_parts<split>(workers, 5, set).parameters, expected) << workers;
-    }
-  }
-}
-
-/// Each element's momentum is on its owner alone; what any of them has, comes from there.
-TEST(Architectures, SharesAreUpdatedByTheirOwners) {
-  using strategy = cut<architecture::sharded<canonical>>;
-  equals<strategy>(
-      [](int workers) {
-        return [workers](replicas& all, int step, std::size_t element) {
-          for (replica& each : all) {
-            each.step(mean_gradient(workers, step, element));
-          }
-        };
-      },
-      options_for<strategy>());
 }
 
 /// Of each chunk an owner remembers and sends so much, counted from its length alone; of a chunk
@@ -618,50 +568,6 @@ TEST(Architectures, AdasumOfGradientsGoesOnFromACheckpoint) {
 }
 TEST(Architectures, AdasumOfStepsGoesOnFromACheckpoint) {
   adds_adaptively<architecture::adasum<carries::difference>>(of_adaptive_steps);
-}
-
-/// In lock-step on a network that takes a latency alone, a rank pulls what its pair saved in the
-/// step before.
-task pulling_rank(transport::simulated& world,
-                  engine_options<cut<architecture::pair_averaging>> set,
-                  std::vector<std::vector<float>>& parameters) {
-  arena memory = model_of(world.rank());
-  auto engine = make_engine<cut<architecture::pair_averaging>>(world, memory.tensors(),
-                                                               optimizer_of(values), set);
-  co_await engine.started();
-  for (int step = 0; step < steps; ++step) {
-    co_await world.sleep(1.0 * (step + 1) - world.now());
-    hand_in(engine, memory, step);
-    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
-      co_await engine.arrival(tensor_id(id));
-    }
-  }
-  parameters[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
-                                                            memory.parameters().end());
-  co_await engine.close();
-}
-
-TEST(Architectures, PairAveragingMovesHalfWayToItsPair) {
-  for (int ranks = 1; ranks <= 5; ++ranks) {
-    auto set = options_for<cut<architecture::pair_averaging>>();
-    ended got{std::vector<std::vector<float>>(static_cast<std::size_t>(ranks)), {}};
-    transport::run_simulated(ranks, transport::link{1e15, 1e-3}, [&](transport::simulated& world) {
-      return pulling_rank(world, set, got.parameters);
-    });
-    const auto rule = [&](replicas& all, int step, std::size_t element) {
-      const replicas saved = all;
-      for (int rank = 0; rank < ranks; ++rank) {
-        replica& mine = all[static_cast<std::size_t>(rank)];
-        if (ranks > 1) {
-          const int pair = architecture::pair_of(set.architecture.seed, rank,
-                                                 static_cast<std::uint64_t>(step), ranks);
-          mine.x = 0.5 * (mine.x + saved[static_cast<std::size_t>(pair)].x);
-        }
-        mine.step(own_gradient(rank, step, element));
-      }
-    };
-    expect_near(got, recurred(ranks, rule));
-  }
 }
 
 /// One rank is slow in code of its own; the others have ended long before.

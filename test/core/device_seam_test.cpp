@@ -88,7 +88,7 @@ static_assert(strategies_in<a_few_dense_strategies_on<on_host_streams>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnHostStreams, StrategyLaw,
                                a_few_dense_strategies_on<on_host_streams>);
 
-static_assert(strategies_in<averaging_strategies_on<on_host_streams>> == 7);
+static_assert(strategies_in<averaging_strategies_on<on_host_streams>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnHostStreams, StrategyLaw,
                                averaging_strategies_on<on_host_streams>);
 

@@ -32,7 +32,7 @@ using others =
 
 static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_processes>);
-static_assert(strategies_in<averaging_strategies_on<on_processes>> == 7);
+static_assert(strategies_in<averaging_strategies_on<on_processes>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(Averaging, StrategyLaw, averaging_strategies_on<on_processes>);
 INSTANTIATE_TYPED_TEST_SUITE_P(Others, StrategyLaw, others);
 

@@ -16,7 +16,7 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/transport/in_process.hpp"
 
-/// The same few steps in the memory of any queue: a host's, a host's that stands for a device, a
+/// A few steps in the memory of any queue: a host's, a host's that stands for a device, a
 /// device's.
 namespace tutti::test {
 

@@ -12,11 +12,14 @@
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/model_averaging.hpp"
+#include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/collective/graphs.hpp"
 #include "tutti/collective/halving_doubling.hpp"
+#include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -40,6 +43,7 @@
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/kungfu.hpp"
 #include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
@@ -118,6 +122,27 @@ struct gathered_as_learned
     : with_defaults<in_rank_order<fusion::when_ready, coordination::learned>> {
   static std::vector<options> variants() {
     return {{.fusion = {.cycle = 2e-5}}, {.fusion = {.bytes = 3000, .cycle = 0}}};
+  }
+};
+
+/// Hosts first, then one rank of each for each share.
+struct hosts_first
+    : with_defaults<
+          compose<architecture::all_reduce<collective::hierarchical<>>, partition::into>> {
+  static std::vector<options> variants() { return {{.partition = {.bytes = 50'000}}}; }
+};
+
+/// Along trees of hosts, and each piece along one of several graphs.
+struct KungFu : with_defaults<strategies::KungFu> {
+  static std::vector<options> variants() {
+    options in_pieces;
+    in_pieces.partition.bytes = 20'000;
+    options in_turns = in_pieces;
+    in_turns.architecture = {.topology = collective::topology::multi_binary_tree_star,
+                             .hash = collective::hash::index};
+    options around = in_pieces;
+    around.architecture.topology = collective::topology::ring;
+    return {in_pieces, in_turns, around};
   }
 };
 
@@ -205,7 +230,8 @@ using each_dense_strategy =
     testing::Types<Each<WFBPUnlimited>, Each<canonical>, Each<at_the_end>,
                    Each<merged_one_at_a_time>, Each<fused_by_priority>, Each<ByteScheduler>,
                    Each<Horovod>, Each<gathered_by_priority>, Each<gathered_as_learned>,
-                   Each<servers_that_add>, Each<servers_that_update>>;
+                   Each<hosts_first>, Each<KungFu>, Each<servers_that_add>,
+                   Each<servers_that_update>>;
 
 template <template <class> class Each>
 using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<SignSGD>,
@@ -311,6 +337,28 @@ struct models_drawn_together
   }
 };
 
+/// Each in its turn moves half-way to the model that its pair has come to, and steps.
+struct models_drawn_to_pairs
+    : with_defaults<compose<architecture::pair_averaging, fusion::up_to, partition::into>> {
+  static constexpr bool takes_turns = true;
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}, .partition = {.bytes = 20'000}}};
+  }
+  static expected_payloads expected(int workers, int steps) {
+    return {.of_worker =
+                of_replicas(workers, steps, [workers](auto& all, int step, std::size_t element) {
+                  for (int rank = 0; rank < workers; ++rank) {
+                    const auto at_step = static_cast<std::uint64_t>(step);
+                    const int pair = architecture::pair_of(1, rank, at_step, workers);
+                    replica& mine = all[static_cast<std::size_t>(rank)];
+                    const float its = all[static_cast<std::size_t>(pair)].x;
+                    mine.x = workers == 1 ? mine.x : 0.5f * mine.x + 0.5f * its;
+                    mine.step(gradient(rank, step, element));
+                  }
+                })};
+  }
+};
+
 /// What the ranks' gradients of a tensor have in common counts once.
 struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_to>> {
   static std::vector<options> variants() { return {{.fusion = {.bytes = 3000}}}; }
@@ -319,7 +367,7 @@ struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_
   }
 };
 
-/// The same of the steps that the ranks take by them, in buffers that are filled at run time.
+/// Records of the steps that the ranks take by them, in buffers that are filled at run time.
 struct Adasum : with_defaults<strategies::Adasum> {
   static std::vector<options> variants() { return {{.fusion = {.bytes = 3000, .cycle = 2e-5}}}; }
   static std::vector<float> expected(int workers, int steps) {
@@ -332,7 +380,7 @@ template <template <class> class Each>
 using each_averaging_strategy =
     testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<in_shards>,
                    Each<models_averaged_every_period>, Each<models_drawn_together>,
-                   Each<adaptive_sums>, Each<Adasum>>;
+                   Each<models_drawn_to_pairs>, Each<adaptive_sums>, Each<Adasum>>;
 
 /// For worlds that differ from another in where memory lies.
 template <template <class> class Each>

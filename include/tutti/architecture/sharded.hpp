@@ -100,7 +100,7 @@ struct sharded {
     }
     void arrive(std::size_t, std::uint64_t) {}  // its parameters have come
 
-    /// What the optimizer remembers, chunk by chunk: this rank's share, lane by lane.
+    /// What the optimizer remembers, chunk by chunk: this rank's share, row by row.
     std::vector<std::span<float>> memories() {
       std::vector<std::span<float>> all;
       for (std::uint32_t number = 0; number < first_.size(); ++number) {
@@ -138,11 +138,11 @@ struct sharded {
       return piece;
     }
     std::span<float> momenta_of(std::uint32_t number) {
-      const std::size_t lanes = world_->momenta_per_element();
+      const std::size_t rows = world_->momenta_per_element();
       const std::size_t elements = share_of(world_->planned().chunks[number]).elements;
       return momenta_.size() == 0
                  ? std::span<float>()
-                 : span_of(momenta_).subspan(lanes * first_[number], lanes * elements);
+                 : span_of(momenta_).subspan(rows * first_[number], rows * elements);
     }
 
     reduction<payload_fold<compression>> floats_of(const launch& what) const {

@@ -139,7 +139,7 @@ class arena_of {
           return std::span<float>(own_gradients_.data(), own_gradients_.size());
         }) {}
 
-  /// The same, with gradients in a span that `lend(elements)` answers and that outlives the arena:
+  /// Gradients lie in a span that `lend(elements)` answers and that outlives the arena:
   /// where other processes reach it, say (transport::mpi's `allocate_shared`).
   template <class Allocate, class Lend>
   arena_of(std::span<const declaration> forward, std::size_t alignment, Allocate allocate,

@@ -3,7 +3,8 @@
 #include "tutti/compiled/in_process.hpp"
 #include "tutti/transport/mpi.hpp"
 
-/// The same for strategies between MPI processes (compiled/in_process.hpp), by `tutti::mpi`.
+/// What strategies share between MPI processes, compiled once: as compiled/in_process.hpp has it
+/// for threads, and with `tutti::mpi` to link.
 namespace tutti {
 
 extern template class transport::detail::mpi_transfers<inline_queue>;

@@ -53,9 +53,9 @@ class chunk_records {
   using state_type = typename Types::architecture::template state<surroundings_type>;
   static constexpr bool splits = surroundings_type::splits_phases;
   static constexpr bool delays = facts::delay<typename Types::architecture> > 0;
-  static constexpr std::size_t owner_lanes = facts::encodes_means<typename Types::architecture>
-                                                 ? facts::memory_per_element<typename Types::relay>
-                                                 : 0;
+  static constexpr std::size_t owner_rows = facts::encodes_means<typename Types::architecture>
+                                                ? facts::memory_per_element<typename Types::relay>
+                                                : 0;
 
  public:
   using record = chunk_record<queue_type, splits>;
@@ -72,7 +72,7 @@ class chunk_records {
         state_(&state),
         records_(made.chunks.size()),
         worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
-        owner_memory_(world.queue(), owner_lanes, model.remembered()) {
+        owner_memory_(world.queue(), owner_rows, model.remembered()) {
     for (std::size_t number = 0; number < records_.size(); ++number) {
       const chunk& piece = made.chunks[number];
       if (!model.phantom() && (!Types::choice::gathers || is_alone(piece))) {
@@ -106,7 +106,7 @@ class chunk_records {
   /// Buffers of `most` elements for launches of either class of tensors, unless those are launches
   /// by themselves. Shares of many small chunks are longer than those of one as long as all.
   void make_buffers(std::optional<buffers>& made, std::size_t most) {
-    const std::size_t shares = owner_lanes == 0 ? 1 : at(world_->size());
+    const std::size_t shares = owner_rows == 0 ? 1 : at(world_->size());
     std::size_t workspace = 0;
     std::size_t scratch = 0;
     for (const bool chosen : {false, true}) {
@@ -124,8 +124,8 @@ class chunk_records {
       });
     }
     made.emplace(world_->queue(), *plan_, *model_, most, workspace, scratch,
-                 remembered_lanes{worker_memory_.floats(), facts::memory_per_element<compression>},
-                 remembered_lanes{owner_memory_.floats(), owner_lanes}, shares);
+                 remembered_rows{worker_memory_.floats(), facts::memory_per_element<compression>},
+                 remembered_rows{owner_memory_.floats(), owner_rows}, shares);
   }
 
   /// What is remembered of the chunk's elements, for its own compressor and for its owner's.

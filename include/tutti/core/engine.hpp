@@ -149,7 +149,7 @@ class engine : engine_base<Transport> {
         waits_.until([this] { return startup_.done(); });
         synchronize();
       } catch (...) {
-        quiesce();  // whoever throws here has no destructor
+        quiesce();  // the destructor does not run where the constructor throws
         throw;
       }
       waits_.start_thread(wanted);
@@ -206,12 +206,12 @@ class engine : engine_base<Transport> {
   /// The gradient of tensor `id` is final. Throws usage_error if its last one has not arrived yet.
   void ready(tensor_id id) { ready(id, world_->queue().record()); }
 
-  /// The same, once the work on the caller's stream so far is done.
+  /// The gradient is final once the work on the caller's stream so far is done.
   template <class Stream>
   requires device_queue<Stream>
   void ready(tensor_id id, Stream& stream) { ready(id, stream.record()); }
 
-  /// The same, and the gradient lies in `gradient`, from this step on until told otherwise: of the
+  /// The gradient is final and lies in `gradient`, from this step on until told otherwise: of the
   /// tensor's type and length, else usage_error. It must stay until the tensor's next `ready`: for
   /// a pass without a gradient, zeros are written there. Where passes accumulate, it is their sum
   /// that the last one's memory holds. Cost: while the gradients of a bucket are floats and
@@ -263,7 +263,7 @@ class engine : engine_base<Transport> {
     stream.wait(at(id).current);
   }
 
-  /// The same for every tensor: a global barrier.
+  /// Returns when every tensor is up to date: a global barrier.
   void wait() requires(!virtual_time) {
     wait_until([this] { return !outstanding(); }, no_tensor);
     synchronize();
@@ -377,7 +377,8 @@ class engine : engine_base<Transport> {
     due_call_.store("average()", std::memory_order_relaxed);
     synchronize();
   }
-  /// The same for coroutines, once every tensor has arrived; `set` must outlive the task.
+  /// What `replan` does, for coroutines, once every tensor has arrived; `set` must outlive the
+  /// task.
   task replanned(const options& set) { return replan_steps<types, engine>::to(*this, set); }
 
   const plan& planned() const { return plan_; }

@@ -18,11 +18,11 @@
 
 namespace tutti {
 
-/// Floats parallel to the parameters that belong to what travels: `lanes` of a plan's elements
+/// Floats parallel to the parameters that belong to what travels: `rows` of a plan's elements
 /// each.
-struct remembered_lanes {
+struct remembered_rows {
   std::span<float> floats{};
-  std::size_t lanes{};
+  std::size_t rows{};
 };
 
 /// Who writes what travels into a launch's buffer.
@@ -34,7 +34,7 @@ enum class written { by_the_model, by_the_architecture };
 /// one run, and are scattered afterwards. Where owners of elements remember something of them,
 /// every rank owns a share of each chunk, whatever it travels with, and the shares of one rank lie
 /// side by side in the buffer: chunks that travel together are then always gathered. Cost: `most`
-/// elements and their lanes a buffer; a copy in and out of what is gathered.
+/// elements and their rows a buffer; a copy in and out of what is gathered.
 template <class Queue>
 class fusion_buffers {
   using queue_event = typename Queue::event;
@@ -66,19 +66,19 @@ class fusion_buffers {
 
   /// `most` elements a launch, with so many bytes of workspace and scratch, in `shares` shares.
   fusion_buffers(Queue& queue, const plan& made, const model_memory<Queue>& model, std::size_t most,
-                 std::size_t workspace_bytes, std::size_t scratch_bytes, remembered_lanes worker,
-                 remembered_lanes owner, std::size_t shares)
-      : plan_(&made), model_(&model), most_(most), lanes_{worker, owner}, shares_(shares) {
-    const std::size_t lanes = 1 + worker.lanes + owner.lanes;
+                 std::size_t workspace_bytes, std::size_t scratch_bytes, remembered_rows worker,
+                 remembered_rows owner, std::size_t shares)
+      : plan_(&made), model_(&model), most_(most), rows_{worker, owner}, shares_(shares) {
+    const std::size_t rows = 1 + worker.rows + owner.rows;
     for (buffer& each : buffers_) {
       each.chunks.reserve(made.chunks.size());
       each.shares.resize(shares > 1 ? shares + 1 : 0);
       if (!model.phantom()) {
-        each.floats_ = allocate_zeros<float>(queue, lanes * most);
+        each.floats_ = allocate_zeros<float>(queue, rows * most);
         each.workspace = allocate<std::byte>(queue, workspace_bytes);
         each.scratch_ = allocate<std::byte>(queue, scratch_bytes);
-        each.in_.reserve(lanes * shares * made.chunks.size());
-        each.out_.reserve(lanes * shares * made.chunks.size());
+        each.in_.reserve(rows * shares * made.chunks.size());
+        each.out_.reserve(rows * shares * made.chunks.size());
       }
     }
   }
@@ -132,14 +132,14 @@ class fusion_buffers {
     if (model_->phantom() || neighbours) {
       mine.data = {model_->data(first).data(), elements};
       const std::size_t stride = plan_->elements();
-      mine.worker.memory = at(lanes_[0], first.first_element);
-      mine.owner.memory = at(lanes_[1], first.first_element);
+      mine.worker.memory = at(rows_[0], first.first_element);
+      mine.owner.memory = at(rows_[1], first.first_element);
       mine.worker.stride = mine.owner.stride = stride;
       return;
     }
     mine.data = span_of(mine.floats_).first(elements);
     mine.worker.memory = mine.floats_.data() + most_;
-    mine.owner.memory = mine.floats_.data() + most_ * (1 + lanes_[0].lanes);
+    mine.owner.memory = mine.floats_.data() + most_ * (1 + rows_[0].rows);
     mine.worker.stride = mine.owner.stride = most_;
     std::size_t place = 0;
     for (std::size_t share = 0; share < shares_; ++share) {
@@ -148,8 +148,8 @@ class fusion_buffers {
         if (by == written::by_the_model) {
           list(mine, model_->data(piece).data(), mine.data.data() + place, piece.elements);
         }
-        list_lanes(mine, lanes_[0], piece, mine.worker.memory + place);
-        list_lanes(mine, lanes_[1], piece, mine.owner.memory + place);
+        list_rows(mine, rows_[0], piece, mine.worker.memory + place);
+        list_rows(mine, rows_[1], piece, mine.owner.memory + place);
         place += piece.elements;
       }
     }
@@ -200,7 +200,7 @@ class fusion_buffers {
     }
     return plan_->chunks[mine.chunks.front()];
   }
-  static float* at(const remembered_lanes& all, std::size_t element) {
+  static float* at(const remembered_rows& all, std::size_t element) {
     return all.floats.empty() ? nullptr : all.floats.data() + element;
   }
 
@@ -211,11 +211,11 @@ class fusion_buffers {
       mine.copied_ += elements;
     }
   }
-  void list_lanes(buffer& mine, const remembered_lanes& from, const chunk& piece,
-                  float* inside) const {
-    for (std::size_t lane = 0; lane < from.lanes; ++lane) {
-      list(mine, from.floats.data() + lane * plan_->elements() + piece.first_element,
-           inside + lane * most_, piece.elements);
+  void list_rows(buffer& mine, const remembered_rows& from, const chunk& piece,
+                 float* inside) const {
+    for (std::size_t row = 0; row < from.rows; ++row) {
+      list(mine, from.floats.data() + row * plan_->elements() + piece.first_element,
+           inside + row * most_, piece.elements);
     }
   }
 
@@ -229,7 +229,7 @@ class fusion_buffers {
   const plan* plan_;
   const model_memory<Queue>* model_;
   std::size_t most_;
-  std::array<remembered_lanes, 2> lanes_;
+  std::array<remembered_rows, 2> rows_;
   std::size_t shares_;
   std::array<buffer, count> buffers_{};
 };

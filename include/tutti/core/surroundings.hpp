@@ -173,7 +173,7 @@ class surroundings {
     }
   }
 
-  /// The same on the mean that its launches have left in their buffer; not where launches are
+  /// Updates from the mean that its launches have left in their buffer; not where launches are
   /// gathered at run time.
   void update_by_launches(std::size_t position, std::uint64_t step) {
     update(position, step, model_->data(position));

@@ -20,7 +20,7 @@ struct link {
 };
 
 /// How much longer a message of a chunk takes than its link says, on the data channel or the coded
-/// one, where few ranks stand for many (core/representatives.hpp).
+/// one, where few ranks represent many (core/representatives.hpp).
 struct stretch {
   double latency{1};
   double bytes{1};

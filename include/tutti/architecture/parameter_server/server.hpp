@@ -242,8 +242,8 @@ class parameter_server_server {
     return mine;
   }
 
-  chunk_context context_of(shelf& mine, const chunk& piece, floats& lanes) const {
-    return {lanes.size() == 0 ? nullptr : lanes.data(),
+  chunk_context context_of(shelf& mine, const chunk& piece, floats& rows) const {
+    return {rows.size() == 0 ? nullptr : rows.data(),
             piece.elements,
             span_of(mine.scratch),
             mine.steps,
