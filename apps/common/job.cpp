@@ -78,7 +78,8 @@ class flags {
   }
 
   void compared() {
-    text("strategy", into_->strategies, "names, separated by commas, or all");
+    text("strategy", into_->strategies,
+         "names, separated by commas, or all; families as 'horovod*', in either case");
     text("model", into_->models, "networks to replay, or files NAME.csv");
     text("ranks", into_->rank_counts, "workers");
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
@@ -86,7 +87,8 @@ class flags {
          "workers: the workers' hosts have them, one after the other; own: one more machine for\n"
          "each; mixed: the last ones with a worker each, a machine for each of the others");
     text("link", into_->links,
-         "NICs as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each (=10Gbit/50us)");
+         "NICs as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each; 10Gbit/50us/75%:\n"
+         "one message alone gets so much of the rate, several at once all (=10Gbit/50us)");
     text("network", into_->networks,
          "10GbE, 100GbE-TCP or 100GbIB, four ranks a host; or a FILE with lines as\n"
          "link 4x25Gbit/10us, a host's ranks and NIC;\n"

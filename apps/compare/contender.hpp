@@ -246,13 +246,15 @@ row run(scenario of, const common::job& asked) {
   using tutti::transport::simulated;
   row result{
       {}, std::string(Strategy::name), kind_of<Strategy>(), of, common::servers<Strategy>(asked)};
-  const double p = of.workers;
   const auto& nic = of.where.nic;
-  set.profile.message =
-      tutti::message_cost(2 * (p - 1) * nic.latency, 2 * (p - 1) / p / nic.bytes_per_second);
   const tutti::placement many{
       of.workers, result.servers, of.where.per_host, of.serving,
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
+  if constexpr (has_stand_ins<Strategy>) {
+    const tutti::exchange_cost alone = architecture_of<Strategy>::alone(many);
+    const double rate = nic.bytes_per_second * nic.share_of_one;
+    set.profile.message = tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
+  }
   if (many.servers > 0) {
     check_servers(set, many);
   }

@@ -23,6 +23,7 @@ std::uint64_t contents(const scenario& of) {
   const auto nic = [&figure](const tutti::transport::link& each) {
     figure(each.bytes_per_second);
     figure(each.latency);
+    figure(each.share_of_one);
   };
   nic(of.where.nic);
   nic(of.where.inside);

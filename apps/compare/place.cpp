@@ -39,6 +39,7 @@ double take(std::string_view& text, const unit (&units)[Count]) {
 }
 
 constexpr unit bits[] = {{"Gbit", 1e9 / 8}, {"Mbit", 1e6 / 8}, {"Kbit", 1e3 / 8}, {"bit", 1.0 / 8}};
+constexpr unit shares[] = {{"%", 0.01}};
 constexpr unit times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
 /// Networks of "A Quantitative Survey of Communication Optimizations in Distributed Deep Learning"
@@ -67,7 +68,7 @@ tutti::transport::network place::with(const tutti::representatives& who) const {
                                   : 0;
     if (server < before_shared) {
       const link its = server_nic.value_or(nic);
-      all.isolate(rank, {its.bytes_per_second / who.server_load, its.latency});
+      all.isolate(rank, {its.bytes_per_second / who.server_load, its.latency, its.share_of_one});
     } else {
       all.join(rank, (server - before_shared) % few.hosts() * few.per_host);
     }
@@ -91,11 +92,17 @@ place parse_link(const std::string& text) {
   const bool slash = left.starts_with('/');
   left.remove_prefix(slash ? 1 : 0);
   parsed.nic.latency = take(left, times);
+  if (left.starts_with('/')) {
+    left.remove_prefix(1);
+    parsed.nic.share_of_one = take(left, shares);
+  }
   if (parsed.per_host < 1 || parsed.per_host > most_a_host || !(parsed.nic.bytes_per_second > 0) ||
-      !slash || !(parsed.nic.latency >= 0) || !left.empty()) {
+      !slash || !(parsed.nic.latency >= 0) || !(parsed.nic.share_of_one > 0) ||
+      !(parsed.nic.share_of_one <= 1) || !left.empty()) {
     throw common::flag_error("--link " + text +
                              " is no link. Fix: as 10Gbit/50us or 4x10Gbit/50us, a million ranks a "
-                             "host at most");
+                             "host at most, or 10Gbit/50us/75%, of which one message alone gets "
+                             "that share");
   }
   return parsed;
 }

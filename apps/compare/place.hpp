@@ -20,7 +20,8 @@ struct place {
   tutti::transport::network with(const tutti::representatives& who) const;
 };
 
-/// `[COUNTx]RATEbit/LATENCY`, as 10Gbit/50us or 4x100Gbit/5us. Throws common::flag_error.
+/// `[COUNTx]RATEbit/LATENCY[/SHARE%]`, as 10Gbit/50us, 4x100Gbit/5us or 10Gbit/50us/75%, where one
+/// message alone gets that share of the rate. Throws common::flag_error.
 place parse_link(const std::string& text);
 
 /// A named network, or the user's own from a file: a line `link COUNTxRATEbit/LATENCY` and, if the

@@ -3,11 +3,13 @@
 #include <tuple>
 
 #include "tutti/strategies/adasum.hpp"
+#include "tutti/strategies/asc_wfbp.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
+#include "tutti/strategies/distributed_replicated.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
 #include "tutti/strategies/kungfu.hpp"
@@ -15,6 +17,7 @@
 #include "tutti/strategies/local_sgd.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
 #include "tutti/strategies/mxnet.hpp"
+#include "tutti/strategies/omgs.hpp"
 #include "tutti/strategies/p3.hpp"
 #include "tutti/strategies/power_sgd.hpp"
 #include "tutti/strategies/qsgd.hpp"
@@ -28,9 +31,10 @@
 namespace tutti::strategies {
 
 /// Every named strategy, for registries and for tests that try them all.
-using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, Horovod, DDP, BytePS,
-                       ByteScheduler, DeAR, TopK, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
-                       MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
-                       LocalSGD, Relaxed, ZeRO1, Adasum, TFReplicated>;
+using all =
+    std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP, BytePS,
+               ByteScheduler, DeAR, TopK, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
+               MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
+               Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

@@ -56,6 +56,11 @@ TEST_F(Compare, EveryTableHasA16BitBaselineAndARowForEachStrategy) {
   EXPECT_EQ(names[2].size(), lines(compare("--list-strategies").out));
   EXPECT_EQ(names[3], names[2]);
   EXPECT_EQ(rows("--strategy BSP --model mobilenet_v2").back()["strategy"], "Dense16");
+  std::vector<std::string> family;
+  for (const auto& each : rows("--strategy 'P3,mxnet*sync,p*3' --model mobilenet_v2 --servers 1")) {
+    family.push_back(each["strategy"]);
+  }
+  EXPECT_EQ(family, (std::vector<std::string>{"P3", "MXNetDistSync", "MXNetDistAsync", "Dense16"}));
 }
 
 TEST_F(Compare, TheSameSeedlessJobGivesTheSameBits) {
@@ -402,6 +407,8 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--link 10Gbit", "--link 10Gbit is no link");
   compare_refuses("--link 0x10Gbit/5us", "--link 0x10Gbit/5us is no link");
   compare_refuses("--link 10Gbit/-5us", "--link 10Gbit/-5us is no link");
+  compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is no link");
+  compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is no link");
   compare_refuses("--link 2147483647x10Gbit/50us",
                   "--link 2147483647x10Gbit/50us is no link. Fix:");
   compare_refuses("--link 4294967297x10Gbit/50us",
@@ -412,6 +419,9 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--model nowhere.csv", "nowhere.csv");
   compare_refuses("--world actual", "no world is named 'actual'. Did you mean ");
   compare_refuses("--strategy BytPS", "no strategy is named 'BytPS'. Did you mean BytePS?");
+  compare_refuses(
+      "--strategy 'hovorod*'",
+      "no strategy is of the family 'hovorod*'. Fix: --list-strategies has their names");
   compare_refuses("--ranks 0", "--ranks 0 cannot be");
   compare_refuses("--memory-bandwidth 0", "--memory-bandwidth 0 cannot be. Fix: more than 0 GB/s");
   compare_refuses("--ranks 4,x", "--ranks x cannot be");

@@ -11,6 +11,7 @@
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
 #include "tutti/coordination/negotiated.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/schedule/as_ready.hpp"
 #include "tutti/schedule/at_end.hpp"
@@ -66,6 +67,13 @@ void keeps_the_law_with_all(options_of<Coordination> set = {}) {
           "gathered, window",
           machines<Coordination, by_priority, when_ready>(set, {40, credit_rule::fits}, buffers));
     }
+    for (const auto when : {fusion::rebuild::after_first_step, fusion::rebuild::after_second_step,
+                            fusion::rebuild::never}) {
+      keeps_the_law<Coordination>("by arrival",
+                                  machines<Coordination, as_ready, fusion::by_arrival>(
+                                      set, {}, {.bytes = 32, .first_bytes = 12, .rebuild = when}),
+                                  many_steps / 20);
+    }
   }
 }
 
@@ -110,6 +118,43 @@ TEST(CoordinationLaw, TheLearnedOrderSaysNothingAfterTheFirstStep) {
   EXPECT_TRUE(log.said[1].empty());
   for (std::size_t i = 0; i < log.launches[0].size(); ++i) {
     ASSERT_EQ(log.launches[0][i], log.launches[0][i % made.chunks.size()]);
+  }
+}
+
+TEST(CoordinationLaw, GroupsByArrivalAreLearnedOnceTheyStay) {
+  const auto forward = toy_tensors(6);
+  const plan made = toy_plan(forward);
+  const std::size_t n = made.chunks.size();
+  for (const auto& [when, led] :
+       {std::pair{fusion::rebuild::after_first_step, 2U},
+        std::pair{fusion::rebuild::after_second_step, 3U}, std::pair{fusion::rebuild::never, 1U}}) {
+    const auto log = train(forward, made, 3, 20,
+                           machines<coordination::learned, schedule::as_ready, fusion::by_arrival>(
+                               {}, {}, {.bytes = 32, .first_bytes = 12, .rebuild = when}));
+    std::size_t words = 0;
+    for (const auto& each : log.said[0]) {
+      words += each.size();
+    }
+    std::size_t launched = 0;
+    std::size_t told = 0;
+    std::vector<std::vector<chunk_numbers>> steps(1);
+    for (const auto& each : log.launches[0]) {
+      told += launched < led * n ? (each.size() == 1 ? 1 : 1 + each.size()) : 0;
+      steps.back().push_back(each);
+      launched += each.size();
+      if (launched % n == 0) {
+        steps.emplace_back();
+      }
+    }
+    ASSERT_EQ(steps.size(), 21U);
+    EXPECT_EQ(words, told) << "nobody says anything once the book is written";
+    EXPECT_TRUE(log.said[1].empty());
+    for (std::size_t step = 0; step < 20; ++step) {
+      EXPECT_EQ(steps[step].size() == 1, step + 1 < led) << step;
+      if (step + 1 >= led) {
+        EXPECT_EQ(steps[step], steps[19]) << step;
+      }
+    }
   }
 }
 

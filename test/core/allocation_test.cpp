@@ -98,6 +98,7 @@ void allocates_nothing(engine_options<Strategy> options = {},
 TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::WFBPUnlimited>();
   allocates_nothing<strategies::Horovod>();
+  allocates_nothing<strategies::DDP>({.fusion = {.bytes = 3000, .first_bytes = 500}});
   allocates_nothing<strategies::ByteScheduler>(
       {.partition = {.bytes = 20'000},
        .schedule = {.credit = 40'000, .rule = schedule::credit_rule::positive}});

@@ -30,6 +30,7 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/by_priority.hpp"
+#include "tutti/schedule/split_phase.hpp"
 
 namespace tutti::test {
 namespace {
@@ -453,6 +454,167 @@ TEST(Architectures, SharesAreAllThatTheirOwnersRemember) {
       }
     }
   }
+}
+
+/// A step whose gradients are written where the engine says, passes into one another.
+template <class Engine>
+void hand_in_lent(Engine& engine, const std::vector<tensor>& tensors, int step, int of_passes) {
+  const auto& made = engine.planned();
+  for (int pass = 0; pass < of_passes; ++pass) {
+    for (std::size_t id = tensors.size(); id-- > 0;) {
+      const std::span<float> room = engine.gradient(tensor_id(id));
+      ASSERT_EQ(room.size(), tensors[id].elements);
+      for (std::size_t i = 0; i < room.size(); ++i) {
+        const float own = gradient(engine.worker(), step * of_passes + pass,
+                                   made.first_element[made.position(tensor_id(id))] + i);
+        room[i] = pass == 0 ? own : room[i] + own;
+      }
+      engine.ready(tensor_id(id));
+    }
+  }
+}
+
+/// Training comes to `kept`, in flat order, also through a plan of other buckets. Answers what was
+/// held at most. Each tensor's parameter begins at a multiple of `alignment`.
+template <class Strategy>
+std::size_t trains_lent(transport::in_process& world, engine_options<Strategy> set,
+                        std::size_t alignment, const std::vector<float>& kept) {
+  arena memory(
+      declarations(), alignment, [](std::size_t n) { return line_vector<float>(n); },
+      [](std::size_t) { return std::span<float>(); });
+  const auto in_order = [&](auto visit) {
+    std::size_t first = 0;
+    for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+      const auto here = memory.tensors()[id].parameter;
+      visit(here, first);
+      first += here.size();
+    }
+  };
+  in_order([&](std::span<float> here, std::size_t first) {
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      here[i] = world.rank() == 0 ? initial(first + i) : 99.0f;
+    }
+  });
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(values), set);
+  for (int step = 0; step < steps; ++step) {
+    if (step == 4) {
+      set.fusion.bytes *= 3;
+      engine.replan(set);
+    }
+    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+      engine.wait(tensor_id(id));
+    }
+    hand_in_lent(engine, memory.tensors(), step, static_cast<int>(set.run.accumulation));
+  }
+  engine.wait();
+  in_order([&](std::span<float> here, std::size_t first) {
+    EXPECT_TRUE(std::ranges::equal(here, std::span(kept).subspan(first, here.size())))
+        << world.size() << " ranks, from element " << first;
+  });
+  EXPECT_EQ(engine.report().own_gradient_bytes, 0U);
+  return engine.report().gradient_bytes;
+}
+
+/// Memory that is lent changes nothing of what training comes to, where it goes from bucket to
+/// bucket and, with several passes a step, where it is held through them; whole exchanges and split
+/// ones; parameters that are neighbours and such that are not.
+TEST(Architectures, LentGradientsEndAsKeptOnes) {
+  using architecture::gradients;
+  using kept = cut<architecture::sharded<canonical>>;
+  using whole = cut<architecture::sharded<canonical, gradients::given_back>>;
+  using split = cut<architecture::sharded<canonical, gradients::given_back>, schedule::split_phase>;
+  for (int workers = 1; workers <= 5; ++workers) {
+    auto once = options_for<kept>();
+    once.run.accumulation = 1;
+    const auto of_one = train_on_threads<kept>(workers, steps, once, optimizer_of(values));
+    const auto of_several = train_in_parts<kept>(workers, 0, options_for<kept>()).parameters;
+    transport::run_ranks(workers, [&](transport::in_process& world) {
+      auto set = options_for<whole>();
+      const std::size_t in_passes = trains_lent<whole>(world, set, 1, of_several[0]);
+      EXPECT_GE(in_passes, sizeof(float) * total_elements());
+      set.run.accumulation = 1;
+      trains_lent<whole>(world, set, 1, of_one.parameters[0]);
+      trains_lent<whole>(world, set, 4, of_one.parameters[0]);
+    });
+    transport::run_ranks(workers, [&](transport::in_process& world) {
+      auto set = options_for<split>();
+      set.run.accumulation = 1;
+      trains_lent<split>(world, set, 1, of_one.parameters[0]);
+      trains_lent<split>(world, set, 4, of_one.parameters[0]);
+    });
+  }
+}
+
+TEST(Architectures, GradientsThatNobodyHasWrittenAreRefused) {
+  using architecture::gradients;
+  using lending = cut<architecture::sharded<canonical, gradients::given_back>>;
+  const auto refusal = [](auto act) {
+    try {
+      act();
+      return std::string();
+    } catch (const usage_error& refused) {
+      return std::string(refused.what());
+    }
+  };
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena lent(declarations(), without_gradients());
+    EXPECT_EQ(refusal([&] {
+                make_engine<cut<architecture::sharded<>>>(world, lent.tensors(), optimizer_of());
+              }),
+              "the model's gradients have no memory, and this strategy lends none. Fix: "
+              "tensor(name, parameter, gradient), or architecture::sharded<..., "
+              "gradients::given_back>");
+    auto mixed = lent.tensors();
+    std::vector<float> own(mixed[0].elements);
+    mixed[0].gradient = own;
+    EXPECT_EQ(refusal([&] { make_engine<lending>(world, mixed, optimizer_of()); }),
+              mixed[0].name + " has memory for its gradient and " + mixed.back().name +
+                  " has none. Fix: give every tensor's gradient memory, or have all lent by the "
+                  "engine");
+    auto engine = make_engine<lending>(world, lent.tensors(), optimizer_of());
+    const std::string name = lent.tensors()[0].name;
+    EXPECT_EQ(refusal([&] { engine.ready(tensor_id(0)); }),
+              name +
+                  " is ready, and its gradient has no memory yet. Fix: write it where "
+                  "gradient(id) says, in every pass");
+    EXPECT_EQ(refusal([&] { engine.ready(tensor_id(0), own); }),
+              name +
+                  " is ready with values elsewhere than in the memory that was lent for them. "
+                  "Fix: write them where gradient(id) says, and ready(id)");
+    for (std::size_t id = 0; id < lent.tensors().size(); ++id) {
+      engine.absent(tensor_id(id));
+    }
+    engine.wait();
+  });
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    auto engine = make_engine<lending>(world, memory.tensors(), optimizer_of());
+    EXPECT_EQ(refusal([&] { engine.gradient(tensor_id(0)); }),
+              memory.tensors()[0].name +
+                  " has memory for its gradient, or is a phantom, and is lent none. Fix: declare "
+                  "it by tensor::without_gradient");
+    EXPECT_EQ(engine.report().gradient_bytes, sizeof(float) * total_elements());
+    EXPECT_EQ(engine.report().own_gradient_bytes, sizeof(float) * total_elements());
+  });
+}
+
+TEST(Architectures, ServersStepByEachWorkersPushInRankOrder) {
+  using strategy =
+      cut<architecture::parameter_server<consistency::synchronous, updated_by::servers_by_push>>;
+  auto set = options_for<strategy>();
+  set.architecture.servers = 2;
+  equals<strategy>(
+      [](int workers) {
+        return [workers](replicas& all, int step, std::size_t element) {
+          for (replica& each : all) {
+            for (int worker = 0; worker < workers; ++worker) {
+              each.step(own_gradient(worker, step, element));
+            }
+          }
+        };
+      },
+      set,
+      {1, 2, 3, 4});  // a float's rounding in 45 steps of 5 workers is more than `equals` allows
 }
 
 /// What a rank remembers has its place by the plan: another one's owners would take it for theirs.

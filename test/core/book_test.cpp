@@ -1,6 +1,7 @@
 // The learned order of launches is part of a checkpoint: a run that goes on from one launches by it
 // from its first step on.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,8 +12,11 @@
 
 #include "support/errors.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/collective/canonical.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/when_ready.hpp"
 
 namespace tutti::test {
@@ -95,6 +99,53 @@ TEST(Book, ARunThatGoesOnLaunchesByIt) {
     EXPECT_FALSE(whole.books[0].empty());
     EXPECT_EQ(resumed.books, whole.books);
     EXPECT_EQ(resumed.parameters, whole.parameters) << size << " ranks";
+  }
+}
+
+/// Where groups are made anew after the first step, a run that was saved before that makes them
+/// again, and one that was saved later has them. Ranks add in their order, so bits are the same.
+TEST(Book, GroupsByArrivalAreKept) {
+  using arriving = compose<coordination::learned, fusion::by_arrival,
+                           architecture::all_reduce<collective::canonical>>;
+  engine_options<arriving> options;
+  options.fusion = {.bytes = 2200, .first_bytes = 300};
+  options.run.deadline = 20;
+  for (int size = 1; size <= 3; ++size) {
+    const auto train = [&](int from, const std::vector<std::string>* resumed) {
+      std::array<std::vector<std::string>, steps> files;
+      for (auto& each : files) {
+        each.resize(static_cast<std::size_t>(size));
+      }
+      transport::run_ranks(size, [&](transport::in_process& world) {
+        const auto rank = static_cast<std::size_t>(world.rank());
+        arena memory = model_of(world.rank());
+        auto engine = make_engine<arriving>(world, memory.tensors(), optimizer_of(), options);
+        if (resumed != nullptr) {
+          std::istringstream in((*resumed)[rank]);
+          load(engine, in);
+          EXPECT_EQ(engine.book().empty(), from < 2);
+        }
+        for (int step = from; step < steps; ++step) {
+          engine.wait();
+          std::ostringstream out;
+          save(engine, out);
+          files[static_cast<std::size_t>(step)][rank] = out.str();
+          backward(memory, engine.worker(), step);
+          for (const tensor_id id : shuffled(tensor_sizes().size(), world.rank(), step)) {
+            engine.ready(id);
+          }
+        }
+        engine.wait();
+        EXPECT_FALSE(engine.book().empty());
+        const std::vector<float> expected = trained(size, steps);
+        EXPECT_TRUE(std::ranges::equal(memory.parameters(), expected)) << size << " from " << from;
+      });
+      return files;
+    };
+    const auto files = train(0, nullptr);
+    for (const int from : {1, 2, 3}) {
+      train(from, &files[static_cast<std::size_t>(from)]);
+    }
   }
 }
 

@@ -16,7 +16,9 @@
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/negotiated.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/strategies/horovod.hpp"
 #include "tutti/tutti.hpp"
@@ -29,10 +31,11 @@ using fusion::when_ready;
 /// Applied = (given - kept by the ranks) / p - kept by owners, exactly where p is a power of two:
 /// values are of few digits. The owner of an element is a function of the plan alone, whatever it
 /// travelled with.
-template <class Architecture>
-void loses_nothing(int ranks) {
-  using strategy = compose<Architecture, compression::error_feedback<compression::top_k>,
-                           when_ready, coordination::negotiated>;
+template <class Architecture, class Fusion = when_ready,
+          class Coordination = coordination::negotiated>
+void loses_nothing(int ranks, options_of<Fusion> fusion = {.bytes = 100, .cycle = 0}) {
+  using strategy =
+      compose<Architecture, compression::error_feedback<compression::top_k>, Fusion, Coordination>;
   constexpr std::array<std::size_t, 5> sizes{9, 1, 24, 0, 6};
   constexpr int steps = 40;
   std::vector<double> given(40);
@@ -52,7 +55,8 @@ void loses_nothing(int ranks) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       tensors.emplace_back("t" + std::to_string(i), parameters[i], gradients[i]);
     }
-    engine_options<strategy> options{.fusion = {.bytes = 100, .cycle = 0}};
+    engine_options<strategy> options;
+    options.fusion = fusion;
     options.compression.density = 0.2;
     auto engine =
         make_engine<strategy>(world, tensors, optimizer::sgd{.learning_rate = 1.0f}, options);
@@ -110,6 +114,8 @@ TEST(Gathered, ResidualsGoWithTheirElements) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     loses_nothing<architecture::all_gather>(ranks);
     loses_nothing<architecture::reduce_scatter_all_gather>(ranks);
+    loses_nothing<architecture::reduce_scatter_all_gather, fusion::by_arrival,
+                  coordination::learned>(ranks, {.bytes = 100, .first_bytes = 40});
   }
 }
 

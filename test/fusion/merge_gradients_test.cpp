@@ -2,11 +2,15 @@
 #include "tutti/fusion/merge_gradients.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "tutti/fusion/sparse_merge.hpp"
 
 namespace tutti {
 namespace {
@@ -43,6 +47,14 @@ job random_job(std::mt19937& random, std::size_t layers) {
     made.known.backward.push_back(random() % 6 == 0 ? 0 : uniform(0, 4e-3));
   }
   made.known.message = message_cost(uniform(0, 3e-3), beta);
+  // Floats, halves, a thousandth with its places, a bit each with a scale.
+  constexpr std::array<payload_bytes::length, 4> lengths{
+      nullptr, [](const void*, std::size_t n) { return 2 * n; },
+      [](const void*, std::size_t n) {
+        return n == 0 ? 0 : 8 * std::max<std::size_t>(n / 1000, 1);
+      },
+      [](const void*, std::size_t n) { return 4 + (n + 7) / 8; }};
+  made.known.payload = {nullptr, lengths[random() % lengths.size()]};
   return made;
 }
 
@@ -58,7 +70,7 @@ ends published(const job& each, std::size_t least = 0) {
   for (std::size_t l = 1; l <= layers; ++l) {
     tb[l] = each.known.backward[l - 1];
     p[l] = each.elements[l - 1];
-    tc[l] = each.known.message(4 * p[l]);
+    tc[l] = each.known.message(each.known.payload(p[l]));
   }
   for (std::size_t l = layers; l >= 1; --l) {
     tau_b[l] = l == layers ? 0 : tau_b[l + 1] + tb[l + 1];
@@ -75,7 +87,7 @@ ends published(const job& each, std::size_t least = 0) {
       p[l - 1] += p[l];
       p[l] = 0;
       tc[l] = 0;
-      tc[l - 1] = each.known.message(4 * p[l - 1]);
+      tc[l - 1] = each.known.message(each.known.payload(p[l - 1]));
       merged[l] = true;
       recompute();
     }
@@ -96,12 +108,12 @@ seconds finish(const job& each, const ends& groups) {
   seconds link = 0;
   std::size_t i = 0;
   for (const std::size_t end : groups) {
-    std::size_t bytes = 0;
+    std::size_t elements = 0;
     for (; i < end; ++i) {
       ready += each.known.backward[index(facts[i].id)];
-      bytes += 4 * facts[i].elements;
+      elements += facts[i].elements;
     }
-    link = std::max(link, ready) + each.known.message(bytes);
+    link = std::max(link, ready) + each.known.message(each.known.payload(elements));
   }
   return link;
 }
@@ -245,6 +257,150 @@ TEST(merge_gradients, takes_the_options_where_the_profile_is_silent) {
     EXPECT_EQ(exact.group_ends(each.backward(), total_only),
               exact.group_ends(spelt_out.backward(), spelt_out.known));
   }
+}
+
+/// OMGS-SGD's rule, literally: arrays over layers 1 to L, everything recomputed after a merge.
+ends published_sparse(const job& each, const message_cost& cost, double s) {
+  const std::size_t layers = each.elements.size();
+  std::vector<double> tb(layers + 2), taub(layers + 2), taus(layers + 2), ts(layers + 2);
+  std::vector<double> tc(layers + 2), tauc(layers + 2);
+  std::vector<std::size_t> p(layers + 2);
+  std::vector<bool> merged(layers + 2);
+  const auto selecting = [&](std::size_t x) {
+    return x == 0 ? 0.0 : s * static_cast<double>(x) * std::log2(static_cast<double>(x));
+  };
+  const auto gathering = [&](std::size_t x) { return x == 0 ? 0.0 : cost(each.known.payload(x)); };
+  for (std::size_t l = 1; l <= layers; ++l) {
+    tb[l] = each.known.backward[l - 1];
+    p[l] = each.elements[l - 1];
+  }
+  const auto recompute = [&] {
+    for (std::size_t l = layers; l >= 1; --l) {
+      ts[l] = selecting(p[l]);
+      tc[l] = gathering(p[l]);
+      taub[l] = l == layers ? 0 : taus[l + 1] + ts[l + 1];
+      taus[l] = taub[l] + tb[l];
+      tauc[l] = l == layers ? taus[l] + ts[l] : std::max(tauc[l + 1] + tc[l + 1], taus[l] + ts[l]);
+    }
+  };
+  recompute();
+  for (std::size_t l = layers; l >= 2; --l) {
+    const double tw = tb[l - 1] + selecting(p[l] + p[l - 1]) - selecting(p[l]) -
+                      selecting(p[l - 1]) - (tauc[l] - (taus[l] + ts[l]));
+    const double tsave = gathering(p[l]) + gathering(p[l - 1]) - gathering(p[l] + p[l - 1]);
+    if (tw <= tsave) {  // equal only where one is empty
+      tb[l - 1] += tb[l];
+      tb[l] = 0;
+      p[l - 1] += p[l];
+      p[l] = 0;
+      merged[l] = true;
+      recompute();
+    }
+  }
+  ends result;
+  for (std::size_t l = layers; l >= 1; --l) {
+    if (!merged[l]) {
+      result.push_back(layers - l + 1);
+    }
+  }
+  return result;
+}
+
+TEST(sparse_merge, is_the_published_rule) {
+  std::mt19937 random(7);
+  std::size_t some_merged = 0;
+  std::size_t otherwise = 0;
+  for (int round = 0; round < 5'000; ++round) {
+    job each = random_job(random, random() % 30);
+    const double s = round % 2 == 0 ? 2.18896957e-10 : 4.997e-10;
+    const fusion::sparse_merge merge({.seconds_per_comparison = s});
+    const ends groups = merge.group_ends(each.backward(), each.known);
+    ASSERT_EQ(groups, published_sparse(each, each.known.message, s)) << "profile " << round;
+    some_merged += groups.size() > 1 && groups.size() < each.elements.size();
+    otherwise += groups != greedy.group_ends(each.backward(), each.known);
+  }
+  EXPECT_GT(some_merged, 1'000u) << "the profiles do not exercise the rule";
+  EXPECT_GT(otherwise, 1'000u) << "the profiles do not tell the rules apart";
+}
+
+/// How the vectors were made, on 24 November 2026: `_generate_groups_mgs` of HKBU-HPML/OMGS-SGD,
+/// commit ac10b98, run for 4 ranks and a density of 0.001 on sizes that are whole thousands and on
+/// backward times in microseconds, in forward order; what is written down is the length of each
+/// group. The program never merges the two tensors nearest the output by its rule, and yet has them
+/// travel together: here the second is so late that the rule keeps them apart.
+TEST(sparse_merge, is_what_its_program_makes) {
+  struct vector_of_the_program {
+    std::vector<std::size_t> elements;
+    std::vector<double> microseconds;
+    std::vector<std::size_t> lengths;
+  };
+  const std::vector<vector_of_the_program> all{
+      {{4000, 900000, 900000, 4000, 30000, 900000, 200000, 2400000},
+       {9000, 0, 9000, 0, 3000, 700, 20000, 100},
+       {5, 2, 1}},
+      {{4000, 2400000, 200000, 900000, 900000, 200000, 200000, 2400000},
+       {100, 100, 100, 9000, 3000, 0, 20000, 100},
+       {4, 4}},
+      {{900000, 1000, 30000, 1000, 30000, 200000, 900000, 2400000},
+       {3000, 3000, 3000, 9000, 3000, 100, 20000, 0},
+       {4, 4}},
+      {{1000, 4000, 200000, 4000, 30000, 2400000, 200000, 2400000},
+       {700, 3000, 9000, 3000, 9000, 700, 20000, 9000},
+       {3, 2, 3}},
+      {{200000, 900000, 4000, 30000, 2400000, 1000, 30000, 900000},
+       {100, 700, 9000, 9000, 9000, 0, 20000, 9000},
+       {3, 1, 1, 3}},
+      {{30000, 30000, 1000, 1000, 200000, 2400000, 200000, 1000},
+       {700, 0, 3000, 100, 0, 700, 20000, 3000},
+       {8}},
+      {{1000, 1000, 900000, 900000, 1000, 200000, 2400000, 900000},
+       {700, 9000, 700, 9000, 100, 0, 20000, 0},
+       {4, 2, 2}},
+      {{1000, 1000, 900000, 900000, 1000, 4000, 200000, 30000},
+       {9000, 700, 100, 0, 700, 700, 20000, 100},
+       {7, 1}},
+  };
+  for (const vector_of_the_program& its : all) {
+    job each;
+    each.elements = its.elements;
+    for (const double time : its.microseconds) {
+      each.known.backward.push_back(1e-6 * time);
+    }
+    each.known.payload = {nullptr, [](const void*, std::size_t n) { return 8 * (n / 1000); }};
+    ends expected{1};
+    std::size_t end = 0;
+    for (const std::size_t length : its.lengths) {
+      expected.push_back(end += length);
+    }
+    EXPECT_EQ(fusion::sparse_merge().group_ends(each.backward(), each.known), expected);
+  }
+}
+
+/// Indices and values of x elements each take a + 4nbx between n ranks.
+TEST(sparse_merge, takes_the_options_where_the_profile_is_silent) {
+  std::mt19937 random(8);
+  std::size_t otherwise = 0;
+  for (int round = 0; round < 500; ++round) {
+    job each = random_job(random, random() % 30);
+    each.known.message = {};
+    constexpr double s = 2.18896957e-10;
+    const std::size_t n = random() % 3 == 0 ? 0 : 2 + random() % 15;
+    const fusion::sparse_merge merge(
+        {.startup = 1e-3, .seconds_per_byte = 2e-9, .gather = n, .seconds_per_comparison = s});
+    const ends groups = merge.group_ends(each.backward(), each.known);
+    const double ranks = static_cast<double>(n);
+    ASSERT_EQ(groups,
+              published_sparse(
+                  each, n == 0 ? message_cost(1e-3, 2e-9) : message_cost(2e-3, ranks * 2e-9), s))
+        << "profile " << round;
+    otherwise += groups != fusion::sparse_merge().group_ends(each.backward(), each.known);
+  }
+  EXPECT_GT(otherwise, 100u);
+  job halves;  // 1000 elements a second, whatever they are
+  halves.elements = {1000, 1000};
+  const fusion::sparse_merge slow({.seconds_per_element = 1e-3});
+  EXPECT_EQ(slow.group_ends(halves.backward(), {}), (ends{1, 2}));
+  EXPECT_EQ(fusion::sparse_merge().group_ends(halves.backward(), {}), (ends{2}));
 }
 
 /// Tensors that travel otherwise take their time in between.

@@ -1,6 +1,6 @@
 // Every kernel on a GPU against its twin on the CPU: bit for bit, but for means, which may be
-// neighbouring floats. The CPU's are held against oracles in test/kernels. One file, for every kernel
-// goes over the same lengths and offsets.
+// neighbouring floats. The CPU's are held against oracles in test/kernels. One file, for every
+// kernel goes over the same lengths and offsets.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

@@ -118,6 +118,7 @@ task chain(processes& world) {
 
 TEST(Shaped, AMessageTakesLatencyAndItsBytes) {
   takes(nic.latency + busy, network(2, nic), half_sends);
+  takes(nic.latency + busy / 0.8, network(2, {1e8, 1e-3, 0.8}), half_sends);
 }
 
 TEST(Shaped, AChainAddsUpAndCarriesPayloads) {

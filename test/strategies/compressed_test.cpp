@@ -16,6 +16,7 @@
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/replicated.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp16.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
@@ -23,7 +24,10 @@
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/merge_gradients.hpp"
+#include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/strategies.hpp"
 
 namespace tutti::test {
@@ -148,6 +152,59 @@ TEST(Named, PushesAlone) {
   EXPECT_FALSE(published(observe<compose<both_ways, servers>>(2).parameters));
   EXPECT_TRUE(
       published(observe<compose<compression::push_only<both_ways>, servers>>(2).parameters));
+}
+
+// ---- OMGS
+
+/// By the options, on the large model: tensors 3 and 2, and 1 and 0, travel together, for a message
+/// of their thousandth takes 5.4 ms before its first byte; 4 waits for nothing, because the others'
+/// backward passes take 12.5 and 25 ms. The small model's take microseconds: one message.
+TEST(Named, OMGS) {
+  const std::uint64_t payload = std::uint64_t{2500 + 25'000 + 5000 + 2800} * 8;
+  rule merged{0,
+              {1, 1, 2, 2},
+              {2'500'000, 25'000'000, 5'000'008, 2'800'000},
+              {0, 1, 2, 3},
+              {2 * payload, 2 * payload, 2 * payload},
+              all_have(trained_on_the_largest(true))};
+  using architecture::all_gather;
+  using compression::error_feedback;
+  using compression::top_k;
+  using fusion::sparse_merge;
+  using schedule::at_most;
+  EXPECT_EQ(broken(observe<strategies::OMGS>(workers), merged), "");
+  EXPECT_NE(broken(observe<compose<at_most, error_feedback<top_k>, all_gather>>(workers), merged),
+            "");
+  EXPECT_EQ(
+      broken(observe<compose<sparse_merge, error_feedback<top_k>, all_gather>>(workers), merged),
+      "starts ");
+  EXPECT_NE(broken(observe<compose<sparse_merge, at_most, error_feedback<top_k>>>(workers), merged),
+            "");
+  // Whole gradients are 500 times as long: the link is late, and what waits for it may as well
+  // grow.
+  const rule whole = observe<compose<sparse_merge, at_most, all_gather>>(workers).seen;
+  EXPECT_EQ(whole.buckets, (std::vector<std::size_t>{1, 5}));
+  EXPECT_NE(broken(observe<strategies::OMGS>(workers, {.compression = {.density = 0.01}}), merged),
+            "");
+
+  const auto forgetful = observe<compose<sparse_merge, at_most, top_k, all_gather>>(workers);
+  EXPECT_EQ(broken(forgetful, merged), "result ");
+}
+
+/// What is merged is weighed as it travels: 100 MB take 40 ms, and what follows within these goes
+/// together; their halves take 20 ms, and the link is free when tensor 3 is ready 25 ms later.
+TEST(Named, MergedGradientsAreWeighedAsTheyTravel) {
+  fusion::merge_gradients::options costs;
+  costs.startup = 1e-3;
+  costs.seconds_per_byte = 4e-10;
+  using floats_merged = compose<fusion::merge_gradients>;
+  using halves_merged = compose<fusion::merge_gradients, compression::fp16>;
+  const auto whole = observe<floats_merged>(workers, {.fusion = costs}).seen.buckets;
+  EXPECT_EQ(whole, (std::vector<std::size_t>{1, 1, 4}));
+  const auto halves = observe<halves_merged>(workers, {.fusion = costs}).seen.buckets;
+  EXPECT_EQ(halves, (std::vector<std::size_t>{1, 1, 2, 1, 1}));
+  costs.seconds_per_byte /= 2;
+  EXPECT_EQ(observe<floats_merged>(workers, {.fusion = costs}).seen.buckets, halves);
 }
 
 // ---- SignSGD and Signum

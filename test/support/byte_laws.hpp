@@ -64,7 +64,7 @@ inline constexpr std::size_t counted_piece = 150;
 /// Bytes that a rank sends for a piece of `n` elements.
 using bytes_of_piece = std::uint64_t (*)(std::size_t rank, std::size_t workers, std::size_t n);
 
-/// The same of all pieces: of whole tensors, where none is cut.
+/// Bytes that a rank sends for all pieces: for whole tensors, where none is cut.
 inline std::uint64_t bytes_of_pieces(bytes_of_piece of, std::size_t rank, std::size_t workers,
                                      std::size_t limit = counted_piece) {
   std::uint64_t all = 0;

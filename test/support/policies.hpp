@@ -17,11 +17,13 @@
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/none.hpp"
 #include "tutti/fusion/of_small.hpp"
+#include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/none.hpp"
@@ -33,9 +35,9 @@
 /// One list per role: a new policy joins its list and inherits its role's laws.
 namespace tutti::testing_lists {
 
-using fusions =
-    testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
-                   fusion::of_small, fusion::when_ready, fusion::into_groups, fusion::by_modules>;
+using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
+                               fusion::of_small, fusion::when_ready, fusion::into_groups,
+                               fusion::by_modules, fusion::by_arrival, fusion::sparse_merge>;
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 

@@ -31,6 +31,7 @@
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
@@ -118,10 +119,12 @@ struct gathered_by_priority
   }
 };
 
-struct gathered_as_learned
-    : with_defaults<in_rank_order<fusion::when_ready, coordination::learned>> {
+struct gathered_by_arrival
+    : with_defaults<in_rank_order<fusion::by_arrival, coordination::learned>> {
   static std::vector<options> variants() {
-    return {{.fusion = {.cycle = 2e-5}}, {.fusion = {.bytes = 3000, .cycle = 0}}};
+    return {{.fusion = {.bytes = 3000, .first_bytes = 500}},
+            {.fusion = {.bytes = 20'000, .rebuild = fusion::rebuild::after_second_step}},
+            {.fusion = {.bytes = 3000, .rebuild = fusion::rebuild::never}}};
   }
 };
 
@@ -229,7 +232,7 @@ template <template <class> class Each>
 using each_dense_strategy =
     testing::Types<Each<WFBPUnlimited>, Each<canonical>, Each<at_the_end>,
                    Each<merged_one_at_a_time>, Each<fused_by_priority>, Each<ByteScheduler>,
-                   Each<Horovod>, Each<gathered_by_priority>, Each<gathered_as_learned>,
+                   Each<Horovod>, Each<gathered_by_priority>, Each<gathered_by_arrival>,
                    Each<hosts_first>, Each<KungFu>, Each<servers_that_add>,
                    Each<servers_that_update>>;
 

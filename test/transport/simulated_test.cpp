@@ -1,6 +1,7 @@
 #include "tutti/transport/simulated.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <span>
 #include <string>
@@ -85,6 +86,84 @@ TEST(Simulated, ManySendersShareTheReceiversLink) {
   EXPECT_DOUBLE_EQ(run.time, 1e-3 + 2000e-6);
 }
 
+/// Alone a message takes 4/3 as long as its bytes keep the NIC busy; the next passes meanwhile.
+TEST(Simulated, OneMessageGetsItsShareOfALink) {
+  constexpr transport::link three_quarters{1e6, 1e-3, 0.75};
+  run_simulated(4, three_quarters, [](simulated& world) -> task {
+    if (world.rank() == 0) {
+      auto first = world.send(1, chunk_0, phantom(300));
+      auto second = world.send(2, chunk_0, phantom(300));
+      auto third = world.send(3, chunk_0, phantom(300));
+      co_await first;
+      co_await second;
+      co_await third;
+      EXPECT_NEAR(world.now(), 1e-3 + 1000e-6, 1e-12);
+      co_await world.send(1, chunk_0, phantom(300));
+    } else {
+      co_await world.receive(0, chunk_0, phantom(300));
+      EXPECT_NEAR(world.now(), 1e-3 + 300e-6 * (world.rank() - 1) + 400e-6, 1e-12) << "at once";
+    }
+    if (world.rank() == 1) {
+      co_await world.receive(0, chunk_0, phantom(300));
+      EXPECT_NEAR(world.now(), 2e-3 + 1000e-6 + 400e-6, 1e-12) << "one after the other";
+    }
+  });
+}
+
+TEST(Simulated, TheSmallerShareOfTwoLinksCounts) {
+  transport::network over(2, {1e6, 1e-3});
+  over.isolate(1, {1e6, 1e-3, 0.5});
+  for (const int from : {0, 1}) {
+    const auto run = run_simulated(over, [from](simulated& world) -> task {
+      if (world.rank() == from) {
+        co_await world.send(1 - from, chunk_0, phantom(300));
+      } else {
+        co_await world.receive(from, chunk_0, phantom(300));
+      }
+    });
+    EXPECT_NEAR(run.time, 1e-3 + 600e-6, 1e-12) << "from " << from;
+  }
+}
+
+/// A message around a ring, `turns` times in all: what a collective of that many steps is to a NIC.
+task around(simulated& world, std::uint32_t which, int turns, std::size_t bytes) {
+  const int p = world.size();
+  for (int i = 0; i < turns; ++i) {
+    co_await world.exchange((world.rank() + 1) % p, phantom(bytes), (world.rank() + p - 1) % p,
+                            phantom(bytes), tag{channel::data, which, 0});
+  }
+}
+
+/// With u the time that a message keeps a NIC busy and s its share, n messages after one another
+/// take nu/s. Where k rings turn at once and ks is at least 1, no NIC is idle: before the last
+/// message of the last ring begins, kn - 1 others have passed.
+TEST(Simulated, RingsContendForWhatOneLeavesOfALink) {
+  constexpr int n = 14;
+  constexpr double u = 1e-3;
+  const auto turned = [](double share, std::uint32_t rings) {
+    return run_simulated(8, {1e9, 0, share},
+                         [rings](simulated& world) -> task {
+                           std::vector<task> running;
+                           for (std::uint32_t i = 0; i < rings; ++i) {
+                             running.push_back(around(world, i, n, 1'000'000));
+                             running.back().start(world.ready_coroutines());
+                           }
+                           for (task& each : running) {
+                             co_await each;
+                           }
+                         })
+        .time;
+  };
+  for (const double share : {0.75, 0.6, 1.0}) {
+    EXPECT_NEAR(turned(share, 1), n * u / share, 1e-9);
+    for (const std::uint32_t k : {2U, 3U}) {
+      EXPECT_NEAR(turned(share, k), (k * n - 1) * u + u / share, 1e-9) << share << " " << k;
+    }
+  }
+  // Two at once are each slower by 1.5, but for one message in n; one after the other they take 2.
+  EXPECT_NEAR(turned(0.75, 2) / turned(0.75, 1), 1.5, 0.5 / n);
+}
+
 TEST(Simulated, ALinkIsFullDuplex) {
   const auto run = run_simulated(2, slow, [](simulated& world) -> task {
     co_await world.exchange(1 - world.rank(), phantom(500), 1 - world.rank(), phantom(500),
@@ -163,6 +242,8 @@ TEST(Simulated, ARankThatWaitsForSomethingElseIsNotForgotten) {
 TEST(Simulated, RefusesWhatIsNoLink) {
   const auto idle = [](simulated&) -> task { co_return; };
   EXPECT_THROW(run_simulated(2, {0, 1e-3}, idle), usage_error);
+  EXPECT_THROW(run_simulated(2, {1, 0, 0}, idle), usage_error);
+  EXPECT_THROW(run_simulated(2, {1, 0, 1.01}, idle), usage_error);
   EXPECT_THROW(run_simulated(2, {1e9, -1}, idle), usage_error);
   EXPECT_THROW(run_simulated(0, slow, idle), usage_error);
 }

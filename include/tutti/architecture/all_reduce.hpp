@@ -64,7 +64,11 @@ struct all_reduce {
   static constexpr bool has_halves = splitting_collective<Collective>;
 
   static constexpr double busiest_nic(double payload, double, placement who) {
-    return bound::all_reduce(payload, who.hosts());
+    if constexpr (requires { Collective::share_of_bytes; }) {
+      return Collective::share_of_bytes * bound::all_reduce(payload, who.hosts());
+    } else {
+      return bound::all_reduce(payload, who.hosts());
+    }
   }
   static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
   { return Collective::alone(who.workers); }

@@ -67,6 +67,24 @@ class message_cost {
   std::vector<point> table_{};
 };
 
+/// How many bytes so many elements are on the wire: floats, or whatever a compressor, which must
+/// outlive this, makes of them.
+class payload_bytes {
+ public:
+  using length = std::size_t (*)(const void* its, std::size_t elements);
+
+  payload_bytes() = default;
+  payload_bytes(const void* its, length of) : its_(its), of_(of) {}
+
+  std::size_t operator()(std::size_t elements) const {
+    return of_ == nullptr ? elements * sizeof(float) : of_(its_, elements);
+  }
+
+ private:
+  const void* its_{};
+  length of_{};
+};
+
 /// What is known of the job when the plan is made; fusion policies that weigh waiting against
 /// start-up read it, all others ignore it.
 struct profile {
@@ -74,8 +92,10 @@ struct profile {
   std::vector<seconds> backward{};
   /// Backward time of the whole model where `backward` is empty.
   seconds backward_total{};
-  /// One collective operation (or push and pull) of so many bytes.
+  /// One collective operation (or push and pull) of so many bytes, as they travel.
   message_cost message{};
+  /// Written by whoever makes the plan, from the strategy's compressor.
+  payload_bytes payload{};
 };
 
 }  // namespace tutti

@@ -45,6 +45,15 @@ class choice {
   }
   void take(std::uint32_t chunk) requires limits_in_flight { schedule_.take(chunk); }
 
+  /// Steps whose launches are not those of all later ones.
+  std::size_t unsettled_steps() const {
+    if constexpr (requires { fusion_.unsettled_steps(); }) {
+      return fusion_.unsettled_steps();
+    } else {
+      return 0;
+    }
+  }
+
   /// Zero: there is nothing to wait for.
   seconds cycle() const requires gathers { return fusion_.cycle(); }
   /// Whatever may go is there for `next_launch`, and has taken its credit.

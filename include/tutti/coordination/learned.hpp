@@ -20,10 +20,12 @@
 namespace tutti::coordination {
 
 /// Rank 0 leads for one step and every rank writes its launches down; ever after each goes by the
-/// book alone. A window of credit holds chunks in the book's order.
+/// book alone. A window of credit holds chunks in the book's order. Where a fusion changes its
+/// groups in the first steps, rank 0 leads until they stay as they are, and the book is of the
+/// first step in which they do.
 /// A checkpoint holds the book, so that a run goes on by it.
-/// Plan: none. Wire: as `leader`, in the first step; nothing afterwards. Cost: what is ready early
-/// waits for what comes before it in the book.
+/// Plan: none. Wire: as `leader`, in the steps that are led; nothing afterwards. Cost: what is
+/// ready early waits for what comes before it in the book.
 /// After: Mai et al., "KungFu", OSDI 2020: its order for NCCL.
 struct learned {
   using role = tutti::role::coordination;
@@ -39,12 +41,15 @@ struct learned {
         : led(made, forward, all, set, std::move(choice)),
           leads_(all.rank == 0),
           chunks_(made.chunks.size()),
+          unsettled_(this->choice_.unsettled_steps()),
+          unwritten_(unsettled_ * chunks_),
           let_in_(made.buckets.size()) {
       book_.reserve(2 * chunks_);
     }
 
     void ready(std::uint32_t bucket, seconds now) {
-      if (!std::exchange(let_in_[bucket], char{1})) {
+      if (let_in_[bucket] <= unsettled_) {
+        ++let_in_[bucket];
         led::ready(bucket, now);
       }
     }
@@ -84,7 +89,9 @@ struct learned {
       return late == chunks.end() ? std::nullopt : std::optional(*late);
     }
 
-    /// The launches of a step, each its length and its chunks; empty before the first has ended.
+    /// Steps that are led before the book is begun.
+    std::size_t unsettled_steps() const { return unsettled_; }
+    /// The launches of a step, each its length and its chunks; empty before it has been written.
     std::span<const std::uint32_t> book() const {
       return is_written() ? std::span<const std::uint32_t>(book_)
                           : std::span<const std::uint32_t>();
@@ -117,25 +124,35 @@ struct learned {
             "the learned order was not written for this plan. Fix: resume with the options that "
             "it was saved with, or learn it again");
       }
-      std::fill(let_in_.begin(), let_in_.end(), char{1});
+      std::fill(let_in_.begin(), let_in_.end(), unsettled_ + 1);
+      unwritten_ = 0;
     }
 
    private:
     bool is_written() const { return written_ == chunks_; }
 
     void write(std::uint32_t launch) {
+      const bool writes = unwritten_ == 0;
       const std::size_t length = book_.size();
-      book_.push_back(0);
+      if (writes) {
+        book_.push_back(0);
+      }
       for (std::uint32_t chunk = launch; chunk != no_chunk; chunk = after(chunk)) {
-        book_.push_back(chunk);
+        if (writes) {
+          book_.push_back(chunk);
+        } else {
+          --unwritten_;
+        }
         if constexpr (Choice::limits_in_flight) {
           if (!leads_) {  // it goes because rank 0 has credit, and leaves from here all the same
             this->choice_.take(chunk);
           }
         }
       }
-      book_[length] = static_cast<std::uint32_t>(book_.size() - length - 1);
-      written_ += book_[length];
+      if (writes) {
+        book_[length] = static_cast<std::uint32_t>(book_.size() - length - 1);
+        written_ += book_[length];
+      }
     }
 
     std::span<const std::uint32_t> open_page() const {
@@ -173,7 +190,9 @@ struct learned {
 
     bool leads_;
     std::size_t chunks_;
-    std::vector<char> let_in_;  ///< buckets of the step that is led
+    std::size_t unsettled_;
+    std::size_t unwritten_;            ///< chunks still to be launched before the book is begun
+    std::vector<std::size_t> let_in_;  ///< how often each bucket, into the steps that are led
     std::vector<std::uint32_t> book_{};
     std::size_t written_ = 0;  ///< chunks in it
     std::size_t page_ = 0;

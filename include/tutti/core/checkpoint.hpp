@@ -253,7 +253,7 @@ void load(Engine& engine, std::istream& in) {
   std::vector<std::uint32_t> book;
   if constexpr (Engine::learns) {
     book = file.numbers();
-    if (book.empty() && steps > 0 && !engine.planned().chunks.empty()) {
+    if (book.empty() && steps > engine.unsettled_steps() && !engine.planned().chunks.empty()) {
       throw usage_error(sentence({"the checkpoint is of step ", steps,
                                   " and holds no learned order. Fix: use one that `save` wrote"}));
     }

@@ -103,29 +103,36 @@ class chunk_records {
     });
   }
 
-  /// Buffers of `most` elements for launches of either class of tensors, unless those are launches
-  /// by themselves. Shares of many small chunks are longer than those of one as long as all.
+  /// Buffers of `most` elements for a fusion's launches.
   void make_buffers(std::optional<buffers>& made, std::size_t most) {
-    const std::size_t shares = owner_rows == 0 ? 1 : at(world_->size());
-    std::size_t workspace = 0;
-    std::size_t scratch = 0;
+    made.emplace(
+        world_->queue(), *plan_, *model_, most,
+        [this](std::size_t elements) { return room_of(elements); },
+        remembered_rows{worker_memory_.floats(), facts::memory_per_element<compression>},
+        remembered_rows{owner_memory_.floats(), owner_rows}, shares());
+  }
+
+  /// What launches of so many elements work in, of either class of tensors, unless those are
+  /// launches by themselves. Shares of many small chunks are longer than those of one as long as
+  /// all.
+  [[gnu::cold]] typename buffers::room room_of(std::size_t elements) const {
+    typename buffers::room its;
     for (const bool chosen : {false, true}) {
       chunk largest{};
-      largest.elements = most + (shares - 1) * plan_->chunks.size();
+      largest.elements = elements + (shares() - 1) * plan_->chunks.size();
       largest.chosen = chosen;
       if (is_alone(largest)) {
         continue;
       }
-      workspace = std::max(workspace, workspace_of(*state_, largest));
-      with_compressor(around_->compressor(), chosen, [&](const auto& its) {
-        if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
-          scratch = std::max({scratch, scratch_bytes(its, most), scratch_bytes(relay(its), most)});
+      its.workspace_bytes = std::max(its.workspace_bytes, workspace_of(*state_, largest));
+      with_compressor(around_->compressor(), chosen, [&](const auto& compressor) {
+        if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(compressor)>>) {
+          its.scratch_bytes = std::max({its.scratch_bytes, scratch_bytes(compressor, elements),
+                                        scratch_bytes(relay(compressor), elements)});
         }
       });
     }
-    made.emplace(world_->queue(), *plan_, *model_, most, workspace, scratch,
-                 remembered_rows{worker_memory_.floats(), facts::memory_per_element<compression>},
-                 remembered_rows{owner_memory_.floats(), owner_rows}, shares);
+    return its;
   }
 
   /// What is remembered of the chunk's elements, for its own compressor and for its owner's.
@@ -178,6 +185,8 @@ class chunk_records {
   }
 
  private:
+  std::size_t shares() const { return owner_rows == 0 ? 1 : at(world_->size()); }
+
   /// What the chunk's compressor works with.
   template <class C>
   void set_up(const C& its, record& mine, const chunk& piece) {

@@ -162,6 +162,8 @@ class flow {
   }
   /// The launches of a step in their order, as this rank has learned it.
   std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
+  /// Steps before launches repeat: a book is begun after them.
+  std::size_t unsettled_steps() const requires learns { return order_.unsettled_steps(); }
   void resume_by(std::span<const std::uint32_t> book) requires learns { order_.resume(book); }
   bool outstanding() const {
     return !loops::all_of(tensors_, [](const auto& each) { return each.is_current(); });
@@ -325,7 +327,13 @@ class flow {
 
   /// A launch of one or more chunks, under the number of the first.
   void start_together(std::uint32_t number) {
-    buffer_type& mine = buffers_->take();
+    std::size_t elements = 0;
+    for (std::uint32_t each = number; each != tutti::coordination::no_chunk;
+         each = order_.after(each)) {
+      elements += plan_->chunks[each].elements;
+    }
+    buffer_type& mine = buffers_->take(world_->queue(), elements,
+                                       [this](std::size_t n) { return chunks_.room_of(n); });
     for (std::uint32_t each = number; each != tutti::coordination::no_chunk;
          each = order_.after(each)) {
       mine.chunks.push_back(each);
@@ -350,7 +358,7 @@ class flow {
         for_each_tensor(plan_->chunks[each],
                         [&](std::size_t position) { queue.wait(tensors_[position].written); });
       }
-      buffers_->lay_out(mine, chunks_[number].steps, written_by);
+      buffers_->lay_out(queue, mine, chunks_[number].steps, written_by);
       if constexpr (facts::has_outgoing<state_type>) {
         buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
           state_->outgoing(piece, part);

@@ -33,8 +33,10 @@ enum class written { by_the_model, by_the_architecture };
 /// others are gathered, with what is remembered of their elements, so that every compressor sees
 /// one run, and are scattered afterwards. Where owners of elements remember something of them,
 /// every rank owns a share of each chunk, whatever it travels with, and the shares of one rank lie
-/// side by side in the buffer: chunks that travel together are then always gathered. Cost: `most`
-/// elements and their rows a buffer; a copy in and out of what is gathered.
+/// side by side in the buffer: chunks that travel together are then always gathered. A launch takes
+/// the smallest buffer that is large enough; where none is, the largest that is free is made anew,
+/// as large as the launch. Cost: a buffer's elements and their rows; a copy in and out of what is
+/// gathered.
 template <class Queue>
 class fusion_buffers {
   using queue_event = typename Queue::event;
@@ -59,26 +61,33 @@ class fusion_buffers {
     memory_of<std::byte, Queue> scratch_{};
     std::vector<kernels::copy_run> in_{};
     std::vector<kernels::copy_run> out_{};
+    std::size_t works_for_ = 0;  ///< elements
+    std::size_t holds_ = 0;      ///< elements and their rows; nothing that stays where it is
     std::size_t copied_ = 0;
     queue_event until_{};
     bool is_taken_ = false;
   };
 
-  /// `most` elements a launch, with so many bytes of workspace and scratch, in `shares` shares.
+  /// What compressors and architectures work in beside the elements of a launch.
+  struct room {
+    std::size_t workspace_bytes{};
+    std::size_t scratch_bytes{};
+  };
+
+  /// Buffers of `most` elements, in `shares` shares; `room_of(elements)` says what else a launch
+  /// needs.
+  template <class RoomOf>
   fusion_buffers(Queue& queue, const plan& made, const model_memory<Queue>& model, std::size_t most,
-                 std::size_t workspace_bytes, std::size_t scratch_bytes, remembered_rows worker,
-                 remembered_rows owner, std::size_t shares)
-      : plan_(&made), model_(&model), most_(most), rows_{worker, owner}, shares_(shares) {
-    const std::size_t rows = 1 + worker.rows + owner.rows;
+                 RoomOf room_of, remembered_rows worker, remembered_rows owner, std::size_t shares)
+      : plan_(&made), model_(&model), rows_{worker, owner}, shares_(shares) {
     for (buffer& each : buffers_) {
       each.chunks.reserve(made.chunks.size());
       each.shares.resize(shares > 1 ? shares + 1 : 0);
       if (!model.phantom()) {
-        each.floats_ = allocate_zeros<float>(queue, rows * most);
-        each.workspace = allocate<std::byte>(queue, workspace_bytes);
-        each.scratch_ = allocate<std::byte>(queue, scratch_bytes);
-        each.in_.reserve(rows * shares * made.chunks.size());
-        each.out_.reserve(rows * shares * made.chunks.size());
+        make_room(queue, each, most, room_of(most));
+        make_floats(queue, each, most);
+        each.in_.reserve(rows() * shares * made.chunks.size());
+        each.out_.reserve(rows() * shares * made.chunks.size());
       }
     }
   }
@@ -88,12 +97,21 @@ class fusion_buffers {
   bool any_free() const {
     return loops::any_of(buffers_, [](const buffer& each) { return is_free(each); });
   }
-  /// One that is free, without chunks; only where there is one.
-  buffer& take() {
-    buffer& free = *loops::find_if(buffers_, is_free);
-    free.is_taken_ = true;
-    free.chunks.clear();
-    return free;
+  /// One that is free and has room for so many elements, without chunks; only where one is free.
+  template <class RoomOf>
+  buffer& take(Queue& queue, std::size_t elements, RoomOf room_of) {
+    buffer* best = nullptr;
+    for (buffer& each : buffers_) {
+      if (is_free(each) && (best == nullptr || fits_better(each, *best, elements))) {
+        best = &each;
+      }
+    }
+    if (best->works_for_ < elements && !model_->phantom()) {
+      make_room(queue, *best, elements, room_of(elements));
+    }
+    best->is_taken_ = true;
+    best->chunks.clear();
+    return *best;
   }
   void give_back(Queue& queue, buffer& used) {
     if constexpr (works_later) {
@@ -104,7 +122,7 @@ class fusion_buffers {
 
   /// Says where the launch's chunks lie, as they stand in step `step`, and whether what travels
   /// comes from the model's buckets.
-  void lay_out(buffer& mine, std::uint64_t step, written by) const {
+  void lay_out(Queue& queue, buffer& mine, std::uint64_t step, written by) const {
     std::size_t elements = 0;
     bool neighbours = true;
     const chunk* last = nullptr;
@@ -137,10 +155,13 @@ class fusion_buffers {
       mine.worker.stride = mine.owner.stride = stride;
       return;
     }
+    if (mine.holds_ < elements) {
+      make_floats(queue, mine, elements);
+    }
     mine.data = span_of(mine.floats_).first(elements);
-    mine.worker.memory = mine.floats_.data() + most_;
-    mine.owner.memory = mine.floats_.data() + most_ * (1 + rows_[0].rows);
-    mine.worker.stride = mine.owner.stride = most_;
+    mine.worker.memory = mine.floats_.data() + mine.holds_;
+    mine.owner.memory = mine.floats_.data() + mine.holds_ * (1 + rows_[0].rows);
+    mine.worker.stride = mine.owner.stride = mine.holds_;
     std::size_t place = 0;
     for (std::size_t share = 0; share < shares_; ++share) {
       for (const std::uint32_t number : mine.chunks) {
@@ -181,6 +202,24 @@ class fusion_buffers {
     }
   }
 
+  /// Of two that are large enough the smaller, else the larger.
+  static bool fits_better(const buffer& one, const buffer& other, std::size_t elements) {
+    return other.works_for_ < elements
+               ? one.works_for_ > other.works_for_
+               : elements <= one.works_for_ && one.works_for_ < other.works_for_;
+  }
+  std::size_t rows() const { return 1 + rows_[0].rows + rows_[1].rows; }
+  [[gnu::cold]] static void make_room(Queue& queue, buffer& mine, std::size_t elements, room its) {
+    mine.workspace = allocate<std::byte>(queue, its.workspace_bytes);
+    mine.scratch_ = allocate<std::byte>(queue, its.scratch_bytes);
+    mine.works_for_ = elements;
+  }
+  [[gnu::cold]] void make_floats(Queue& queue, buffer& mine, std::size_t elements) const {
+    mine.floats_ = memory_of<float, Queue>();  // the old ones go first
+    mine.floats_ = allocate_zeros<float>(queue, rows() * elements);
+    mine.holds_ = elements;
+  }
+
   chunk share_of(chunk piece, std::size_t share) const {
     const std::size_t begin = part_begin(piece.elements, shares_, share);
     piece.first_element += begin;
@@ -215,7 +254,7 @@ class fusion_buffers {
                  float* inside) const {
     for (std::size_t row = 0; row < from.rows; ++row) {
       list(mine, from.floats.data() + row * plan_->elements() + piece.first_element,
-           inside + row * most_, piece.elements);
+           inside + row * mine.holds_, piece.elements);
     }
   }
 
@@ -228,7 +267,6 @@ class fusion_buffers {
 
   const plan* plan_;
   const model_memory<Queue>* model_;
-  std::size_t most_;
   std::array<remembered_rows, 2> rows_;
   std::size_t shares_;
   std::array<buffer, count> buffers_{};

@@ -24,7 +24,8 @@ enum class rule {
 constexpr std::array<std::string_view, 3> names(rule) { return {"exact", "greedy", "greedy_8192"}; }
 
 /// Gradients wait for their neighbours where waiting is cheaper than another start-up.
-/// Plan: adjacent tensors; one link, serial, carries a group once its last gradient is there.
+/// Plan: adjacent tensors; one link, serial, carries a group once its last gradient is there, as
+/// many bytes as a compressor makes of it.
 /// Cost: `exact` weighs all groupings in O(tensors^2), once; the others in O(tensors), but may be
 /// slower than no merging at all would suggest (three equal tensors are enough).
 /// After: Shi, Chu and Li, "MG-WFBP", INFOCOM 2019 (greedy) and its programs: HKBU-HPML's
@@ -67,13 +68,13 @@ class merge_gradients {
     const std::vector<seconds> ready = ready_times(backward, known, options_.seconds_per_element);
     switch (options_.rule) {
       case rule::greedy:
-        return greedy(backward, ready, cost, 0);
+        return greedy(backward, ready, cost, known.payload, 0);
       case rule::greedy_8192:
-        return greedy(backward, ready, cost, 8192);
+        return greedy(backward, ready, cost, known.payload, 8192);
       case rule::exact:
         break;
     }
-    return exact(backward, ready, cost);
+    return exact(backward, ready, cost, known.payload);
   }
 
  private:
@@ -88,8 +89,8 @@ class merge_gradients {
   /// Only the time at which the link is free again matters to what follows, so the best grouping of
   /// the first j tensors extends a best grouping of fewer.
   static std::vector<std::size_t> exact(std::span<const tensor_facts> backward,
-                                        const std::vector<seconds>& ready,
-                                        const message_cost& cost) {
+                                        const std::vector<seconds>& ready, const message_cost& cost,
+                                        const payload_bytes& payload) {
     const std::size_t n = backward.size();
     std::vector<seconds> link_free(n + 1, std::numeric_limits<seconds>::infinity());
     std::vector<std::size_t> begin_of_last(n + 1);
@@ -99,7 +100,7 @@ class merge_gradients {
       for (std::size_t begin = end; begin-- > 0;) {
         elements += backward[begin].elements;
         const seconds start = std::max(link_free[begin], ready[end - 1]);
-        const seconds done = start + cost(elements * sizeof(float));
+        const seconds done = start + cost(payload(elements));
         if (done <= link_free[end]) {  // of equals the longest group: fewer messages
           link_free[end] = done;
           begin_of_last[end] = begin;
@@ -117,7 +118,8 @@ class merge_gradients {
   /// Groups of fewer elements than `least` are held in any case.
   static std::vector<std::size_t> greedy(std::span<const tensor_facts> backward,
                                          const std::vector<seconds>& ready,
-                                         const message_cost& cost, std::size_t least) {
+                                         const message_cost& cost, const payload_bytes& payload,
+                                         std::size_t least) {
     const std::size_t n = backward.size();
     std::vector<std::size_t> ends;
     seconds link_free = 0;
@@ -128,7 +130,7 @@ class merge_gradients {
       const bool holds = i + 1 < n && (ready[i + 1] < start + cost.startup() || elements < least);
       if (!holds) {
         ends.push_back(i + 1);
-        link_free = start + cost(elements * sizeof(float));
+        link_free = start + cost(payload(elements));
         elements = 0;
       }
     }

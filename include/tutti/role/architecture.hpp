@@ -264,6 +264,8 @@ enum class carries {
 /// * `owned(elements, rank, ranks)`: where sums are encoded again, or parameters owned, by parts of
 ///   every chunk, this rank's first element and end; then what is remembered of them moves to its
 ///   new owners with a plan.
+/// * `gives_gradients_back`: its exchange calls the world's `give_back` of every launch, and does
+///   not touch the launch's `data` from then on; so the engine can lend gradients their memory.
 /// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
 ///   steps before (0 or 1); nothing before there was one.
 /// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
@@ -320,6 +322,10 @@ constexpr tutti::carries carries_of<A> = A::carries;
 template <class A>
 constexpr bool owns_parameters = requires {
   requires A::owns_parameters;
+};
+template <class A>
+constexpr bool gives_gradients_back = requires {
+  requires A::gives_gradients_back;
 };
 /// Each rank updates a part of every chunk.
 template <class A>

@@ -6,6 +6,7 @@
 #include <span>
 #include <type_traits>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
@@ -292,10 +293,11 @@ constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& 
 
 /// How the tensors of a launch must be alike: of one class, or each alone; and where it may be cut.
 struct tensor_class {
-  bool chosen{};         ///< by the rule of a compressor that selects
-  bool alone{};          ///< the encoder works on one tensor at a time
-  std::size_t block{1};  ///< the encoder works on so many elements at a time
-  element_type type{};   ///< of gradients that travel apart from those of others
+  bool chosen{};            ///< by the rule of a compressor that selects
+  bool alone{};             ///< the encoder works on one tensor at a time
+  std::size_t block{1};     ///< the encoder works on so many elements at a time
+  element_type type{};      ///< of gradients that travel apart from those of others
+  payload_bytes payload{};  ///< of tensors that travel together; refers to the compressor
 };
 
 template <class C>
@@ -309,6 +311,11 @@ constexpr tensor_class class_of(const C& compression, const tensor_facts& tensor
     tensor_class made{chosen, facts::works_on_tensors<compressor>};
     if constexpr (facts::unit_of<compressor> == unit::block) {
       made.block = its.block();
+    }
+    if constexpr (!facts::identity<compressor> && requires { expected(its, std::size_t{}); }) {
+      made.payload = {&its, [](const void* same, std::size_t elements) {
+                        return expected(*static_cast<const compressor*>(same), elements);
+                      }};
     }
     return made;
   });

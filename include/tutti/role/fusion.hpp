@@ -37,7 +37,9 @@ constexpr std::array<std::string_view, 2> names(fusion_types) { return {"togethe
 ///   plan says. Then `state(plan, options)` is a machine that allocates nothing after construction:
 ///   `stage(chunk)` takes what the schedule lets go; `next()` answers the chunks of the next launch
 ///   by ascending number, until it answers none; `cycle()` is the time between two looks at what is
-///   ready; and `most_bytes(plan)` is the largest launch's gradient.
+///   ready; `unsettled_steps()`, optional, is the number of steps after which launches repeat, each
+///   step's as the last one's; and `most_bytes(plan)` is the gradient of the launches that buffers
+///   are made for at the start: a larger one has its buffer made when it comes.
 template <class F>
 concept fusion_policy = std::same_as<typename F::role, role::fusion> &&
     requires(const F fusion, std::span<const tensor_facts> backward, const profile& known) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -13,10 +14,15 @@
 namespace tutti::transport {
 
 /// A network interface card (NIC): bytes pass it at this rate, one message after the other, in
-/// each direction apart; the head of a message that it sends is so long on its way.
+/// each direction apart; the head of a message that it sends is so long on its way. One message
+/// alone may not fill it: its last byte follows its head at a share of the rate, and others pass
+/// meanwhile. Where k exchanges are under way at once, each takes k times the share as long, not k
+/// times: contention by 1.5 of two is a share of 0.75.
+/// After: Shi, Chu and Li, "Exploiting Simultaneous Communications", INFOCOM 2021 (the contention).
 struct link {
   double bytes_per_second{};
   seconds latency{};
+  double share_of_one{1};
 };
 
 /// How much longer a message of a chunk takes than its link says, on the data channel or the coded
@@ -68,6 +74,23 @@ class network {
     host_.at(static_cast<std::size_t>(rank)) = nics_.size();
     nics_.push_back(check(nic));
   }
+  /// A host's NIC from a moment on: a message whose head has left before goes on as it was.
+  struct change {
+    seconds when{};
+    std::size_t host{};
+    link nic{};
+  };
+  /// Where time is virtual. Throws usage_error for a host that is not there.
+  void change_nic(seconds when, std::size_t host, link nic) {
+    if (host >= nics_.size()) {
+      throw usage_error("host " + std::to_string(host) + " is not one of " +
+                        std::to_string(nics_.size()) + ". Fix: count from 0");
+    }
+    changes_.push_back({when, host, check(nic)});
+  }
+  std::vector<change>& changes() { return changes_; }
+  void take_effect(const change& which) { nics_[which.host] = which.nic; }
+
   /// From now on messages of chunks take so much longer.
   void stretch_data(stretch by) { data_ = by; }
   const stretch& data() const { return data_; }
@@ -75,6 +98,11 @@ class network {
   /// How long a message between two ranks keeps the NIC of `rank`, one of them, busy.
   seconds occupation(int rank, int peer, channel on, std::size_t bytes) const {
     return static_cast<double>(bytes) * stretched(on).bytes / way(rank, peer).bytes_per_second;
+  }
+  /// How long its last byte follows its head at least.
+  seconds passage(int rank, int peer, channel on, std::size_t bytes) const {
+    return std::max(occupation(rank, peer, on, bytes) / way(rank, peer).share_of_one,
+                    occupation(peer, rank, on, bytes) / way(peer, rank).share_of_one);
   }
   /// How long the head of a message that `rank` sends is on its way.
   seconds latency(int rank, int peer, channel on) const {
@@ -89,6 +117,9 @@ class network {
     if (!(each.bytes_per_second > 0) || !(each.latency >= 0)) {
       throw usage_error("a link needs a rate above 0 and a latency of 0 or more");
     }
+    if (!(each.share_of_one > 0 && each.share_of_one <= 1)) {
+      throw usage_error("one message's share of a link is above 0 and at most 1. Fix: as 0.75");
+    }
     return each;
   }
 
@@ -99,6 +130,7 @@ class network {
   link inside_;
   std::vector<std::size_t> host_;
   std::vector<link> nics_;
+  std::vector<change> changes_;
   stretch data_{};
 };
 

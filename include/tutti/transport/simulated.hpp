@@ -186,7 +186,19 @@ class virtual_link {
       : device_(each),
         network_(std::move(over)),
         hosts_(network_.hosts()),
-        ranks_(static_cast<std::size_t>(ranks)) {}
+        ranks_(static_cast<std::size_t>(ranks)) {
+    for (network::change& later : network_.changes()) {
+      events_.at(
+          later.when,
+          [](void* self, void* which) {
+            static_cast<virtual_link*>(self)->network_.take_effect(
+                *static_cast<network::change*>(which));
+          },
+          this, &later);
+    }
+  }
+  virtual_link(const virtual_link&) = delete;  // the clock has its address
+  virtual_link& operator=(const virtual_link&) = delete;
 
   seconds now() const { return events_.now(); }
   int host_of(int rank) const { return static_cast<int>(network_.host(rank)); }
@@ -234,7 +246,8 @@ class virtual_link {
   static void arrive(void* shared, void* its) {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
     const auto& out = *static_cast<Message*>(its);
-    const seconds last_byte = self.now() + self.occupation(out.from, out.to, out);
+    const seconds last_byte =
+        self.now() + self.network_.passage(out.from, out.to, out.where.channel, out.bytes.size());
     nic& to = self.nic_of(out.to, out);
     to.ingress_free =
         std::max(self.now(), to.ingress_free) + self.occupation(out.to, out.from, out);

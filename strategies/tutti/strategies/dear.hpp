@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/collective/excluding.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/schedule/split_phase.hpp"
@@ -15,6 +16,16 @@ namespace tutti::strategies {
 struct DeAR {
   static constexpr std::string_view name = "DeAR";
   using strategy = compose<fusion::by_modules, schedule::split_phase, architecture::all_reduce<>>;
+};
+
+/// DeAR with one of its phases left out, for a breakdown of its time: no mean comes of it. The
+/// original's `--exclude-parts reducescatter` and `allgather`.
+template <collective::phase Excluded>
+struct DeARExcluding {
+  static constexpr std::string_view name =
+      Excluded == collective::phase::all_gather ? "DeAR-allgather" : "DeAR-reducescatter";
+  using strategy = compose<fusion::by_modules, schedule::split_phase,
+                           architecture::all_reduce<collective::excluding<Excluded>>>;
 };
 
 }  // namespace tutti::strategies

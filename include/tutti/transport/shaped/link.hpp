@@ -410,7 +410,8 @@ requires(!Carrier::virtual_time) class shaped_link {
   static void arrive(void* shared, void* its) {
     shaped_link& self = static_cast<Fabric*>(shared)->delivery();
     auto& in = *static_cast<foreign*>(its);
-    const seconds last_byte = self.now() + self.busy_for(in.from, in.to, in);
+    const seconds last_byte =
+        self.now() + self.network_.passage(in.from, in.to, in.where.channel, in.bytes.size());
     const seconds busy = self.busy_for(in.to, in.from, in);
     const seconds passed = self.nic_of(in.to, in).ingress.take(self.now(), busy) + busy;
     self.events_.at(std::max(passed, last_byte), &deliver<Fabric>, shared, &in);

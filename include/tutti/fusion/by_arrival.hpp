@@ -1,0 +1,217 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tutti/base/loops.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/role/fusion.hpp"
+
+namespace tutti::fusion {
+
+/// After which step by_arrival makes its groups anew.
+enum class rebuild { after_first_step, after_second_step, never };
+/// In the order of the enumerators.
+constexpr std::array<std::string_view, 3> names(rebuild) {
+  return {"after_first_step", "after_second_step", "never"};
+}
+
+/// Groups are made anew once, of gradients in the order in which they came: until then all of a
+/// kind travel together, and from then on neighbours in that order do, until they hold so many
+/// bytes, the one that reaches the limit included. Groups are launched strictly one after the
+/// other. Where they are never made anew they are made at the start, of neighbours in forward
+/// order, and launched from the last one on.
+/// Plan: every tensor alone; what travels together is decided in the first steps. Under
+/// coordination::learned rank 0's order is every rank's, and is a checkpoint's.
+/// Cost: one copy in and one copy out per byte that is gathered; a group waits for the ones before
+/// it. A group's buffer is allocated when it first comes, the whole model's in the first step.
+/// After: Li et al., "PyTorch Distributed", VLDB 2020, and the program: by default, under
+/// `static_graph`, and under `find_unused_parameters`.
+class by_arrival {
+ public:
+  using role = tutti::role::fusion;
+  static constexpr bool at_run_time = true;
+
+  struct options {
+    std::size_t bytes{25_MiB};
+    std::size_t first_bytes{1_MiB};
+    fusion::rebuild rebuild{fusion::rebuild::after_first_step};
+    fusion_types types{fusion_types::together};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("bytes", self.bytes, "close a group at this many bytes; 0: every tensor alone");
+      visit("first_bytes", self.first_bytes, "limit of each type's first group; 0: as the others");
+      visit("rebuild", self.rebuild,
+            "when groups are made in the order of arrival; never: in forward order, at the start");
+      visit("types", self.types, "gradients of several element types travel together or apart");
+    }
+  };
+
+  constexpr by_arrival() = default;
+  explicit constexpr by_arrival(const options& values) : options_(values) {}
+
+  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                      const profile&) const {
+    std::vector<std::size_t> ends(backward.size());
+    std::iota(ends.begin(), ends.end(), std::size_t{1});
+    return ends;
+  }
+
+  /// None are made beforehand: launches repeat, so each finds the buffer that it has left.
+  std::size_t most_bytes(const plan&) const { return 0; }
+
+  class state {
+   public:
+    [[gnu::cold]] state(const plan& made, const options& set)
+        : plan_(&made),
+          set_(set),
+          learned_(set.rebuild == rebuild::never              ? 0
+                   : set.rebuild == rebuild::after_first_step ? 1
+                                                              : 2),
+          staged_(made.chunks.size()),
+          launches_(made.chunks.size()),
+          group_of_(made.chunks.size()),
+          place_of_(made.chunks.size()) {
+      arrived_.reserve(made.chunks.size());
+      ends_.reserve(made.chunks.size());
+      open_.reserve(made.chunks.size());
+      std::iota(launches_.rbegin(), launches_.rend(), 0U);
+      const std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+      group(learned_ == 0 ? limits{set.first_bytes, set.bytes} : limits{unlimited, unlimited});
+      for (std::uint32_t& place : place_of_) {
+        place = 0;
+      }
+      for (const std::uint32_t chunk : launches_) {  // the one nearest the input decides
+        place_of_[group_of_[chunk]] = std::max(place_of_[group_of_[chunk]], chunk);
+      }
+      sort();
+    }
+
+    /// Steps before launches repeat.
+    std::size_t unsettled_steps() const { return learned_; }
+    seconds cycle() const { return 0; }
+
+    void stage(std::uint32_t chunk) {
+      if (++staged_[chunk] == learned_) {
+        arrived_.push_back(chunk);
+      }
+    }
+
+    std::span<const std::uint32_t> next() {
+      if (group_ == ends_.size()) {
+        begin_step();
+      }
+      if (ends_.empty()) {
+        return {};
+      }
+      while (found_ != ends_[group_] && staged_[launches_[found_]] > steps_) {
+        ++found_;
+      }
+      if (found_ != ends_[group_]) {
+        return {};
+      }
+      const std::size_t begin = group_ == 0 ? 0 : ends_[group_ - 1];
+      ++group_;
+      return std::span(launches_).subspan(begin, found_ - begin);
+    }
+
+   private:
+    struct limits {
+      std::size_t first;
+      std::size_t others;
+    };
+    struct open_group {
+      std::uint32_t kind;
+      std::size_t bytes;
+      std::size_t limit;
+      std::uint32_t number;
+    };
+    static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+    void begin_step() {
+      group_ = 0;
+      found_ = 0;
+      if (!launches_.empty() && ++steps_ == learned_) {
+        rebuild_groups();
+      }
+    }
+
+    /// Groups go in the order in which they were closed, and then those that were not.
+    [[gnu::cold]] void rebuild_groups() {
+      launches_ = arrived_;
+      group({set_.first_bytes, set_.bytes});
+      sort();
+    }
+
+    /// Numbers the groups of neighbours in the order of `launches_`, and says when each was full.
+    [[gnu::cold]] void group(limits its) {
+      const std::size_t first = its.first == 0 ? its.others : its.first;
+      std::uint32_t groups = 0;
+      open_.clear();
+      for (std::size_t place = 0; place < launches_.size(); ++place) {
+        const chunk& piece = plan_->chunks[launches_[place]];
+        auto mine = loops::find_if(
+            open_, [&piece](const open_group& each) { return each.kind == piece.kind; });
+        if (mine == open_.end()) {
+          mine = open_.insert(open_.end(), {piece.kind, 0, first, none});
+        }
+        if (mine->number == none) {
+          mine->number = groups++;
+          mine->bytes = 0;
+        }
+        group_of_[launches_[place]] = mine->number;
+        mine->bytes += piece.elements * sizeof(float);
+        // A group that stays open goes after all that have been closed.
+        const auto last = static_cast<std::uint32_t>(place);
+        place_of_[mine->number] = last + static_cast<std::uint32_t>(launches_.size());
+        if (mine->bytes >= mine->limit) {
+          place_of_[mine->number] = last;
+          mine->limit = its.others;
+          mine->number = none;
+        }
+      }
+    }
+
+    [[gnu::cold]] void sort() {
+      const auto place = [this](std::uint32_t chunk) { return place_of_[group_of_[chunk]]; };
+      std::sort(launches_.begin(), launches_.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return place(a) != place(b) ? place(a) < place(b) : a < b;
+      });
+      ends_.clear();
+      for (std::size_t i = 1; i <= launches_.size(); ++i) {
+        if (i == launches_.size() || group_of_[launches_[i]] != group_of_[launches_[i - 1]]) {
+          ends_.push_back(i);
+        }
+      }
+    }
+
+    const plan* plan_;
+    options set_;
+    std::size_t learned_;              ///< the step whose order counts, from 1 on
+    std::vector<std::size_t> staged_;  ///< how often each chunk was
+    std::vector<std::uint32_t> arrived_{};
+    std::vector<std::uint32_t> launches_;  ///< a step's chunks, group after group
+    std::vector<std::size_t> ends_{};      ///< of groups in it
+    std::vector<std::uint32_t> group_of_;  ///< each chunk
+    std::vector<std::uint32_t> place_of_;  ///< each group, among the others
+    std::vector<open_group> open_{};       ///< of each kind
+    std::size_t group_ = 0;                ///< that goes next
+    std::size_t found_ = 0;                ///< chunks of this step that were seen staged
+    std::size_t steps_ = 0;
+  };
+
+ private:
+  options options_{};
+};
+static_assert(run_time_fusion<by_arrival>);
+
+}  // namespace tutti::fusion

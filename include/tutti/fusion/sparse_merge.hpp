@@ -1,0 +1,110 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tutti/base/cost.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/fusion/ready_times.hpp"
+#include "tutti/role/fusion.hpp"
+
+namespace tutti::fusion {
+
+/// Gradients wait for their neighbours where that costs less than it saves, on a device that
+/// computes and selects in turn: the backward pass goes on once a group's largest elements are
+/// selected. Merging costs the neighbour's backward time and a longer selection, less what the
+/// group would have waited for the link anyway; it saves a message.
+/// Plan: adjacent tensors; one link, serial, carries a group's payload once it is selected.
+/// Cost: O(tensors), once.
+/// After: Shi et al., "OMGS-SGD", INFOCOM 2020, and its program, whose selection of x elements
+/// takes s x log2(x) seconds. Two things are otherwise there: the two tensors nearest the output
+/// travel together unweighed, and payloads count by a fraction of an element.
+///
+/// The job's profile says when gradients are ready and what a message costs; the options say it
+/// where the profile is silent, as the program does for four ranks on 1 Gbit/s Ethernet.
+class sparse_merge {
+ public:
+  using role = tutti::role::fusion;
+
+  struct options {
+    double startup{2.7e-3};
+    double seconds_per_byte{1.3e-8};
+    std::size_t gather{4};
+    double seconds_per_comparison{2.18896957e-10};  // a P102-100
+    double seconds_per_element{5e-9};               // ResNet-50, batch 64, V100
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("startup", self.startup, "seconds before the first byte, if not measured");
+      visit("seconds_per_byte", self.seconds_per_byte, "seconds for each byte, if not measured");
+      visit(
+          "gather", self.gather,
+          "ranks n of an all-gather: startup a and seconds_per_byte b are of what all ranks send,\n"
+          "and indices and values travel apart, so that M bytes of payload take 2a + nMb;\n"
+          "0: they are a message's");
+      visit("seconds_per_comparison", self.seconds_per_comparison,
+            "selecting takes so long for each of n log2(n)");
+      visit("seconds_per_element", self.seconds_per_element,
+            "backward time for each element, if not measured");
+    }
+  };
+
+  constexpr sparse_merge() = default;
+  explicit constexpr sparse_merge(const options& values) : options_(values) {}
+
+  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                      const profile& known) const {
+    const message_cost message = known.message.measured() ? known.message : cost_by_options();
+    const std::vector<seconds> ready = ready_times(backward, known, options_.seconds_per_element);
+    const auto sent = [&](std::size_t elements) {
+      return elements == 0 ? 0 : message(known.payload(elements));
+    };
+    std::vector<std::size_t> ends;
+    seconds begin = 0;  // of the group's backward pass
+    seconds link_free = 0;
+    seconds pass = 0;  // the group's
+    std::size_t elements = 0;
+    for (std::size_t i = 0; i < backward.size(); ++i) {
+      pass += ready[i] - (i == 0 ? 0 : ready[i - 1]);
+      elements += backward[i].elements;
+      const seconds is_selected = begin + pass + selected(elements);
+      const seconds start = std::max(link_free, is_selected);
+      if (i + 1 < backward.size()) {
+        const std::size_t next = backward[i + 1].elements;
+        const seconds waits = ready[i + 1] - ready[i] + selected(elements + next) -
+                              selected(elements) - selected(next) - (start - is_selected);
+        const seconds saves = sent(elements) + sent(next) - sent(elements + next);
+        if (waits <=
+            saves) {  // of equals the longer group: an empty tensor costs and saves nothing
+          continue;
+        }
+      }
+      ends.push_back(i + 1);
+      link_free = start + sent(elements);
+      begin = is_selected;
+      pass = 0;
+      elements = 0;
+    }
+    return ends;
+  }
+
+ private:
+  message_cost cost_by_options() const {
+    if (options_.gather == 0) {
+      return {options_.startup, options_.seconds_per_byte};
+    }
+    return {2 * options_.startup, static_cast<double>(options_.gather) * options_.seconds_per_byte};
+  }
+  seconds selected(std::size_t elements) const {
+    const auto n = static_cast<double>(elements);
+    // Of <cmath>, which the compiler reads for longer than all of fusion, only this.
+    return elements == 0 ? 0 : options_.seconds_per_comparison * n * __builtin_log2(n);
+  }
+
+  options options_{};
+};
+static_assert(fusion_policy<sparse_merge>);
+
+}  // namespace tutti::fusion

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/merge_gradients.hpp"
+#include "tutti/schedule/at_most.hpp"
+
+namespace tutti::strategies {
+
+/// Merged tensors, two all-reduces on their way at once, for one alone does not fill the link: Shi,
+/// Chu and Li, "Exploiting Simultaneous Communications to Accelerate Data Parallel Distributed Deep
+/// Learning", INFOCOM 2021. Deviation: neither its text nor a program of its own could be read, but
+/// the figures of its plots; what is merged is MG-WFBP's published rule.
+struct ASCWFBP {
+  static constexpr std::string_view name = "ASCWFBP";
+  using strategy = compose<fusion::merge_gradients, schedule::at_most>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.fusion = {.rule = fusion::rule::greedy}, .schedule = {.exchanges = 2}};
+  }
+};
+
+}  // namespace tutti::strategies

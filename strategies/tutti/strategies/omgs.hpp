@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/sparse_merge.hpp"
+#include "tutti/schedule/at_most.hpp"
+
+namespace tutti::strategies {
+
+/// The largest 0.1 % of each group of tensors, merged where that costs less than it saves, the rest
+/// remembered, gathered from all one message at a time: OMGS-SGD, Shi et al., "Communication-
+/// efficient distributed deep learning with merged gradient sparsification on GPUs", INFOCOM 2020.
+/// Deviation: indices and values travel as one message.
+struct OMGS {
+  static constexpr std::string_view name = "OMGS";
+  using strategy = compose<fusion::sparse_merge, schedule::at_most, architecture::all_gather,
+                           compression::error_feedback<compression::top_k>>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.compression = {.density = 0.001}};
+  }
+};
+
+}  // namespace tutti::strategies
