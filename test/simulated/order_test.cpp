@@ -59,7 +59,7 @@ TEST(Bytes, OfServers) {
 }
 TEST(Bytes, OfModels) {
   counts_as_stated<architecture::model_averaging<>>(bytes::around);
-  counts_as_stated<architecture::local_sgd<>>(bytes::around, 1);  // of seven, the fourth
+  counts_as_stated<architecture::local_sgd<>>(bytes::around, counted_steps / 4);
   counts_as_stated<architecture::sharded<>>(bytes::around);
   counts_as_stated<architecture::independent>(bytes::none);
   using alone = ordered<schedule::as_ready, coordination::local, architecture::pair_averaging>;
@@ -72,7 +72,7 @@ TEST(Bytes, OfOneAndThenAnother) {
       compose<architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
               partition::into>;
   const engine_options<strategy> options{.architecture = {.step = 3}};
-  sends_as_stated<strategy>(options, bytes::around, 2 + 1);
+  sends_as_stated<strategy>(options, bytes::around, 2 + 2);  // the fourth and the eighth
 }
 
 }  // namespace

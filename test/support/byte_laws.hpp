@@ -53,7 +53,7 @@ using any_collective =
                         collective::hierarchical_copy, collective::torus,
                         collective::shuffle<collective::gather_at::hosts>>;
 
-inline constexpr int counted_steps = 6;
+inline constexpr int counted_steps = 8;
 inline const tensor_lengths& counted_sizes() {
   static const tensor_lengths sizes{0, 1, 2, 7, 33, 1001};
   return sizes;

@@ -57,7 +57,7 @@ namespace tutti::test::listed {
 
 /// A strategy with the options that it is run with, one after the other. What sends less than every
 /// gradient says by `expected(workers, steps)` what its parameters come to, or also what each
-/// worker sends.
+/// worker sends; by `expected(options, workers, steps)`, where that depends on the options.
 template <class Strategy>
 struct with_defaults {
   using strategy = Strategy;
@@ -317,21 +317,26 @@ struct models_averaged_every_period
   }
 };
 
+/// Not at all, a little, and all the way to the mean.
 struct models_drawn_together
     : with_defaults<
           compose<architecture::model_averaging<collective::canonical>, partition::into>> {
-  static constexpr float alpha = 0.25f;
   static std::vector<options> variants() {
-    return {{.partition = {.bytes = 20'000}, .architecture = {.alpha = alpha}}};
+    const auto drawn = [](double alpha) {
+      return options{.partition = {.bytes = 20'000}, .architecture = {.alpha = alpha}};
+    };
+    return {drawn(0), drawn(0.1), drawn(1)};
   }
-  static expected_payloads expected(int workers, int steps) {
-    return {.of_worker = of_replicas(workers, steps, [](auto& all, int step, std::size_t element) {
-              const float mean = mean_of(all);
-              for (replica& each : all) {
-                each.x = (1 - alpha) * each.x + alpha * mean;
-              }
-              step_alone(all, step, element);
-            })};
+  static expected_payloads expected(const options& set, int workers, int steps) {
+    const auto alpha = static_cast<float>(set.architecture.alpha);
+    const auto rule = [alpha](auto& all, int step, std::size_t element) {
+      const float mean = mean_of(all);
+      for (replica& each : all) {
+        each.x = (1 - alpha) * each.x + alpha * mean;
+      }
+      step_alone(all, step, element);
+    };
+    return {.of_worker = of_replicas(workers, steps, rule)};
   }
 };
 

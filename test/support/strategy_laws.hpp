@@ -55,7 +55,9 @@ struct strategy_on {
       rule::lengths_must_be_known<typename strategy::compression, transport>::holds &&
       !(takes_turns<Listed> && in_real_time<World>);
 
-  static constexpr bool has_own_oracle = requires { Listed::expected(1, 1); };
+  using options = typename Listed::options;
+  static constexpr bool depends_on_options = requires { Listed::expected(options(), 1, 1); };
+  static constexpr bool has_own_oracle = depends_on_options || requires { Listed::expected(1, 1); };
 
   /// Gradients are of few digits unless sums are the same bits as of one process that adds in the
   /// ranks' order.
@@ -68,8 +70,10 @@ struct strategy_on {
   }();
 
   /// No bytes: what workers send is not looked at.
-  static expected_payloads expected(int workers, int steps) {
-    if constexpr (has_own_oracle) {
+  static expected_payloads expected([[maybe_unused]] const options& set, int workers, int steps) {
+    if constexpr (depends_on_options) {
+      return Listed::expected(set, workers, steps);
+    } else if constexpr (has_own_oracle) {
       return {Listed::expected(workers, steps)};
     } else {
       return {trained(workers, steps, {}, gradients)};
@@ -263,7 +267,7 @@ TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
         continue;
       }
       took_part = true;
-      const auto expected = TypeParam::expected(workers, steps);
+      const auto expected = TypeParam::expected(options, workers, steps);
       for (std::size_t worker = 0; worker < result.parameters.size(); ++worker) {
         if (TypeParam::world::holds(static_cast<int>(worker))) {
           EXPECT_EQ(result.parameters[worker], expected.parameters_of(worker))
