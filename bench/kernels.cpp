@@ -31,8 +31,10 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
+#include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -262,14 +264,14 @@ void two_passes_with_scale(arrays& on) {
   compression.encode(queue, on.gradient, on.wire(compression), on.context());
 }
 
-/// The same without a scale.
+/// Two passes without a scale.
 void two_passes(arrays& on) {
   constexpr static float one = 1;
   kernels::add(queue, on.residual, on.gradient);
   kernels::pack_signs_and_subtract(queue, std::span(on.residual), &one, on.words());
 }
 
-/// The same in one pass without a layout to keep, so that memory is read in its order: what is
+/// One pass without a layout to keep, so that memory is read in its order: what is
 /// packed are the signs of 512 neighbours.
 void of_neighbours(arrays& on) {
   const std::span<float> into(on.residual);
@@ -292,6 +294,9 @@ void add_error_feedback() {
   add_feedback<tutti::compression::block_sign>("block_sign",
                                                {{"two_passes", two_passes_with_scale}});
   add_feedback<tutti::compression::block_int8>("block_int8");
+  add_feedback<tutti::compression::one_bit>("one_bit");
+  add_feedback<tutti::compression::two_bit>("two_bit");
+  add_feedback<tutti::compression::onebit>("onebit");
 }
 
 /// What the standard library offers: the magnitudes copied, and partly sorted.
@@ -367,6 +372,7 @@ void add_everything() {
   add_casts<kernels::bfloat>("bf16");
   add_signs();
   add_plain<tutti::compression::block_sign>("block_sign");
+  add_plain<tutti::compression::two_bit>("two_bit");
   add_plain<tutti::compression::block_int8>("block_int8");
   add_error_feedback();
   add_selection("0.1%", 1000);

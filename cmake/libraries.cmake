@@ -1,6 +1,6 @@
-# The library's targets: one include tree under three roots, headers only but for tutti_in_process,
-# what strategies share over threads for who would rather link it, and tutti_cuda, whose kernels are
-# a static library where nvcc is found. Headers are found and not listed, so that a new policy is one
+# The library's targets: one include tree under three roots, headers only but for tutti_in_process
+# and tutti_mpi, which have what strategies share over a transport for who would rather link it, and
+# tutti_cuda, whose kernels are a static library where nvcc is found. Headers are found and not listed, so that a new policy is one
 # new file.
 find_package(Threads REQUIRED)
 
@@ -37,7 +37,7 @@ endfunction()
 # What needs a library that may be absent belongs to a target of its own. It links that library by
 # name whether it is here or not: who uses the target, needs it.
 set(of_in_process "/tutti/compiled/in_process[.]hpp$")
-set(of_mpi "/transport/mpi([^/]*|/.*)[.]hpp$")
+set(of_mpi "/transport/mpi([^/]*|/.*)[.]hpp$|/compiled/mpi[.]hpp$")
 set(of_benchmark "/tutti/benchmark[.]hpp$")
 set(of_nccl "/transport/nccl[.]hpp$")
 set(of_torch "/adapter/torch[.]hpp$")
@@ -65,18 +65,30 @@ target_compile_options(tutti_tutti INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off;--fmad=false>")
 
-# Built where somebody links it, or installs.
-tutti_library(in_process "${headers_in_process}" TRUE
-              ${PROJECT_SOURCE_DIR}/include/tutti/compiled/in_process.cpp)
-set_target_properties(tutti_in_process PROPERTIES POSITION_INDEPENDENT_CODE ON)
-if(NOT PROJECT_IS_TOP_LEVEL)
-  set_target_properties(tutti_in_process PROPERTIES EXCLUDE_FROM_ALL ON)
-endif()
+set(compiled ${PROJECT_SOURCE_DIR}/include/tutti/compiled)
+tutti_library(in_process "${headers_in_process}" TRUE ${compiled}/in_process.cpp)
 target_link_libraries(tutti_in_process PUBLIC tutti_tutti)
 
-tutti_library(mpi "${headers_mpi}" "${MPI_CXX_FOUND}")
-target_link_libraries(tutti_mpi INTERFACE tutti_tutti MPI::MPI_CXX)
-target_compile_definitions(tutti_mpi INTERFACE OMPI_SKIP_MPICXX)
+set(mpi_sources)
+set(mpi_scope INTERFACE)
+if(MPI_CXX_FOUND)
+  set(mpi_sources ${compiled}/mpi.cpp)
+  set(mpi_scope PUBLIC)
+endif()
+tutti_library(mpi "${headers_mpi}" "${MPI_CXX_FOUND}" ${mpi_sources})
+target_link_libraries(tutti_mpi ${mpi_scope} tutti_in_process MPI::MPI_CXX)
+target_compile_definitions(tutti_mpi ${mpi_scope} OMPI_SKIP_MPICXX)
+
+# Built where somebody links them, or installs.
+foreach(library in_process mpi)
+  get_target_property(kind tutti_${library} TYPE)
+  if(kind STREQUAL "STATIC_LIBRARY")
+    set_target_properties(tutti_${library} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    if(NOT PROJECT_IS_TOP_LEVEL)
+      set_target_properties(tutti_${library} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
+  endif()
+endforeach()
 
 tutti_library(benchmark "${headers_benchmark}" "${benchmark_FOUND}")
 target_link_libraries(tutti_benchmark INTERFACE tutti_tutti benchmark::benchmark)

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,38 @@ inline void expect_one_of(std::string_view kind, const std::string& wanted,
     throw flag_error("no " + std::string(kind) + " is named '" + wanted + "'. Did you mean " +
                      nearest(wanted, known) + "?");
   }
+}
+
+/// Whether a name is of the family that `pattern` describes: `*` stands for any characters, and
+/// letters are alike in both cases.
+inline bool is_like(std::string_view name, std::string_view pattern) {
+  if (pattern.empty()) {
+    return name.empty();
+  }
+  if (pattern.front() == '*') {
+    return is_like(name, pattern.substr(1)) || (!name.empty() && is_like(name.substr(1), pattern));
+  }
+  const auto small = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  return !name.empty() && small(name.front()) == small(pattern.front()) &&
+         is_like(name.substr(1), pattern.substr(1));
+}
+
+/// The known names that `wanted` means: itself, or all of a family such as `horovod*`, in order.
+/// Throws flag_error if there is none.
+inline std::vector<std::string> names_like(std::string_view kind, const std::string& wanted,
+                                           const std::vector<std::string>& known) {
+  if (wanted.find('*') == std::string::npos) {
+    expect_one_of(kind, wanted, known);
+    return {wanted};
+  }
+  std::vector<std::string> all;
+  std::ranges::copy_if(known, std::back_inserter(all),
+                       [&](const std::string& each) { return is_like(each, wanted); });
+  if (all.empty()) {
+    throw flag_error("no " + std::string(kind) + " is of the family '" + wanted +
+                     "'. Fix: --list-strategies has their names");
+  }
+  return all;
 }
 
 /// The names of a registry's entries.

@@ -110,7 +110,7 @@ struct contender {
   std::vector<std::pair<std::string, std::string>> (*flags)();
   int (*servers)(const common::job&);
   row (*run)(scenario, const common::job&);
-  bool has_stand_ins;  ///< a few workers can stand for many
+  bool has_stand_ins;  ///< a few workers can represent many
 };
 
 /// Up to so many workers, every message is simulated.

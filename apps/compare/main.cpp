@@ -38,15 +38,17 @@ std::vector<contender> contenders(const common::job& asked) {
   if (asked.strategies == "all") {
     return registry();
   }
-  auto names = split(asked.strategies);
-  if (std::ranges::find(names, "Dense16") == names.end()) {
-    names.push_back("Dense16");
-  }
   std::vector<contender> chosen;
-  for (const auto& name : names) {
-    common::expect_one_of("strategy", name, common::names_of(registry()));
-    chosen.push_back(*std::ranges::find(registry(), name, &contender::name));
+  const auto add = [&chosen](const std::string& name) {
+    if (std::ranges::find(chosen, name, &contender::name) == chosen.end()) {
+      chosen.push_back(*std::ranges::find(registry(), name, &contender::name));
+    }
+  };
+  for (const auto& wanted : split(asked.strategies)) {
+    std::ranges::for_each(common::names_like("strategy", wanted, common::names_of(registry())),
+                          add);
   }
+  add("Dense16");
   return chosen;
 }
 

@@ -17,7 +17,7 @@ void print_consistency(const std::vector<row>& rows);
 /// Appends a line a row, as every app's JSON; throws tutti::usage_error if that cannot be written.
 void append_json(const std::string& file, const row& of);
 
-/// The same figures with a header, for spreadsheets.
+/// The table's figures with a header, for spreadsheets.
 void write_csv(const std::string& file, const std::vector<row>& rows);
 
 }  // namespace compare

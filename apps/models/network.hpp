@@ -120,7 +120,7 @@ class network {
     forward([](tutti::tensor_id) {});
   }
 
-  /// The same on the batch that was set last, which lies where it is read.
+  /// A pass on the batch that was set last, which lies where it is read.
   template <std::invocable<tutti::tensor_id> Use>
   void forward(Use&& use) {
     for (std::size_t layer = 0; layer < layers_.size(); ++layer) {

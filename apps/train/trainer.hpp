@@ -214,7 +214,7 @@ class session {
     return seen;
   }
 
-  /// The same figures on every worker.
+  /// Figures that are equal on every worker.
   void score(totals& seen) {
     const auto images = static_cast<double>(seen.steps() * job_->batch_size);
     seen.loss = engine_->average(seen.loss);

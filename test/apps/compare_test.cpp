@@ -56,6 +56,11 @@ TEST_F(Compare, EveryTableHasA16BitBaselineAndARowForEachStrategy) {
   EXPECT_EQ(names[2].size(), lines(compare("--list-strategies").out));
   EXPECT_EQ(names[3], names[2]);
   EXPECT_EQ(rows("--strategy BSP --model mobilenet_v2").back()["strategy"], "Dense16");
+  std::vector<std::string> family;
+  for (const auto& each : rows("--strategy 'P3,mxnet*sync,p*3' --model mobilenet_v2 --servers 1")) {
+    family.push_back(each["strategy"]);
+  }
+  EXPECT_EQ(family, (std::vector<std::string>{"P3", "MXNetDistSync", "MXNetDistAsync", "Dense16"}));
 }
 
 TEST_F(Compare, TheSameSeedlessJobGivesTheSameBits) {
@@ -414,6 +419,9 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--model nowhere.csv", "nowhere.csv");
   compare_refuses("--world actual", "no world is named 'actual'. Did you mean ");
   compare_refuses("--strategy BytPS", "no strategy is named 'BytPS'. Did you mean BytePS?");
+  compare_refuses(
+      "--strategy 'hovorod*'",
+      "no strategy is of the family 'hovorod*'. Fix: --list-strategies has their names");
   compare_refuses("--ranks 0", "--ranks 0 cannot be");
   compare_refuses("--memory-bandwidth 0", "--memory-bandwidth 0 cannot be. Fix: more than 0 GB/s");
   compare_refuses("--ranks 4,x", "--ranks x cannot be");

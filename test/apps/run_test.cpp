@@ -219,6 +219,8 @@ TEST_F(Apps, WriteJsonAndATimeline) {
                               "exposed_ms",
                               "bytes_sent_per_rank",
                               "optimizer_bytes",
+                              "gradient_bytes",
+                              "gradient_bytes_of_the_model",
                               "lower_bound_ms",
                               "predicted_ms",
                               "plan_hash",

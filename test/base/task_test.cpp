@@ -13,7 +13,7 @@
 
 #include "tutti/base/all_of.hpp"
 #include "tutti/base/fifo.hpp"
-#include "tutti/base/ring.hpp"
+#include "tutti/base/ring_buffer.hpp"
 
 namespace tutti::test {
 namespace {
@@ -189,7 +189,7 @@ TEST(RunQueue, GrowsInOrder) {
 }
 
 TEST(Ring, KeepsTheOrderRoundAndRoundAndAsItGrows) {
-  ring<std::string> queue(3);
+  ring_buffer<std::string> queue(3);
   std::size_t in = 0;
   std::size_t out = 0;
   for (const std::size_t held : {1U, 3U, 4U, 5U, 0U, 17U, 2U}) {

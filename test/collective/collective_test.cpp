@@ -1,5 +1,6 @@
 // Folds that are more than one addition, graphs, and what passes which link; what every collective
-// keeps is in collective_laws_test.cpp.
+// keeps is in collective_laws_test.cpp. One file, for all of them ask one recorder which bytes went
+// from whom to whom.
 #include <algorithm>
 #include <array>
 #include <atomic>

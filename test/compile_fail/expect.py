@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """expect.py COMPILER [FLAG...] FILE: the file must fail to compile with the sentence of its first
-line, `// expect: ...`, and compile with GOOD defined. `--self-test COMPILER` proves that each of
+line, `// expect: ...`, and compile with GOOD defined. Where it is named after a rule, `check_NAME`,
+all policies that the rule looks at must be named, too. `--self-test COMPILER` proves that each of
 these can fail."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,19 @@ def compiled(compiler: list[str], file: str, *more: str) -> tuple[bool, str]:
     ran = subprocess.run([*compiler, "-std=c++20", "-fsyntax-only", *more, file],
                          capture_output=True, text=True)
     return ran.returncode == 0, ran.stderr
+
+
+def named(rule: str, text: str) -> bool:
+    """The compiler says which types the rule was given; true where no header has such a rule."""
+    headers = pathlib.Path(__file__).resolve().parents[2] / "include/tutti/core/rules.hpp"
+    stated = re.search(rf"^template <([^>]*)>\nstruct check_{rule} ", headers.read_text(), re.M)
+    if not stated:
+        return True
+    given = re.search(rf"instantiation of .*?check_{rule}<(.*)>['’]", text)
+    flat = given[1] if given else ""
+    while (inner := re.sub(r"<[^<>]*>", "", flat)) != flat:
+        flat = inner
+    return bool(flat) and flat.count(",") == stated[1].count(",")
 
 
 def fault(compiler: list[str], file: str) -> str:
@@ -28,7 +43,10 @@ def fault(compiler: list[str], file: str) -> str:
         return "it compiles"
     # Only what an error says counts: the sentence is in the source as well, which is quoted.
     said = "\n".join(line for line in text.split("\n") if "error:" in line or "note:" in line)
-    return "" if sentence in said else f"it fails for another reason than '{sentence}':\n{text}"
+    if sentence not in said:
+        return f"it fails for another reason than '{sentence}':\n{text}"
+    rule = pathlib.Path(file).stem
+    return "" if named(rule, text) else f"it does not name the policies of check_{rule}:\n{text}"
 
 
 def self_test(compiler: list[str]) -> None:
@@ -47,6 +65,10 @@ def self_test(compiler: list[str]) -> None:
             found = fault(compiler, str(file))
             if (wanted not in found) if wanted else found:
                 sys.exit(f"self-test: wanted '{wanted}', got '{found}', of\n{text}")
+    both = "in instantiation of template class 'check_payloads_must_add<a<b, c>, d>' requested"
+    for text, wanted in ((both, True), (both.replace(", d", ""), False), ("", False)):
+        if named("payloads_must_add", text) != wanted:
+            sys.exit(f"self-test: wanted {wanted} of '{text}'")
     print(f"{len(planted)} planted files judged")
 
 

@@ -208,7 +208,7 @@ TEST(block_int8, under_error_feedback_loses_no_more_than_a_rounding) {
     for (std::size_t i = 0; i < n; ++i) {
       given[i] += static_cast<double>(gradient[i]);
       arrived[i] += static_cast<double>(sent[i]);
-      const double kept = static_cast<double>(codec.lane(0)[i]);
+      const double kept = static_cast<double>(codec.row(0)[i]);
       ASSERT_NEAR(given[i], arrived[i] + kept, (step + 1) * 2e-7) << "element " << i;
     }
   }

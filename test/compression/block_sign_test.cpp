@@ -160,7 +160,7 @@ TEST(block_sign, under_error_feedback_follows_the_published_recurrence) {
       for (std::size_t i = begin; i < end; ++i) {
         const double mean = total / static_cast<double>(end - begin);
         residual[i] -= residual[i] < 0 ? -mean : mean;
-        ASSERT_NEAR(codec.lane(0)[i], residual[i], 1e-6) << "step " << step << ", element " << i;
+        ASSERT_NEAR(codec.row(0)[i], residual[i], 1e-6) << "step " << step << ", element " << i;
       }
     }
   }

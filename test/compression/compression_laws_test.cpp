@@ -162,13 +162,13 @@ TYPED_TEST(error_feedback_law, conserves_what_it_was_given) {
     placed<compression::error_feedback<TypeParam>> codec(n);
     for (unsigned step = 0; step < 8; ++step) {
       const auto gradient = gradient_of(n, 20 + step);
-      std::vector<float> input(codec.lane(0).begin(), codec.lane(0).end());
+      std::vector<float> input(codec.row(0).begin(), codec.row(0).end());
       for (std::size_t i = 0; i < n; ++i) {
         input[i] += gradient[i];
       }
       const auto sent = codec.decode(codec.encode(gradient));
       for (std::size_t i = 0; i < n; ++i) {
-        const double kept = double{sent[i]} + double{codec.lane(0)[i]};
+        const double kept = double{sent[i]} + double{codec.row(0)[i]};
         const double larger = std::max(std::fabs(input[i]), std::fabs(sent[i]));
         const bool selects = std::is_same_v<TypeParam, compression::top_k>;
         const double bound = selects ? 0 : std::ldexp(larger, -24);
@@ -195,7 +195,7 @@ TYPED_TEST(error_feedback_law, says_with_a_fused_encoder_what_it_means_in_steps)
                                    plain.where());
       ASSERT_EQ(payload, expected) << "step " << step << ", n=" << n;
       ASSERT_TRUE(n == 0 ||
-                  std::memcmp(fused.lane(0).data(), plain.lane(0).data(), n * sizeof(float)) == 0)
+                  std::memcmp(fused.row(0).data(), plain.row(0).data(), n * sizeof(float)) == 0)
           << "step " << step << ", n=" << n;
     }
   }

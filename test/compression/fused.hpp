@@ -27,7 +27,7 @@ void expect_fused_as_in_steps(std::size_t n, const options_of<C>& values, Gradie
     plain.policy.encode_in_steps(queue, gradient, wire{expected.data(), expected.size()},
                                  plain.where());
     ASSERT_EQ(payload, expected) << "step " << step << ", n=" << n;
-    ASSERT_TRUE(std::ranges::equal(std::as_bytes(fused.lane(0)), std::as_bytes(plain.lane(0))))
+    ASSERT_TRUE(std::ranges::equal(std::as_bytes(fused.row(0)), std::as_bytes(plain.row(0))))
         << "step " << step << ", n=" << n;
   }
 }

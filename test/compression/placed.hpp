@@ -40,8 +40,8 @@ class placed {
         elements_(elements),
         memory_(facts::memory_per_element<C> * stride(), 0.0f),
         scratch_(scratch_bytes(policy, elements) / sizeof(float), unread) {
-    for (std::size_t lane = 0; lane < facts::memory_per_element<C>; ++lane) {
-      std::fill_n(memory_.begin() + static_cast<std::ptrdiff_t>(lane * stride() + elements), gap,
+    for (std::size_t row = 0; row < facts::memory_per_element<C>; ++row) {
+      std::fill_n(memory_.begin() + static_cast<std::ptrdiff_t>(row * stride() + elements), gap,
                   unread);
     }
   }
@@ -56,7 +56,7 @@ class placed {
     return made;
   }
 
-  std::span<float> lane(std::size_t i) { return where().lane(i, elements_); }
+  std::span<float> row(std::size_t i) { return where().row(i, elements_); }
 
   /// One step on `queue`; the room for the payload begins as `fill` and has guards on both sides.
   /// What is handed back is as long as the payload.
@@ -96,15 +96,15 @@ class placed {
   }
 
   C policy;
-  bool overran = false;  ///< something outside the payload or the lanes was written
+  bool overran = false;  ///< something outside the payload or the rows was written
 
  private:
   static constexpr std::ptrdiff_t gap = 3;
   static constexpr float unread = 12345.0f;
   std::size_t stride() const { return elements_ + gap; }
   bool gaps_intact() const {
-    for (std::size_t lane = 0; lane < facts::memory_per_element<C>; ++lane) {
-      const auto end = memory_.begin() + static_cast<std::ptrdiff_t>(lane * stride() + elements_);
+    for (std::size_t row = 0; row < facts::memory_per_element<C>; ++row) {
+      const auto end = memory_.begin() + static_cast<std::ptrdiff_t>(row * stride() + elements_);
       if (std::count(end, end + gap, unread) != gap) {
         return false;
       }

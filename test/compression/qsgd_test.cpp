@@ -343,7 +343,7 @@ TEST(qsgd, leaves_under_error_feedback_what_it_does_not_send) {
     placed<compression::error_feedback<compression::qsgd>> codec(n);
     for (unsigned step = 0; step < 4; ++step) {
       const auto gradient = gradient_of(n, 20 + step);
-      std::vector<float> input(codec.lane(0).begin(), codec.lane(0).end());
+      std::vector<float> input(codec.row(0).begin(), codec.row(0).end());
       for (std::size_t i = 0; i < n; ++i) {
         input[i] += gradient[i];
       }
@@ -353,7 +353,7 @@ TEST(qsgd, leaves_under_error_feedback_what_it_does_not_send) {
       const auto sent = codec.decode(payload);
       for (std::size_t i = 0; i < n; ++i) {
         ASSERT_EQ(sent[i], static_cast<float>(expected.values[i]));
-        ASSERT_EQ(codec.lane(0)[i], input[i] - sent[i]);
+        ASSERT_EQ(codec.row(0)[i], input[i] - sent[i]);
       }
     }
   }

@@ -114,7 +114,7 @@ TEST(signum, packs_the_sign_of_its_momentum) {
       const auto signs = codec.decode(codec.encode(gradient));
       for (std::size_t i = 0; i < n; ++i) {
         momentum[i] = beta * momentum[i] + (1 - beta) * gradient[i];
-        ASSERT_NEAR(codec.lane(0)[i], momentum[i], 1e-6) << "beta " << beta;
+        ASSERT_NEAR(codec.row(0)[i], momentum[i], 1e-6) << "beta " << beta;
         if (std::fabs(momentum[i]) > 1e-6) {
           ASSERT_EQ(signs[i], momentum[i] < 0 ? -1 : 1) << "beta " << beta << ", element " << i;
         }
@@ -140,7 +140,7 @@ TEST(signum, remembers_bit_for_bit_what_both_factors_say) {
         const float taken = take * gradient[i];
         momentum[i] = kept + taken;
       }
-      ASSERT_TRUE(std::ranges::equal(codec.lane(0), momentum)) << "beta " << beta;
+      ASSERT_TRUE(std::ranges::equal(codec.row(0), momentum)) << "beta " << beta;
       ASSERT_EQ(words_of(payload), published_layout(doubles(momentum))) << "beta " << beta;
     }
   }

@@ -175,7 +175,7 @@ TEST(error_feedback, follows_the_published_recurrence_with_top_k) {
       for (const std::uint32_t i : expected.indices) {
         residual[i] = 0;
       }
-      ASSERT_TRUE(std::equal(residual.begin(), residual.end(), codec.lane(0).begin()));
+      ASSERT_TRUE(std::equal(residual.begin(), residual.end(), codec.row(0).begin()));
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "support/low_rank_oracle.hpp"
 #include "support/training.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/strategies.hpp"
@@ -52,16 +53,17 @@ namespace {
 /// Steps take nothing, in any ready order. Frames are pooled, and how many live at once depends on
 /// timing: a stretch in which more do than ever before may take some, but not every stretch.
 template <class Strategy>
-void allocates_nothing(engine_options<Strategy> options = {}) {
+void allocates_nothing(engine_options<Strategy> options = {},
+                       const std::vector<arena::declaration>& forward = declarations()) {
   constexpr int stretches = 6;
   constexpr int steps = 5;
   std::vector<std::vector<tensor_id>> orders;
   for (int i = 0; i < 2 * stretches * steps; ++i) {
-    orders.push_back(shuffled(tensor_sizes().size(), i, 0));
+    orders.push_back(shuffled(forward.size(), i, 0));
   }
   std::size_t fewest = ~std::size_t{0};
   transport::run_ranks(2 + servers_in<Strategy>(options), [&](transport::in_process& world) {
-    arena memory = model_of(world.rank());
+    arena memory = model_of(world.rank(), forward);
     auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
     if (engine.serves()) {
       EXPECT_EQ(engine.serve(), 0);
@@ -109,6 +111,14 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::TFReplicated>(
       {.architecture = strategies::of_all_reduce_spec("pscpu:1k:psgpu#2:4k:xring#2")});
   allocates_nothing<strategies::Adasum>();
+  allocates_nothing<strategies::PowerSGD>({}, shaped_declarations());
+  allocates_nothing<strategies::QSGD>();
+  allocates_nothing<strategies::DeAR>();
+  allocates_nothing<strategies::PairAveraging>();
+  allocates_nothing<strategies::SMA>();
+  allocates_nothing<strategies::LocalSGD>();
+  allocates_nothing<strategies::Relaxed>();
+  allocates_nothing<strategies::MXNetDistAsync>();
 }
 TEST(Allocation, TheCounterCounts) {
   allocations = 0;

@@ -1,45 +1,63 @@
-// Every two choices of different roles meet in a strategy that trains on threads bitwise as one
-// process does that adds in rank order.
+// Any two choices of fusion, partition, schedule, coordination, place and who adds meet in a
+// strategy that ends, after a hundred steps, with the bits of one process that adds in rank order.
 #include "support/covering.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "support/strategy_laws.hpp"
 #include "support/training_worlds.hpp"
 
 namespace tutti::test {
-
-static_assert(strategies_in<covering::rows_on<on_threads>> == 8);
-INSTANTIATE_TYPED_TEST_SUITE_P(Covering, StrategyLaw, covering::rows_on<on_threads>);
-
 namespace {
 
-/// That the array covers what it says.
-template <unsigned... Rows>
-std::vector<std::vector<unsigned>> levels(std::integer_sequence<unsigned, Rows...>) {
-  using covering::row;
-  return {{row<Rows>::fusion...},
-          {row<Rows>::schedule...},
-          {row<Rows>::architecture...},
-          {row<Rows>::cut...},
-          {row<Rows>::place...}};
-}
-TEST(Covering, EveryPairOfLevelsMeetsOnce) {
-  const auto columns = levels(std::make_integer_sequence<unsigned, 16>());
-  for (std::size_t a = 0; a < columns.size(); ++a) {
-    for (std::size_t b = 0; b < a; ++b) {
-      std::vector<unsigned> pairs;
-      for (std::size_t i = 0; i < 16; ++i) {
-        pairs.push_back(4 * columns[a][i] + columns[b][i]);
-      }
-      std::ranges::sort(pairs);
-      EXPECT_EQ(std::ranges::adjacent_find(pairs), pairs.end()) << a << " and " << b;
-    }
+TEST(Covering, EveryLegalPairMeetsAndNoRowIsSuperfluous) {
+  const std::vector<covering::row>& rows = covering::rows();
+  const std::vector<bool> none(covering::most_pairs);
+  const std::vector<bool> missing = covering::missing_in(rows);
+  for (std::size_t i = 0; i < missing.size(); ++i) {
+    EXPECT_FALSE(missing[i]) << "factors " << i / 1000 << " and " << i / 100 % 10 << ", choices "
+                             << i / 10 % 10 << " and " << i % 10
+                             << " never meet. Fix: an engine for them in covering::engines";
   }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_TRUE(covering::legal(rows[i]));
+    EXPECT_EQ(covering::engines_that_run(rows[i]), 1);
+    EXPECT_TRUE(covering::missing_in(covering::without(rows, i)) != none) << i;
+  }
+}
+
+/// All but one: ranks that decide alone would each gather something else at run time.
+TEST(Covering, EveryCoordinationMeetsEveryFusion) {
+  std::set<std::pair<std::size_t, std::size_t>> met;
+  for (const covering::row& of : covering::rows()) {
+    met.emplace(of[covering::fusion], of[covering::coordination]);
+  }
+  EXPECT_EQ(met.size(),
+            covering::choices[covering::fusion] * covering::choices[covering::coordination] - 1);
+}
+
+TEST(Covering, OnThreads) {
+  const auto train = []<class Engine>(const Engine*, const auto& options) {
+    using strategy = typename Engine::strategy;
+    if constexpr (Engine::where == covering::on_threads) {
+      return train_on_threads<strategy>(covering::workers, covering::steps, options, optimizer_of(),
+                                        covering::model());
+    } else {
+      outcome result(covering::workers);
+      on_shaped_threads::run(covering::workers + servers_in<strategy>(options),
+                             [&](on_shaped_threads::transport& world) {
+                               return rank_on_a_clock<strategy>(world, covering::steps, options,
+                                                                result, covering::model());
+                             });
+      return result;
+    }
+  };
+  const int rows =
+      covering::rows_that_train<covering::on_threads, covering::on_shaped_threads>(train);
+  EXPECT_GT(rows, 0);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/strategies/zero.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::test {
@@ -55,6 +56,33 @@ void resumes(int ranks) {
   EXPECT_EQ(resumed_on_streams<Strategy>(ranks), (train_scattered<Strategy, on_streams>(ranks)));
 }
 
+/// A bucket's memory goes to the next one, whose gradient the model's own stream writes there.
+TEST(DeviceSeam, GradientsAreWrittenInMemoryThatIsLent) {
+  using strategies::ZeRO2;
+  engine_options<ZeRO2> set;
+  set.fusion.bytes = 100;
+  std::vector<float> result;
+  transport::run_ranks<on_streams>(3, [&](on_streams& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine = make_engine<ZeRO2>(world, model.without_gradients(), device_optimizer(), set);
+    for (int step = 0; step < device_steps; ++step) {
+      for (std::size_t id = std::size(device_sizes); id-- > 0;) {
+        engine.wait(tensor_id(id), compute);
+        const auto room = engine.gradient(tensor_id(id), compute);
+        model.backward(id, engine.worker(), step, room.data());
+        engine.ready(tensor_id(id), compute);
+      }
+    }
+    engine.wait();
+    compute.synchronize();
+    if (world.rank() == 0) {
+      result = model.parameters();
+    }
+  });
+  EXPECT_EQ(result, (train_scattered<strategies::ZeRO1, on_streams>(3)));
+}
+
 /// How a job ends of which one rank has NaN after so many steps.
 std::string words_of_a_job_with_nan(int good_steps) {
   using strategy = compose<compression::error_feedback<compression::top_k>>;
@@ -88,7 +116,7 @@ static_assert(strategies_in<a_few_dense_strategies_on<on_host_streams>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnHostStreams, StrategyLaw,
                                a_few_dense_strategies_on<on_host_streams>);
 
-static_assert(strategies_in<averaging_strategies_on<on_host_streams>> == 7);
+static_assert(strategies_in<averaging_strategies_on<on_host_streams>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnHostStreams, StrategyLaw,
                                averaging_strategies_on<on_host_streams>);
 

@@ -26,6 +26,9 @@ namespace {
 /// A queue that counts what it was asked for.
 class counting_queue : public host_loops<counting_queue> {
  public:
+  struct event {};
+  event record() { return {}; }
+
   std::size_t operations = 0;
   template <class F>
   void run(F f) {
@@ -65,6 +68,50 @@ TEST(ModelMemory, BucketsOfAnArenaAreViewsAndPackingThemIsNothing) {
   expect_views(memory, planned(tensors, fusion::none(), partition::none()));
   expect_views(memory, planned(tensors, fusion::up_to({.bytes = 140}), partition::none()));
   expect_views(memory, planned(tensors, fusion::all(), partition::into({.bytes = 12})));
+}
+
+TEST(ModelMemory, WhatIsGivenBackIsLentAgain) {
+  const arena memory(std::vector<arena::declaration>{{"a", 60}, {"b", 30}, {"none", 0}, {"c", 20}},
+                     without_gradients());
+  const plan made = planned(memory.tensors(), fusion::none(), partition::into({.bytes = 80}));
+  counting_queue queue;
+  model_memory<counting_queue> model(queue, memory.tensors(), made);
+  ASSERT_TRUE(model.lends());
+  const auto give_back = [&](std::size_t bucket) {
+    for (const chunk& each : made.chunks) {
+      if (each.bucket == bucket && each.elements > 0) {
+        model.give_back(queue, each);
+      }
+    }
+  };
+  enum : std::size_t { c, none, b, a };  // in backward order
+  for (int step = 0; step < 3; ++step) {
+    float* first = model.lend(queue, c).first.data();
+    EXPECT_EQ(model.lend(queue, c).first.data(), first) << "it holds that already";
+    EXPECT_TRUE(model.lend(queue, none).first.empty());
+    EXPECT_EQ(model.lend(queue, c).first.size(), 20U);
+    EXPECT_FALSE(model.lacks_gradient(c));
+    model.gradient_is_there(c);
+    EXPECT_TRUE(model.lacks_gradient(c));
+    const float* second = model.lend(queue, b).first.data();
+    EXPECT_NE(second, first);
+    give_back(c);
+    EXPECT_EQ(model.data(std::size_t{c}).data(), nullptr);
+    // The free one is too short, and becomes long enough; b's is in use.
+    EXPECT_EQ(model.lend(queue, a).first.size(), 60U);
+    model.give_back(queue, made.chunks.back());
+    EXPECT_NE(model.data(std::size_t{a}).data(), nullptr) << "its other pieces are on their way";
+    for (const chunk& each : made.chunks) {
+      if (each.bucket == a && &each != &made.chunks.back()) {
+        model.give_back(queue, each);
+      }
+    }
+    give_back(b);
+    // From the second step on the first to come has the shorter one, and so the longest bucket
+    // makes that longer, too: as many as were held at once, none longer than the longest.
+    EXPECT_EQ(model.bucket_bytes(), 4 * (60 + (step == 0 ? 30U : 60U)));
+    EXPECT_EQ(model.own_bytes(), 0U);
+  }
 }
 
 TEST(ModelMemory, ScatteredTensorsArePackedInBackwardOrderByOneOperationAChunk) {

@@ -4,7 +4,7 @@
 
 namespace tutti::test {
 
-static_assert(strategies_in<dense_strategies_on<on_threads>> == 11);
+static_assert(strategies_in<dense_strategies_on<on_threads>> == 13);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnThreads, StrategyLaw, dense_strategies_on<on_threads>);
 using halves_on_threads = strategy_on<listed::in_shards_of_halves, on_threads>;
 INSTANTIATE_TYPED_TEST_SUITE_P(HalvesOnThreads, StrategyLaw, halves_on_threads);

@@ -6,7 +6,7 @@
 namespace tutti::test {
 
 // All but those whose servers receive from anybody.
-static_assert(strategies_in<dense_strategies_on<in_stream_order>> == 9);
+static_assert(strategies_in<dense_strategies_on<in_stream_order>> == 11);
 INSTANTIATE_TYPED_TEST_SUITE_P(InStreamOrder, StrategyLaw, dense_strategies_on<in_stream_order>);
 
 static_assert(strategies_in<averaging_strategies_on<in_stream_order>> == 7);

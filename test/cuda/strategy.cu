@@ -11,7 +11,7 @@
 
 namespace {
 
-// The same functor on the host's queue and, one day, on a stream's: extended lambdas must compile.
+// One functor on the host's queue and, one day, on a stream's: extended lambdas must compile.
 template <class Queue>
 void halve(Queue& queue, float* values, std::size_t n) {
   queue.for_each(n, [=] TUTTI_HD(std::size_t i) { values[i] *= 0.5f; });

@@ -1,5 +1,6 @@
 // Every kernel on a GPU against its twin on the CPU: bit for bit, but for means, which may be
-// neighbouring floats. The CPU's are held against oracles in test/kernels.
+// neighbouring floats. The CPU's are held against oracles in test/kernels. One file, for every
+// kernel goes over the same lengths and offsets.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -18,6 +19,8 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/onebit.hpp"
+#include "tutti/compression/threshold.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
@@ -305,44 +308,77 @@ TEST_F(Kernels, Signs) {
   }
 }
 
-/// What a compressor of blocks does on both queues, the payload and the residual of it.
+/// What a compressor of one code an element does on both queues, the payload and the residual of
+/// it.
 template <class Compression>
-void blocks_agree(std::initializer_list<std::size_t> blocks) {
+void codes_agree(const options_of<Compression>& values) {
   cuda::stream queue;
   inline_queue host;
-  for (const std::size_t block : blocks) {
-    const Compression compression({.block = block});
-    for (const std::size_t n : sizes) {
-      for (const std::size_t offset : offsets) {
-        const auto gradient = normal_values(n, 13);
-        auto residual = normal_values(n, 14);
-        if (n > 1000) {
-          residual[500] = std::numeric_limits<float>::infinity();
-        }
-        std::vector<std::byte> here(compression.wire_bytes(n), std::byte{7});
-        const on_gpu there(queue, std::vector<std::byte>(here.size(), std::byte{9}), 4 * offset);
-        const on_gpu there_gradient(queue, gradient, offset);
-        const on_gpu there_residual(queue, residual, offset);
-        const wire out{here.data(), here.size()};
-        const wire out_there{there.data(), here.size()};
-        compression.encode(host, gradient, out);
-        compression.encode(queue, there_gradient.input(), out_there);
-        EXPECT_EQ(there.read(), here) << n << " in blocks of " << block << " behind " << offset;
-        compression.accumulate(host, out, residual);
-        compression.accumulate(queue, out_there, there_residual.span());
-        EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " in blocks of " << block;
-        compression.encode_with_residual(host, gradient, residual, out, {});
-        compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
-                                         out_there, {});
-        EXPECT_EQ(there.read(), here) << n << " in blocks of " << block << " behind " << offset;
-        EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " in blocks of " << block;
+  const Compression compression(values);
+  for (const std::size_t n : sizes) {
+    for (const std::size_t offset : offsets) {
+      const auto gradient = normal_values(n, 13);
+      auto residual = normal_values(n, 14);
+      if (n > 1000) {
+        residual[500] = std::numeric_limits<float>::infinity();
       }
+      std::vector<std::byte> here(compression.wire_bytes(n), std::byte{7});
+      const on_gpu there(queue, std::vector<std::byte>(here.size(), std::byte{9}), 4 * offset);
+      const on_gpu there_gradient(queue, gradient, offset);
+      const on_gpu there_residual(queue, residual, offset);
+      const wire out{here.data(), here.size()};
+      const wire out_there{there.data(), here.size()};
+      compression.encode(host, gradient, out);
+      compression.encode(queue, there_gradient.input(), out_there);
+      EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+      compression.accumulate(host, out, residual);
+      compression.accumulate(queue, out_there, there_residual.span());
+      EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
+      compression.encode_with_residual(host, gradient, residual, out, {});
+      compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
+                                       out_there, {});
+      EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+      EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
     }
   }
 }
 
-TEST_F(Kernels, BlocksOfSigns) { blocks_agree<compression::block_sign>({32, 512, 4096}); }
-TEST_F(Kernels, BlocksOfCodes) { blocks_agree<compression::block_int8>({1, 7, 256, 4096}); }
+TEST_F(Kernels, BlocksOfSigns) {
+  for (const std::size_t block : {32, 512, 4096}) {
+    SCOPED_TRACE(block);
+    codes_agree<compression::block_sign>({.block = block});
+  }
+}
+TEST_F(Kernels, BlocksOfCodes) {
+  for (const std::size_t block : {1, 7, 256, 4096}) {
+    SCOPED_TRACE(block);
+    codes_agree<compression::block_int8>({.block = block});
+  }
+}
+TEST_F(Kernels, ThresholdCodes) {
+  codes_agree<compression::one_bit>({.threshold = 0.5f});
+  codes_agree<compression::two_bit>({.threshold = 0.5f});
+}
+TEST_F(Kernels, SignsInWords) {
+  codes_agree<compression::onebit>({.worth = compression::sign_is_worth::one});
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    for (const std::size_t offset : offsets) {
+      auto input = normal_values(n, 15);
+      const std::vector<float> scale{0.375f};
+      const on_gpu there_input(queue, input, offset);
+      const on_gpu there_scale(queue, scale, offset);
+      std::vector<std::byte> here(kernels::code_bytes<kernels::sign_code>(n), std::byte{7});
+      const on_gpu there(queue, std::vector<std::byte>(here.size(), std::byte{9}), 4 * offset);
+      kernels::pack_codes_and_subtract(host, kernels::sign_code{scale.data()}, input, here.data());
+      kernels::pack_codes_and_subtract(queue, kernels::sign_code{there_scale.data()},
+                                       there_input.span(), there.data());
+      EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+      EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
+    }
+  }
+}
 
 /// What a compressor to factors does, one after the other, after the first column has begun anew.
 TEST_F(Kernels, LowRank) {

@@ -77,6 +77,9 @@ TEST_F(Strategies, BlockCodes) {
   agrees<compose<compression::error_feedback<compression::block_int8>>>(
       {.compression = {.block = 64}});
 }
+TEST_F(Strategies, MXNet2Bit) {
+  agrees<strategies::MXNet2Bit>({.compression = {.threshold = 0.25f}});
+}
 TEST_F(Strategies, Signum) { agrees<strategies::Signum>(); }
 TEST_F(Strategies, BytePS) { agrees<strategies::BytePS>(); }
 TEST_F(Strategies, ServersThatUpdate) {

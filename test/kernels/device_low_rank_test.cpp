@@ -54,7 +54,7 @@ std::vector<float> mirrored(std::vector<float> values, std::size_t n, float sign
   return values;
 }
 
-/// The same by columns of a matrix.
+/// Bits that are equal by columns of a matrix.
 std::vector<float> with_opposite_rows(std::vector<float> matrix, const low_rank& size) {
   for (std::size_t i = 0; i < (size.rows + 1) / 2; ++i) {
     for (std::size_t j = 0; j < size.columns; ++j) {

@@ -15,6 +15,9 @@ outside = re.compile(r"\.\./" + r"shared\b|/wo" + r"rk/|\b(DESIGN|STYLE|SYSTEMS|
                      r"(\.md| \d)")
 hollow = re.compile(r"\b\w*(?:Man" + r"ager|Hel" + r"per)s?\b|\b\w*(?:_|\b)uti" + r"ls?(?:_|\b)"
                     r"|\b\w*(?:[a-z]Im" + r"pl|_im" + r"pl)\b")
+# What the field has words for, and a comment that sends its reader elsewhere.
+riddles = re.compile(r"\bfare" + r"wells?\b|\bstands? for " + r"many\b|///? The sa" + r"me"
+                     r"(?:[.,:]| (?:of|for|on|with|into|where|between|by)\b)")
 indirect = re.compile(r"\bvirtual\b|\bstd::function\b")
 # What is chosen at run time, what stands in for a device, what is registered by name.
 may_be_indirect = {"include/tutti/transport/any_transport.hpp", "include/tutti/base/host_stream.hpp",
@@ -34,6 +37,8 @@ def faults(texts: dict[str, str]) -> list[str]:
             complain(match, f"'{match[0]}' is outside the project, which stands alone")
         for match in hollow.finditer(of_others.sub("", f"{text}\n{path}")):
             complain(match, f"'{match[0]}' says nothing. Fix: name what it is for")
+        for match in riddles.finditer(text):
+            complain(match, f"'{match[0]}' is a riddle. Fix: say what it is")
         if re.search(r"\.(hpp|cpp|cu|cuh)(\.in)?$", path):
             for match in defines.finditer(sources.without_comments(text)):
                 if match[1] not in macros:
@@ -53,6 +58,10 @@ def self_test() -> None:
         ("a.hpp", "struct TestHel" + "per;", "says nothing"),
         ("a.hpp", "namespace uti" + "ls {}", "says nothing"),
         ("base/string_uti" + "l.hpp", "", "says nothing"),
+        ("a.hpp", "/// The sa" + "me of another.", "riddle"),
+        ("a.hpp", "/// The sa" + "me chunk twice.", ""),
+        ("a.hpp", "send_fare" + "well();", ""),
+        ("a.hpp", "// says fare" + "well", "riddle"),
         ("a.hpp", "#define TUTTI_LOOP for (;;)", "budget"),
         ("a.hpp", "  # define X", "budget"),
         ("a.hpp", "#define TUTTI_HD", ""),

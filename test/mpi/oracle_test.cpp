@@ -32,7 +32,7 @@ using others =
 
 static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_processes>);
-static_assert(strategies_in<averaging_strategies_on<on_processes>> == 7);
+static_assert(strategies_in<averaging_strategies_on<on_processes>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(Averaging, StrategyLaw, averaging_strategies_on<on_processes>);
 INSTANTIATE_TYPED_TEST_SUITE_P(Others, StrategyLaw, others);
 
@@ -58,6 +58,64 @@ TEST(Processes, ReplanWithServersThatUpdate) {
     const auto mine = trained_over<strategy>(world, {3, 6});
     EXPECT_EQ(mine,
               world.rank() < workers ? trained(workers, replanned_steps) : std::vector<float>());
+  });
+}
+
+/// Each worker's gradient is a step of its own, in rank order.
+std::vector<float> stepped_by_push(int workers) {
+  constexpr sgd_values set{};
+  std::vector<float> x(total_elements());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = initial(i);
+    float momentum = 0;
+    for (int step = 0; step < replanned_steps; ++step) {
+      for (int worker = 0; worker < workers; ++worker) {
+        momentum = set.momentum * momentum + (gradient(worker, step, i) + set.weight_decay * x[i]);
+        x[i] -= set.learning_rate * momentum;
+      }
+    }
+  }
+  return x;
+}
+TEST(Processes, ServersThatStepByPush) {
+  using strategy =
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers_by_push>,
+              fusion::up_to, partition::into>;
+  on_all_processes([](transport::mpi& world) {
+    const int workers = world.size() - servers_in<strategy>(plan_of<strategy>(0));
+    if (workers < 1) {
+      GTEST_SKIP() << "servers leave no worker";
+    }
+    const auto mine = trained_over<strategy>(world, {3, 6});
+    EXPECT_EQ(mine, world.rank() < workers ? stepped_by_push(workers) : std::vector<float>());
+  });
+}
+
+TEST(Processes, GradientsInMemoryThatIsLent) {
+  using strategy =
+      compose<architecture::sharded<collective::canonical, architecture::gradients::given_back>,
+              fusion::up_to, partition::into, schedule::split_phase>;
+  on_all_processes([](transport::mpi& world) {
+    arena memory(declarations(), without_gradients());
+    initialise(memory, world.rank());
+    engine_options<strategy> set;
+    set.fusion.bytes = 3000;
+    set.partition.bytes = 20'000;
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), set);
+    for (int step = 0; step < replanned_steps; ++step) {
+      engine.wait();
+      std::size_t element = 0;
+      for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+        for (float& each : engine.gradient(tensor_id(id))) {
+          each = gradient(world.rank(), step, element++);
+        }
+        engine.ready(tensor_id(id));
+      }
+    }
+    engine.wait();
+    const auto parameters = memory.parameters();
+    EXPECT_EQ(std::vector<float>(parameters.begin(), parameters.end()),
+              trained(world.size(), replanned_steps));
   });
 }
 

@@ -32,16 +32,16 @@ O every_value_set() {
   return made;
 }
 
-/// Memory for `elements`, and `guard` floats behind each lane that nobody may touch.
+/// Memory for `elements`, and `guard` floats behind each row that nobody may touch.
 struct remembered {
   static constexpr std::size_t guard = 3;
   static constexpr float untouched = 7777.0f;
 
-  remembered(std::size_t lanes, std::size_t elements)
-      : stride(elements + guard), floats(lanes * stride, untouched) {
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
+  remembered(std::size_t rows, std::size_t elements)
+      : stride(elements + guard), floats(rows * stride, untouched) {
+    for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t i = 0; i < elements; ++i) {
-        floats[lane * stride + i] = 0;
+        floats[row * stride + i] = 0;
       }
     }
   }

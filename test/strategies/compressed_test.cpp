@@ -12,13 +12,16 @@
 #include "support/rule.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/majority_vote.hpp"
+#include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/replicated.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
+#include "tutti/compression/push_only.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
+#include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
@@ -83,6 +86,72 @@ TEST(Named, TopK) {
   EXPECT_EQ(broken(forgetful, sparse), "result ");
   sparse.result = all_have(trained_on_the_largest(false));
   EXPECT_EQ(broken(forgetful, sparse), "");
+}
+
+// ---- MXNet2Bit
+
+/// Each worker pushes -threshold, 0 or threshold of its gradient and what it has not sent yet.
+floats trained_by_thresholds(float threshold, bool remembers) {
+  constexpr int pushing = 2;
+  std::vector<floats> left(pushing, floats(total_elements()));
+  return trained_with([&](int step, floats& means) {
+    for (int worker = 0; worker < pushing; ++worker) {
+      floats& mine = left[static_cast<std::size_t>(worker)];
+      for (std::size_t i = 0; i < means.size(); ++i) {
+        mine[i] = (remembers ? mine[i] : 0.0f) + gradient(worker, step, i);
+        const float sent = mine[i] >= threshold    ? threshold
+                           : mine[i] <= -threshold ? -threshold
+                                                   : 0.0f;
+        mine[i] -= sent;
+        means[i] += sent / pushing;
+      }
+    }
+  });
+}
+
+/// Two workers and three servers, which own what MXNet's function says; parts end with a word of 16
+/// elements, and a worker sends two bits of each.
+TEST(Named, MXNet2Bit) {
+  using strategies::MXNet2Bit;
+  constexpr std::uint64_t words = 156'250 + 1'562'500 + 312'500 + 1 + 156'250 + 18'750;
+  rule pushed{3,
+              alone,
+              {833'344, 833'328, 833'328,        //
+               8'333'344, 8'333'328, 8'333'328,  //
+               1'666'672, 1'666'672, 1'666'656,  //
+               8,                                //
+               833'344, 833'328, 833'328,        //
+               300'000},
+              {3, 4, 5, 0, 1, 2, 6, 7, 8, 9, 13, 10, 11, 12},
+              {4 * words, 4 * words},
+              all_have(trained_by_thresholds(0.5f, true)),
+              {0, 1, 2, 0, 1, 2, 0, 1, 2, 2, 0, 1, 2, 0}};
+  engine_options<MXNet2Bit> options;
+  options.architecture.servers = 3;
+  EXPECT_EQ(broken(observe<MXNet2Bit>(2, options), pushed), "");
+  options.compression.threshold = 1;
+  EXPECT_EQ(broken(observe<MXNet2Bit>(2, options), pushed), "result ");
+
+  using parts = MXNet2Bit::strategy;
+  using forgetful =
+      compose<parts::partition, parts::schedule, compression::two_bit, parts::architecture>;
+  constexpr auto own = MXNet2Bit::defaults();
+  const auto forgotten = observe<forgetful>(
+      2, {.schedule = own.schedule,
+          .architecture = {.servers = 3, .placed_by = own.architecture.placed_by}});
+  EXPECT_EQ(broken(forgotten, pushed), "result ");
+  pushed.result = all_have(trained_by_thresholds(0.5f, false));
+  EXPECT_EQ(broken(forgotten, pushed), "");
+}
+
+/// Servers that send means back encode them again, unless only what is pushed is compressed.
+TEST(Named, PushesAlone) {
+  using both_ways = compression::error_feedback<compression::two_bit>;
+  using servers = architecture::parameter_server<>;
+  const auto published = all_have(trained_by_thresholds(0.5f, true));
+  EXPECT_FALSE(published(observe<compose<both_ways, servers>>(2).parameters));
+  EXPECT_TRUE(
+      published(observe<compose<compression::push_only<both_ways>, servers>>(2).parameters));
 }
 
 // ---- OMGS

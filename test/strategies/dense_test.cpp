@@ -553,6 +553,76 @@ TEST(Named, ZeRO1) {
   EXPECT_NEAR(on_a_slow_link<at_once>({}).step, 4 * half + forward, 1e-4);
 }
 
+/// One step of eight tensors, a bucket each, written in memory that is lent; what the engine then
+/// says it has held. A tensor's backward pass takes `backward`, its reduce-scatter 16 ms.
+constexpr int lent_tensors = 8;
+template <class Strategy>
+task lent_rank(transport::simulated& world, seconds backward, std::size_t& held) {
+  std::vector<arena::declaration> forward;
+  for (int id = 0; id < lent_tensors; ++id) {
+    forward.push_back({std::to_string(id), slow_elements});
+  }
+  arena memory(forward, without_gradients());
+  engine_options<Strategy> options;
+  options.fusion.bytes = 4 * slow_elements;
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+  co_await engine.started();
+  for (std::uint32_t id = lent_tensors; id-- > 0;) {
+    std::ranges::fill(engine.gradient(tensor_id(id)), 1.0f);
+    co_await world.sleep(backward);
+    engine.ready(tensor_id(id));
+  }
+  for (std::uint32_t id = 0; id < lent_tensors; ++id) {
+    co_await engine.arrival(tensor_id(id));
+  }
+  held = engine.report().gradient_bytes;
+  co_await engine.close();
+}
+template <class Strategy>
+std::size_t buckets_held(seconds backward) {
+  std::size_t held = 0;
+  const transport::link slow{2 * slow_elements / 0.016, 1e-6};
+  transport::run_simulated(2, slow, [&](transport::simulated& world) {
+    return lent_rank<Strategy>(world, backward, held);
+  });
+  return held / (4 * slow_elements);
+}
+/// Of buckets that take turns on a link, each held from when it is first written until it is
+/// reduced.
+std::size_t most_at_once(seconds backward) {
+  std::vector<seconds> reduced;
+  std::size_t most = 0;
+  for (int bucket = 0; bucket < lent_tensors; ++bucket) {
+    const seconds begin = bucket * backward;
+    const auto over = std::ranges::count_if(reduced, [=](seconds end) { return end < begin; });
+    most = std::max(most, static_cast<std::size_t>(bucket + 1 - over));
+    reduced.push_back(std::max(begin + backward, bucket == 0 ? 0 : reduced.back()) + 0.016);
+  }
+  return most;
+}
+
+TEST(Named, ZeRO2) {
+  using strategies::ZeRO2;
+  const rule zero = dense({2, 3, 1}, {27'500'000, 7'500'008, 300'000}, {0, 2, 1});
+  EXPECT_EQ(broken(observe<ZeRO2>(2), zero), "");
+  using given_back = architecture::sharded<collective::ring, architecture::gradients::given_back>;
+  using unfused = compose<schedule::split_phase, given_back>;
+  EXPECT_EQ(broken(observe<unfused>(2), zero), "buckets chunks starts ");
+
+  // The gathers of a step wait for its reduce-scatters, and hold no gradient meanwhile.
+  EXPECT_EQ(most_at_once(0.02), 2U);
+  EXPECT_EQ(most_at_once(0.006), 6U);
+  for (const seconds backward : {0.02, 0.006}) {
+    EXPECT_EQ(buckets_held<ZeRO2>(backward), most_at_once(backward));
+  }
+  const slow_run its = on_a_slow_link<ZeRO2>({});
+  EXPECT_NEAR(its.step, on_a_slow_link<strategies::ZeRO1>({}).step, 1e-9);
+  EXPECT_EQ(its.optimizer_bytes, sizes(2, slow_elements * sizeof(float)));
+  using at_once = compose<fusion::up_to, given_back>;
+  EXPECT_NEAR(on_a_slow_link<at_once>({}).step, 4 * 0.016 + 2 * 0.02, 1e-4);
+  EXPECT_THROW(buckets_held<strategies::ZeRO1>(0.02), usage_error);
+}
+
 TEST(Named, ByteScheduler) {
   rule by_priority = dense(alone, pieces(1'000'000), four_then_by_priority());
   by_priority.bytes[0] += 38 * sizeof(std::uint32_t);  // rank 0's decisions
@@ -651,7 +721,49 @@ const numbers parts_at_once = from_to({{3, 5}, {0, 2}, {6, 8}, {9, 9}, {13, 13},
 TEST(Named, BytePS) {
   is_a_server_by_priority<strategies::BytePS>(
       of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
+  // Of its servers' engine: on the clock, test/simulated/server_threads_test.cpp.
+  constexpr auto own = strategies::BytePS::defaults().architecture;
+  EXPECT_EQ(own.engine_threads, 4);
+  EXPECT_EQ(own.engine_order, architecture::engine_order::received);
 }
+/// Variables go round the servers in forward order, and each worker's gradient is a step by itself.
+TEST(Named, DistributedReplicated) {
+  using strategies::DistributedReplicated;
+  rule stated = dense(alone, tensor_by_tensor, first_come_first_served);
+  stated.servers = 2;
+  stated.owners = {1, 0, 1, 0, 1, 0};
+  constexpr sgd_values set{};
+  std::vector<float> x(total_elements());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = initial(i);
+    float momentum = 0;
+    for (int step = 0; step < observed_steps; ++step) {
+      for (const int worker : {0, 1}) {
+        momentum = set.momentum * momentum + gradient(worker, step, i) + set.weight_decay * x[i];
+        x[i] -= set.learning_rate * momentum;
+      }
+    }
+  }
+  stated.result = all_have(std::move(x));
+  engine_options<DistributedReplicated> two;
+  two.architecture.servers = 2;
+  EXPECT_EQ(broken(observe<DistributedReplicated>(2, two), stated), "");
+  auto elsewhere = two;
+  elsewhere.architecture.placed_by = architecture::placed_by::least_loaded;
+  EXPECT_EQ(broken(observe<DistributedReplicated>(2, elsewhere), stated), "owners ");
+  constexpr auto round_robin = architecture::placed_by::round_robin;
+  using of_means =
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
+  EXPECT_EQ(broken(observe<of_means>(2, {.architecture = {.servers = 2, .placed_by = round_robin}}),
+                   stated),
+            "result ");
+  using of_workers = compose<architecture::parameter_server<>>;
+  EXPECT_EQ(
+      broken(observe<of_workers>(2, {.architecture = {.servers = 2, .placed_by = round_robin}}),
+             stated),
+      "result ");
+}
+
 TEST(Named, MXNetDistSync) {
   is_a_server_by_priority<strategies::MXNetDistSync>(of_kvstore(), parts_at_once, 16'000'000);
   EXPECT_EQ(strategies::MXNetDistSync::defaults().partition.bound, 1'000'000U);

@@ -49,7 +49,7 @@ std::vector<Value> adaptive_sum(std::vector<std::vector<Value>> all) {
   return all[0];
 }
 
-/// The same of vectors of the whole model, tensor by tensor; in the backward order, as the arena
+/// Adasum of vectors of the whole model, tensor by tensor; in the backward order, as the arena
 /// lays tensors out.
 inline std::vector<float> adaptive_sum_of_models(const std::vector<std::vector<float>>& all) {
   std::vector<float> sum;

@@ -191,13 +191,20 @@ struct collective_run {
   std::size_t element_bytes{};
   std::vector<std::vector<std::byte>> held{};
   std::vector<int> colours{};
+  /// Counted by each rank's transport; none where ranks are processes, which see their own alone.
+  std::vector<std::uint64_t> sent = std::vector<std::uint64_t>(hosts.size());
 };
+
+/// Elements that each of so many ranks sends of `n`, where a collective's paper says so by rank.
+using sent_by_rank = std::size_t (*)(std::size_t rank, std::size_t ranks, std::size_t n);
 
 /// A collective in a world, for laws that are compiled once for all of them.
 struct collective_subject {
   bool rank_ordered;
   bool has_halves;
   bool runs_among_some;
+  bool sends;  // it reads its peers' memory otherwise
+  sent_by_rank sent;
   bool (*run)(collective_run&);  // false: this process took no part
 };
 
@@ -222,6 +229,7 @@ class collective_rank {
     const reduction<add_elements> sum{
         data.span().data(), mine.size() / element, element, {element}, scratch.span()};
     const endpoint self(world, tag{channel::data, 1, 0});
+    const std::uint64_t before = world.counted().bytes_sent;
     for (int again = 0; again < 2; ++again) {  // a lane is used step after step
       data.write(mine);
       if constexpr (group_collective<Collective>) {
@@ -233,6 +241,7 @@ class collective_rank {
       co_await begin(self, sum);
     }
     mine = data.read();
+    shared_->sent[at(world.rank())] = (world.counted().bytes_sent - before) / 2;
   }
 
  private:
@@ -251,6 +260,33 @@ class collective_rank {
   collective_run* shared_;
 };
 
+/// So many elements are the part of a rank: cut evenly, the first parts are an element longer where
+/// it does not come out even.
+constexpr std::size_t even_part(std::size_t n, std::size_t parts, std::size_t which) {
+  return n / parts + (which % parts < n % parts ? 1 : 0);
+}
+
+/// Patarasuk and Yuan: a rank hands on every part but its own, then every sum but its successor's.
+inline std::size_t sent_around_a_ring(std::size_t rank, std::size_t ranks, std::size_t n) {
+  return 2 * n - even_part(n, ranks, rank) - even_part(n, ranks, rank + 1);
+}
+/// Each part goes to its owner, and its sum from there to all others.
+inline std::size_t sent_to_owners(std::size_t rank, std::size_t ranks, std::size_t n) {
+  return n + (ranks - 2) * even_part(n, ranks, rank);
+}
+inline std::size_t sent_over_a_star(std::size_t rank, std::size_t ranks, std::size_t n) {
+  return rank == 0 ? (ranks - 1) * n : n;
+}
+
+template <class Collective>
+constexpr sent_by_rank sent_of = nullptr;
+template <>
+inline constexpr sent_by_rank sent_of<collective::ring> = sent_around_a_ring;
+template <>
+inline constexpr sent_by_rank sent_of<collective::canonical> = sent_to_owners;
+template <>
+inline constexpr sent_by_rank sent_of<collective::star> = sent_over_a_star;
+
 template <class Pair>
 class CollectiveLaw : public ::testing::Test {
   using transport = typename Pair::world::transport;
@@ -266,12 +302,17 @@ class CollectiveLaw : public ::testing::Test {
   }
 
   static collective_subject subject() {
-    return {collective::rank_ordered, splitting_collective<collective>,
-            group_collective<collective>, [](collective_run& shared) {
+    return {collective::rank_ordered,
+            splitting_collective<collective>,
+            group_collective<collective>,
+            !facts::requires_addressable_peers<collective>,
+            sent_of<collective>,
+            [](collective_run& shared) {
               if constexpr (possible) {
                 const bool took_part =
                     Pair::world::run(shared.hosts, collective_rank<transport, collective>(shared));
                 if constexpr (requires { Pair::world::share(shared.held); }) {
+                  shared.sent.clear();
                   if (took_part) {
                     Pair::world::share(shared.held);
                   }
@@ -306,6 +347,23 @@ inline float float_at(const std::vector<std::byte>& bytes, std::size_t i) {
   return value;
 }
 
+/// Every one of p - 1 ranks' elements must travel to be added, and every sum back: 2(p-1) times the
+/// bytes in all, which nobody here exceeds, whatever the hosts.
+inline void sends_no_byte_more(const collective_subject& each, const collective_run& run,
+                               std::size_t n) {
+  const std::size_t ranks = run.hosts.size();
+  std::uint64_t all = 0;
+  for (std::size_t rank = 0; rank < run.sent.size(); ++rank) {
+    all += run.sent[rank];
+    if (each.sent != nullptr && ranks > 1) {
+      ASSERT_EQ(run.sent[rank], run.element_bytes * each.sent(rank, ranks, n))
+          << "rank " << rank << " of " << ranks << ", " << n << " elements";
+    }
+  }
+  ASSERT_TRUE(run.sent.empty() || all == (each.sends ? 2 * (ranks - 1) * n * run.element_bytes : 0))
+      << all << " bytes, " << ranks << " ranks, " << n << " elements";
+}
+
 /// Calls `check(ranks, n, after)` for every placement and size; `value(ranks, n)` makes the data.
 template <class T, class Data, class Check>
 void everywhere(const collective_subject& each, verb what, Data data, Check check) {
@@ -318,6 +376,9 @@ void everywhere(const collective_subject& each, verb what, Data data, Check chec
       collective_run run{hosts, what, sizeof(T), data(hosts.size(), n)};
       if (each.run(run)) {
         check(hosts.size(), n, run.held);
+        if (what == verb::all_reduce) {
+          sends_no_byte_more(each, run, n);
+        }
       }
     }
   }
@@ -428,7 +489,7 @@ inline void runs_among_some_of_the_ranks(const collective_subject& each) {
 TYPED_TEST_P(CollectiveLaw, AddsWithinOneRoundingAPeer) {
   laws::adds_within_one_rounding_a_peer(TestFixture::subject());
 }
-TYPED_TEST_P(CollectiveLaw, AddsIntegersOfTwoBytesExactly) {
+TYPED_TEST_P(CollectiveLaw, AddsIntegersOfTwoBytesExactlyAndSendsNoByteMore) {
   laws::adds_integers_of_two_bytes_exactly(TestFixture::subject());
 }
 TYPED_TEST_P(CollectiveLaw, ItsHalvesAreOfUseAlone) {
@@ -445,7 +506,7 @@ TYPED_TEST_P(CollectiveLaw, RunsAmongSomeOfTheRanks) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(CollectiveLaw, AddsWithinOneRoundingAPeer,
-                            AddsIntegersOfTwoBytesExactly, ItsHalvesAreOfUseAlone,
+                            AddsIntegersOfTwoBytesExactlyAndSendsNoByteMore, ItsHalvesAreOfUseAlone,
                             RunsAmongSomeOfTheRanks);
 
 }  // namespace tutti::test

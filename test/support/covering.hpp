@@ -1,103 +1,373 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "support/strategy_laws.hpp"
+#include "support/one_of.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
-#include "tutti/collective/addressable.hpp"
 #include "tutti/collective/canonical.hpp"
-#include "tutti/collective/star.hpp"
+#include "tutti/coordination/leader.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/coordination/local.hpp"
+#include "tutti/coordination/negotiated.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/core/rules.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_modules.hpp"
+#include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/none.hpp"
+#include "tutti/fusion/of_small.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
+#include "tutti/partition/over_servers.hpp"
 #include "tutti/schedule/as_ready.hpp"
 #include "tutti/schedule/at_end.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
+#include "tutti/schedule/split_phase.hpp"
 
-// Every two choices of different roles meet in one of sixteen strategies: an orthogonal array of
-// five columns with four levels, from lines over the field of four elements.
+/// A pairwise covering array: any two legal choices of different factors meet in one of its rows.
+/// Few engines run all rows, for choices that an engine cannot tell apart are made at run time.
 namespace tutti::test::covering {
 
-/// The product by 2 and by 3 in the field of four elements; its sum is an exclusive or.
-inline constexpr unsigned twice[] = {0, 2, 3, 1};
-inline constexpr unsigned thrice[] = {0, 3, 1, 2};
+enum factor : std::size_t { fusion, partition, schedule, coordination, summing, place, factors };
+using row = std::array<std::size_t, factors>;
 
-template <unsigned Row>
-struct row {
-  static constexpr unsigned fusion = Row / 4;
-  static constexpr unsigned schedule = Row % 4;
-  static constexpr unsigned architecture = fusion ^ schedule;
-  static constexpr unsigned cut = twice[fusion] ^ schedule;
-  static constexpr unsigned place = thrice[fusion] ^ schedule;
-  static constexpr bool partitioned = cut % 2 == 1;
-  static constexpr bool one_chunk_at_a_time = cut / 2 == 1;
-  static constexpr bool simulated = place % 2 == 1;
+/// How many choices a factor has; `fusions` and so on are in their order.
+inline constexpr row choices{8, 3, 6, 4, 2, 3};
 
-  using collective =
-      std::conditional_t<simulated, tutti::collective::star, tutti::collective::addressable>;
-  using fusions = std::tuple<tutti::fusion::none, tutti::fusion::up_to, tutti::fusion::all,
-                             tutti::fusion::merge_gradients>;
-  using schedules = std::tuple<tutti::schedule::as_ready, tutti::schedule::at_end,
-                               tutti::schedule::by_priority, tutti::schedule::in_order>;
-  using architectures = std::tuple<
-      tutti::architecture::all_reduce<tutti::collective::canonical>,
-      tutti::architecture::all_reduce<collective>, tutti::architecture::parameter_server<>,
-      tutti::architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
-  using strategy =
-      compose<std::tuple_element_t<fusion, fusions>, std::tuple_element_t<schedule, schedules>,
-              std::tuple_element_t<architecture, architectures>,
-              std::conditional_t<partitioned, partition::into, partition::none>>;
+struct some_fusion {
+  using role = tutti::role::fusion;
+  using options = which_one;
 
-  using options = engine_options<strategy>;
-  static std::vector<options> variants() {
-    options set;
-    set.run.deadline = 30;
-    if constexpr (fusion == 1) {
-      set.fusion = {.bytes = 3000};
-    }
-    if constexpr (partitioned) {
-      set.partition.bytes = 20'000;
-    }
-    if constexpr (schedule == 2) {
-      set.schedule.credit = one_chunk_at_a_time ? 1 : 0;
-    }
-    if constexpr (architecture >= 2) {
-      std::vector<options> all(3, set);
-      for (int i = 0; i < 3; ++i) {
-        all[static_cast<std::size_t>(i)].architecture.servers = i + 1;
-      }
-      return all;
-    } else {
-      return {set};
+  explicit some_fusion(const options& set) : set_(set) {}
+
+  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                      const profile& known) const {
+    switch (set_.which) {
+      case 0:
+        return tutti::fusion::none().group_ends(backward, known);
+      case 1:
+        return tutti::fusion::up_to({.bytes = 2000}).group_ends(backward, known);
+      case 2:
+        return tutti::fusion::all().group_ends(backward, known);
+      case 3:
+        return tutti::fusion::into_groups({.groups = 2}).group_ends(backward, known);
+      case 4:
+        return tutti::fusion::by_modules({.bytes = 3000}).group_ends(backward, known);
+      case 5:
+        return tutti::fusion::of_small({.bytes = 200, .tensors = 2}).group_ends(backward, known);
+      default:
+        return tutti::fusion::merge_gradients().group_ends(backward, known);
     }
   }
+
+ private:
+  options set_;
 };
+using tutti::fusion::when_ready;
+
+class some_partition {
+ public:
+  using role = tutti::role::partition;
+  using options = which_one;
+
+  explicit some_partition(const options& set) : set_(set) {}
+
+  some_partition among(int owners) const {
+    some_partition its = *this;
+    its.over_ = over_.among(owners);
+    return its;
+  }
+  std::vector<std::size_t> piece_ends(std::size_t elements) const {
+    switch (set_.which) {
+      case 0:
+        return tutti::partition::none().piece_ends(elements);
+      case 1:
+        return tutti::partition::into({.bytes = 1000}).piece_ends(elements);
+      default:
+        return over_.piece_ends(elements);
+    }
+  }
+
+ private:
+  options set_;
+  tutti::partition::over_servers over_{{.bound = 100}};
+};
+
+using free_schedules =
+    one_of_schedules<tutti::schedule::as_ready, tutti::schedule::at_end, tutti::schedule::in_order>;
+using tutti::schedule::at_most;
+using tutti::schedule::by_priority;
+using tutti::schedule::split_phase;
+
+using tutti::coordination::local;
+using agreed = one_of_coordinations<tutti::coordination::leader, tutti::coordination::negotiated,
+                                    tutti::coordination::learned>;
+
+using canonical = architecture::all_reduce<collective::canonical>;
+using servers_that_add = architecture::parameter_server<>;
+using servers_that_update =
+    architecture::parameter_server<consistency::synchronous, updated_by::servers>;
+
+/// Choices of `place`.
+enum : std::size_t { on_threads, on_the_virtual_clock, on_shaped_threads };
+
+// ---- what is legal
+
+template <class Fusion, class Schedule, class Coordination, class Architecture>
+constexpr bool is_legal =
+    rule::gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>::holds&&
+        rule::halves_need_an_exchange_of_two<Schedule, Architecture, compression::none>::holds &&
+    // Ranks that wait for credit, each in an order of its own, wait for each other.
+    (Coordination::one_order || !Schedule::limits_in_flight || Schedule::static_order ||
+     Architecture::completes_alone);
 
 namespace detail {
 
-template <class World, class Rows>
-struct rows_on;
-template <class World, unsigned... Rows>
-struct rows_on<World, std::integer_sequence<unsigned, Rows...>>
-    : test::detail::joined<
-          testing::Types<>,
-          std::conditional_t<row<Rows>::simulated == has_virtual_time<typename World::transport>,
-                             testing::Types<strategy_on<row<Rows>, World>>, testing::Types<>>...> {
-};
+using kinds_of_fusion = std::tuple<some_fusion, when_ready>;
+using kinds_of_schedule = std::tuple<free_schedules, at_most, by_priority, split_phase>;
+using kinds_of_coordination = std::tuple<local, agreed>;
+using kinds_of_summing = std::tuple<canonical, servers_that_update>;
+
+/// Of each factor, the kind that a choice is of: its engine's policy.
+constexpr row kinds_in(const row& of) {
+  return {of[fusion] == 7,       0,           of[schedule] < 3 ? 0 : of[schedule] - 2,
+          of[coordination] != 0, of[summing], of[place]};
+}
+
+template <std::size_t... Each>
+constexpr auto all_legal(std::index_sequence<Each...>) {
+  return std::array{is_legal<std::tuple_element_t<Each / 16, kinds_of_fusion>,
+                             std::tuple_element_t<Each / 4 % 4, kinds_of_schedule>,
+                             std::tuple_element_t<Each / 2 % 2, kinds_of_coordination>,
+                             std::tuple_element_t<Each % 2, kinds_of_summing>>...};
+}
 
 }  // namespace detail
 
-/// The rows that a world is for.
-template <class World>
-using rows_on = typename detail::rows_on<World, std::make_integer_sequence<unsigned, 16>>::type;
+constexpr bool legal(const row& of) {
+  constexpr auto known = detail::all_legal(std::make_index_sequence<32>());
+  const row kinds = detail::kinds_in(of);
+  return known[16 * kinds[fusion] + 4 * kinds[schedule] + 2 * kinds[coordination] + kinds[summing]];
+}
+
+// ---- what is compiled
+
+template <std::size_t Place, class Fusion, class Schedule, class Coordination,
+          class Architecture = canonical>
+struct engine_of {
+  using strategy = compose<Fusion, some_partition, Schedule, Coordination, Architecture>;
+  static constexpr std::size_t where = Place;
+
+  template <class Policy, class Kinds>
+  static constexpr std::size_t kind = [] {
+    return []<class... Each>(const std::tuple<Each...>*) {
+      return place_among<Policy, Each...>;
+    }(static_cast<const Kinds*>(nullptr));
+  }();
+
+  static constexpr bool runs(const row& of) {
+    return detail::kinds_in(of) == row{kind<Fusion, detail::kinds_of_fusion>,
+                                       0,
+                                       kind<Schedule, detail::kinds_of_schedule>,
+                                       kind<Coordination, detail::kinds_of_coordination>,
+                                       has_servers<strategy> ? std::size_t{1} : std::size_t{0},
+                                       Place};
+  }
+
+  static engine_options<strategy> options(const row& of) {
+    engine_options<strategy> set;
+    set.run.deadline = 30;
+    set.partition.which = of[partition];
+    if constexpr (std::is_same_v<Fusion, some_fusion>) {
+      set.fusion.which = of[fusion];
+    } else {
+      set.fusion = {.bytes = 2500, .cycle = 2e-5};
+    }
+    if constexpr (std::is_same_v<Schedule, free_schedules>) {
+      set.schedule.which = of[schedule];
+    } else if constexpr (std::is_same_v<Schedule, by_priority>) {
+      set.schedule.credit = 1500;
+    }
+    if constexpr (std::is_same_v<Coordination, agreed>) {
+      set.coordination.which = of[coordination] - 1;
+    }
+    if constexpr (has_servers<strategy>) {
+      set.architecture.servers = 2;
+    }
+    return set;
+  }
+};
+
+/// Every two kinds of different factors that go together are in one of these.
+using engines =
+    std::tuple<engine_of<on_threads, when_ready, free_schedules, agreed>,
+               engine_of<on_threads, some_fusion, at_most, local>,
+               engine_of<on_threads, some_fusion, by_priority, agreed>,
+               engine_of<on_threads, some_fusion, split_phase, agreed>,
+               engine_of<on_threads, some_fusion, by_priority, local, servers_that_update>,
+               engine_of<on_the_virtual_clock, some_fusion, free_schedules, local>,
+               engine_of<on_the_virtual_clock, when_ready, at_most, agreed>,
+               engine_of<on_the_virtual_clock, some_fusion, by_priority, agreed>,
+               engine_of<on_the_virtual_clock, some_fusion, split_phase, local>,
+               engine_of<on_the_virtual_clock, some_fusion, at_most, agreed, servers_that_update>,
+               engine_of<on_shaped_threads, some_fusion, free_schedules, agreed>,
+               engine_of<on_shaped_threads, some_fusion, at_most, agreed>,
+               engine_of<on_shaped_threads, when_ready, by_priority, agreed>,
+               engine_of<on_shaped_threads, some_fusion, split_phase, local>,
+               engine_of<on_shaped_threads, some_fusion, free_schedules, local, servers_that_add>>;
+
+/// How many engines run a row: one, or none.
+constexpr int engines_that_run(const row& of) {
+  return [&of]<class... Each>(const std::tuple<Each...>*) {
+    return (0 + ... + (Each::runs(of) ? 1 : 0));
+  }(static_cast<const engines*>(nullptr));
+}
+
+// ---- the array
+
+/// Choices of two factors, as a number whose digits they are.
+constexpr std::size_t pair_of(std::size_t one, std::size_t its, std::size_t other,
+                              std::size_t others) {
+  return 1000 * one + 100 * other + 10 * its + others;
+}
+inline constexpr std::size_t most_pairs = 10'000;
+
+/// Calls `visit(pair)` with each that is in a row.
+template <class Visit>
+void each_pair(const row& of, Visit visit) {
+  for (std::size_t one = 0; one < factors; ++one) {
+    for (std::size_t other = one + 1; other < factors; ++other) {
+      visit(pair_of(one, of[one], other, of[other]));
+    }
+  }
+}
+
+/// All rows that a rule allows.
+inline const std::vector<row>& all_rows() {
+  static const std::vector<row> all = [] {
+    std::vector<row> rows;
+    row each{};
+    while (each[fusion] < choices[fusion]) {
+      if (legal(each)) {
+        rows.push_back(each);
+      }
+      std::size_t digit = factors - 1;
+      while (++each[digit] == choices[digit] && digit > 0) {
+        each[digit--] = 0;
+      }
+    }
+    return rows;
+  }();
+  return all;
+}
+
+/// For each pair whether some legal row has it and none of these.
+inline std::vector<bool> missing_in(const std::vector<row>& some) {
+  std::vector<bool> missing(most_pairs);
+  for (const row& of : all_rows()) {
+    each_pair(of, [&missing](std::size_t both) { missing[both] = true; });
+  }
+  for (const row& of : some) {
+    each_pair(of, [&missing](std::size_t both) { missing[both] = false; });
+  }
+  return missing;
+}
+
+inline std::vector<row> without(std::vector<row> rows, std::size_t one) {
+  rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(one));
+  return rows;
+}
+
+/// Greedy: the row with most new pairs, until no row that is compiled has any; then without those
+/// that later rows have made superfluous.
+inline std::vector<row> made_rows() {
+  std::vector<row> compiled = all_rows();
+  std::erase_if(compiled, [](const row& of) { return engines_that_run(of) == 0; });
+  std::vector<row> made;
+  std::vector<bool> missing = missing_in({});
+  for (row best{};;) {
+    int most = 0;
+    for (const row& of : compiled) {
+      int news = 0;
+      each_pair(of, [&](std::size_t both) { news += missing[both] ? 1 : 0; });
+      if (news > most) {
+        most = news;
+        best = of;
+      }
+    }
+    if (most == 0) {
+      break;
+    }
+    made.push_back(best);
+    each_pair(best, [&missing](std::size_t both) { missing[both] = false; });
+  }
+  for (std::size_t i = made.size(); i-- > 0;) {
+    if (missing_in(without(made, i)) == missing_in(made)) {
+      made = without(made, i);
+    }
+  }
+  return made;
+}
+inline const std::vector<row>& rows() {
+  static const std::vector<row> all = made_rows();
+  return all;
+}
+
+// ---- training
+
+inline constexpr int workers = 3;
+inline constexpr int steps = 100;
+
+/// Sizes 0, 1, odd, and above a bucket and a piece.
+inline const std::vector<arena::declaration>& model() {
+  static const std::vector<arena::declaration> forward{{"stem.weight", 37},  {"stem.bias", 1},
+                                                       {"body.weight", 701}, {"body.bias", 0},
+                                                       {"head.weight", 513}, {"head.bias", 8}};
+  return forward;
+}
+
+/// Every row of these places ends with the bits of one process that adds in rank order. Calls
+/// `train(engine, options)`.
+template <std::size_t... Places, class Train>
+int rows_that_train(Train train) {
+  std::size_t elements = 0;
+  for (const auto& each : model()) {
+    elements += each.elements;
+  }
+  const std::vector<float> expected = trained(workers, steps, {}, gradient, elements);
+  int counted = 0;
+  for (const row& of : rows()) {
+    const auto by = [&]<class Engine>(const Engine*) {
+      if constexpr (((Engine::where == Places) || ...)) {
+        if (Engine::runs(of)) {
+          const outcome result = train(static_cast<const Engine*>(nullptr), Engine::options(of));
+          for (const auto& parameters : result.parameters) {
+            EXPECT_TRUE(parameters == expected) << testing::PrintToString(of);
+          }
+          ++counted;
+        }
+      }
+    };
+    [&]<class... Each>(const std::tuple<Each...>*) {
+      (by(static_cast<const Each*>(nullptr)), ...);
+    }(static_cast<const engines*>(nullptr));
+  }
+  return counted;
+}
 
 }  // namespace tutti::test::covering

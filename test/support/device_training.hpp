@@ -16,7 +16,7 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/transport/in_process.hpp"
 
-/// The same few steps in the memory of any queue: a host's, a host's that stands for a device, a
+/// A few steps in the memory of any queue: a host's, a host's that stands for a device, a
 /// device's.
 namespace tutti::test {
 
@@ -55,15 +55,26 @@ class scattered_model {
   }
 
   const std::vector<tensor>& tensors() const { return tensors_; }
+  /// These tensors without memory for gradients.
+  std::vector<tensor> without_gradients() const {
+    std::vector<tensor> all;
+    for (const tensor& each : tensors_) {
+      all.push_back(tensor::without_gradient(each.name, each.parameter, each.shape));
+    }
+    return all;
+  }
 
   /// Enqueues what a backward pass would write. The host's values live until the next step's.
   void backward(std::size_t id, int worker, int step) {
+    backward(id, worker, step, gradients_[id].data());
+  }
+  void backward(std::size_t id, int worker, int step, float* into) {
     compute_->synchronize();
     values_[id].resize(device_sizes[id]);
     for (std::size_t i = 0; i < values_[id].size(); ++i) {
       values_[id][i] = gradient_of_few_digits(worker, step, i);
     }
-    compute_->copy(gradients_[id].data(), values_[id].data(), values_[id].size() * sizeof(float));
+    compute_->copy(into, values_[id].data(), values_[id].size() * sizeof(float));
   }
   void spoil(std::size_t id, float value) {
     compute_->synchronize();

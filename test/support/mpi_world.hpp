@@ -83,7 +83,7 @@ struct mpi_world_on {
   }
 };
 
-/// The same, each on a host of its own as far as it knows.
+/// Processes of which each is on a host of its own as far as it knows.
 template <class Queue, transport::device_path... Path>
 struct mpi_world_apart : mpi_world_on<Queue, Path...> {
   template <class Body>

@@ -135,6 +135,9 @@ struct one_of_coordinations {
     std::optional<std::uint32_t> stuck(IsReady is_ready) const {
       return std::visit([&](auto& each) { return each.stuck(is_ready); }, its_);
     }
+    std::uint32_t after(std::uint32_t chunk) const requires Choice::gathers {
+      return std::visit([&](const auto& each) { return each.after(chunk); }, its_);
+    }
     bool expects_words() const {
       return std::visit([](auto& each) { return each.expects_words(); }, its_);
     }

@@ -66,8 +66,8 @@ struct sgd_values {
 /// Parameters after `steps` steps of momentum SGD on `mean(step, element)`, every operation rounded
 /// to float.
 template <class Mean>
-std::vector<float> descended(int steps, sgd_values set, Mean mean) {
-  const std::size_t n = total_elements();
+std::vector<float> descended(int steps, sgd_values set, Mean mean,
+                             std::size_t n = total_elements()) {
   std::vector<float> x(n);
   std::vector<float> m(n, 0.0f);
   for (std::size_t i = 0; i < n; ++i) {
@@ -82,16 +82,18 @@ std::vector<float> descended(int steps, sgd_values set, Mean mean) {
   return x;
 }
 
-/// The same of `workers` workers: gradients added in rank order, one multiplication for the mean.
+/// Training of `workers` workers: gradients added in rank order, one multiplication for the mean.
 inline std::vector<float> trained(int workers, int steps, sgd_values set = {},
-                                  gradient_function given = gradient) {
-  return descended(steps, set, [&](int step, std::size_t i) {
+                                  gradient_function given = gradient,
+                                  std::size_t n = total_elements()) {
+  const auto mean = [&](int step, std::size_t i) {
     float sum = given(0, step, i);
     for (int worker = 1; worker < workers; ++worker) {
       sum += given(worker, step, i);
     }
     return workers == 1 ? sum : sum * (1.0f / static_cast<float>(workers));
-  });
+  };
+  return descended(steps, set, mean, n);
 }
 
 }  // namespace tutti::test

@@ -16,20 +16,30 @@
 namespace tutti::test {
 
 inline constexpr int order_ranks = 3;
-inline constexpr std::size_t order_tensors = 5;
 
-inline arena small_model() {
+/// Elements of each tensor.
+using tensor_lengths = std::vector<std::size_t>;
+
+inline arena model_of(const tensor_lengths& sizes) {
   std::vector<arena::declaration> all;
-  for (std::size_t i = 0; i < order_tensors; ++i) {
-    all.push_back({"tensor" + std::to_string(i), i + 1});
+  for (const std::size_t each : sizes) {
+    all.push_back({"tensor" + std::to_string(all.size()), each});
   }
   return arena(all);
 }
 
+/// The agenda's hash on every worker, and the bytes that each rank has sent from its start to its
+/// end.
+struct ordered_run {
+  std::vector<std::uint64_t> agendas{};
+  std::vector<std::uint64_t> bytes{};
+};
+
 template <class Strategy>
 task rank_of(transport::simulated& world, int steps, engine_options<Strategy> options,
-             std::vector<std::uint64_t>& agendas) {
-  arena memory = small_model();
+             const tensor_lengths& sizes, ordered_run& result) {
+  arena memory = model_of(sizes);
+  const std::size_t order_tensors = sizes.size();
   auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
   co_await engine.started();
   if (!engine.serves()) {
@@ -51,20 +61,28 @@ task rank_of(transport::simulated& world, int steps, engine_options<Strategy> op
     for (std::size_t i = 0; i < order_tensors; ++i) {
       co_await engine.arrival(tensor_id(i));
     }
-    agendas.push_back(engine.agenda());
+    result.agendas.push_back(engine.agenda());
   }
   co_await engine.close();
+  result.bytes[static_cast<std::size_t>(world.rank())] = engine.counted().bytes_sent;
+}
+
+template <class Strategy>
+ordered_run run_in_order(int workers, int steps, engine_options<Strategy> options,
+                         const tensor_lengths& sizes) {
+  ordered_run result;
+  const int ranks = workers + servers_in<Strategy>(options);
+  result.bytes.resize(static_cast<std::size_t>(ranks));
+  transport::run_simulated(ranks, transport::link{1.25e9, 5e-6}, [&](transport::simulated& world) {
+    return rank_of<Strategy>(world, steps, options, sizes, result);
+  });
+  return result;
 }
 
 /// The agenda's hash on every worker, after `steps` steps.
 template <class Strategy>
 std::vector<std::uint64_t> agendas_after(int steps, engine_options<Strategy> options) {
-  std::vector<std::uint64_t> agendas;
-  transport::run_simulated(order_ranks + servers_in<Strategy>(options),
-                           transport::link{1.25e9, 5e-6}, [&](transport::simulated& world) {
-                             return rank_of<Strategy>(world, steps, options, agendas);
-                           });
-  return agendas;
+  return run_in_order<Strategy>(order_ranks, steps, options, {1, 2, 3, 4, 5}).agendas;
 }
 
 template <class Strategy>

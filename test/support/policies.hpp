@@ -5,13 +5,16 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
+#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
+#include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/by_arrival.hpp"
@@ -45,17 +48,22 @@ using optimizers = testing::Types<optimizer::none, optimizer::sgd>;
 using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
                    compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::top_k>;
+                   compression::top_k, compression::one_bit, compression::two_bit,
+                   compression::onebit>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::top_k, compression::qsgd, compression::error_feedback<compression::none>,
+    compression::top_k, compression::qsgd, compression::dithering, compression::one_bit,
+    compression::two_bit, compression::onebit, compression::error_feedback<compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,
-    compression::error_feedback<compression::top_k>,
-    compression::error_feedback<compression::qsgd>>;
+    compression::error_feedback<compression::top_k>, compression::error_feedback<compression::qsgd>,
+    compression::error_feedback<compression::dithering>,
+    compression::error_feedback<compression::one_bit>,
+    compression::error_feedback<compression::two_bit>,
+    compression::error_feedback<compression::onebit>>;
 
 }  // namespace tutti::testing_lists

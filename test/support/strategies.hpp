@@ -12,11 +12,14 @@
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/model_averaging.hpp"
+#include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/collective/graphs.hpp"
 #include "tutti/collective/halving_doubling.hpp"
+#include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -41,6 +44,7 @@
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/kungfu.hpp"
 #include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
@@ -53,7 +57,7 @@ namespace tutti::test::listed {
 
 /// A strategy with the options that it is run with, one after the other. What sends less than every
 /// gradient says by `expected(workers, steps)` what its parameters come to, or also what each
-/// worker sends.
+/// worker sends; by `expected(options, workers, steps)`, where that depends on the options.
 template <class Strategy>
 struct with_defaults {
   using strategy = Strategy;
@@ -121,6 +125,27 @@ struct gathered_by_arrival
     return {{.fusion = {.bytes = 3000, .first_bytes = 500}},
             {.fusion = {.bytes = 20'000, .rebuild = fusion::rebuild::after_second_step}},
             {.fusion = {.bytes = 3000, .rebuild = fusion::rebuild::never}}};
+  }
+};
+
+/// Hosts first, then one rank of each for each share.
+struct hosts_first
+    : with_defaults<
+          compose<architecture::all_reduce<collective::hierarchical<>>, partition::into>> {
+  static std::vector<options> variants() { return {{.partition = {.bytes = 50'000}}}; }
+};
+
+/// Along trees of hosts, and each piece along one of several graphs.
+struct KungFu : with_defaults<strategies::KungFu> {
+  static std::vector<options> variants() {
+    options in_pieces;
+    in_pieces.partition.bytes = 20'000;
+    options in_turns = in_pieces;
+    in_turns.architecture = {.topology = collective::topology::multi_binary_tree_star,
+                             .hash = collective::hash::index};
+    options around = in_pieces;
+    around.architecture.topology = collective::topology::ring;
+    return {in_pieces, in_turns, around};
   }
 };
 
@@ -208,7 +233,8 @@ using each_dense_strategy =
     testing::Types<Each<WFBPUnlimited>, Each<canonical>, Each<at_the_end>,
                    Each<merged_one_at_a_time>, Each<fused_by_priority>, Each<ByteScheduler>,
                    Each<Horovod>, Each<gathered_by_priority>, Each<gathered_by_arrival>,
-                   Each<servers_that_add>, Each<servers_that_update>>;
+                   Each<hosts_first>, Each<KungFu>, Each<servers_that_add>,
+                   Each<servers_that_update>>;
 
 template <template <class> class Each>
 using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<SignSGD>,
@@ -291,21 +317,48 @@ struct models_averaged_every_period
   }
 };
 
+/// Not at all, a little, and all the way to the mean.
 struct models_drawn_together
     : with_defaults<
           compose<architecture::model_averaging<collective::canonical>, partition::into>> {
-  static constexpr float alpha = 0.25f;
   static std::vector<options> variants() {
-    return {{.partition = {.bytes = 20'000}, .architecture = {.alpha = alpha}}};
+    const auto drawn = [](double alpha) {
+      return options{.partition = {.bytes = 20'000}, .architecture = {.alpha = alpha}};
+    };
+    return {drawn(0), drawn(0.1), drawn(1)};
+  }
+  static expected_payloads expected(const options& set, int workers, int steps) {
+    const auto alpha = static_cast<float>(set.architecture.alpha);
+    const auto rule = [alpha](auto& all, int step, std::size_t element) {
+      const float mean = mean_of(all);
+      for (replica& each : all) {
+        each.x = (1 - alpha) * each.x + alpha * mean;
+      }
+      step_alone(all, step, element);
+    };
+    return {.of_worker = of_replicas(workers, steps, rule)};
+  }
+};
+
+/// Each in its turn moves half-way to the model that its pair has come to, and steps.
+struct models_drawn_to_pairs
+    : with_defaults<compose<architecture::pair_averaging, fusion::up_to, partition::into>> {
+  static constexpr bool takes_turns = true;
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}, .partition = {.bytes = 20'000}}};
   }
   static expected_payloads expected(int workers, int steps) {
-    return {.of_worker = of_replicas(workers, steps, [](auto& all, int step, std::size_t element) {
-              const float mean = mean_of(all);
-              for (replica& each : all) {
-                each.x = (1 - alpha) * each.x + alpha * mean;
-              }
-              step_alone(all, step, element);
-            })};
+    return {.of_worker =
+                of_replicas(workers, steps, [workers](auto& all, int step, std::size_t element) {
+                  for (int rank = 0; rank < workers; ++rank) {
+                    const auto at_step = static_cast<std::uint64_t>(step);
+                    const int pair = architecture::pair_of(1, rank, at_step, workers);
+                    replica& mine = all[static_cast<std::size_t>(rank)];
+                    const float its = all[static_cast<std::size_t>(pair)].x;
+                    mine.x = workers == 1 ? mine.x : 0.5f * mine.x + 0.5f * its;
+                    mine.step(gradient(rank, step, element));
+                  }
+                })};
   }
 };
 
@@ -317,7 +370,7 @@ struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_
   }
 };
 
-/// The same of the steps that the ranks take by them, in buffers that are filled at run time.
+/// Records of the steps that the ranks take by them, in buffers that are filled at run time.
 struct Adasum : with_defaults<strategies::Adasum> {
   static std::vector<options> variants() { return {{.fusion = {.bytes = 3000, .cycle = 2e-5}}}; }
   static std::vector<float> expected(int workers, int steps) {
@@ -330,7 +383,7 @@ template <template <class> class Each>
 using each_averaging_strategy =
     testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<in_shards>,
                    Each<models_averaged_every_period>, Each<models_drawn_together>,
-                   Each<adaptive_sums>, Each<Adasum>>;
+                   Each<models_drawn_to_pairs>, Each<adaptive_sums>, Each<Adasum>>;
 
 /// For worlds that differ from another in where memory lies.
 template <template <class> class Each>

@@ -23,6 +23,18 @@
 /// by its place in a list of strategies.hpp.
 namespace tutti::test {
 
+/// Nobody waits for anybody, so ranks take their steps one after the other: then it is known what
+/// each of them finds.
+template <class Listed>
+constexpr bool takes_turns = requires {
+  requires Listed::takes_turns;
+};
+/// A clock that goes on while nobody looks: whose turn it is, cannot be read from it.
+template <class World>
+constexpr bool in_real_time = requires {
+  requires World::in_real_time;
+};
+
 /// A world has a `transport` and runs `body(transport)` on every one of so many ranks; false: this
 /// process is not among exactly so many. Where the transport has a clock of its own `body` is a
 /// coroutine.
@@ -40,9 +52,12 @@ struct strategy_on {
       rule::peers_must_be_addressable<architecture, transport>::holds &&
       rule::native_needs_the_transport<architecture, transport>::holds &&
       rule::senders_must_be_known<architecture, transport>::holds &&
-      rule::lengths_must_be_known<typename strategy::compression, transport>::holds;
+      rule::lengths_must_be_known<typename strategy::compression, transport>::holds &&
+      !(takes_turns<Listed> && in_real_time<World>);
 
-  static constexpr bool has_own_oracle = requires { Listed::expected(1, 1); };
+  using options = typename Listed::options;
+  static constexpr bool depends_on_options = requires { Listed::expected(options(), 1, 1); };
+  static constexpr bool has_own_oracle = depends_on_options || requires { Listed::expected(1, 1); };
 
   /// Gradients are of few digits unless sums are the same bits as of one process that adds in the
   /// ranks' order.
@@ -55,8 +70,10 @@ struct strategy_on {
   }();
 
   /// No bytes: what workers send is not looked at.
-  static expected_payloads expected(int workers, int steps) {
-    if constexpr (has_own_oracle) {
+  static expected_payloads expected([[maybe_unused]] const options& set, int workers, int steps) {
+    if constexpr (depends_on_options) {
+      return Listed::expected(set, workers, steps);
+    } else if constexpr (has_own_oracle) {
       return {Listed::expected(workers, steps)};
     } else {
       return {trained(workers, steps, {}, gradients)};
@@ -118,7 +135,8 @@ template <class List>
 constexpr int strategies_in = detail::size_of<List>;
 
 /// One rank's training, as a call or, on a clock, as a coroutine. Orders of readiness differ from
-/// rank to rank and step to step; waits come before a forward pass or one by one in between.
+/// rank to rank and step to step; a step may have several passes; waits come before a forward pass
+/// or one by one in between.
 template <class Cell>
 class trained_rank {
   using transport = typename Cell::transport;
@@ -142,13 +160,26 @@ class trained_rank {
     const std::size_t tensors = model.tensors().size();
     const std::uint64_t before = engine.counted().bytes_sent;
     for (int step = 0; step < steps_; ++step) {
+      for (int turn = 0; takes_turns<listed> && turn < world.rank(); ++turn) {
+        engine.average(0);  // who has had its turn has waited here
+      }
       for (std::size_t i = 0; i < tensors && step % 2 == 0; ++i) {  // a forward pass
         engine.wait(tensor_id(i), compute);
       }
-      for (const tensor_id id : shuffled(tensors, world.rank(), step)) {
-        engine.wait(id, compute);
-        model.backward(id, engine.worker(), step);
-        engine.ready(id, compute);
+      for (unsigned pass = 1; pass <= options_->run.accumulation; ++pass) {
+        for (const tensor_id id : shuffled(tensors, world.rank(), step)) {
+          if (pass == 1) {
+            engine.wait(id, compute);
+          }
+          hand_in(engine, model, id, step, pass);
+          engine.ready(id, compute);
+        }
+      }
+      if constexpr (takes_turns<listed>) {
+        engine.wait();
+        for (int turn = world.rank(); turn < world.size(); ++turn) {
+          engine.average(0);
+        }
       }
     }
     engine.wait();
@@ -164,14 +195,22 @@ class trained_rank {
     const std::size_t tensors = model.tensors().size();
     const std::uint64_t before = engine.counted().bytes_sent;
     for (int step = 0; step < steps_ && !engine.serves(); ++step) {
+      if constexpr (takes_turns<listed>) {
+        const seconds turn = 1 + step * world.size() + world.rank();
+        co_await world.sleep(turn - world.now());
+      }
       for (std::size_t i = 0; i < tensors && step % 2 == 0; ++i) {  // a forward pass
         co_await engine.arrival(tensor_id(i));
       }
-      for (const tensor_id id : shuffled(tensors, world.rank(), step)) {
-        co_await engine.arrival(id);
-        model.backward(id, engine.worker(), step);
-        co_await world.sleep(1e-6);
-        engine.ready(id);
+      for (unsigned pass = 1; pass <= options_->run.accumulation; ++pass) {
+        for (const tensor_id id : shuffled(tensors, world.rank(), step)) {
+          if (pass == 1) {
+            co_await engine.arrival(id);
+          }
+          hand_in(engine, model, id, step, pass);
+          co_await world.sleep(1e-6);
+          engine.ready(id);
+        }
       }
     }
     if (!engine.serves()) {
@@ -184,6 +223,15 @@ class trained_rank {
   }
 
  private:
+  /// What so many passes have added up: of two, twice the gradient, whose mean is the same bits.
+  template <class Engine>
+  static void hand_in(const Engine& engine, model_on<queue>& model, tensor_id id, int step,
+                      unsigned passes) {
+    model.backward(id, [&](std::size_t element) {
+      return static_cast<float>(passes) * Cell::gradients(engine.worker(), step, element);
+    });
+  }
+
   template <class Engine>
   void report(const Engine& engine, model_on<queue>& model, std::uint64_t before) const {
     const auto worker = static_cast<std::size_t>(engine.worker());
@@ -209,8 +257,9 @@ TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
   using strategy = typename TypeParam::listed::strategy;
   constexpr int steps = compared_steps;
   bool took_part = false;
-  for (const auto& options : TypeParam::listed::variants()) {
+  for (auto options : TypeParam::listed::variants()) {
     for (int workers = 1; workers <= 5; ++workers) {
+      options.run.accumulation = workers < 4 ? 1 : 2;
       const layout how = workers % 2 == 0 ? layout::together : layout::apart;
       outcome result(workers);
       if (!TypeParam::world::run(workers + servers_in<strategy>(options),
@@ -218,7 +267,7 @@ TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
         continue;
       }
       took_part = true;
-      const auto expected = TypeParam::expected(workers, steps);
+      const auto expected = TypeParam::expected(options, workers, steps);
       for (std::size_t worker = 0; worker < result.parameters.size(); ++worker) {
         if (TypeParam::world::holds(static_cast<int>(worker))) {
           EXPECT_EQ(result.parameters[worker], expected.parameters_of(worker))

@@ -123,10 +123,10 @@ outcome train_on_threads(int workers, int steps, engine_options<Strategy> option
   return result;
 }
 
-/// One rank of a simulated run, as a coroutine.
-template <class Strategy>
-task simulated_rank(transport::simulated& world, int steps, engine_options<Strategy> options,
-                    outcome& result, const std::vector<arena::declaration>& forward) {
+/// One rank of a run on the transport's own clock, as a coroutine.
+template <class Strategy, class Transport>
+task rank_on_a_clock(Transport& world, int steps, engine_options<Strategy> options, outcome& result,
+                     const std::vector<arena::declaration>& forward) {
   arena memory = model_of(world.rank(), forward);
   auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
   co_await engine.started();
@@ -161,8 +161,8 @@ outcome train_in_simulation(int workers, int steps, engine_options<Strategy> opt
   outcome result(workers);
   transport::run_simulated(workers + servers_in<Strategy>(options), transport::link{1.25e9, 50e-6},
                            [&](transport::simulated& world) {
-                             return simulated_rank<Strategy>(world, steps, options, result,
-                                                             forward);
+                             return rank_on_a_clock<Strategy>(world, steps, options, result,
+                                                              forward);
                            });
   return result;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "support/unbuffered_library.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/transport/in_process.hpp"
@@ -7,8 +9,25 @@
 #include "tutti/transport/shaped.hpp"
 #include "tutti/transport/simulated.hpp"
 
-/// Worlds in which strategies train (see strategy_laws.hpp).
+/// Worlds in which strategies train (see strategy_laws.hpp). Two ranks live on each host.
 namespace tutti::test {
+
+inline std::vector<int> two_a_host(int ranks) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    hosts.push_back(rank / 2);
+  }
+  return hosts;
+}
+
+/// Links of 10 Gbit/s and 50 microseconds.
+inline transport::network ethernet(int ranks) {
+  transport::network over(ranks, {1.25e9, 50e-6});
+  for (int rank = 1; rank < ranks; rank += 2) {
+    over.join(rank, rank - 1);
+  }
+  return over;
+}
 
 /// Ranks that are all in this process.
 struct of_one_process {
@@ -21,7 +40,7 @@ struct on_threads_of : of_one_process {
 
   template <class Body>
   static bool run(int ranks, Body body) {
-    tutti::transport::run_ranks<transport>(ranks, body);
+    tutti::transport::run_ranks<transport>(ranks, body, two_a_host(ranks));
     return true;
   }
 };
@@ -37,31 +56,35 @@ struct in_stream_order : of_one_process {
 
   template <class Body>
   static bool run(int ranks, Body body) {
-    run_streamed(ranks, body);
+    run_streamed(ranks, body, groups::honoured, two_a_host(ranks));
     return true;
   }
 };
 
-/// The virtual clock, over links of 10 Gbit/s and 50 microseconds.
+/// The virtual clock.
 struct on_the_virtual_clock : of_one_process {
   using transport = tutti::transport::simulated;
 
   template <class Body>
   static bool run(int ranks, Body body) {
-    tutti::transport::run_simulated(ranks, tutti::transport::link{1.25e9, 50e-6}, body);
+    tutti::transport::run_simulated(ethernet(ranks), body);
     return true;
   }
 };
 
-/// The same network in real time, a thread a rank.
+/// The shaped network in real time, a thread a rank.
 struct on_shaped_threads : of_one_process {
+  static constexpr bool in_real_time = true;
   using transport = tutti::transport::shaped<tutti::transport::in_process>;
 
   template <class Body>
   static bool run(int ranks, Body body) {
-    tutti::transport::run_ranks(ranks, [&](tutti::transport::in_process& inner) {
-      tutti::transport::run_shaped(inner, tutti::transport::network(ranks, {1.25e9, 50e-6}), body);
-    });
+    tutti::transport::run_ranks(
+        ranks,
+        [&](tutti::transport::in_process& inner) {
+          tutti::transport::run_shaped(inner, ethernet(ranks), body);
+        },
+        two_a_host(ranks));
     return true;
   }
 };

@@ -210,7 +210,7 @@ void run_streamed(int ranks, Body body, groups wanted = groups::honoured,
   transport::run_ranks(ranks, rank, hosts);
 }
 
-/// The same for `errors`.
+/// Ranks for `errors`.
 struct streams {
   template <class Body>
   static void run(int ranks, Body body) {

@@ -1,4 +1,4 @@
-// A few ranks that stand for many, against the many simulated message by message.
+// A few ranks that represent many, against the many simulated message by message.
 #include "tutti/core/representatives.hpp"
 
 #include <algorithm>

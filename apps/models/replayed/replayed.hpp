@@ -52,7 +52,7 @@ std::vector<std::string> replayed_names();
 /// nearest name, or the file's line.
 replayed replay(const std::string& name);
 
-/// The same network where a pass takes longer or shorter: every tensor keeps its share of it.
+/// The network where a pass takes longer or shorter: every tensor keeps its share of it.
 /// Throws tutti::usage_error where a total is no time, or there are no shares to keep.
 replayed with_totals(replayed network, double forward_seconds, double backward_seconds);
 

@@ -219,7 +219,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     engine_->wait(id_of(trained_[which]));
     trained_[which].awaited = true;
   }
-  /// The same for every parameter.
+  /// Every parameter is about to be read: returns when all last updates are done.
   void wait() {
     engine_->wait();
     for (entry& each : trained_) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/parameter_server/engine_threads.hpp"
 #include "tutti/architecture/parameter_server/placed_by.hpp"
 #include "tutti/architecture/parameter_server/server.hpp"
 #include "tutti/architecture/parameter_server/worker.hpp"
@@ -35,6 +36,9 @@ namespace updated_by {
 /// parameters, add what each worker's update changed, and send them back (BytePS).
 struct workers {};
 struct servers {};  ///< servers keep the parameters and send them back (MXNet's kvstore)
+/// Servers keep the parameters, and each worker's gradient is a step of its own, in rank order,
+/// where otherwise their mean is one (tf_cnn_benchmarks' distributed_replicated).
+struct servers_by_push {};
 }  // namespace updated_by
 
 namespace architecture {
@@ -43,7 +47,10 @@ namespace architecture {
 /// Wire: one payload up and one answer down per worker; s servers share W workers' load. Cost: a
 /// server's link carries W/s times the bytes each way. The answer is the mean, encoded again, or
 /// the parameters as floats. Of compressors of several rounds, and of those that select,
-/// synchronous servers add payloads in rank order and answer with their sum.
+/// synchronous servers add payloads in rank order and answer with their sum. Servers that step by
+/// push hold all workers' pushes of a chunk until they step.
+/// On a virtual clock the sums of a synchronous server can take the time of `engine_threads`, in
+/// `engine_order`; sums are the same, and a real server adds what comes when it comes.
 /// After: Li et al., "Parameter Server", OSDI 2014; MXNet's kvstore; BytePS, OSDI 2020.
 template <class Consistency = consistency::synchronous, class UpdatedBy = updated_by::workers>
 struct parameter_server {
@@ -53,7 +60,10 @@ struct parameter_server {
   static constexpr bool completes_alone = true;
   static constexpr bool receives_from_any = true;
   static constexpr bool stale = std::is_same_v<Consistency, tutti::consistency::asynchronous>;
-  static constexpr bool owns_parameters = std::is_same_v<UpdatedBy, updated_by::servers>;
+  /// Every push is a step of the optimizer's.
+  static constexpr bool steps_by_push = std::is_same_v<UpdatedBy, updated_by::servers_by_push>;
+  static constexpr bool owns_parameters =
+      std::is_same_v<UpdatedBy, updated_by::servers> || steps_by_push;
   static constexpr bool adds_in_rounds = !stale && !owns_parameters;
   /// Workers update first, and push by how much they did.
   static constexpr bool updates_first = stale && !owns_parameters;
@@ -79,6 +89,8 @@ struct parameter_server {
     int servers{1};
     architecture::placed_by placed_by{architecture::placed_by::least_loaded};
     int mixed_classes{101};
+    int engine_threads{};
+    architecture::engine_order engine_order{};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
@@ -88,11 +100,21 @@ struct parameter_server {
             "built_in, sdbm; with one on each worker's host: its mixed, or optimal_split");
       visit("mixed_classes", self.mixed_classes,
             "placed_by mixed: hash classes of keys, BytePS's BYTEPS_MIXED_MODE_BOUND");
+      visit("engine_threads", self.engine_threads,
+            "simulated: threads of a synchronous server that add, each as fast as its device, "
+            "BytePS's BYTEPS_SERVER_ENGINE_THREAD; 0: the device's one queue");
+      visit("engine_order", self.engine_order,
+            "what such a thread does next: received, most_pushed, byteps as its "
+            "BYTEPS_SERVER_ENABLE_SCHEDULE");
     }
   };
 
-  /// Throws usage_error if they leave no worker or no server.
+  /// Throws usage_error if they leave no worker or no server, or if options cannot be.
   static int workers(const options& set, int size) {
+    if (set.engine_threads < 0) {
+      throw usage_error(sentence({"a server has no ", set.engine_threads,
+                                  " threads. Fix: architecture.engine_threads of 0 or more"}));
+    }
     if (set.servers < 1 || set.servers >= size) {
       throw usage_error(sentence({set.servers, " servers among ", size,
                                   " ranks leave no worker or no server. Fix: at least 1 of each"}));
@@ -114,7 +136,7 @@ struct parameter_server {
     using launch = typename World::launch;
 
    public:
-    state(World& world, const options&) : worker_(world), server_(world) {}
+    state(World& world, const options& set) : worker_(world), server_(world, set) {}
 
     // ---- workers
 

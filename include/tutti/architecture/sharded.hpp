@@ -20,21 +20,37 @@
 
 namespace tutti::architecture {
 
+/// What becomes of a gradient once its sum is on its owners.
+enum class gradients {
+  kept,        ///< it lies where the model has it
+  given_back,  ///< the engine lends its memory, and lends it again
+};
+
 /// Every rank computes with all parameters x, and each keeps the optimizer's state s of a share of
 /// them alone. Of a chunk of n elements, rank r of p owns one run, ceil(n / p) or floor(n / p)
 /// elements long. In every step
 ///   g[owned] = mean over q of rank q's gradient[owned]   reduce-scatter of payloads
 ///   x[owned], s[owned] = optimizer(x, s, g)[owned]       on the owner, between the halves
-///   x[elsewhere] = its owner's                           all-gather of floats
+///   x[elsewhere] = its owner's                           all-gather of floats, in x
 /// Under a schedule that splits exchanges the updates run behind their reduce-scatters, and the
 /// parameters are gathered when that schedule says.
+///
+/// With `gradients::given_back` a model that has no memory for its gradients writes each where
+/// `engine::gradient(id)` says. A bucket's memory goes on to another one as soon as its chunks'
+/// reduce-scatters and updates are over, so that a rank holds the buckets that are being written or
+/// on their way, and of a reduced gradient nothing: the mean of its share is used up at once. Where
+/// a bucket's parameters are not neighbours, as in an arena they are, its memory is held until they
+/// are gathered; where passes accumulate, from the first pass on. A model with memory of its own
+/// keeps that, and `report` says so. Values are those of `gradients::kept`, bit for bit.
+///
 /// Wire: (p-1)/p of the payload and (p-1)/p of the parameters from every rank: without compression
 /// as many bytes as an all-reduce. Cost: state of ceil(n / p) elements a chunk and rank; an update
 /// per rank of n / p elements; `replan` takes state of n elements on every rank for a moment.
 /// Errors: a checkpoint is refused by an engine that cuts the model otherwise than the one that
 /// saved it. After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
-/// Parameter Models", SC 2020, of which this is the partition of optimizer states.
-template <splitting_collective Collective = collective::ring>
+/// Parameter Models", SC 2020, of which this is the partition of optimizer states and, with
+/// `gradients::given_back`, of gradients.
+template <splitting_collective Collective = collective::ring, gradients Gradients = gradients::kept>
 struct sharded {
   using role = tutti::role::architecture;
   using collective = Collective;
@@ -44,6 +60,7 @@ struct sharded {
   static constexpr bool ordered_start = Collective::ordered_start;
   static constexpr bool owns_parameters = true;
   static constexpr bool has_halves = true;
+  static constexpr bool gives_gradients_back = Gradients == gradients::given_back;
 
   static constexpr double busiest_nic(double payload, double dense, placement who) {
     return bound::all_reduce((payload + dense) / 2, who.hosts());
@@ -88,19 +105,31 @@ struct sharded {
       }
       co_await collective_.reduce_scatter(self, gradients);
       update(self, what, gradients.part(at(self.size()), at(self.rank())));
+      const chunk& piece = world_->planned().chunks[what.number];
+      const std::span<float> in_place = world_->parameters(piece);
+      if (in_place.empty()) {
+        const chunk mine = share_of(piece);
+        world_->read_parameters(mine, part_of(what, mine));
+      } else {
+        world_->give_back(piece);
+      }
       if constexpr (World::splits_phases) {
         co_await what.between_halves();
       }
-      const auto parameters = floats_of(what);
+      auto parameters = floats_of(what);
+      if (!in_place.empty()) {
+        parameters.data = reinterpret_cast<std::byte*>(in_place.data());
+      }
       co_await collective_.all_gather(self, parameters);
+      if (in_place.empty()) {
+        world_->write_parameters(piece, what.data);
+        world_->give_back(piece);
+      }
     }
 
-    void incoming(const chunk& piece, std::span<float> buffer) {
-      world_->write_parameters(piece, buffer);
-    }
     void arrive(std::size_t, std::uint64_t) {}  // its parameters have come
 
-    /// What the optimizer remembers, chunk by chunk: this rank's share, lane by lane.
+    /// What the optimizer remembers, chunk by chunk: this rank's share, row by row.
     std::vector<std::span<float>> memories() {
       std::vector<std::span<float>> all;
       for (std::uint32_t number = 0; number < first_.size(); ++number) {
@@ -111,7 +140,7 @@ struct sharded {
     std::size_t optimizer_floats() const { return momenta_.size(); }
 
    private:
-    /// The share of a chunk's sum has come: the mean makes parameters, in its place.
+    /// The share of a chunk's sum has come: its mean makes parameters.
     void update(typename World::endpoint self, const launch& what, std::span<std::byte> payload) {
       auto& queue = self.queue();
       const chunk& piece = world_->planned().chunks[what.number];
@@ -128,7 +157,13 @@ struct sharded {
                                 {},
                                 what.step,
                                 mine.first_element};
-      world_->update_piece(mine, what.phantom() ? what.data : what.data.subspan(begin), where);
+      world_->update_piece(mine, part_of(what, mine), where);
+    }
+    /// Where a launch has what is part of its chunk.
+    std::span<float> part_of(const launch& what, const chunk& part) const {
+      const std::size_t begin =
+          part.first_element - world_->planned().chunks[what.number].first_element;
+      return what.phantom() ? what.data : what.data.subspan(begin, part.elements);
     }
 
     chunk share_of(chunk piece) const {
@@ -138,11 +173,11 @@ struct sharded {
       return piece;
     }
     std::span<float> momenta_of(std::uint32_t number) {
-      const std::size_t lanes = world_->momenta_per_element();
+      const std::size_t rows = world_->momenta_per_element();
       const std::size_t elements = share_of(world_->planned().chunks[number]).elements;
       return momenta_.size() == 0
                  ? std::span<float>()
-                 : span_of(momenta_).subspan(lanes * first_[number], lanes * elements);
+                 : span_of(momenta_).subspan(rows * first_[number], rows * elements);
     }
 
     reduction<payload_fold<compression>> floats_of(const launch& what) const {

@@ -29,7 +29,7 @@ auto allocate(Queue& queue, std::size_t elements) {
   }
 }
 
-/// The same, zero for all that is enqueued from now on.
+/// Allocates elements that are zero for all that is enqueued from now on.
 template <class T, class Queue>
 auto allocate_zeros(Queue& queue, std::size_t elements) {
   auto fresh = allocate<T>(queue, elements);

@@ -24,7 +24,7 @@ class post_box {
     const std::uint32_t found = head().load(std::memory_order_acquire);
     return found == 0 ? std::nullopt : std::optional(found - 1);
   }
-  /// The same, and no more in the box.
+  /// Takes the oldest number out, if its post is complete.
   std::optional<std::uint32_t> take() {
     const auto found = oldest();
     if (found) {

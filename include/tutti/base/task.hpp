@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "tutti/base/ring.hpp"
+#include "tutti/base/ring_buffer.hpp"
 
 namespace tutti {
 
@@ -49,7 +49,7 @@ class run_queue {
   }
 
  private:
-  ring<std::coroutine_handle<>> ready_{64};
+  ring_buffer<std::coroutine_handle<>> ready_{64};
   std::atomic<std::thread::id> drainer_{};  // others may ask meanwhile
 };
 

@@ -64,7 +64,8 @@ enum class element_type : std::uint8_t { fp32, fp16, bf16 };
 /// One parameter tensor as its model declares it. The memory belongs to the model and must outlive
 /// the engine. A tensor without memory (both spans empty, `elements` set) is a phantom: the
 /// simulator moves its length and never its values. An engine refuses one whose spans are not
-/// `elements` long each.
+/// `elements` long each; only the gradients' may be empty, all of them, for a strategy that lends
+/// gradients their memory (`engine::gradient`).
 ///
 /// Parameters are floats. A gradient may have 16 bits an element: it is widened where it is taken,
 /// sums and means are made in floats, and only a mean that is left to the model, where there is no
@@ -95,6 +96,16 @@ struct tensor {
         narrow_gradient(its_gradient),
         gradient_type(its_type),
         shape(its_shape) {}
+  /// The engine lends memory for its gradient, of floats.
+  static tensor without_gradient(std::string its_name, std::span<float> its_parameter,
+                                 const tensor_shape& its_shape = {}) {
+    tensor made;
+    made.name = std::move(its_name);
+    made.elements = its_parameter.size();
+    made.parameter = its_parameter;
+    made.shape = its_shape;
+    return made;
+  }
   static tensor phantom(std::string its_name, std::size_t its_elements,
                         const tensor_shape& its_shape = {}) {
     tensor made;
@@ -113,9 +124,12 @@ struct tensor_facts {
   std::string name{};
 };
 
+/// Says that an arena has memory for parameters alone.
+struct without_gradients {};
+
 /// Memory for a model's parameters and gradients, laid out in backward order, so that tensors which
 /// a fusion groups are neighbours: a bucket is then a view and nothing is copied.
-/// Cost: 8 bytes an element, allocated once.
+/// Cost: 8 bytes an element, or 4 without gradients, allocated once.
 template <class Memory>
 class arena_of {
  public:
@@ -130,6 +144,10 @@ class arena_of {
   template <std::invocable<std::size_t> Lend>
   arena_of(std::span<const declaration> forward, Lend lend) : arena_of(forward, 1, own, lend) {}
 
+  /// For a strategy that lends gradients their memory (`engine::gradient`).
+  arena_of(std::span<const declaration> forward, without_gradients)
+      : arena_of(forward, 1, own, [](std::size_t) { return std::span<float>(); }) {}
+
   /// In memory that `allocate(elements)` answers. Each tensor begins at a multiple of `alignment`
   /// elements: what comes after one of another length is then no neighbour of it.
   template <class Allocate>
@@ -139,7 +157,7 @@ class arena_of {
           return std::span<float>(own_gradients_.data(), own_gradients_.size());
         }) {}
 
-  /// The same, with gradients in a span that `lend(elements)` answers and that outlives the arena:
+  /// Gradients lie in a span that `lend(elements)` answers and that outlives the arena:
   /// where other processes reach it, say (transport::mpi's `allocate_shared`).
   template <class Allocate, class Lend>
   arena_of(std::span<const declaration> forward, std::size_t alignment, Allocate allocate,
@@ -155,8 +173,11 @@ class arena_of {
     for (std::size_t i = forward.size(); i-- > 0;) {
       const std::size_t n = forward[i].elements;
       offset = round_up(offset, alignment);
-      tensors_[i] = tensor{forward[i].name, parameters().subspan(offset, n),
-                           gradients().subspan(offset, n), forward[i].shape};
+      const std::span<float> parameter = parameters().subspan(offset, n);
+      tensors_[i] = gradients_.empty()
+                        ? tensor::without_gradient(forward[i].name, parameter, forward[i].shape)
+                        : tensor(forward[i].name, parameter, gradients().subspan(offset, n),
+                                 forward[i].shape);
       offset += n;
     }
   }

@@ -51,8 +51,8 @@ struct canonical {
   }
 
  private:
-  /// The same sum out of loans: on a stream, a message that is folded cannot begin before the one
-  /// before it has been folded, and all must begin together.
+  /// Adds the parts of this rank in rank order out of loans: on a stream, a message that is folded
+  /// cannot begin before the one before it has been folded, and all must begin together.
   template <class Endpoint, class Fold, class PartOf>
   static task add_at_once(Endpoint self, reduction<Fold> data, PartOf part_of) {
     const auto mine = data.part(at(self.size()), at(self.rank()));

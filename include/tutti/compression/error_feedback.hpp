@@ -58,7 +58,7 @@ class error_feedback {
   requires(!facts::variable_length<C>) void encode(Queue& queue, std::span<const float> gradient,
                                                    wire out, const chunk_context& where) const {
     if constexpr (encodes_with_residual<C>) {
-      compression_.encode_with_residual(queue, gradient, where.lane(0, gradient.size()), out,
+      compression_.encode_with_residual(queue, gradient, where.row(0, gradient.size()), out,
                                         where.after(1));
     } else {
       encode_in_steps(queue, gradient, out, where);
@@ -99,7 +99,7 @@ class error_feedback {
   template <class Queue, class Encode>
   void around(Queue& queue, std::span<const float> gradient, wire out, const chunk_context& where,
               Encode encode_it) const {
-    const std::span<float> residual = where.lane(0, gradient.size());
+    const std::span<float> residual = where.row(0, gradient.size());
     kernels::add(queue, residual, gradient);
     encode_it(residual);
     kernels::negate(queue, residual);

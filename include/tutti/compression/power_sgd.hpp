@@ -76,7 +76,7 @@ class power_sgd {
   void encode(Queue& queue, int round, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
     const kernels::low_rank size = matrix(*where.tensor);
-    const std::span<float> input = where.lane(0, gradient.size());
+    const std::span<float> input = where.row(0, gradient.size());
     if (round == 0) {
       kernels::add(queue, input, gradient);
       kernels::fill_empty_columns(queue, where.remembered, size.columns, size.rank,
@@ -101,7 +101,7 @@ class power_sgd {
               const summed& over) const {
     queue.copy(where.remembered, sum.data, sum.size);
     kernels::expand_and_subtract(queue, left(where), sum.header<float>(), matrix(*where.tensor),
-                                 over.average, over.ranks, mean, where.lane(0, mean.size()));
+                                 over.average, over.ranks, mean, where.row(0, mean.size()));
   }
 
   template <class Queue>

@@ -44,7 +44,7 @@ class signum {
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
-    const std::span<float> momentum = where.lane(0, gradient.size());
+    const std::span<float> momentum = where.row(0, gradient.size());
     kernels::blend(queue, momentum, gradient, static_cast<float>(options_.beta),
                    static_cast<float>(1 - options_.beta));
     sign{}.encode(queue, momentum, out);

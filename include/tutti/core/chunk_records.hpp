@@ -53,9 +53,9 @@ class chunk_records {
   using state_type = typename Types::architecture::template state<surroundings_type>;
   static constexpr bool splits = surroundings_type::splits_phases;
   static constexpr bool delays = facts::delay<typename Types::architecture> > 0;
-  static constexpr std::size_t owner_lanes = facts::encodes_means<typename Types::architecture>
-                                                 ? facts::memory_per_element<typename Types::relay>
-                                                 : 0;
+  static constexpr std::size_t owner_rows = facts::encodes_means<typename Types::architecture>
+                                                ? facts::memory_per_element<typename Types::relay>
+                                                : 0;
 
  public:
   using record = chunk_record<queue_type, splits>;
@@ -72,7 +72,7 @@ class chunk_records {
         state_(&state),
         records_(made.chunks.size()),
         worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
-        owner_memory_(world.queue(), owner_lanes, model.remembered()) {
+        owner_memory_(world.queue(), owner_rows, model.remembered()) {
     for (std::size_t number = 0; number < records_.size(); ++number) {
       const chunk& piece = made.chunks[number];
       if (!model.phantom() && (!Types::choice::gathers || is_alone(piece))) {
@@ -108,8 +108,8 @@ class chunk_records {
     made.emplace(
         world_->queue(), *plan_, *model_, most,
         [this](std::size_t elements) { return room_of(elements); },
-        remembered_lanes{worker_memory_.floats(), facts::memory_per_element<compression>},
-        remembered_lanes{owner_memory_.floats(), owner_lanes}, shares());
+        remembered_rows{worker_memory_.floats(), facts::memory_per_element<compression>},
+        remembered_rows{owner_memory_.floats(), owner_rows}, shares());
   }
 
   /// What launches of so many elements work in, of either class of tensors, unless those are
@@ -185,7 +185,7 @@ class chunk_records {
   }
 
  private:
-  std::size_t shares() const { return owner_lanes == 0 ? 1 : at(world_->size()); }
+  std::size_t shares() const { return owner_rows == 0 ? 1 : at(world_->size()); }
 
   /// What the chunk's compressor works with.
   template <class C>

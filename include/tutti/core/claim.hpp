@@ -11,8 +11,8 @@
 namespace tutti {
 
 /// An engine's claim to its rank of a transport, for as long as it lives. Chunks, decisions and
-/// farewells are numbered by an engine's plan alone, so that a second engine would take messages of
-/// the first.
+/// messages at the end are numbered by an engine's plan alone, so that a second engine would take
+/// messages of the first.
 ///
 /// What is claimed is the transport's queue of coroutines: whatever wraps a transport has its, and
 /// ranks that share one loop differ by number.

@@ -114,7 +114,7 @@ class driver {
       }
     }
   }
-  /// The same, however long it takes.
+  /// Drives until `done`, however long it takes.
   void drive_until(predicate done) { drive_until(done, std::numeric_limits<seconds>::infinity()); }
 
   /// Drives until `done`, failure or not; false after `limit` seconds.

@@ -75,12 +75,12 @@ class engine : engine_base<Transport> {
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
   static constexpr bool delays = facts::delay<typename types::architecture> > 0;
-  /// What is ready waits for the end of a cycle.
-  static constexpr bool has_cycles = requires(typename types::options & set) { set.fusion.cycle; };
 
  public:
   using strategy = typename types::strategy;
   using options = typename types::options;
+  /// Launches wait for a tick, which wants somebody who is there when it comes.
+  static constexpr bool has_cycle = requires(const options& set) { set.fusion.cycle; };
   using compression = typename types::compression;
   using architecture = typename types::architecture;
 
@@ -134,6 +134,12 @@ class engine : engine_base<Transport> {
     for (const tensor& each : model_.forward()) {
       expect_reachable(each);
     }
+    if (model_.lends() && !facts::gives_gradients_back<architecture>) {
+      throw usage_error(
+          "the model's gradients have no memory, and this strategy lends none. Fix: "
+          "tensor(name, parameter, gradient), or architecture::sharded<..., "
+          "gradients::given_back>");
+    }
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
     open_flow();
     if (!serves()) {
@@ -151,7 +157,7 @@ class engine : engine_base<Transport> {
         waits_.until([this] { return startup_.done(); });
         synchronize();
       } catch (...) {
-        quiesce();  // whoever throws here has no destructor
+        quiesce();  // the destructor does not run where the constructor throws
         throw;
       }
       waits_.start_thread(wanted);
@@ -203,17 +209,36 @@ class engine : engine_base<Transport> {
     }
   }
 
+  // ---- memory that is lent
+
+  /// Memory for this step's gradient of tensor `id`, where the model has none and the strategy
+  /// gives gradients back (architecture::sharded): undefined on a step's first pass, and what
+  /// earlier passes have left there on any later one. Write it, say `ready(id)`, and touch it no
+  /// more. Throws usage_error where nothing is lent, or before the last one has arrived. Cost: a
+  /// lock, and memory for a bucket while there are fewer than are held at once.
+  std::span<float> gradient(tensor_id id) requires(
+      !has_own_memory<typename Transport::queue_type>) {
+    return lend(id).first;
+  }
+  /// Memory for a gradient that `stream` writes from now on.
+  template <class Stream>
+  requires device_queue<Stream> std::span<float> gradient(tensor_id id, Stream& stream) {
+    const auto [memory, after] = lend(id);
+    stream.wait(after);
+    return memory;
+  }
+
   // ---- the two verbs
 
   /// The gradient of tensor `id` is final. Throws usage_error if its last one has not arrived yet.
   void ready(tensor_id id) { ready(id, world_->queue().record()); }
 
-  /// The same, once the work on the caller's stream so far is done.
+  /// The gradient is final once the work on the caller's stream so far is done.
   template <class Stream>
   requires device_queue<Stream>
   void ready(tensor_id id, Stream& stream) { ready(id, stream.record()); }
 
-  /// The same, and the gradient lies in `gradient`, from this step on until told otherwise: of the
+  /// The gradient is final and lies in `gradient`, from this step on until told otherwise: of the
   /// tensor's type and length, else usage_error. It must stay until the tensor's next `ready`: for
   /// a pass without a gradient, zeros are written there. Where passes accumulate, it is their sum
   /// that the last one's memory holds. Cost: while the gradients of a bucket are floats and
@@ -238,8 +263,15 @@ class engine : engine_base<Transport> {
   /// earlier ones have added up stays. Throws usage_error as `ready` does, and touches nothing
   /// then.
   void absent(tensor_id id) {
-    if (expect_arrived(id).accumulated.load(std::memory_order_relaxed) == 0) {
-      const tensor& its = model_.forward()[index(id)];
+    const bool is_first = expect_arrived(id).accumulated.load(std::memory_order_relaxed) == 0;
+    const tensor& its = model_.forward()[index(id)];
+    if (model_.lends()) {
+      const auto [memory, after] = lend(id);
+      world_->queue().wait(after);
+      if (is_first) {
+        world_->queue().clear(memory.data(), memory.size_bytes());
+      }
+    } else if (is_first) {
       if (its.gradient_type == element_type::fp32) {
         world_->queue().clear(its.gradient.data(), its.gradient.size_bytes());
       } else {
@@ -265,7 +297,7 @@ class engine : engine_base<Transport> {
     stream.wait(at(id).current);
   }
 
-  /// The same for every tensor: a global barrier.
+  /// Returns when every tensor is up to date: a global barrier.
   void wait() requires(!virtual_time) {
     wait_until([this] { return !outstanding(); }, no_tensor);
     synchronize();
@@ -329,11 +361,15 @@ class engine : engine_base<Transport> {
 
   /// The mean of `value` over the workers, each with its own. Every worker must call it.
   double average(double value) requires(!virtual_time) {
-    averages_.fetch_add(1, std::memory_order_relaxed);
-    task asking = average_over_workers(
-        endpoint<Transport>(*world_, services_.own_tag(own::average)), workers_, value);
+    task asking = averaged(value);
     waits_.run(asking);
     return value;
+  }
+  /// What `average` does, for coroutines: `value` becomes the mean, and must outlive the task.
+  task averaged(double& value) {
+    averages_.fetch_add(1, std::memory_order_relaxed);
+    return average_over_workers(endpoint<Transport>(*world_, services_.own_tag(own::average)),
+                                workers_, value);
   }
 
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
@@ -379,7 +415,8 @@ class engine : engine_base<Transport> {
     due_call_.store("average()", std::memory_order_relaxed);
     synchronize();
   }
-  /// The same for coroutines, once every tensor has arrived; `set` must outlive the task.
+  /// What `replan` does, for coroutines, once every tensor has arrived; `set` must outlive the
+  /// task.
   task replanned(const options& set) { return replan_steps<types, engine>::to(*this, set); }
 
   const plan& planned() const { return plan_; }
@@ -400,7 +437,9 @@ class engine : engine_base<Transport> {
             counted(),
             exposed(),
             sizeof(float) * optimizer_floats(),
-            has_cycles && !virtual_time && !waits_.has_thread()};
+            model_.own_bytes() + model_.bucket_bytes(),
+            model_.own_bytes(),
+            has_cycle && !virtual_time && !waits_.has_thread()};
   }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
@@ -601,9 +640,24 @@ class engine : engine_base<Transport> {
   void ready_in(tensor_id id, const gradient_memory& memory) {
     ready_in(id, memory, world_->queue().record());
   }
+  std::pair<std::span<float>, queue_event> lend(tensor_id id) {
+    expect_arrived(id);
+    if (!model_.lends()) {
+      throw usage_error(model_.forward()[index(id)].name +
+                        " has memory for its gradient, or is a phantom, and is lent none. Fix: "
+                        "declare it by tensor::without_gradient");
+    }
+    return model_.lend(world_->queue(), plan_.position(id));
+  }
+
   void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
     auto& mine = expect_arrived(id);
     const tensor& its = model_.forward()[index(id)];
+    if (model_.lends()) {
+      throw usage_error(its.name +
+                        " is ready with values elsewhere than in the memory that was lent for "
+                        "them. Fix: write them where gradient(id) says, and ready(id)");
+    }
     model_.expect_gradient(its, memory);
     const bool stays = memory.wide.data() == its.gradient.data() &&
                        memory.narrow.data() == its.narrow_gradient.data();
@@ -617,6 +671,14 @@ class engine : engine_base<Transport> {
 
   void ready(tensor_id id, queue_event when) {
     auto& mine = expect_arrived(id);
+    if constexpr (facts::gives_gradients_back<architecture>) {
+      if (model_.lacks_gradient(plan_.position(id))) {
+        throw usage_error(model_.forward()[index(id)].name +
+                          " is ready, and its gradient has no memory yet. Fix: write it where "
+                          "gradient(id) says, in every pass");
+      }
+      model_.gradient_is_there(plan_.position(id));
+    }
     const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
     if (passes < set_.run.accumulation) {
       mine.accumulated.store(passes, std::memory_order_relaxed);

@@ -24,7 +24,7 @@ namespace tutti {
 /// What ranks ask of each other beside chunks.
 enum class service : std::uint32_t {
   words = 8,  ///< of another rank's machine, which decides in which order launches start
-  farewell,   ///< the sender asks nobody any more
+  finished,   ///< the sender asks nobody any more
   ended,      ///< nor does anybody
   change,     ///< other values for the optimizer
   collect,
@@ -119,7 +119,7 @@ class engine_base {
 
   post_box posts_;  ///< tensors that became ready
   std::atomic<bool> is_started_{false};
-  std::atomic<bool> unwritten_{false};  ///< the oldest post's gradient, when last looked at
+  std::atomic<bool> unwritten_{false};  ///< a device still wrote the oldest post's gradient
 
  private:
   struct verbs {

@@ -319,7 +319,7 @@ class flow {
       record.before = std::move(record.running);
     } else {
       record.released = false;
-      record.running = task();  // its frame is the next one's
+      record.running = task();  // the next coroutine takes the memory of its frame
     }
     record.running = run(number);
     record.running.start(world_->ready_coroutines());
@@ -346,7 +346,7 @@ class flow {
     record.released = false;
     observer_->record(event::started, number);
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    record.running = task();  // its frame is the next one's
+    record.running = task();  // the next coroutine takes the memory of its frame
     record.running = run_together(number, mine);
     record.running.start(world_->ready_coroutines());
   }

@@ -18,11 +18,11 @@
 
 namespace tutti {
 
-/// Floats parallel to the parameters that belong to what travels: `lanes` of a plan's elements
+/// Floats parallel to the parameters that belong to what travels: `rows` of a plan's elements
 /// each.
-struct remembered_lanes {
+struct remembered_rows {
   std::span<float> floats{};
-  std::size_t lanes{};
+  std::size_t rows{};
 };
 
 /// Who writes what travels into a launch's buffer.
@@ -35,7 +35,7 @@ enum class written { by_the_model, by_the_architecture };
 /// every rank owns a share of each chunk, whatever it travels with, and the shares of one rank lie
 /// side by side in the buffer: chunks that travel together are then always gathered. A launch takes
 /// the smallest buffer that is large enough; where none is, the largest that is free is made anew,
-/// as large as the launch. Cost: a buffer's elements and their lanes; a copy in and out of what is
+/// as large as the launch. Cost: a buffer's elements and their rows; a copy in and out of what is
 /// gathered.
 template <class Queue>
 class fusion_buffers {
@@ -62,7 +62,7 @@ class fusion_buffers {
     std::vector<kernels::copy_run> in_{};
     std::vector<kernels::copy_run> out_{};
     std::size_t works_for_ = 0;  ///< elements
-    std::size_t holds_ = 0;      ///< elements and their lanes; nothing that stays where it is
+    std::size_t holds_ = 0;      ///< elements and their rows; nothing that stays where it is
     std::size_t copied_ = 0;
     queue_event until_{};
     bool is_taken_ = false;
@@ -78,17 +78,16 @@ class fusion_buffers {
   /// needs.
   template <class RoomOf>
   fusion_buffers(Queue& queue, const plan& made, const model_memory<Queue>& model, std::size_t most,
-                 RoomOf room_of, remembered_lanes worker, remembered_lanes owner,
-                 std::size_t shares)
-      : plan_(&made), model_(&model), lanes_{worker, owner}, shares_(shares) {
+                 RoomOf room_of, remembered_rows worker, remembered_rows owner, std::size_t shares)
+      : plan_(&made), model_(&model), rows_{worker, owner}, shares_(shares) {
     for (buffer& each : buffers_) {
       each.chunks.reserve(made.chunks.size());
       each.shares.resize(shares > 1 ? shares + 1 : 0);
       if (!model.phantom()) {
         make_room(queue, each, most, room_of(most));
         make_floats(queue, each, most);
-        each.in_.reserve(lanes() * shares * made.chunks.size());
-        each.out_.reserve(lanes() * shares * made.chunks.size());
+        each.in_.reserve(rows() * shares * made.chunks.size());
+        each.out_.reserve(rows() * shares * made.chunks.size());
       }
     }
   }
@@ -151,8 +150,8 @@ class fusion_buffers {
     if (model_->phantom() || neighbours) {
       mine.data = {model_->data(first).data(), elements};
       const std::size_t stride = plan_->elements();
-      mine.worker.memory = at(lanes_[0], first.first_element);
-      mine.owner.memory = at(lanes_[1], first.first_element);
+      mine.worker.memory = at(rows_[0], first.first_element);
+      mine.owner.memory = at(rows_[1], first.first_element);
       mine.worker.stride = mine.owner.stride = stride;
       return;
     }
@@ -161,7 +160,7 @@ class fusion_buffers {
     }
     mine.data = span_of(mine.floats_).first(elements);
     mine.worker.memory = mine.floats_.data() + mine.holds_;
-    mine.owner.memory = mine.floats_.data() + mine.holds_ * (1 + lanes_[0].lanes);
+    mine.owner.memory = mine.floats_.data() + mine.holds_ * (1 + rows_[0].rows);
     mine.worker.stride = mine.owner.stride = mine.holds_;
     std::size_t place = 0;
     for (std::size_t share = 0; share < shares_; ++share) {
@@ -170,8 +169,8 @@ class fusion_buffers {
         if (by == written::by_the_model) {
           list(mine, model_->data(piece).data(), mine.data.data() + place, piece.elements);
         }
-        list_lanes(mine, lanes_[0], piece, mine.worker.memory + place);
-        list_lanes(mine, lanes_[1], piece, mine.owner.memory + place);
+        list_rows(mine, rows_[0], piece, mine.worker.memory + place);
+        list_rows(mine, rows_[1], piece, mine.owner.memory + place);
         place += piece.elements;
       }
     }
@@ -209,7 +208,7 @@ class fusion_buffers {
                ? one.works_for_ > other.works_for_
                : elements <= one.works_for_ && one.works_for_ < other.works_for_;
   }
-  std::size_t lanes() const { return 1 + lanes_[0].lanes + lanes_[1].lanes; }
+  std::size_t rows() const { return 1 + rows_[0].rows + rows_[1].rows; }
   [[gnu::cold]] static void make_room(Queue& queue, buffer& mine, std::size_t elements, room its) {
     mine.workspace = allocate<std::byte>(queue, its.workspace_bytes);
     mine.scratch_ = allocate<std::byte>(queue, its.scratch_bytes);
@@ -217,7 +216,7 @@ class fusion_buffers {
   }
   [[gnu::cold]] void make_floats(Queue& queue, buffer& mine, std::size_t elements) const {
     mine.floats_ = memory_of<float, Queue>();  // the old ones go first
-    mine.floats_ = allocate_zeros<float>(queue, lanes() * elements);
+    mine.floats_ = allocate_zeros<float>(queue, rows() * elements);
     mine.holds_ = elements;
   }
 
@@ -240,7 +239,7 @@ class fusion_buffers {
     }
     return plan_->chunks[mine.chunks.front()];
   }
-  static float* at(const remembered_lanes& all, std::size_t element) {
+  static float* at(const remembered_rows& all, std::size_t element) {
     return all.floats.empty() ? nullptr : all.floats.data() + element;
   }
 
@@ -251,11 +250,11 @@ class fusion_buffers {
       mine.copied_ += elements;
     }
   }
-  void list_lanes(buffer& mine, const remembered_lanes& from, const chunk& piece,
-                  float* inside) const {
-    for (std::size_t lane = 0; lane < from.lanes; ++lane) {
-      list(mine, from.floats.data() + lane * plan_->elements() + piece.first_element,
-           inside + lane * mine.holds_, piece.elements);
+  void list_rows(buffer& mine, const remembered_rows& from, const chunk& piece,
+                 float* inside) const {
+    for (std::size_t row = 0; row < from.rows; ++row) {
+      list(mine, from.floats.data() + row * plan_->elements() + piece.first_element,
+           inside + row * mine.holds_, piece.elements);
     }
   }
 
@@ -268,7 +267,7 @@ class fusion_buffers {
 
   const plan* plan_;
   const model_memory<Queue>* model_;
-  std::array<remembered_lanes, 2> lanes_;
+  std::array<remembered_rows, 2> rows_;
   std::size_t shares_;
   std::array<buffer, count> buffers_{};
 };

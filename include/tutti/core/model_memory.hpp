@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/core/lent_gradients.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 
@@ -34,18 +37,25 @@ struct gradient_memory {
 
 /// The model's tensors as buckets see them: a bucket whose gradients are floats and neighbours in
 /// memory is a view of them where it may be one, any other has a buffer of floats to be packed
-/// into, where `Queue`'s work reaches it.
+/// into, where `Queue`'s work reaches it. One whose tensors have no memory for their gradients is
+/// lent some in each step.
 template <class Queue>
 class model_memory {
  public:
   [[gnu::cold]] model_memory(Queue& queue, std::vector<tensor> forward, const plan& made,
                              buffers wanted = buffers::views)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
-    phantom_ = loops::all_of(forward_, [](const tensor& each) {
-      return each.elements == 0 || (each.gradient.empty() && each.narrow_gradient.empty());
-    });
-    phantom_ = phantom_ && made.elements() > 0;
-    if (!phantom_) {
+    const bool has_parameters =
+        loops::any_of(forward_, [](const tensor& each) { return !each.parameter.empty(); });
+    phantom_ = !has_parameters && made.elements() > 0;
+    for (const tensor& each : forward_) {
+      own_bytes_ += each.gradient.size_bytes() + each.narrow_gradient.size_bytes();
+    }
+    if (has_parameters && own_bytes_ == 0) {
+      asked_.resize(made.backward.size());
+      lent_ = std::make_unique<lent_gradients<Queue>>(made);
+      lay_out(queue, buffers::none);
+    } else if (!phantom_) {
       lay_out(queue, wanted);
       list_runs();
     }
@@ -56,6 +66,55 @@ class model_memory {
   /// Elements that policies may remember something of: none of a phantom's.
   std::size_t remembered() const { return phantom_ ? 0 : plan_->elements(); }
   const std::vector<tensor>& forward() const { return forward_; }
+
+  /// Gradients lie in memory that is lent to their buckets.
+  bool lends() const { return lent_ != nullptr; }
+  /// Memory for the gradient of the tensor at `position`, and what writing there has to wait for.
+  std::pair<std::span<float>, typename Queue::event> lend(Queue& queue, std::size_t position) {
+    asked_[position] = true;
+    const std::size_t number = plan_->bucket_of[position];
+    const auto room = lent_->lend(queue, number, data_[number]);
+    return {data(position), room.after};
+  }
+  /// Nobody has asked for memory for the tensor's gradient since it was last ready.
+  bool lacks_gradient(std::size_t position) const {
+    return lends() && !asked_[position] && at(position).elements != 0;
+  }
+  void gradient_is_there(std::size_t position) {
+    if (lends()) {
+      asked_[position] = false;
+    }
+  }
+  /// The gradients of a chunk are needed no more, and not all its elements are zero in number.
+  void give_back(Queue& queue, const chunk& piece) {
+    if (lends()) {
+      lent_->give_back(queue, piece.bucket, data_[piece.bucket]);
+    }
+  }
+
+  /// Of gradients in the model's own memory. These two are for any thread.
+  std::size_t own_bytes() const { return own_bytes_; }
+  /// Of gradients in memory of the engine's own, at most at once so far.
+  std::size_t bucket_bytes() const {
+    return (lends() ? lent_->bytes() : 0) +
+           std::atomic_ref(packed_bytes_).load(std::memory_order_relaxed);
+  }
+
+  /// A chunk's parameters where they are neighbours in memory; nothing where they are not.
+  std::span<float> parameters(const chunk& piece) const {
+    std::span<float> all;
+    bool neighbours = !phantom_;
+    for_each_run(piece,
+                 [&](std::size_t position, std::size_t offset, std::size_t count, std::size_t) {
+                   if (neighbours) {
+                     const auto run = at(position).parameter.subspan(offset, count);
+                     neighbours = all.empty() || all.data() + all.size() == run.data();
+                     all = {all.empty() ? run.data() : all.data(), all.size() + count};
+                   }
+                 });
+    return neighbours ? all : std::span<float>();
+  }
+
   const tensor& at(std::size_t position) const { return forward_[index(plan_->at(position))]; }
 
   /// A chunk's gradient, in its bucket.
@@ -213,6 +272,7 @@ class model_memory {
   void make_room(Queue& queue, std::size_t number) {
     if (const std::size_t elements = plan_->buckets[number].elements; elements > 0) {
       packed_[number] = allocate_zeros<float>(queue, elements);
+      std::atomic_ref(packed_bytes_).fetch_add(sizeof(float) * elements, std::memory_order_relaxed);
       data_[number] = packed_[number].data();
     }
   }
@@ -235,11 +295,15 @@ class model_memory {
   std::vector<tensor> forward_;
   const plan* plan_;
   bool phantom_ = false;
+  std::size_t own_bytes_ = 0;
+  mutable std::size_t packed_bytes_ = 0;  ///< others look while buckets are packed
   std::vector<float*> data_;
   std::vector<memory_of<float, Queue>> packed_;
   std::vector<char> one_by_one_;  ///< buckets with gradients that are narrow or have moved
   std::vector<kernels::copy_run> runs_;
   std::vector<std::size_t> first_run_;  ///< of each chunk, and the end
+  std::vector<char> asked_;             ///< tensors whose gradient is being written, where lent
+  std::unique_ptr<lent_gradients<Queue>> lent_;
 };
 
 }  // namespace tutti

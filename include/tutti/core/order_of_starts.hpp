@@ -14,7 +14,7 @@
 #include "tutti/base/gate.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
-#include "tutti/base/ring.hpp"
+#include "tutti/base/ring_buffer.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/coordination/decided.hpp"
 #include "tutti/coordination/local.hpp"
@@ -44,10 +44,13 @@ class order_of_starts {
   static_assert(coordination_machine<machine_type>);
   static constexpr bool gathers = Types::choice::gathers;
   static constexpr bool speaks = !std::is_same_v<coordination, tutti::coordination::local>;
+  /// On a stream a decision reaches the others before its launch is enqueued, which might wait for
+  /// a message that they send only once they know.
   static constexpr bool tells_first = speaks && is_stream_ordered<transport>;
 
  public:
-  /// Where a stream moves chunks, they have been enqueued before they leave.
+  /// On a stream a launch is released here before its bytes have left, and its credit is free only
+  /// once the stream has come so far.
   static constexpr bool leaves_later = Types::schedule::limits_in_flight && !Types::virtual_time &&
                                        !std::is_same_v<queue_type, inline_queue>;
 
@@ -122,7 +125,7 @@ class order_of_starts {
     if (any) {
       go_on();
     }
-    return let_go() || any;
+    return free_what_left() || any;
   }
   bool has_decided() const {
     if constexpr (tells_first) {
@@ -319,7 +322,7 @@ class order_of_starts {
   }
 
   /// Frees what the stream has come past.
-  bool let_go() {
+  bool free_what_left() {
     bool any = false;
     if constexpr (leaves_later) {
       while (!leaving_.empty() && queue_type::passed(leaving_.front().after)) {
@@ -339,7 +342,7 @@ class order_of_starts {
   observer_type* observer_;
   Owner* owner_;
   machine_type machine_;
-  ring<departure> leaving_;
+  ring_buffer<departure> leaving_;
   std::conditional_t<speaks, std::optional<announcer<transport, order_of_starts>>, silence>
       announcer_{};
   std::vector<std::uint32_t> heard_{};

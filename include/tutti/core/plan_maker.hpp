@@ -55,19 +55,23 @@ inline std::size_t length_of_gradient(const tensor& each) {
                                                   : each.narrow_gradient.size();
 }
 
-/// A tensor has memory for its elements, or none has any.
+/// A tensor has memory for its elements, or none has any; or none has any for its gradient.
 [[gnu::cold]] inline void expect_memory(std::span<const tensor> forward) {
   const auto phantom = [](const tensor& each) {
     return each.parameter.empty() && each.gradient.empty() && each.narrow_gradient.empty();
   };
   const tensor* without = nullptr;
   const tensor* with = nullptr;
+  const tensor* lent = nullptr;
+  const tensor* owned = nullptr;
   for (const tensor& each : forward) {
     if (each.elements > 0) {
       (phantom(each) ? without : with) = &each;
+      (length_of_gradient(each) == 0 ? lent : owned) = &each;
     }
     if (!phantom(each) &&
-        (each.parameter.size() != each.elements || length_of_gradient(each) != each.elements)) {
+        (each.parameter.size() != each.elements ||
+         (length_of_gradient(each) != each.elements && length_of_gradient(each) != 0))) {
       throw usage_error(
           sentence({each.name, " has ", each.elements, " elements, its parameter ",
                     each.parameter.size(), " and its gradient ", length_of_gradient(each),
@@ -79,6 +83,11 @@ inline std::size_t length_of_gradient(const tensor& each) {
     throw usage_error(
         sentence({with->name, " has memory and ", without->name,
                   " has none. Fix: give every tensor memory, or, to simulate, none"}));
+  }
+  if (lent != nullptr && owned != nullptr) {
+    throw usage_error(sentence(
+        {owned->name, " has memory for its gradient and ", lent->name,
+         " has none. Fix: give every tensor's gradient memory, or have all lent by the engine"}));
   }
 }
 

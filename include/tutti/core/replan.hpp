@@ -40,7 +40,8 @@ template <class Queue>
   return all;
 }
 
-/// The same floats back, however they are cut now. Throws usage_error if there are more or fewer.
+/// Writes joined floats back, however the memories are cut now. Throws usage_error if there are
+/// more or fewer.
 template <class Queue>
 [[gnu::cold]] void restore_joined(Queue& queue, const std::vector<std::span<float>>& memories,
                                   std::span<const float> values) {
@@ -130,7 +131,7 @@ class replan_steps {
   static constexpr bool moves_parts = facts::owns_parts<architecture>;
 
   /// What owners of chunks remember of each element, whoever they are: floats by place in the
-  /// model, one lane after the other. Each owner's memories (`memories()` of an architecture that
+  /// model, one row after the other. Each owner's memories (`memories()` of an architecture that
   /// places chunks) are those of its chunks, one after the other.
   class memories_by_place {
    public:
@@ -139,15 +140,15 @@ class replan_steps {
       std::size_t next = 0;
       const std::size_t each = memories_a_chunk(made, rank, memories.size());
       for_each_chunk(made, rank, [&](const chunk& piece) {
-        lanes_.resize(std::max(lanes_.size(), each));
+        rows_.resize(std::max(rows_.size(), each));
         for (std::size_t which = 0; which < each; ++which) {
           const std::vector<float>& from = memories[next++];
-          const std::size_t lanes = from.size() / piece.elements;
-          expect(lanes * piece.elements == from.size());
-          lanes_[which].resize(lanes * made.elements());
-          for (std::size_t lane = 0; lane < lanes; ++lane) {
-            std::copy_n(&from[lane * piece.elements], piece.elements,
-                        &lanes_[which][lane * made.elements() + piece.first_element]);
+          const std::size_t rows = from.size() / piece.elements;
+          expect(rows * piece.elements == from.size());
+          rows_[which].resize(rows * made.elements());
+          for (std::size_t row = 0; row < rows; ++row) {
+            std::copy_n(&from[row * piece.elements], piece.elements,
+                        &rows_[which][row * made.elements() + piece.first_element]);
           }
         }
       });
@@ -156,12 +157,12 @@ class replan_steps {
     [[gnu::cold]] memories_of_rank of(const plan& made, int rank) const {
       memories_of_rank all;
       for_each_chunk(made, rank, [&](const chunk& piece) {
-        for (const std::vector<float>& from : lanes_) {
-          const std::size_t lanes = from.size() / made.elements();
-          std::vector<float>& into = all.emplace_back(lanes * piece.elements);
-          for (std::size_t lane = 0; lane < lanes; ++lane) {
-            std::copy_n(&from[lane * made.elements() + piece.first_element], piece.elements,
-                        &into[lane * piece.elements]);
+        for (const std::vector<float>& from : rows_) {
+          const std::size_t rows = from.size() / made.elements();
+          std::vector<float>& into = all.emplace_back(rows * piece.elements);
+          for (std::size_t row = 0; row < rows; ++row) {
+            std::copy_n(&from[row * made.elements() + piece.first_element], piece.elements,
+                        &into[row * piece.elements]);
           }
         }
       });
@@ -191,7 +192,7 @@ class replan_steps {
       }
     }
 
-    std::vector<std::vector<float>> lanes_{};
+    std::vector<std::vector<float>> rows_{};
   };
 
   /// What rank 0 tells servers of the options: all that is theirs.
@@ -418,8 +419,8 @@ class replan_steps {
     for (const chunk& each : made.chunks) {
       const auto [begin, end] =
           architecture::owned(each.elements, its.world_->rank(), its.world_->size());
-      for (std::size_t lane = 0; lane * made.elements() < of_means.size(); ++lane) {
-        float* first = of_means.data() + lane * made.elements() + each.first_element;
+      for (std::size_t row = 0; row * made.elements() < of_means.size(); ++row) {
+        float* first = of_means.data() + row * made.elements() + each.first_element;
         std::fill(first, first + begin, 0.0f);
         std::fill(first + end, first + each.elements, 0.0f);
       }
@@ -427,7 +428,7 @@ class replan_steps {
   }
 
   /// Calls `visit(memory, place)` for each run of what this rank remembers of its parts of chunks:
-  /// where it lies now, and where in lanes by place in the model, one after the other.
+  /// where it lies now, and where in rows by place in the model, one after the other.
   template <class Visit>
   [[gnu::cold]] static void for_each_part(Engine& its, Visit visit) {
     const plan& made = its.plan_;
@@ -438,9 +439,9 @@ class replan_steps {
           architecture::owned(whole.elements, its.world_->rank(), its.world_->size());
       const std::size_t elements = end - begin;
       for (std::size_t at = 0; at < memories[number].size(); at += elements) {
-        const std::size_t lane = at / elements;
+        const std::size_t row = at / elements;
         visit(memories[number].subspan(at, elements),
-              lane * made.elements() + whole.first_element + begin);
+              row * made.elements() + whole.first_element + begin);
       }
     }
   }

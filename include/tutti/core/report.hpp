@@ -19,8 +19,10 @@ struct report {
   std::size_t chunks{};
   std::uint64_t plan_hash{};
   tutti::traffic traffic{};
-  seconds exposed{};              ///< time that `wait` took: communication that nothing hid
-  std::size_t optimizer_bytes{};  ///< of state that the optimizer keeps on this rank
+  seconds exposed{};                 ///< time that `wait` took: communication that nothing hid
+  std::size_t optimizer_bytes{};     ///< of state that the optimizer keeps on this rank
+  std::size_t gradient_bytes{};      ///< of gradients, at most at once, buckets' buffers included
+  std::size_t own_gradient_bytes{};  ///< of those the model's own, which stay
   /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
   bool cycles_end_on_calls{};
 
@@ -32,7 +34,8 @@ struct report {
         << static_cast<double>(r.traffic.bytes_sent) / taken << " bytes sent in "
         << static_cast<double>(r.traffic.messages_sent) / taken << " messages, "
         << 1e3 * r.exposed / taken << " ms exposed; " << r.optimizer_bytes
-        << " bytes of optimizer state\n";
+        << " bytes of optimizer state; " << r.gradient_bytes << " bytes of gradients, "
+        << r.own_gradient_bytes << " of them the model's own\n";
     if (r.cycles_end_on_calls) {
       out << "  what became ready in a cycle went on the caller's next call. Fix: run.progress = "
              "progress::by_thread\n";

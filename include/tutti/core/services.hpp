@@ -22,7 +22,7 @@
 
 namespace tutti {
 
-/// What ranks say to each other beside chunks, from their first agreement to their last farewell:
+/// What ranks say to each other beside chunks, from their first agreement to their last message:
 /// whatever an architecture answers, decisions of rank 0, other values for the optimizer, and
 /// memories of ranks that do not train.
 template <class Transport>
@@ -87,10 +87,10 @@ class services {
     if (world_->rank() < workers_) {
       co_await owner_->finish_gradients();
       if (const auto first = first_listener()) {
-        co_await say_farewell(*first);
+        co_await say_finished(*first);
       }
       if (listens_ && !owner_->listens_to_all(world_->rank())) {
-        co_await say_farewell(world_->rank());
+        co_await say_finished(world_->rank());
       }
     }
     co_await listening_;
@@ -151,13 +151,13 @@ class services {
     return endpoint<Transport>(*world_, own_tag(own::memory));
   }
 
-  /// It ends when nobody is left that may ask: workers say farewell to the first listener, which
-  /// tells the others.
+  /// It ends when nobody is left that may ask: workers tell the first listener that they have
+  /// finished, which tells the others.
   task listen() {
     const bool counts = first_listener() == world_->rank();
-    int farewells = counts ? workers_ : 1;
+    int awaited = counts ? workers_ : 1;
     try {
-      while (farewells > 0) {
+      while (awaited > 0) {
         int peer = 0;
         std::uint32_t what = 0;
         {
@@ -166,8 +166,8 @@ class services {
           what = lent.where().chunk;
           if (what < plan_->chunks.size()) {
             co_await owner_->serve_chunk(message_type(std::move(lent)));
-          } else if (is(what, service::farewell) || is(what, service::ended)) {
-            --farewells;
+          } else if (is(what, service::finished) || is(what, service::ended)) {
+            --awaited;
           } else if (is(what, service::words)) {
             owner_->hear(peer, lent.bytes());
           } else if (is(what, service::change)) {
@@ -200,8 +200,8 @@ class services {
   }
 
   /// This rank asks nobody any more.
-  [[gnu::cold]] task say_farewell(int listener) {
-    co_await world_->send(listener, service_tag(service::farewell), {});
+  [[gnu::cold]] task say_finished(int listener) {
+    co_await world_->send(listener, service_tag(service::finished), {});
   }
 
   bool is(std::uint32_t number, service what) const { return number == service_tag(what).chunk; }

@@ -9,13 +9,13 @@
 
 namespace tutti {
 
-/// What policies remember: lanes of floats parallel to the parameters, in the flat index space, so
+/// What policies remember: rows of floats parallel to the parameters, in the flat index space, so
 /// that another fusion, a checkpoint or a resize finds every value where it was. They begin as 0.
 template <class Queue>
 class state_memory {
  public:
-  state_memory(Queue& queue, std::size_t lanes, std::size_t elements)
-      : elements_(elements), floats_(allocate_zeros<float>(queue, lanes * elements)) {}
+  state_memory(Queue& queue, std::size_t rows, std::size_t elements)
+      : elements_(elements), floats_(allocate_zeros<float>(queue, rows * elements)) {}
 
   std::span<float> floats() { return span_of(floats_); }
   std::span<const float> floats() const { return span_of(floats_); }

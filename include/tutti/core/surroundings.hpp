@@ -44,7 +44,7 @@ class surroundings {
   static constexpr bool splits_phases = facts::splits_phases<typename Types::schedule>;
 
   /// `failed(context, why)` hears of tasks beside that fail.
-  surroundings(transport& world, const plan& made, const model_memory<queue_type>& model,
+  surroundings(transport& world, const plan& made, model_memory<queue_type>& model,
                const compression& compressor, const optimizer& values, int workers,
                unsigned accumulation, void (*failed)(void*, std::exception_ptr), void* context)
       : world_(&world),
@@ -128,6 +128,9 @@ class surroundings {
       queue().copy(parameters.data(), from.data() + in_chunk, parameters.size_bytes());
     });
   }
+  /// A chunk's parameters themselves, where they are neighbours in memory; otherwise, and of a
+  /// phantom, nothing.
+  std::span<float> parameters(const chunk& piece) const { return model_->parameters(piece); }
   /// Each parameter x becomes (1 - share) * x + share * y.
   void mix_parameters(const chunk& piece, std::span<const float> with, float share) const {
     for_each_run(piece, [&](std::span<float> parameters, std::size_t in_chunk) {
@@ -145,6 +148,10 @@ class surroundings {
       });
     }
   }
+
+  /// A chunk's gradients are needed no more: memory that the engine has lent for them is the next
+  /// bucket's. Once for each launch.
+  void give_back(const chunk& piece) { model_->give_back(queue(), piece); }
 
   /// Calls `visit(number)` for each chunk that holds an element of the tensor at `position`.
   template <class Visit>
@@ -173,7 +180,7 @@ class surroundings {
     }
   }
 
-  /// The same on the mean that its launches have left in their buffer; not where launches are
+  /// Updates from the mean that its launches have left in their buffer; not where launches are
   /// gathered at run time.
   void update_by_launches(std::size_t position, std::uint64_t step) {
     update(position, step, model_->data(position));
@@ -197,13 +204,13 @@ class surroundings {
                       momenta_.at(plan_->first_element[position], {}, step));
   }
 
-  /// The optimizer on some elements alone: `mean`, as long as they are, becomes the parameters that
-  /// come of it. `where` is what is remembered of them.
-  void update_piece(const chunk& some, std::span<float> mean, const chunk_context& where) const {
+  /// The optimizer on some elements alone, with a mean as long as they are. `where` is what is
+  /// remembered of them.
+  void update_piece(const chunk& some, std::span<const float> mean,
+                    const chunk_context& where) const {
     for_each_run(some, [&](std::span<float> parameters, std::size_t in_chunk) {
-      const std::span<float> run = mean.subspan(in_chunk, parameters.size());
-      optimizer_->apply(queue(), parameters, std::span<const float>(run), where.from(in_chunk));
-      queue().copy(run.data(), parameters.data(), parameters.size_bytes());
+      optimizer_->apply(queue(), parameters, mean.subspan(in_chunk, parameters.size()),
+                        where.from(in_chunk));
     });
   }
 
@@ -212,6 +219,11 @@ class surroundings {
   /// What it remembers on a rank that trains, unless the architecture has owners for it.
   std::span<float> momenta() { return momenta_.floats(); }
   std::span<const float> momenta() const { return momenta_.floats(); }
+
+  // ---- time, where it is modelled
+
+  seconds now() const { return world_->now(); }
+  auto sleep(seconds duration) const { return world_->sleep(duration); }
 
   // ---- tasks beside
 
@@ -247,7 +259,7 @@ class surroundings {
 
   transport* world_;
   const plan* plan_;
-  const model_memory<queue_type>* model_;
+  model_memory<queue_type>* model_;
   const compression* compressor_;
   const optimizer* optimizer_;
   int workers_;

@@ -94,7 +94,7 @@ class waiting {
   void run(task& asking) {
     run(asking, [this](predicate done) { in_time(done); });
   }
-  /// The same for what others have not promised in any time.
+  /// Blocks until `asking` has ended, for what others have not promised in any time.
   void run_however_long(task& asking) {
     run(asking, [this](predicate done) { however_long(done); });
   }

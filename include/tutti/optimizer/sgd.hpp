@@ -40,7 +40,7 @@ struct sgd {
       TUTTI_ASSERT(momentum == 0.0f || parameters.empty(), "momentum needs memory");
       kernels::descend(queue, parameters, gradient, values);
     } else {  // also without momentum: the last direction is kept, should some of it be asked for
-      kernels::descend_with_momentum(queue, parameters, where.lane(0, parameters.size()), gradient,
+      kernels::descend_with_momentum(queue, parameters, where.row(0, parameters.size()), gradient,
                                      values);
     }
   }

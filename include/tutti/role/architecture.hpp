@@ -84,7 +84,7 @@ struct launch {
   hand_back between_halves() const { return hand_back(*this); }
 
   bool phantom() const { return data.data() == nullptr; }
-  /// The same of another compressor: the one of a selecting one's that works on this chunk.
+  /// This launch with the compressor that works on it, one of the two of a selecting one.
   template <class Other>
   launch<Other> seen_by(const Other& other) const {
     return {number,    step,        data,      &other, worker,        owner,
@@ -94,7 +94,7 @@ struct launch {
   /// Bytes of a payload of `count` elements, at most.
   std::size_t capacity(std::size_t count) const { return tutti::capacity(*compression, count); }
   std::size_t capacity() const { return capacity(data.size()); }
-  /// The same of a sum that is encoded again.
+  /// Encodes a sum for its way back.
   std::size_t mean_capacity(std::size_t count) const {
     return tutti::capacity(relay(*compression), count);
   }
@@ -264,6 +264,8 @@ enum class carries {
 /// * `owned(elements, rank, ranks)`: where sums are encoded again, or parameters owned, by parts of
 ///   every chunk, this rank's first element and end; then what is remembered of them moves to its
 ///   new owners with a plan.
+/// * `gives_gradients_back`: its exchange calls the world's `give_back` of every launch, and does
+///   not touch the launch's `data` from then on; so the engine can lend gradients their memory.
 /// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
 ///   steps before (0 or 1); nothing before there was one.
 /// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
@@ -276,7 +278,7 @@ enum class carries {
 ///   direction, in a step of so many payload bytes a worker, whatever the order: no step is shorter
 ///   than these at the NIC's rate. `dense` is the same gradient as floats.
 /// * `alone(placement)`: what an exchange that has the network to itself takes, where that is so
-///   many latencies and so many payloads through one NIC: then few ranks can stand for many.
+///   many latencies and so many payloads through one NIC: then few ranks can represent many.
 ///
 /// `state<World>(world, options)` is made once a rank, after the plan and before the parameters are
 /// broadcast. `World` (core/surroundings.hpp) is all that it may know and do. Its verbs are plain
@@ -302,7 +304,7 @@ enum class carries {
 ///   then calls `resume`, then restores these. So that they outlive a plan, they are by place in
 ///   the model, the flat order, whatever the chunks; or, on ranks that own chunks and do not train,
 ///   chunk by chunk, as many spans for each that is not empty, of whole floats an element; or,
-///   where ranks own parts of every chunk, one span for each chunk, lane by lane.
+///   where ranks own parts of every chunk, one span for each chunk, row by row.
 /// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>
@@ -320,6 +322,10 @@ constexpr tutti::carries carries_of<A> = A::carries;
 template <class A>
 constexpr bool owns_parameters = requires {
   requires A::owns_parameters;
+};
+template <class A>
+constexpr bool gives_gradients_back = requires {
+  requires A::gives_gradients_back;
 };
 /// Each rank updates a part of every chunk.
 template <class A>

@@ -42,7 +42,7 @@ struct reduction {
     return {data == nullptr ? nullptr : data + begin * element_bytes,
             (end - begin) * element_bytes};
   }
-  /// The same of that part alone.
+  /// The reduction of that part alone.
   reduction share(std::size_t parts, std::size_t index) const {
     reduction some = *this;
     some.data = part(parts, index).data();

@@ -28,7 +28,7 @@ enum class unit {
 
 /// What an encoder of a chunk may remember from step to step, scribble on and know.
 struct chunk_context {
-  /// `memory_per_element` floats for each element, lane by lane: lane `i` of this chunk begins at
+  /// `memory_per_element` floats for each element, row by row: row `i` of this chunk begins at
   /// `memory + i * stride`. It survives re-planning and travels with checkpoints.
   float* memory{};
   std::size_t stride{};
@@ -51,10 +51,10 @@ struct chunk_context {
     rest.first_element += first;
     return rest;
   }
-  std::span<float> lane(std::size_t i, std::size_t elements) const {
+  std::span<float> row(std::size_t i, std::size_t elements) const {
     return {memory + i * stride, elements};
   }
-  /// The context for a decorated compressor, whose lanes follow the first `taken` of its decorator.
+  /// The context for a decorated compressor, whose rows follow the first `taken` of its decorator.
   chunk_context after(std::size_t taken) const {
     chunk_context inner = *this;
     inner.memory += taken * stride;
@@ -147,7 +147,7 @@ requires(!facts::variable_length<C>) void encode(const C& compression, Queue& qu
   }
 }
 
-/// The same into room for `capacity(n)` bytes. `*length` becomes how many are used: now, or when
+/// Encodes into room for `capacity(n)` bytes. `*length` becomes how many are used: now, or when
 /// the queue runs this where only the encoder knows.
 template <class C, class Queue>
 void encode(const C& compression, Queue& queue, std::span<const float> gradient, wire out,

@@ -36,7 +36,7 @@ struct looks_at_values {
 /// * `elementwise`: as facts::elementwise says.
 /// * `memory_per_element()`: floats of memory that it keeps for each element with its values as
 /// they
-///   are (context lanes). An engine has room for what its first values need; later ones may need
+///   are (context rows). An engine has room for what its first values need; later ones may need
 ///   less.
 /// * `apply(queue, parameters, gradient, context)`: `context.step` counts the steps before this
 /// one.

@@ -241,17 +241,17 @@ class endpoint {
   seconds now() const { return transport_->now(); }
   tag where() const { return where_; }
 
-  /// The same chunk seen by a coroutine that runs beside this one.
+  /// This chunk as a coroutine sees it that runs beside this one.
   endpoint lane(std::uint32_t lane) const {
     return endpoint(*transport_, tag{where_.channel, where_.chunk, lane});
   }
 
-  /// The same chunk on another channel.
+  /// This chunk on another channel.
   endpoint on(channel other) const {
     return endpoint(*transport_, tag{other, where_.chunk, where_.lane});
   }
 
-  /// The same chunk among some of the ranks, all of whom take the same list; see group_endpoint.
+  /// This chunk among some of the ranks, all of whom take the same list; see group_endpoint.
   group_endpoint<endpoint> group(std::span<const int> ranks) const { return {*this, ranks}; }
 
   /// Begins a task that goes on beside the caller, who awaits it before it ends.

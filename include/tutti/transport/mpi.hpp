@@ -67,10 +67,10 @@ class mpi_on {
   mpi_on() : mpi_on(MPI_COMM_WORLD) {}
   /// The processes of the user's communicator, which is duplicated. Collective.
   explicit mpi_on(MPI_Comm users) : mpi_on(supported_device_path(), users) {}
-  /// The same, on the hosts whose numbers `hosts` gives for each rank, whatever MPI says of them.
+  /// Ranks are on the hosts whose numbers `hosts` gives for each of them, whatever MPI says.
   mpi_on(MPI_Comm users, std::vector<int> hosts, device_path path = supported_device_path())
       : mpi_on(path, users, std::move(hosts)) {}
-  /// The same, whatever MPI says of itself.
+  /// Memory of devices is reached by `path`, whatever MPI says of itself.
   mpi_on(MPI_Comm users, device_path path) requires on_device : mpi_on(path, users) {}
   mpi_on(const mpi_on&) = delete;
   mpi_on& operator=(const mpi_on&) = delete;

@@ -26,7 +26,7 @@ struct link {
 };
 
 /// How much longer a message of a chunk takes than its link says, on the data channel or the coded
-/// one, where few ranks stand for many (core/representatives.hpp).
+/// one, where few ranks represent many (core/representatives.hpp).
 struct stretch {
   double latency{1};
   double bytes{1};
@@ -74,6 +74,23 @@ class network {
     host_.at(static_cast<std::size_t>(rank)) = nics_.size();
     nics_.push_back(check(nic));
   }
+  /// A host's NIC from a moment on: a message whose head has left before goes on as it was.
+  struct change {
+    seconds when{};
+    std::size_t host{};
+    link nic{};
+  };
+  /// Where time is virtual. Throws usage_error for a host that is not there.
+  void change_nic(seconds when, std::size_t host, link nic) {
+    if (host >= nics_.size()) {
+      throw usage_error("host " + std::to_string(host) + " is not one of " +
+                        std::to_string(nics_.size()) + ". Fix: count from 0");
+    }
+    changes_.push_back({when, host, check(nic)});
+  }
+  std::vector<change>& changes() { return changes_; }
+  void take_effect(const change& which) { nics_[which.host] = which.nic; }
+
   /// From now on messages of chunks take so much longer.
   void stretch_data(stretch by) { data_ = by; }
   const stretch& data() const { return data_; }
@@ -113,6 +130,7 @@ class network {
   link inside_;
   std::vector<std::size_t> host_;
   std::vector<link> nics_;
+  std::vector<change> changes_;
   stretch data_{};
 };
 

@@ -15,8 +15,10 @@
 
 namespace tutti::transport::detail {
 
-/// What a coroutine awaits: it goes on when every half has completed (an exchange has two). Every
-/// operation of every transport is one, begun by its constructor and fixed in the awaiting frame.
+/// What a coroutine awaits: it resumes when every half has completed, of which an exchange has two,
+/// its send and its receive, and anything else one. All transports' operations derive from this.
+/// The constructor begins the transfer, and the object stays where it is, in the frame of the
+/// coroutine that awaits it, until the transfer ends.
 class operation {
  public:
   operation(run_queue& queue, int halves) : queue_(&queue), pending_(halves) {}

@@ -24,7 +24,7 @@ class segments {
   static constexpr std::size_t granule = 64;
   /// The first size that is cut. Not a power of two, for those are common and would leave a rest.
   static constexpr std::size_t whole_limit = piece_limit + granule;
-  /// The same between hosts.
+  /// The first size that is cut between hosts.
   static constexpr std::size_t whole_limit_far = 48_KiB + granule;
   /// So long are pieces that ask nobody: with its header less than 64 KiB, Open MPI's limit over
   /// TCP.

@@ -230,7 +230,7 @@ template <class Carrier, class Body>
 emulated_run run_shaped(Carrier& carrier, network over, device each, Body body) {
   return detail::shaped_process<Carrier, Body>(carrier, std::move(over), each, body).run();
 }
-/// The same with devices that take no time.
+/// Runs the job on devices that take no time.
 template <class Carrier, class Body>
 emulated_run run_shaped(Carrier& carrier, network over, Body body) {
   return run_shaped(carrier, std::move(over), device(), std::move(body));

@@ -26,8 +26,8 @@ namespace tutti::transport {
 /// What is due on a virtual clock, earliest first; what is due together, in the order it was set.
 ///
 /// Alike ranks set their events almost in the order in which they come due. So an event joins the
-/// first of a few ascending lanes whose last it does not precede (as in patience sorting) and a
-/// heap only where none is. Cost: a look at each lane, and the heap's logarithm for what is out of
+/// first of a few ascending runs whose last it does not precede (as in patience sorting) and a
+/// heap only where none is. Cost: a look at each run, and the heap's logarithm for what is out of
 /// order.
 class virtual_clock {
  public:
@@ -38,7 +38,7 @@ class virtual_clock {
 
   void at(seconds due, action what, void* context, void* subject) {
     const event next{due, ++set_, what, context, subject};
-    for (lane& each : lanes_) {
+    for (ascending_run& each : runs_) {
       if (each.empty() || each.back().due <= due) {
         each.push(next);
         return;
@@ -51,7 +51,7 @@ class virtual_clock {
   bool empty() const { return handled_ == set_; }
   /// When the next event is due; there must be one.
   seconds next_due() {
-    const lane* first = first_lane();
+    const ascending_run* first = first_run();
     return first != nullptr ? first->front().due : heap_.front().due;
   }
 
@@ -77,7 +77,7 @@ class virtual_clock {
   };
 
   /// First in, first out.
-  class lane {
+  class ascending_run {
    public:
     bool empty() const { return head_ == tail_; }
     const event& front() const { return ring_[head_ & (ring_.size() - 1)]; }
@@ -104,11 +104,11 @@ class virtual_clock {
     std::size_t tail_ = 0;
   };
 
-  /// The lane whose first event is the next; none if that is on the heap.
-  lane* first_lane() {
-    lane* first = nullptr;
+  /// The run whose first event is the next; none if that is on the heap.
+  ascending_run* first_run() {
+    ascending_run* first = nullptr;
     const event* next = heap_.empty() ? nullptr : &heap_.front();
-    for (lane& each : lanes_) {
+    for (ascending_run& each : runs_) {
       if (!each.empty() && (next == nullptr || *next > each.front())) {
         first = &each;
         next = &each.front();
@@ -118,7 +118,7 @@ class virtual_clock {
   }
 
   event take() {
-    if (lane* first = first_lane()) {
+    if (ascending_run* first = first_run()) {
       const event next = first->front();
       first->pop();
       return next;
@@ -129,7 +129,7 @@ class virtual_clock {
     return next;
   }
 
-  std::array<lane, 4> lanes_{};
+  std::array<ascending_run, 4> runs_{};
   std::vector<event> heap_;
   seconds now_ = 0;
   std::uint64_t set_ = 0;
@@ -186,7 +186,19 @@ class virtual_link {
       : device_(each),
         network_(std::move(over)),
         hosts_(network_.hosts()),
-        ranks_(static_cast<std::size_t>(ranks)) {}
+        ranks_(static_cast<std::size_t>(ranks)) {
+    for (network::change& later : network_.changes()) {
+      events_.at(
+          later.when,
+          [](void* self, void* which) {
+            static_cast<virtual_link*>(self)->network_.take_effect(
+                *static_cast<network::change*>(which));
+          },
+          this, &later);
+    }
+  }
+  virtual_link(const virtual_link&) = delete;  // the clock has its address
+  virtual_link& operator=(const virtual_link&) = delete;
 
   seconds now() const { return events_.now(); }
   int host_of(int rank) const { return static_cast<int>(network_.host(rank)); }
@@ -425,20 +437,20 @@ simulated_run run_simulated(network over, device each, Body body) {
   detail::free_running pace;
   return detail::simulation<Body, detail::free_running>(std::move(over), each, body, pace).run();
 }
-/// The same with devices that take no time.
+/// Runs the job on devices that take no time.
 template <class Body>
 simulated_run run_simulated(network over, Body body) {
   return run_simulated(std::move(over), device(), std::move(body));
 }
-/// The same where every rank has a host and a NIC of its own.
+/// Runs the job where every rank has a host and a NIC of its own.
 template <class Body>
 simulated_run run_simulated(int ranks, link nic, Body body) {
   return run_simulated(network(ranks, nic), std::move(body));
 }
 
-/// The same, no faster than on that network: every rank and the work it does share this thread,
-/// and each event waits for its time to come on the wall. What the ranks see is the clock's time,
-/// so that a late wake-up does not add up.
+/// Runs the job in real time, no faster than on that network: every rank and the work it does share
+/// this thread, and each event waits for its time to come on the wall. What the ranks see is the
+/// clock's time, so that a late wake-up does not add up.
 template <class Body>
 emulated_run run_emulated(network over, device each, Body body) {
   detail::by_the_wall pace;

@@ -159,7 +159,7 @@ void quantise_blocks(Queue& queue, std::span<const float> input, std::size_t blo
 void quantise_blocks(cuda::stream& queue, std::span<const float> input, std::size_t block,
                      float* scales, std::int8_t* codes);
 
-/// into[i] += from[i]; the same of `into`, and what each code stands for is taken off: a block
+/// into[i] += from[i]; then the codes of `into`, and what each stands for is taken off: a block
 /// stays in the first-level cache meanwhile, so that memory is read once and written once.
 template <host_queue Queue>
 void add_and_quantise_blocks(Queue& queue, std::span<float> into, std::span<const float> from,

@@ -78,7 +78,7 @@ void pack_block_signs(Queue& queue, std::span<const float> input, std::size_t bl
 void pack_block_signs(cuda::stream& queue, std::span<const float> input, std::size_t block,
                       float* magnitudes, std::uint32_t* words);
 
-/// into[i] += from[i]; the same of `into`, and what each sign stands for is taken off: a block
+/// into[i] += from[i]; then the signs of `into`, and what each stands for is taken off: a block
 /// stays in the first-level cache meanwhile, so that memory is read once and written once.
 template <host_queue Queue>
 void add_and_pack_block_signs(Queue& queue, std::span<float> into, std::span<const float> from,

@@ -55,7 +55,7 @@ inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t 
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
-/// The same, with the one instruction that no compiler finds: sixteen elements moved together.
+/// Collects with the one instruction that no compiler finds: sixteen elements moved together.
 ///
 /// Which vectors hold any is noted first, for as many as stay in the first-level cache: a branch at
 /// each would be mispredicted wherever one is found.

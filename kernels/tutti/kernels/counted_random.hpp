@@ -18,7 +18,7 @@ class counted_random {
   TUTTI_HD constexpr counted_random stream(std::uint64_t number) const {
     return counted_random(bits(number));
   }
-  /// The same numbers from place `first` on.
+  /// These numbers from place `first` on.
   TUTTI_HD constexpr counted_random from(std::uint64_t first) const {
     return counted_random(key_ + first * step);
   }

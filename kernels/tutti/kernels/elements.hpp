@@ -246,7 +246,7 @@ TUTTI_HD bool aligned_for(Arrays... arrays) {
           ...);
 }
 
-/// The same, four neighbours at a time where all arrays allow it: sixteen bytes of floats.
+/// Four neighbours at a time where all arrays allow it: sixteen bytes of floats.
 template <class F, class... Arrays>
 TUTTI_HD void share_in_fours(std::size_t thread, std::size_t threads, std::size_t n, const F& f,
                              Arrays... arrays) {

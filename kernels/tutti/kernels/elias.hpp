@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace tutti::kernels {
@@ -101,5 +102,118 @@ inline std::uint64_t read_elias(bit_reader& in) {
   }
   return number;
 }
+
+// Elias' delta code of a positive number: its digits less the first, in binary, and before them how
+// many digits it has, in binary, and before that as many zeros as that has digits less one. 1 is
+// "1", 2 "0100", 4 "01100".
+
+/// The lowest `length` bits, the most significant first.
+struct bit_string {
+  std::uint64_t bits{};
+  int length{};
+
+  constexpr bit_string then(bit_string other) const {
+    return {bits << other.length | other.bits, length + other.length};
+  }
+};
+
+/// The code of a number from 1 to 2^32 - 1, 42 bits at most.
+constexpr bit_string elias_delta(std::uint64_t number) {
+  const int digits = digits_of(number);
+  const auto count = static_cast<std::uint64_t>(digits);
+  const bit_string without_the_first{number ^ std::uint64_t{1} << (digits - 1), digits - 1};
+  return bit_string{count, 2 * digits_of(count) - 1}.then(without_the_first);
+}
+
+/// Bits in words of 32, the first in a word's most significant bit.
+class word_writer {
+ public:
+  explicit word_writer(std::byte* to) : to_(to) {}
+
+  /// At most 32 bits.
+  void write(bit_string what) {
+    pending_ = pending_ << what.length | what.bits;
+    waiting_ += what.length;
+    if (waiting_ >= 32) {
+      waiting_ -= 32;
+      put(static_cast<std::uint32_t>(pending_ >> waiting_));
+    }
+  }
+  /// At most 64.
+  void write_long(bit_string what) {
+    if (what.length > 32) {
+      const int rest = what.length - 32;
+      write({what.bits >> 32, rest});
+      what = {what.bits & 0xffff'ffffu, 32};
+    }
+    write(what);
+  }
+  /// Fills the last word with zeros; how many bits there were.
+  std::size_t finish() {
+    const std::size_t bits = 32 * words_ + static_cast<std::size_t>(waiting_);
+    if (waiting_ > 0) {
+      write({0, 32 - waiting_});
+    }
+    return bits;
+  }
+
+ private:
+  void put(std::uint32_t word) {
+    std::memcpy(to_ + words_ * sizeof word, &word, sizeof word);
+    ++words_;
+  }
+
+  std::byte* to_;
+  std::size_t words_ = 0;
+  std::uint64_t pending_ = 0;
+  int waiting_ = 0;
+};
+
+/// Reads what a word_writer wrote; behind the end there are zeros.
+class word_reader {
+ public:
+  explicit word_reader(std::span<const std::byte> from) : from_(from) {}
+
+  /// Of those that were read.
+  std::size_t bits() const { return 32 * words_ - static_cast<std::size_t>(waiting_); }
+
+  /// The next `count` bits, at most 32.
+  std::uint64_t read(int count) {
+    fill();
+    waiting_ -= count;
+    return pending_ >> waiting_ & ((std::uint64_t{1} << count) - 1);
+  }
+  /// A number in Elias' delta code; 0 where what is there is no code of less than 2^32.
+  std::uint64_t read_elias_delta() {
+    fill();
+    const auto next = static_cast<std::uint32_t>(pending_ >> (waiting_ - 32));
+    const int zeros = std::countl_zero(next);
+    if (zeros > 5) {
+      return 0;
+    }
+    const int digits = static_cast<int>(next >> (31 - 2 * zeros));
+    waiting_ -= 2 * zeros + 1;
+    return digits > 32 ? 0 : std::uint64_t{1} << (digits - 1) | read(digits - 1);
+  }
+
+ private:
+  /// At least 32 bits wait.
+  void fill() {
+    if (waiting_ < 32) {
+      std::uint32_t word = 0;
+      if (words_ * sizeof word + sizeof word <= from_.size()) {
+        std::memcpy(&word, from_.data() + words_ * sizeof word, sizeof word);
+      }
+      ++words_;
+      pending_ = pending_ << 32 | word;
+      waiting_ += 32;
+    }
+  }
+
+  std::span<const std::byte> from_;
+  std::size_t words_ = 0;
+  std::uint64_t pending_ = 0;
+  int waiting_ = 0;
+};
 
 }  // namespace tutti::kernels

@@ -136,9 +136,9 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
     }
   });
 }
-/// The same elements, in the same order. A kernel cannot throw: NaN is refused, in the same words,
-/// by the stream's next `synchronize` (engine.wait() and wait(id), save, load) and every later one;
-/// until then it travels, and makes the parameters that it reaches NaN too.
+/// Selects the elements that the host selects, in its order. A kernel cannot throw: NaN is refused,
+/// in the same words, by the stream's next `synchronize` (engine.wait() and wait(id), save, load)
+/// and every later one; until then it travels, and makes the parameters that it reaches NaN too.
 /// Cost: one read of the input, and four of the candidates, who are two or three k. Five of an
 /// input of which more than a quarter is selected, or that is shorter than 4096. Where a sample
 /// misjudged, five if more reach its floor than there is room for (many equal magnitudes), and six

@@ -125,7 +125,7 @@ inline void turn_squares(std::uint32_t* words) {
   swap_bits<1>(words);
 }
 
-/// The same words, row by row: two arrays of which one is written are fastest in memory's order. A
+/// Packs the words row by row: two arrays of which one is written are fastest in memory's order. A
 /// square's words first hold its rows, each packed as a block, and are turned once all are there.
 template <class Negative>
 void pack_row_by_row(std::size_t elements, std::uint32_t* words, const Negative& negative) {
@@ -217,7 +217,7 @@ void pack_signs(Queue& queue, std::span<const float> input, std::uint32_t* words
 }
 void pack_signs(cuda::stream& queue, std::span<const float> input, std::uint32_t* words);
 
-/// The same, and what each sign stands for is taken off: input[i] -= ±*magnitude.
+/// Packs signs and takes off what each stands for: input[i] -= ±*magnitude.
 template <host_queue Queue>
 void pack_signs_and_subtract(Queue& queue, std::span<float> input, const float* magnitude,
                              std::uint32_t* words) {
@@ -234,7 +234,7 @@ void pack_signs_and_subtract(Queue& queue, std::span<float> input, const float* 
 void pack_signs_and_subtract(cuda::stream& queue, std::span<float> input, const float* magnitude,
                              std::uint32_t* words);
 
-/// The same of into[i] += from[i], one vote an element: into[i] -= ±1. One pass.
+/// Packs the signs of into[i] += from[i], one vote an element: into[i] -= ±1. One pass.
 template <host_queue Queue>
 void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const float> from,
                         std::uint32_t* words) {

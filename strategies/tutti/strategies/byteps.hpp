@@ -11,7 +11,8 @@ namespace tutti::strategies {
 
 /// Pieces of 4,096,000 bytes, most urgent first, added up on servers; workers update: Jiang et al.,
 /// "BytePS", OSDI 2020. Its defaults: credit is off; a piece's server is djb2 of its key, and keys
-/// go by the tensors' names, as its PyTorch plugin declares gradients.
+/// go by the tensors' names, as its PyTorch plugin declares gradients; a server has four threads,
+/// which take what comes as it comes (`engine_order` `most_pushed`: its server's schedule).
 struct BytePS {
   static constexpr std::string_view name = "BytePS";
   using strategy =
@@ -19,7 +20,7 @@ struct BytePS {
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 4'096'000},
             .schedule = {.credit = 0, .rule = schedule::credit_rule::fits},
-            .architecture = {.placed_by = architecture::placed_by::djb2}};
+            .architecture = {.placed_by = architecture::placed_by::djb2, .engine_threads = 4}};
   }
 };
 

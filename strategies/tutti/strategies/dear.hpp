@@ -18,7 +18,7 @@ struct DeAR {
   using strategy = compose<fusion::by_modules, schedule::split_phase, architecture::all_reduce<>>;
 };
 
-/// The same with one of its phases left out, for a breakdown of its time: no mean comes of it. The
+/// DeAR with one of its phases left out, for a breakdown of its time: no mean comes of it. The
 /// original's `--exclude-parts reducescatter` and `allgather`.
 template <collective::phase Excluded>
 struct DeARExcluding {

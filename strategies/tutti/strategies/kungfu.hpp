@@ -25,7 +25,7 @@ struct KungFu {
   }
 };
 
-/// The same under another `-strategy`. They differ in options alone: `architecture.topology`, where
+/// KungFu under another `-strategy`. They differ in options alone: `architecture.topology`, where
 /// those are flags.
 template <collective::topology Topology>
 struct KungFuOver {

@@ -3,6 +3,8 @@
 #include <string_view>
 
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/threshold.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/partition/over_servers.hpp"
 #include "tutti/schedule/by_priority.hpp"
@@ -20,6 +22,23 @@ struct MXNetDistSync {
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bound = 1'000'000},
             .schedule = {.credit = 0},
+            .architecture = {.placed_by = architecture::placed_by::kvstore}};
+  }
+};
+
+/// MXNet's kvstore `dist_sync` after `set_gradient_compression({'type': '2bit'})`: workers push
+/// -threshold, 0 or threshold an element and keep the rest for later; parameters come back whole.
+/// A part's end is that of a word of 16 codes, the next one where MXNet rounds to the nearest.
+struct MXNet2Bit {
+  static constexpr std::string_view name = "MXNet2Bit";
+  using strategy =
+      compose<partition::over_servers, schedule::by_priority,
+              compression::error_feedback<compression::two_bit>,
+              architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.partition = {.bound = 1'000'000},
+            .schedule = {.credit = 0},
+            .compression = {.threshold = 0.5f},
             .architecture = {.placed_by = architecture::placed_by::kvstore}};
   }
 };

@@ -20,7 +20,7 @@ struct SignSGD {
   }
 };
 
-/// The same vote on momenta, Signum: what the paper trains with.
+/// The vote on momenta, Signum: what the paper trains with.
 struct Signum {
   static constexpr std::string_view name = "Signum";
   using strategy = compose<fusion::up_to, compression::signum, architecture::majority_vote>;

@@ -4,6 +4,7 @@
 
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/collective/ring.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/schedule/split_phase.hpp"
@@ -18,6 +19,18 @@ namespace tutti::strategies {
 struct ZeRO1 {
   static constexpr std::string_view name = "ZeRO1";
   using strategy = compose<fusion::up_to, schedule::split_phase, architecture::sharded<>>;
+  static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25_MiB}}; }
+};
+
+/// ZeRO1, and gradients of at most a p-th of the parameters outlive their reduce-scatter: stage 2.
+/// There a rank keeps its share of the mean until the step ends, here the share is used up at
+/// once; there each of several accumulated passes is reduced, here their sum. Only a model without
+/// memory of its own for gradients saves any (`engine::gradient`).
+struct ZeRO2 {
+  static constexpr std::string_view name = "ZeRO2";
+  using strategy =
+      compose<fusion::up_to, schedule::split_phase,
+              architecture::sharded<collective::ring, architecture::gradients::given_back>>;
   static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25_MiB}}; }
 };
 

@@ -1,4 +1,5 @@
 // The kernels of tutti::cuda without nvcc: the same text over a launcher of host threads.
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -6,6 +7,7 @@
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
+#include "tutti/kernels/cuda/bit_codes.cuh"
 #include "tutti/kernels/cuda/block_codes.cuh"
 #include "tutti/kernels/cuda/block_signs.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
@@ -26,5 +28,23 @@ template void add_widened<half>(cuda::stream&, const std::uint16_t*, std::span<f
 template void add_widened<bfloat>(cuda::stream&, const std::uint16_t*, std::span<float>);
 template void add_narrow<half>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
 template void add_narrow<bfloat>(cuda::stream&, std::span<std::uint16_t>, const std::uint16_t*);
+template void pack_codes<one_bit_code>(cuda::stream&, one_bit_code, std::span<const float>,
+                                       std::byte*);
+template void add_and_pack_codes<one_bit_code>(cuda::stream&, one_bit_code, std::span<float>,
+                                               std::span<const float>, std::byte*);
+template void add_codes<one_bit_code>(cuda::stream&, one_bit_code, const std::byte*,
+                                      std::span<float>);
+template void pack_codes<two_bit_code>(cuda::stream&, two_bit_code, std::span<const float>,
+                                       std::byte*);
+template void add_and_pack_codes<two_bit_code>(cuda::stream&, two_bit_code, std::span<float>,
+                                               std::span<const float>, std::byte*);
+template void add_codes<two_bit_code>(cuda::stream&, two_bit_code, const std::byte*,
+                                      std::span<float>);
+template void pack_codes<sign_code>(cuda::stream&, sign_code, std::span<const float>, std::byte*);
+template void pack_codes_and_subtract<sign_code>(cuda::stream&, sign_code, std::span<float>,
+                                                 std::byte*);
+template void add_and_pack_codes<sign_code>(cuda::stream&, sign_code, std::span<float>,
+                                            std::span<const float>, std::byte*);
+template void add_codes<sign_code>(cuda::stream&, sign_code, const std::byte*, std::span<float>);
 
 }  // namespace tutti::kernels

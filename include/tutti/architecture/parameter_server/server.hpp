@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tutti/architecture/parameter_server/rounds.hpp"
+#include "tutti/architecture/parameter_server/timed_engine.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
@@ -57,6 +58,7 @@ class parameter_server_server {
   static constexpr bool plain = facts::identity<compression>;
   static constexpr bool at_once = Architecture::stale;
   static constexpr bool keeps_parameters = Architecture::keeps_parameters;
+  static constexpr bool steps_by_push = Architecture::steps_by_push;
   static constexpr bool runs_optimizer = Architecture::owns_parameters;
   static constexpr bool adds_payloads = !encodes_once<compression>;
   static constexpr bool encodes_means = !plain && !keeps_parameters && !adds_payloads;
@@ -64,8 +66,12 @@ class parameter_server_server {
   static constexpr bool answers_sums = (plain && !keeps_parameters) || adds_payloads;
 
  public:
-  explicit parameter_server_server(World& world)
-      : world_(&world), shelves_(world.trains() ? 0 : world.planned().chunks.size()) {}
+  parameter_server_server(World& world, const typename Architecture::options& set)
+      : world_(&world),
+        shelves_(world.trains() ? 0 : world.planned().chunks.size()),
+        engine_(world, *this, at_once ? 0 : set.engine_threads, set.engine_order) {}
+  parameter_server_server(const parameter_server_server&) = delete;
+  parameter_server_server& operator=(const parameter_server_server&) = delete;
 
   /// A worker's push of a chunk. Throws communication_error if it is not as long as the chunk's.
   task serve(endpoint self, typename World::message push) {
@@ -82,19 +88,40 @@ class parameter_server_server {
       world_->copy(span_of(answer.parameters), span_of(mine.parameters));
       answer.sent = send_parameters(self, push.peer(), piece, span_of(answer.parameters));
       self.start(answer.sent);
-    } else if (take_in_rank_order(mine, piece, push)) {
-      const task& before = mine.answered;
-      co_await before;
-      if constexpr (!adds_payloads) {
-        update(mine, piece);
+    } else {
+      if (engine_.is_there()) {
+        engine_.push(number, bytes_of_taking(mine, piece));
       }
-      mine.answered = answer_all(self, mine, piece);
-      self.start(mine.answered);
-      ++mine.sums_made;
-      if (++mine.round == rounds_of(world_->compressor(), piece)) {
-        mine.round = 0;
-        ++mine.steps;
+      ++mine.pushes;
+      if (take_in_rank_order(mine, piece, push)) {
+        const task& before = mine.answered;
+        co_await before;
+        mine.pushes = 0;
+        if constexpr (steps_by_push) {
+          step_by_push(mine, piece);
+        } else if constexpr (!adds_payloads) {
+          update(mine, piece);
+        }
+        if (engine_.is_there()) {
+          engine_.close(number, adds_payloads || steps_by_push ? 0 : bytes_of_updating(piece));
+        } else {
+          answer(number);
+        }
       }
+    }
+  }
+
+  /// The chunk's sum is there, and what has been made of it.
+  void answer(std::uint32_t number) {
+    shelf& mine = shelves_[number];
+    const chunk& piece = world_->planned().chunks[number];
+    const endpoint self = world_->endpoint_of(number);
+    mine.answered = answer_all(self, mine, piece);
+    self.start(mine.answered);
+    ++mine.sums_made;
+    if (++mine.round == rounds_of(world_->compressor(), piece)) {
+      mine.round = 0;
+      ++mine.steps;
     }
   }
 
@@ -170,6 +197,7 @@ class parameter_server_server {
     std::vector<std::size_t> early_bytes{};
     std::vector<char> is_here{};
     int turn{};
+    int pushes{};  ///< that have come for this round
     int round{};
     std::uint64_t sums_made{};
     std::uint64_t steps{};
@@ -217,6 +245,7 @@ class parameter_server_server {
     }
     const chunk& piece = world_->planned().chunks[number];
     mine.turn = 0;
+    mine.pushes = 0;
     mine.round = 0;
     mine.early.resize(at(world_->workers()));
     mine.early_bytes.resize(at(world_->workers()));
@@ -242,8 +271,8 @@ class parameter_server_server {
     return mine;
   }
 
-  chunk_context context_of(shelf& mine, const chunk& piece, floats& lanes) const {
-    return {lanes.size() == 0 ? nullptr : lanes.data(),
+  chunk_context context_of(shelf& mine, const chunk& piece, floats& rows) const {
+    return {rows.size() == 0 ? nullptr : rows.data(),
             piece.elements,
             span_of(mine.scratch),
             mine.steps,
@@ -265,7 +294,7 @@ class parameter_server_server {
   /// Keeps what comes before its turn; true once all of a step's pushes have been added.
   bool take_in_rank_order(shelf& mine, const chunk& piece, const typename World::message& push) {
     const int worker = push.peer();
-    if (worker != mine.turn) {
+    if (worker != mine.turn || steps_by_push) {
       if (!world_->phantom()) {
         make_room(mine.early[at(worker)], longest_push(*world_, piece));
         world_->queue().copy(mine.early[at(worker)].data(), push.bytes().data(),
@@ -273,15 +302,13 @@ class parameter_server_server {
       }
       mine.early_bytes[at(worker)] = push.bytes().size();
       mine.is_here[at(worker)] = 1;
-      return false;
+      return steps_by_push && mine.pushes == world_->workers();
     }
     add(mine, sum_of(mine), piece, push.bytes(),
         worker == 0 ? sum_begins::here : sum_begins::before);
     for (++mine.turn; mine.turn < world_->workers() && mine.is_here[at(mine.turn)] != 0;
          ++mine.turn) {
-      const std::span<const std::byte> early = span_of(mine.early[at(mine.turn)]);
-      add(mine, sum_of(mine), piece,
-          early.first(std::min(early.size(), mine.early_bytes[at(mine.turn)])), sum_begins::before);
+      add(mine, sum_of(mine), piece, early_of(mine, mine.turn), sum_begins::before);
       mine.is_here[at(mine.turn)] = 0;
     }
     if (mine.turn < world_->workers()) {
@@ -291,17 +318,53 @@ class parameter_server_server {
     return true;
   }
 
+  /// All workers' pushes are here, and nobody reads the parameters: each is a step.
+  void step_by_push(shelf& mine, const chunk& piece) {
+    for (int worker = 0; worker < world_->workers(); ++worker) {
+      add(mine, sum_of(mine), piece, early_of(mine, worker), sum_begins::here);
+      update(mine, piece);
+      mine.is_here[at(worker)] = 0;
+    }
+  }
+  static std::span<const std::byte> early_of(const shelf& mine, int worker) {
+    const std::span<const std::byte> early = span_of(mine.early[at(worker)]);
+    return early.first(std::min(early.size(), mine.early_bytes[at(worker)]));
+  }
+
   enum class sum_begins { here, before };
+
+  /// That adding a push reads and writes.
+  std::size_t bytes_of_adding(const shelf& mine, const chunk& piece, sum_begins when) const {
+    const bool first = when == sum_begins::here;
+    if constexpr (adds_payloads) {
+      return (first ? 2U : 3U) * push_capacity(mine, piece);
+    } else {
+      return expected(world_->compressor(), piece.elements) +
+             (first ? 1U : 2U) * sizeof(float) * piece.elements;
+    }
+  }
+  /// That the next push of a round, whoever's, makes its thread do.
+  std::size_t bytes_of_taking(const shelf& mine, const chunk& piece) const {
+    if constexpr (steps_by_push) {
+      return bytes_of_adding(mine, piece, sum_begins::here) + bytes_of_updating(piece);
+    }
+    return bytes_of_adding(mine, piece, mine.pushes == 0 ? sum_begins::here : sum_begins::before);
+  }
+  std::size_t bytes_of_updating(const chunk& piece) const {
+    std::size_t moved = 2 * sizeof(float) * piece.elements;
+    if constexpr (encodes_means) {
+      moved += encoding_bytes<relay_type>(piece.elements) +
+               expected(relay(world_->compressor()), piece.elements);
+    }
+    return moved;
+  }
 
   void add(shelf& mine, std::span<float> sum, const chunk& piece, std::span<const std::byte> pushed,
            sum_begins when) {
     auto& queue = world_->queue();
     const bool first = when == sum_begins::here;
-    if constexpr (adds_payloads) {
-      charge(queue, (first ? 2 : 3) * push_capacity(mine, piece));
-    } else {
-      charge(queue, expected(world_->compressor(), piece.elements) +
-                        (first ? 1 : 2) * sizeof(float) * piece.elements);
+    if (!engine_.is_there()) {
+      charge(queue, bytes_of_adding(mine, piece, when));
     }
     if (world_->phantom()) {
       return;
@@ -326,17 +389,16 @@ class parameter_server_server {
   /// From the sum of gradients to what is answered.
   void update(shelf& mine, const chunk& piece) {
     auto& queue = world_->queue();
-    charge(queue, 2 * sizeof(float) * piece.elements);
-    if constexpr (encodes_means) {
-      charge(queue, encoding_bytes<relay_type>(piece.elements) +
-                        expected(relay(world_->compressor()), piece.elements));
+    if (!engine_.is_there()) {
+      charge(queue, bytes_of_updating(piece));
     }
     if (world_->phantom()) {
       return;
     }
     const std::span<float> mean = sum_of(mine);
-    const float average = 1.0f / (static_cast<float>(at_once ? 1 : world_->workers()) *
-                                  static_cast<float>(world_->accumulation()));
+    const int pushes = at_once || steps_by_push ? 1 : world_->workers();
+    const float average =
+        1.0f / (static_cast<float>(pushes) * static_cast<float>(world_->accumulation()));
     if (average != 1.0f) {
       kernels::scale(queue, mean, average);
     }
@@ -379,6 +441,7 @@ class parameter_server_server {
 
   World* world_;
   std::vector<shelf> shelves_;
+  timed_engine<World, parameter_server_server> engine_;
 };
 
 }  // namespace tutti::architecture

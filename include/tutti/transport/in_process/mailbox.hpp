@@ -33,7 +33,7 @@ class mailbox {
     return true;
   }
 
-  /// The same for the last time.
+  /// Takes what is there for the last time: nothing can be put in afterwards.
   template <class Take>
   [[gnu::cold]] void close(Take take) {
     Message* last = last_.exchange(closed(), std::memory_order_acq_rel);

@@ -291,7 +291,7 @@ class mpi_transfers {
   void abort(const std::string& reason) { notice_.tell_all(reason); }
 
   /// Whether all ranks have come to their end after a failure, within `limit`, and nothing of
-  /// theirs is on its way here. One that is dead must not hold the living.
+  /// theirs is on its way here. A rank that has died must not keep the others waiting.
   template <class Idle>
   bool all_departed(seconds limit, Idle idle) {
     MPI_Request departed = MPI_REQUEST_NULL;

@@ -9,10 +9,10 @@ namespace tutti {
 
 /// First in, first out, by value. Nothing is allocated unless it holds more than ever before.
 template <class T>
-class ring {
+class ring_buffer {
  public:
   /// `places` is what it usually holds at most.
-  explicit ring(std::size_t places) : places_(std::bit_ceil(places)) {}
+  explicit ring_buffer(std::size_t places) : places_(std::bit_ceil(places)) {}
 
   bool empty() const { return head_ == tail_; }
   const T& front() const { return places_[place(head_)]; }

@@ -1,16 +1,20 @@
-// One cell of the grid: a strategy, a network on real images, twenty steps, one row.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
 #include "common/cell.hpp"
+#include "common/pace.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
 #include "tutti/tutti.hpp"
 
-#include TUTTI_DEVICE_HEADER
-#include TUTTI_STRATEGY_HEADER
+/// One cell of the grid: a strategy, a network on real images, twenty steps, one row.
+namespace combination {
 
-using Strategy = TUTTI_STRATEGY;
-
-template <class World>
-void train(World& world, const common::job& job, const data::dataset& images) {
+template <class Strategy, class World>
+void train(World& world, const common::job& job, const data::dataset& images,
+           std::string_view name) {
   const auto declared = common::network(job, images);
   auto model = models::make_model(world, declared, job.batch_size, job.seed);
   auto engine =
@@ -31,10 +35,16 @@ void train(World& world, const common::job& job, const data::dataset& images) {
       break;
     }
   }
-  row.print(TUTTI_STRATEGY_NAME);
+  row.print(name);
 }
 
-int main(int argc, char** argv) {
-  return common::run_cell<Strategy, TUTTI_DEVICE>(
-      argc, argv, [](auto& world, const auto& job, const auto& data) { train(world, job, data); });
+/// `main` of the cell that the table calls `name`.
+template <class Strategy, class Device>
+int run(int argc, char** argv, std::string_view name) {
+  return common::run_cell<Strategy, Device>(
+      argc, argv, [name](auto& world, const auto& job, const auto& images) {
+        train<Strategy>(world, job, images, name);
+      });
 }
+
+}  // namespace combination

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "tutti/architecture/parameter_server/engine_threads.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+
+namespace tutti::architecture {
+
+/// The threads of a server where time is modelled: each takes what its device is charged for the
+/// work that it does, one thing after the other. `Server` hears, by `answer(chunk)`, of a chunk
+/// that was `closed` and all of whose work is done. On a real transport the loop has no time to
+/// model, and this is nothing.
+template <class World, class Server>
+class timed_engine {
+  using queue_type = typename World::queue_type;
+  static constexpr bool models_time =
+      requires(queue_type & queue, typename queue_type::event then) {
+    queue.charge(std::size_t{});
+    requires std::is_same_v<decltype(then), seconds>;
+  };
+
+ public:
+  /// None where `threads` is 0.
+  timed_engine(World& world, Server& server, int threads, engine_order by)
+      : world_(&world), server_(&server) {
+    if constexpr (models_time) {
+      const auto count = static_cast<std::size_t>(world.trains() ? 0 : threads);
+      threads_ = engine_threads(count, world.planned().chunks.size(), by);
+      left_.resize(world.planned().chunks.size());
+      closed_.resize(left_.size());
+      runs_.resize(count);
+      lanes_.assign(count, world.queue());
+    }
+  }
+
+  bool is_there() const { return threads_.size() > 0; }
+
+  /// Work on a chunk that moves so many bytes.
+  void push(std::uint32_t chunk, std::size_t bytes) {
+    const std::size_t thread = threads_.thread_of(chunk, world_->planned().chunks[chunk].elements);
+    threads_.push(thread, chunk, bytes);
+    ++left_[chunk];
+    if (!runs_[thread]) {
+      runs_[thread] = true;
+      world_->beside(run(thread));
+    }
+  }
+  /// The last work on the chunk before it is answered.
+  void close(std::uint32_t chunk, std::size_t bytes) {
+    closed_[chunk] = true;
+    push(chunk, bytes);
+    threads_.complete(chunk);
+  }
+
+ private:
+  task run([[maybe_unused]] std::size_t thread) {
+    if constexpr (models_time) {
+      while (!threads_.is_idle(thread)) {
+        const engine_threads::work next = threads_.pop(thread);
+        lanes_[thread].charge(next.bytes);
+        const seconds until = lanes_[thread].record();
+        if (until > world_->now()) {
+          co_await world_->sleep(until - world_->now());
+        }
+        if (--left_[next.chunk] == 0 && closed_[next.chunk]) {
+          closed_[next.chunk] = false;
+          threads_.answered(next.chunk);
+          server_->answer(next.chunk);
+        }
+      }
+    }
+    runs_[thread] = false;
+    co_return;
+  }
+
+  World* world_;
+  Server* server_;
+  engine_threads threads_{0, 0, engine_order::received};
+  std::vector<std::size_t> left_{};  ///< work of each chunk
+  std::vector<char> closed_{};       ///< chunks
+  std::vector<char> runs_{};         ///< threads
+  std::vector<queue_type> lanes_{};  ///< of each thread, for the time that it is charged
+};
+
+}  // namespace tutti::architecture

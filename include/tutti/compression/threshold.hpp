@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "tutti/base/error.hpp"
+#include "tutti/kernels/bit_codes.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// MXNet's gradient compression. Of two bits: an element from the threshold on becomes the
+/// threshold, one from its negative down the negative, any other 0. Of one bit: an element above
+/// the threshold becomes 1, any other -1. Meant for error_feedback, whose residual then is MXNet's.
+/// Wire: Bits an element, neighbours in a byte, the first in its upper bits, whole words of 4
+/// bytes. Cost: 1/16 or 1/32 of the bytes; one pass to encode, also under error feedback, one to
+/// accumulate. NaN is sent as what is small, and stays in the residual.
+/// After: MXNet's kvstore, `set_gradient_compression({'type': '2bit', 'threshold': 0.5})`; its
+/// workers compress what they push, and pull full precision (push_only.hpp).
+template <unsigned Bits>
+requires(Bits == 1 || Bits == 2) class threshold {
+  using code = std::conditional_t<Bits == 1, kernels::one_bit_code, kernels::two_bit_code>;
+
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+  static constexpr tutti::unit unit = tutti::unit::block;
+
+  struct options {
+    float threshold{0.5f};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("threshold", self.threshold, "the magnitude from which on an element is sent");
+    }
+  };
+
+  constexpr threshold() = default;
+  /// Throws usage_error if codes of two bits have no threshold above 0.
+  explicit constexpr threshold(const options& values) : code_{values.threshold} {
+    if (Bits == 2 && !(values.threshold > 0)) {
+      throw usage_error(
+          "compression::two_bit: the threshold must be above 0, or everything is sent as it. "
+          "Fix: 0.5.");
+    }
+  }
+
+  /// Elements of a word, so that chunks end where MXNet's do.
+  static constexpr std::size_t block() { return 32 / Bits; }
+  static constexpr std::size_t wire_bytes(std::size_t elements) {
+    return kernels::code_bytes<code>(elements);
+  }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
+    kernels::pack_codes(queue, code_, gradient, out.data);
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add_codes(queue, code_, in.data, sum);
+  }
+
+  /// Encodes gradient + residual; the residual becomes what the payload leaves behind.
+  template <class Queue>
+  void encode_with_residual(Queue& queue, std::span<const float> gradient,
+                            std::span<float> residual, wire out, const chunk_context&) const {
+    kernels::add_and_pack_codes(queue, code_, residual, gradient, out.data);
+  }
+
+ private:
+  code code_{options{}.threshold};
+};
+using one_bit = threshold<1>;
+using two_bit = threshold<2>;
+static_assert(compression_policy<one_bit> && compression_policy<two_bit>);
+
+}  // namespace tutti::compression

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "tutti/base/loops.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/base/plan.hpp"
+
+namespace tutti {
+
+/// Gradient memory that is the engine's: a bucket has some from when the model asks for the first
+/// of its gradients until all its chunks have given it back, and then the next bucket that is asked
+/// for has it. Any thread may ask while the loop gives back. Cost: as many buffers as buckets were
+/// held at once so far, none longer than the longest bucket; nobody ever waits for one.
+template <class Queue>
+class lent_gradients {
+  using queue_event = typename Queue::event;
+
+ public:
+  explicit lent_gradients(const plan& made)
+      : plan_(&made), held_(made.buckets.size()), returned_(made.buckets.size()) {}
+  lent_gradients(const lent_gradients&) = delete;
+  lent_gradients& operator=(const lent_gradients&) = delete;
+
+  /// Where the bucket's gradients are to be written, and what that has to wait for.
+  struct room {
+    float* data{};
+    queue_event after{};
+  };
+  /// Bucket `number` holds memory from now on, unless it does already. `data` is set to it.
+  room lend(Queue& queue, std::size_t number, float*& data) {
+    const std::scoped_lock lock(mutex_);
+    if (held_[number] == nobody && plan_->buckets[number].elements != 0) {
+      held_[number] = choose(queue, plan_->buckets[number].elements);
+      buffers_[held_[number]].is_free = false;
+      data = buffers_[held_[number]].floats.data();
+    }
+    return held_[number] == nobody ? room() : room{data, buffers_[held_[number]].after};
+  }
+
+  /// One of the bucket's chunks needs it no more; `data` is forgotten with the last.
+  void give_back(Queue& queue, std::size_t number, float*& data) {
+    const std::scoped_lock lock(mutex_);
+    const bucket& of = plan_->buckets[number];
+    const auto* chunks = plan_->chunks.data() + of.first_chunk;
+    const auto sent = std::count_if(chunks, chunks + of.chunks,
+                                    [](const chunk& each) { return each.elements != 0; });
+    if (++returned_[number] == sent) {
+      returned_[number] = 0;
+      buffer& mine = buffers_[held_[number]];
+      mine.is_free = true;
+      mine.after = queue.record();
+      held_[number] = nobody;
+      data = nullptr;
+    }
+  }
+
+  /// Of all buffers, which are as many as were ever held at once.
+  std::size_t bytes() const {
+    const std::scoped_lock lock(mutex_);
+    return std::accumulate(buffers_.begin(), buffers_.end(), std::size_t{0},
+                           [](std::size_t sum, const buffer& each) {
+                             return sum + sizeof(float) * each.floats.size();
+                           });
+  }
+
+ private:
+  static constexpr std::size_t nobody = 0;  // buffer 0 is nobody's
+
+  struct buffer {
+    memory_of<float, Queue> floats{};
+    queue_event after{};
+    bool is_free{};
+  };
+
+  static bool has_passed(const buffer& each) {
+    if constexpr (requires { Queue::passed(each.after); }) {
+      return Queue::passed(each.after);
+    } else {
+      return true;
+    }
+  }
+
+  /// The shortest free one that is long enough; else the longest that is not, made longer; else a
+  /// new one.
+  std::size_t choose(Queue& queue, std::size_t elements) {
+    std::size_t fits = nobody;
+    std::size_t longest = nobody;
+    for (std::size_t i = 1; i < buffers_.size(); ++i) {
+      const std::size_t length = buffers_[i].floats.size();
+      if (!buffers_[i].is_free) {
+        continue;
+      }
+      if (length >= elements && (fits == nobody || length < buffers_[fits].floats.size())) {
+        fits = i;
+      }
+      if (has_passed(buffers_[i]) &&
+          (longest == nobody || length > buffers_[longest].floats.size())) {
+        longest = i;
+      }
+    }
+    if (fits != nobody) {
+      return fits;
+    }
+    if (longest == nobody) {
+      buffers_.emplace_back();
+      longest = buffers_.size() - 1;
+    }
+    buffers_[longest].floats = {};  // before the longer one is there
+    buffers_[longest].floats = allocate<float>(queue, elements);
+    return longest;
+  }
+
+  const plan* plan_;
+  mutable std::mutex mutex_;
+  std::vector<buffer> buffers_ = std::vector<buffer>(1);
+  std::vector<std::size_t> held_;         ///< buffer, of each bucket
+  std::vector<std::ptrdiff_t> returned_;  ///< chunks, of each bucket
+};
+
+}  // namespace tutti

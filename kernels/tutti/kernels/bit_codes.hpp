@@ -1,0 +1,271 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/base/host_device.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/widest.hpp"
+
+namespace tutti::kernels {
+
+// An element has one of a few values and a code of one or two bits for it. Neighbours share a byte,
+// the first in its most significant bits, and the last word of 32 bits is filled up with zeros.
+//
+// A code says its `bits`, the code `of(value)` and what one is `worth`; `turned` is 3 where a
+// word's bytes stand the other way around. `here()` is the code with what it looks up in memory.
+
+/// MXNet's: 1 from above the threshold on, worth 1; 0 elsewhere, worth -1. NaN is 0.
+struct one_bit_code {
+  static constexpr unsigned bits = 1;
+  static constexpr std::size_t turned = 0;
+  float threshold;
+
+  TUTTI_HD one_bit_code here() const { return *this; }
+  TUTTI_HD std::uint32_t of(float value) const { return value > threshold ? 1 : 0; }
+  TUTTI_HD float worth(std::uint32_t code) const { return code != 0 ? 1.0f : -1.0f; }
+};
+
+/// MXNet's: 3 from the threshold on, 2 from its negative down, worth as much; 0 between them, and
+/// of NaN.
+struct two_bit_code {
+  static constexpr unsigned bits = 2;
+  static constexpr std::size_t turned = 0;
+  float threshold;
+
+  TUTTI_HD two_bit_code here() const { return *this; }
+  TUTTI_HD std::uint32_t of(float value) const {
+    const std::uint32_t above = value >= threshold ? 1 : 0;
+    const std::uint32_t below = value <= -threshold ? 1 : 0;
+    return (above | below) << 1 | above;
+  }
+  TUTTI_HD float worth(std::uint32_t code) const {
+    const float magnitude = code != 0 ? threshold : 0.0f;
+    return code == 2 ? -magnitude : magnitude;
+  }
+};
+
+/// BytePS's, whose words have the first element in their top bit: 1 below zero. Worth the
+/// magnitude, 1 where there is none to look up, or its negative.
+struct sign_code {
+  static constexpr unsigned bits = 1;
+  static constexpr std::size_t turned = 3;
+  const float* magnitude{};
+  float looked_up{1};
+
+  TUTTI_HD sign_code here() const { return {magnitude, magnitude == nullptr ? 1.0f : *magnitude}; }
+  TUTTI_HD std::uint32_t of(float value) const { return value < 0 ? 1 : 0; }
+  TUTTI_HD float worth(std::uint32_t code) const { return code != 0 ? -looked_up : looked_up; }
+};
+
+template <class Code>
+constexpr std::size_t codes_in_byte = 8 / Code::bits;
+
+/// Bytes of n elements' codes, whole words.
+template <class Code>
+constexpr std::size_t code_bytes(std::size_t n) {
+  return round_up(n, 4 * codes_in_byte<Code>) / codes_in_byte<Code>;
+}
+
+namespace detail {
+
+/// Takes off what the value's code is worth, so that zero stays +0, and answers the code.
+template <class Code>
+TUTTI_HD std::uint32_t subtract_code(const Code& code, float& value) {
+  const std::uint32_t its = code.of(value);
+  value = 0 - (code.worth(its) - value);
+  return its;
+}
+
+/// Elements whose codes lie in the first-level cache, a byte each, before they are packed.
+inline constexpr std::size_t codes_together = 1024;
+
+/// Packs `code_of(i)`, which sees every element once.
+template <class Code, class CodeOf>
+void pack_codes(std::size_t elements, std::byte* out, const CodeOf& code_of) {
+  constexpr std::size_t in_byte = codes_in_byte<Code>;
+  std::uint8_t codes[codes_together];
+  for (std::size_t begin = 0; begin < elements; begin += codes_together) {
+    const std::size_t count = std::min(codes_together, elements - begin);
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+    for (std::size_t i = 0; i < count; ++i) {
+      codes[i] = static_cast<std::uint8_t>(code_of(begin + i));
+    }
+    const std::size_t bytes = code_bytes<Code>(count);
+    std::fill(codes + count, codes + bytes * in_byte, std::uint8_t{0});
+    std::byte* const packed = out + begin / in_byte;
+    for (std::size_t byte = 0; byte < bytes; ++byte) {
+      std::uint32_t together = 0;
+      for (std::size_t each = 0; each < in_byte; ++each) {
+        together = together << Code::bits | codes[byte * in_byte + each];
+      }
+      packed[byte ^ Code::turned] = static_cast<std::byte>(together);
+    }
+  }
+}
+
+/// The code of element `each` of a byte.
+template <class Code>
+TUTTI_HD std::uint32_t code_in(std::uint32_t byte, std::size_t each) {
+  return byte >> (8 - Code::bits * (each + 1)) & ((1u << Code::bits) - 1);
+}
+
+template <class Code>
+void add_codes(const Code code, const std::byte* in, std::span<float> sum) {
+  constexpr std::size_t in_byte = codes_in_byte<Code>;
+  std::uint8_t codes[codes_together];
+  for (std::size_t begin = 0; begin < sum.size(); begin += codes_together) {
+    const std::size_t count = std::min(codes_together, sum.size() - begin);
+    const std::byte* const packed = in + begin / in_byte;
+    for (std::size_t byte = 0; byte < code_bytes<Code>(count); ++byte) {
+      for (std::size_t each = 0; each < in_byte; ++each) {
+        codes[byte * in_byte + each] = static_cast<std::uint8_t>(
+            code_in<Code>(std::to_integer<std::uint32_t>(packed[byte ^ Code::turned]), each));
+      }
+    }
+    float* const into = sum.data() + begin;
+    for (std::size_t i = 0; i < count; ++i) {
+      into[i] += code.worth(codes[i]);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Writes code_bytes<Code>(input.size()) bytes.
+template <class Code, host_queue Queue>
+void pack_codes(Queue& queue, Code code, std::span<const float> input, std::byte* out) {
+  queue.run([=] {
+    widest([=] {
+      detail::pack_codes<Code>(input.size(), out, [=](std::size_t i) { return code.of(input[i]); });
+    });
+  });
+}
+template <class Code>
+void pack_codes(cuda::stream& queue, Code code, std::span<const float> input, std::byte* out);
+
+/// Packs codes and takes off what each is worth.
+template <class Code, host_queue Queue>
+void pack_codes_and_subtract(Queue& queue, Code code, std::span<float> input, std::byte* out) {
+  queue.run([=] {
+    const Code its = code.here();
+    widest([=] {
+      detail::pack_codes<Code>(input.size(), out,
+                               [=](std::size_t i) { return detail::subtract_code(its, input[i]); });
+    });
+  });
+}
+template <class Code>
+void pack_codes_and_subtract(cuda::stream& queue, Code code, std::span<float> input,
+                             std::byte* out);
+
+/// Packs the codes of into[i] += from[i] and takes off what each is worth. One pass.
+template <class Code, host_queue Queue>
+void add_and_pack_codes(Queue& queue, Code code, std::span<float> into, std::span<const float> from,
+                        std::byte* out) {
+  queue.run([=] {
+    const Code its = code.here();
+    widest([=] {
+      detail::pack_codes<Code>(into.size(), out, [=](std::size_t i) {
+        float both = into[i] + from[i];
+        const std::uint32_t taken = detail::subtract_code(its, both);
+        into[i] = both;
+        return taken;
+      });
+    });
+  });
+}
+template <class Code>
+void add_and_pack_codes(cuda::stream& queue, Code code, std::span<float> into,
+                        std::span<const float> from, std::byte* out);
+
+/// sum[i] += what its code is worth.
+template <class Code, host_queue Queue>
+void add_codes(Queue& queue, Code code, const std::byte* in, std::span<float> sum) {
+  queue.run([=] {
+    const Code its = code.here();
+    widest([=] { detail::add_codes(its, in, sum); });
+  });
+}
+template <class Code>
+void add_codes(cuda::stream& queue, Code code, const std::byte* in, std::span<float> sum);
+
+namespace element {
+
+// A device's thread has a byte: a group's threads read neighbours and write neighbours.
+
+/// `take(i)` is the code of element i, less than n.
+template <class Code, class Take>
+TUTTI_HD void pack_byte(std::size_t byte, std::size_t n, std::byte* out, const Take& take) {
+  std::uint32_t together = 0;
+  for (std::size_t i = byte * codes_in_byte<Code>; i < (byte + 1) * codes_in_byte<Code>; ++i) {
+    together = together << Code::bits | (i < n ? take(i) : 0);
+  }
+  out[byte ^ Code::turned] = static_cast<std::byte>(together);
+}
+
+template <class Code>
+struct pack_codes {
+  Code code;
+  const float* input;
+  std::size_t n;
+  std::byte* out;
+
+  template <int>
+  TUTTI_HD void pack(std::size_t byte) const {
+    pack_byte<Code>(byte, n, out, [this](std::size_t i) { return code.of(input[i]); });
+  }
+};
+
+/// Onto what is there, unless `from` is null.
+template <class Code>
+struct pack_codes_and_subtract {
+  Code code;
+  float* into;
+  const float* from;
+  std::size_t n;
+  std::byte* out;
+
+  template <int>
+  TUTTI_HD void pack(std::size_t byte) const {
+    const Code its = code.here();
+    pack_byte<Code>(byte, n, out, [this, &its](std::size_t i) {
+      float both = from == nullptr ? into[i] : into[i] + from[i];
+      const std::uint32_t taken = kernels::detail::subtract_code(its, both);
+      into[i] = both;
+      return taken;
+    });
+  }
+};
+
+template <class Code>
+struct add_codes {
+  Code code;
+  const std::byte* in;
+  float* sum;
+  std::size_t n;
+
+  template <int>
+  TUTTI_HD void pack(std::size_t byte) const {
+    const Code its = code.here();
+    const auto together = static_cast<std::uint32_t>(in[byte ^ Code::turned]);
+    for (std::size_t each = 0; each < codes_in_byte<Code>; ++each) {
+      const std::size_t i = byte * codes_in_byte<Code> + each;
+      if (i < n) {
+        sum[i] += its.worth(kernels::detail::code_in<Code>(together, each));
+      }
+    }
+  }
+};
+
+}  // namespace element
+
+}  // namespace tutti::kernels

@@ -1,0 +1,197 @@
+// The vote that has ranks exchange otherwise when a link is slower than it was.
+#include "tutti/core/switch_by_vote.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/collective/by_graph.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/monitor/throughput.hpp"
+#include "tutti/transport/network.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace tutti::test {
+namespace {
+
+using strategy = compose<architecture::all_reduce<collective::by_graph>>;
+using options = engine_options<strategy>;
+using collective::topology;
+
+options over(topology how) { return {.architecture = {.topology = how}}; }
+
+constexpr int steps = 40;
+constexpr std::uint64_t window = 5;
+constexpr seconds computing = 1e-3;
+constexpr transport::link nic{1e8, 1e-6};
+
+TEST(SwitchByVote, ARankVotesBelowFourFifthsOfItsFirstWindow) {
+  interference watched;
+  EXPECT_FALSE(watched.compares(0)) << "nothing was exchanged";
+  EXPECT_FALSE(watched.compares(100)) << "the reference";
+  EXPECT_FALSE(watched.votes());
+  for (const auto& [throughput, votes] : std::vector<std::pair<double, bool>>{
+           {80.001, false}, {79.999, true}, {500, false}, {0, true}}) {
+    EXPECT_TRUE(watched.compares(throughput));
+    EXPECT_EQ(watched.votes(), votes) << throughput;
+  }
+  watched.forget();
+  EXPECT_FALSE(watched.compares(10));
+  EXPECT_EQ(watched.reference(), 10);
+}
+
+TEST(SwitchByVote, MoreThanHalfOfTheWorkersDecide) {
+  const std::vector<int> needed{1, 2, 2, 3, 3, 4, 4, 5};  // of 1 to 8
+  for (int workers = 1; workers <= 8; ++workers) {
+    for (int votes = 0; votes <= workers; ++votes) {
+      EXPECT_EQ(interference::passes(votes, workers),
+                votes >= needed[static_cast<std::size_t>(workers - 1)])
+          << votes << " of " << workers;
+    }
+  }
+}
+
+TEST(SwitchByVote, ThroughputIsBytesOverTheTimeFromTheFirstStartToTheLastEnd) {
+  plan of;
+  of.chunks.resize(2);
+  of.chunks[0].elements = 100;
+  of.chunks[1].elements = 25;
+  monitor::throughput seen;
+  EXPECT_EQ(seen.take(of), 0);
+  seen.record(event::started, 1, 2.0);
+  seen.record(event::started, 0, 2.5);
+  seen.record(event::finished, 0, 4.0);
+  seen.record(event::finished, 1, 3.0);
+  seen.record(event::started, 1, 5.0);
+  seen.record(event::finished, 1, 6.0);
+  EXPECT_DOUBLE_EQ(seen.take(of), 600.0 / 4.0);
+  EXPECT_EQ(seen.take(of), 0) << "a window begins again";
+}
+
+struct run {
+  std::vector<std::vector<float>> parameters;
+  std::vector<std::uint64_t> bytes;                         ///< sent, by rank
+  std::vector<std::uint64_t> switched;                      ///< step after which each rank did
+  std::vector<seconds> ends = std::vector<seconds>(steps);  ///< of rank 0's steps
+
+  explicit run(int ranks) : parameters(at(ranks)), switched(at(ranks)) {}
+};
+
+task rank_of(transport::simulated& world, const std::vector<double>& thresholds, run& made) {
+  arena memory = model_of(world.rank());
+  auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), over(topology::star),
+                                      monitor::throughput());
+  co_await engine.started();
+  switch_by_vote<options> by_vote(window, {over(topology::ring)},
+                                  interference(thresholds[at(world.rank())]));
+  for (int step = 0; step < steps; ++step) {
+    co_await world.sleep(computing);
+    std::size_t element = 0;
+    for (float& each : memory.gradients()) {
+      each = gradient_of_few_digits(world.rank(), step, element++);
+    }
+    for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+      engine.ready(tensor_id(id));
+    }
+    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+      co_await engine.arrival(tensor_id(id));
+    }
+    if (world.rank() == 0) {
+      made.ends[static_cast<std::size_t>(step)] = world.now();
+    }
+    task watching = by_vote.stepped(engine);
+    co_await watching;
+  }
+  made.parameters[at(world.rank())].assign(memory.parameters().begin(), memory.parameters().end());
+  made.switched[at(world.rank())] = by_vote.last_switch();
+  co_await engine.close();
+}
+
+/// Trains on five hosts, whose first has a tenth of its bandwidth from `throttled` on.
+run trained_with(seconds throttled, std::vector<double> thresholds = std::vector<double>(5, 0.8)) {
+  transport::network over_nics(5, nic);
+  EXPECT_THROW(over_nics.change_nic(throttled, 5, nic), usage_error);
+  over_nics.change_nic(throttled, 0, {nic.bytes_per_second / 10, nic.latency});
+  run made(5);
+  transport::run_simulated(
+      over_nics, [&](transport::simulated& world) { return rank_of(world, thresholds, made); });
+  return made;
+}
+constexpr seconds never = 1e6;
+
+/// The star's root, rank 0, sends and receives the model four times a step; on the ring it passes
+/// once each way, so that a narrow NIC is felt a quarter as much.
+TEST(SwitchByVote, AThrottledLinkIsLeftWithinAWindowAndNoSumIsLost) {
+  const run undisturbed = trained_with(never);
+  EXPECT_EQ(undisturbed.switched, std::vector<std::uint64_t>(5, 0));
+  // In the middle of the fourth window.
+  const run throttled = trained_with(undisturbed.ends[3 * window + 2]);
+  for (const std::uint64_t step : throttled.switched) {
+    EXPECT_EQ(step, 4 * window) << "at the end of that window, on every rank alike";
+  }
+  const auto expected = trained(5, steps, {}, gradient_of_few_digits);
+  for (const run& each : {undisturbed, throttled}) {
+    for (const auto& parameters : each.parameters) {
+      EXPECT_EQ(parameters, expected) << "sums of few digits are exact in any order";
+    }
+  }
+  const auto takes = [&](const run& its, std::size_t step) {
+    return its.ends[step] - its.ends[step - 1];
+  };
+  const seconds before = takes(throttled, 3 * window);
+  const seconds slow = takes(throttled, 4 * window - 1);
+  const seconds after = takes(throttled, steps - 1);
+  EXPECT_GT(slow, 5 * before);
+  EXPECT_LT(after, slow / 2);
+}
+
+/// All see it, but only so many mind.
+TEST(SwitchByVote, AMinorityDecidesNothing) {
+  const seconds throttled = trained_with(never).ends[3 * window + 2];
+  EXPECT_EQ(trained_with(throttled, {0.8, 0, 0.8, 0, 0}).switched,
+            std::vector<std::uint64_t>(5, 0));
+  EXPECT_EQ(trained_with(throttled, {0.8, 0, 0.8, 0, 0.8}).switched,
+            std::vector<std::uint64_t>(5, 4 * window));
+}
+
+/// Threads, whose every window is slower than a reference that nothing reaches.
+TEST(SwitchByVote, OnThreadsEveryRankSwitchesAfterTheSameStep) {
+  constexpr double always = 1e9;
+  std::vector<std::vector<std::uint64_t>> switches(3);
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                        over(topology::star), monitor::throughput());
+    switch_by_vote<options> by_vote(2, {over(topology::clique), over(topology::ring)},
+                                    interference(always));
+    for (int step = 0; step < 12; ++step) {
+      engine.wait();
+      std::size_t element = 0;
+      for (float& each : memory.gradients()) {
+        each = gradient_of_few_digits(world.rank(), step, element++);
+      }
+      for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+        engine.ready(tensor_id(id));
+      }
+      by_vote.after_step(engine);
+      switches[at(world.rank())].push_back(by_vote.switches());
+    }
+    engine.wait();
+    EXPECT_TRUE(
+        std::ranges::equal(memory.parameters(), trained(3, 12, {}, gradient_of_few_digits)));
+  });
+  for (const auto& each : switches) {
+    // A window for a reference, one for a vote, and again.
+    EXPECT_EQ(each, (std::vector<std::uint64_t>{0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2}));
+  }
+  EXPECT_THROW(switch_by_vote<options>(0, {}), usage_error);
+}
+
+}  // namespace
+}  // namespace tutti::test
