@@ -114,6 +114,8 @@ struct parameter_server {
     using launch = typename World::launch;
 
    public:
+    using conditional_verbs = state;
+
     state(World& world, const options&) : worker_(world), server_(world) {}
 
     // ---- workers
