@@ -88,7 +88,9 @@ class engine : engine_base<Transport> {
   using world_type = surroundings<types>;
   using state_type = typename architecture::template state<world_type>;
   using flow_type = flow<types, engine>;
-  static_assert(architecture_state<state_type, world_type>);
+  static_assert(architecture_state<state_type, world_type>,
+                "tutti: a verb of this architecture's state cannot be called as "
+                "role/architecture.hpp says. Fix: its arguments and its result, or another name.");
 
   static_assert(sizeof(rule::check_halves_need_an_exchange_of_two<typename types::schedule,
                                                                   architecture, compression>) > 0);
