@@ -27,6 +27,13 @@ using model = network<chosen_backend>;
 template <class World>
 using model_in = network<typename on_queue<typename World::queue_type>::backend>;
 
+/// For an engine that lends gradients their memory: beside it there is room for one layer's.
+template <class World>
+model_in<World> make_model_without_gradients(World&, const declaration& of, std::size_t batch_size,
+                                             std::uint64_t seed) {
+  return {of, batch_size, seed, gradients_of_a_layer()};
+}
+
 /// Its gradients lie where the ranks of its host reach them, if processes share memory there.
 template <class World>
 model_in<World> make_model(World& world, const declaration& of, std::size_t batch_size,

@@ -25,6 +25,9 @@
 
 namespace models {
 
+/// Says that a network has room for the gradients of one layer at a time, its largest.
+struct gradients_of_a_layer {};
+
 /// A network that trains. Parameters and gradients lie in a flat arena of the backend's memory; the
 /// same seed gives the same parameters on every rank. A batch may be smaller than `batch_size` (the
 /// last one of an evaluation): it costs as much as a full one, and loss and gradient are means over
@@ -38,20 +41,30 @@ class network {
  public:
   using queue_type = typename Backend::queue_type;
 
-  /// Gradients lie in a span of zeros that `lend(elements)` answers, or in memory of its own.
+  /// Gradients lie in a span of zeros that `lend(elements)` answers, or in memory of its own; or,
+  /// for `gradients_of_a_layer`, the tensors have no memory for them, and `gradient(id)` is where
+  /// the one that has just been done lies until the next layer's.
   template <class Lend = std::nullptr_t>
   network(const declaration& of, std::size_t batch_size, std::uint64_t seed, Lend lend = {})
       : layers_(facts(of)),
         arena_(lay_out(lend)),
-        statistics_(tutti::allocate<float>(queue_, 2 * normalised(layers_))),
         ids_(number(layers_)),
+        room_(tutti::allocate_zeros<float>(queue_, room_of_a_layer())),
+        computed_(tensors_with_gradients()),
+        statistics_(tutti::allocate<float>(queue_, 2 * normalised(layers_))),
         batch_size_(batch_size),
-        computer_(of, batch_size, arena_.tensors(), tutti::span_of(statistics_), queue_) {
+        computer_(of, batch_size, computed_, tutti::span_of(statistics_), queue_) {
     labels_.reserve(batch_size);
     initialise(seed);
   }
 
   const std::vector<tutti::tensor>& tensors() const { return arena_.tensors(); }
+  /// Where the backward pass leaves the gradient of tensor `id`.
+  std::span<const float> gradient(tutti::tensor_id id) const {
+    return computed_[tutti::index(id)].gradient;
+  }
+  /// Bytes of that, beside what `tensors` have.
+  std::size_t room_for_gradients() const { return room_.size() * sizeof(float); }
   queue_type& queue() { return queue_; }
   std::size_t batch_size() const { return batch_size_; }
   std::size_t layers() const { return layers_.size(); }
@@ -162,11 +175,42 @@ class network {
   template <class Lend>
   arena lay_out(Lend lend) {
     const auto zeros = [this](std::size_t n) { return tutti::allocate_zeros<float>(queue_, n); };
-    if constexpr (std::same_as<Lend, std::nullptr_t>) {
+    if constexpr (std::same_as<Lend, gradients_of_a_layer>) {
+      return arena(declare(layers_), Backend::alignment, zeros,
+                   [](std::size_t) { return std::span<float>(); });
+    } else if constexpr (std::same_as<Lend, std::nullptr_t>) {
       return arena(declare(layers_), Backend::alignment, zeros);
     } else {
       return arena(declare(layers_), Backend::alignment, zeros, lend);
     }
+  }
+
+  /// 0 where the tensors have memory for their gradients.
+  std::size_t room_of_a_layer() const {
+    std::size_t most = 0;
+    for (const auto& layer : layers_) {
+      most = std::max(most, in_room(layer.weights) + in_room(layer.biases));
+    }
+    return arena_has_gradients() ? 0 : most;
+  }
+  static std::size_t in_room(std::size_t elements) {
+    return tutti::round_up(elements, Backend::alignment);
+  }
+  bool arena_has_gradients() const {
+    return std::ranges::any_of(tensors(), [](const auto& each) { return !each.gradient.empty(); });
+  }
+  /// What the backend writes: each layer's gradients from the room's beginning, where there is one.
+  std::vector<tutti::tensor> tensors_with_gradients() {
+    auto all = tensors();
+    for (std::size_t layer = 0; room_.size() > 0 && layer < layers_.size(); ++layer) {
+      std::span<float> left = tutti::span_of(room_);
+      for (const auto id : parameters_of(layer)) {
+        tutti::tensor& each = all[tutti::index(id)];
+        each.gradient = left.first(each.elements);
+        left = left.subspan(in_room(each.elements));
+      }
+    }
+    return all;
   }
 
   static std::vector<typename arena::declaration> declare(const std::vector<placed_facts>& layers) {
@@ -243,6 +287,11 @@ class network {
   }
 
   void accumulate_layer(std::size_t layer) {
+    if (room_.size() > 0) {
+      throw tutti::usage_error(
+          "model: gradients of one layer at a time cannot be accumulated. Fix: a network with "
+          "memory for all");
+    }
     if (before_.size() == 0) {  // accumulation is rare, and no backend need know of it
       before_ = tutti::allocate<float>(queue_, arena_.gradients().size());
     }
@@ -264,9 +313,11 @@ class network {
   std::vector<placed_facts> layers_;
   queue_type queue_{};
   arena arena_;
+  std::vector<std::vector<tutti::tensor_id>> ids_;
+  memory room_;                          // for one layer's gradients, if not for all
+  std::vector<tutti::tensor> computed_;  // with memory for gradients, this or the arena's
   memory statistics_;
   memory before_{};  // gradients that the next are added to
-  std::vector<std::vector<tutti::tensor_id>> ids_;
   std::size_t batch_size_;
   Backend computer_;
   std::vector<std::uint8_t> labels_{};

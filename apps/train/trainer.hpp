@@ -144,6 +144,10 @@ inline data::dataset share(const data::dataset& all, std::size_t worker, std::si
   return own;
 }
 
+template <class Strategy>
+constexpr bool lends_gradients =
+    tutti::facts::gives_gradients_back<typename tutti::strategy_of<Strategy>::architecture>;
+
 /// One worker's training: the loop that a user of tutti writes, and what it reports.
 template <class Engine, class Model>
 class session {
@@ -171,12 +175,12 @@ class session {
       engine_->change(values);
       totals seen = train(epoch);
       score(seen);
-      out_->epoch(epoch, seen, engine_->report());
+      out_->epoch(epoch, seen, report());
       if (!job_->checkpoint.empty()) {
         write_checkpoint(*engine_, *model_, of_rank(job_->checkpoint, engine_->worker()));
       }
     }
-    out_->finish(engine_->report());
+    out_->finish(report());
   }
 
  private:
@@ -184,6 +188,22 @@ class session {
 
   std::size_t done() const { return static_cast<std::size_t>(engine_->steps()); }
   bool full() const { return job_->steps != 0 && done() >= job_->steps; }
+
+  void hand_in(tutti::tensor_id id) {
+    if constexpr (lends_gradients<typename Engine::strategy>) {
+      const auto made = model_->gradient(id);
+      const auto room = engine_->gradient(id, model_->queue());
+      model_->queue().copy(room.data(), made.data(), made.size_bytes());
+    }
+    engine_->ready(id, model_->queue());
+  }
+  /// The engine's, and the gradients that the network has beside.
+  tutti::report report() const {
+    auto all = engine_->report();
+    all.gradient_bytes += model_->room_for_gradients();
+    all.own_gradient_bytes += model_->room_for_gradients();
+    return all;
+  }
 
   totals train(std::size_t epoch) {
     totals seen;
@@ -203,7 +223,7 @@ class session {
         model_->set_batch(*batch);
       }
       model_->forward([this](tutti::tensor_id id) { engine_->wait(id, model_->queue()); });
-      model_->backward([this](tutti::tensor_id id) { engine_->ready(id, model_->queue()); });
+      model_->backward([this](tutti::tensor_id id) { hand_in(id); });
       seen.add_step(model_->loss(), model_->correct(), since_last());
       out_->progress(epoch, ++step, loader_.steps(), model_->loss());
     }
@@ -239,7 +259,13 @@ class session {
 template <class Strategy, class World>
 void on_rank(World& world, const common::job& job, const data::splits& images, timelines& seen) {
   const auto declared = common::network(job, images.train);
-  auto model = models::make_model(world, declared, job.batch_size, job.seed);
+  auto model = [&] {
+    if constexpr (lends_gradients<Strategy>) {
+      return models::make_model_without_gradients(world, declared, job.batch_size, job.seed);
+    } else {
+      return models::make_model(world, declared, job.batch_size, job.seed);
+    }
+  }();
   // A timeline without room keeps nothing; a second instantiation would double the build.
   const std::size_t room = job.timeline.empty() ? 0 : std::size_t{1} << 20;
   auto engine =

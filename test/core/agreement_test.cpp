@@ -2,6 +2,7 @@
 // both ranks and both values, and none of them trains a step.
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/none.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/core/settings.hpp"
 #include "tutti/fusion/up_to.hpp"
@@ -69,6 +71,45 @@ TEST(Agreement, AnOptionThatTheseTensorsDoNotShowIsNamed) {
   EXPECT_EQ(said_when_the_last_has<fused>(
                 2, [](auto& options, auto&) { options.fusion.crossing = fusion::crossing::out; }),
             words(2, "fusion.crossing", "in", "out"));
+}
+
+/// Floats with bytes behind them: so many more as this thread's rank says, and no option does.
+thread_local std::size_t padding = 8;
+struct padded : compression::none {
+  static constexpr bool summable = false;
+  static constexpr bool identity = false;
+  std::size_t more = padding;
+
+  std::size_t wire_bytes(std::size_t elements) const { return elements * sizeof(float) + more; }
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
+    queue.copy(out.data, gradient.data(), gradient.size_bytes());
+  }
+};
+
+TEST(Agreement, APushThatIsNotAsLongAsItsChunkIsNeverRead) {
+  using strategy = compose<architecture::parameter_server<>, padded>;
+  for (const std::size_t pads : {4U, 12U}) {
+    const auto said = errors(3, [pads](transport::in_process& world) {
+      padding = world.rank() == 1 ? pads : 8;
+      arena memory = model_of(world.rank(), {{"weight", 10}});
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
+      if (engine.serves()) {
+        engine.serve();
+      } else {
+        take_step(engine, memory, 0);
+        engine.wait();
+      }
+    });
+    const std::string sentence = "rank 1 pushed " + std::to_string(40 + pads) +
+                                 " bytes of chunk 0 where 48 were expected. Fix: give every rank "
+                                 "the same compression options";
+    EXPECT_EQ(said[2], sentence);
+    for (const int worker : {0, 1}) {
+      const auto& words = said[static_cast<std::size_t>(worker)];
+      EXPECT_NE(words.find(sentence), std::string::npos) << words;
+    }
+  }
 }
 
 TEST(Agreement, OtherServersAreNamedThoughTheRanksPlanOtherwise) {

@@ -512,7 +512,15 @@ std::size_t trains_lent(transport::in_process& world, engine_options<Strategy> s
         << world.size() << " ranks, from element " << first;
   });
   EXPECT_EQ(engine.report().own_gradient_bytes, 0U);
-  return engine.report().gradient_bytes;
+  const std::size_t held = engine.report().gradient_bytes;
+  if (const std::size_t limit = set.architecture.lent_bytes; limit != 0) {
+    std::size_t longest = 0;
+    for (const bucket& each : engine.planned().buckets) {
+      longest = std::max(longest, sizeof(float) * each.elements);
+    }
+    EXPECT_LE(held, std::max(limit, longest));
+  }
+  return held;
 }
 
 /// Memory that is lent changes nothing of what training comes to, where it goes from bucket to
@@ -523,7 +531,7 @@ TEST(Architectures, LentGradientsEndAsKeptOnes) {
   using kept = cut<architecture::sharded<canonical>>;
   using whole = cut<architecture::sharded<canonical, gradients::given_back>>;
   using split = cut<architecture::sharded<canonical, gradients::given_back>, schedule::split_phase>;
-  for (int workers = 1; workers <= 5; ++workers) {
+  for (const int workers : {1, 2, 3, 5}) {
     auto once = options_for<kept>();
     once.run.accumulation = 1;
     const auto of_one = train_on_threads<kept>(workers, steps, once, optimizer_of(values));
@@ -535,6 +543,12 @@ TEST(Architectures, LentGradientsEndAsKeptOnes) {
       set.run.accumulation = 1;
       trains_lent<whole>(world, set, 1, of_one.parameters[0]);
       trains_lent<whole>(world, set, 4, of_one.parameters[0]);
+      if (workers == 3) {
+        for (const std::size_t limit : {std::size_t{1}, 2 * total_elements()}) {
+          set.architecture.lent_bytes = limit;
+          trains_lent<whole>(world, set, 1, of_one.parameters[0]);
+        }
+      }
     });
     transport::run_ranks(workers, [&](transport::in_process& world) {
       auto set = options_for<split>();

@@ -191,6 +191,31 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
             std::string::npos);
 }
 
+TEST(Checkpoint, OfAnotherNumberOfRanksIsRefused) {
+  std::vector<std::string> files(2);
+  for (const int ranks : {2, 3}) {
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategies::WFBPUnlimited>(world, memory.tensors(), optimizer_of());
+      std::string& mine = files[static_cast<std::size_t>(world.rank() % 2)];
+      if (ranks == 2) {
+        std::ostringstream out;
+        save(engine, out);
+        mine = out.str();
+        return;
+      }
+      std::istringstream in(mine);
+      try {
+        load(engine, in);
+        ADD_FAILURE() << "rank " << world.rank() << " has loaded it";
+      } catch (const usage_error& refused) {
+        EXPECT_STREQ(refused.what(),
+                     "the checkpoint was written by 2 ranks and is read by 3. Fix: start as many");
+      }
+    });
+  }
+}
+
 /// What loading says where two servers own chunks otherwise than when it was saved: of one length,
 /// so that only their owners tell them apart.
 template <class Strategy>

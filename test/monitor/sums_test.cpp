@@ -163,7 +163,14 @@ struct misspelt : monitor::counters {
 struct half : monitor::counters {
   void summed(std::span<const double>) {}
 };
+struct of_any_element : monitor::counters {
+  template <class Element>
+  std::span<Element> sums() const {
+    return {};
+  }
+};
 static_assert(!monitor_policy<misspelt> && !monitor_policy<half>);
+static_assert(!monitor_policy<of_any_element>);
 
 }  // namespace
 }  // namespace tutti::test

@@ -2,9 +2,11 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <string>
 
 #include "support/mpi_world.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/transport/any_transport.hpp"
 
 namespace tutti::test {
@@ -33,6 +35,31 @@ TEST(ThreadLevel, NoThreadOfOursStandsBesideTheUsersOwn) {
   starts_no_thread(borrowed);
   tutti::transport::any_transport any(borrowed);
   starts_no_thread(any);
+}
+
+/// Ranks that answer each other while they compute would need one.
+template <class World>
+void refuses_answers(World& world) {
+  using strategy = compose<architecture::pair_averaging>;
+  arena memory = model_of(world.rank());
+  std::string said;
+  try {
+    make_engine<strategy>(world, memory.tensors(), optimizer_of());
+  } catch (const usage_error& refused) {
+    said = refused.what();
+  }
+  EXPECT_EQ(said,
+            "this architecture has ranks answer each other while they compute, which takes a "
+            "thread, but MPI was started for one thread. Fix: MPI_Init_thread with "
+            "MPI_THREAD_MULTIPLE, or let transport::mpi start MPI");
+}
+
+TEST(ThreadLevel, WhoAnswersWhileItTrainsIsRefused) {
+  tutti::transport::mpi all;
+  refuses_answers(all);
+  tutti::transport::mpi borrowed(MPI_COMM_WORLD);
+  tutti::transport::any_transport any(borrowed);
+  refuses_answers(any);
 }
 
 }  // namespace

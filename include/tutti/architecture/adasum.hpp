@@ -56,6 +56,8 @@ requires(Carried != tutti::carries::parameters) struct adasum {
     using launch = typename World::launch;
 
    public:
+    using conditional_verbs = state;
+
     state(World& world, const no_options&) : world_(&world) {
       if constexpr (updates_first) {
         start_ = world.allocate_parallel();

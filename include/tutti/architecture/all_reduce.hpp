@@ -101,8 +101,9 @@ struct all_reduce {
       });
     }
 
-    float average() const requires(Result == result::sum) {
-      return 1.0f / static_cast<float>(world_->accumulation());
+    float average() const {
+      const int ranks = Result == result::sum ? 1 : world_->workers();
+      return 1.0f / (static_cast<float>(ranks) * static_cast<float>(world_->accumulation()));
     }
 
     task exchange(typename World::endpoint self, const typename World::launch& what) {

@@ -136,6 +136,8 @@ struct parameter_server {
     using launch = typename World::launch;
 
    public:
+    using conditional_verbs = state;
+
     state(World& world, const options& set) : worker_(world), server_(world, set) {}
 
     // ---- workers

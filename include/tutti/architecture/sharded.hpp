@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,21 @@ enum class gradients {
   given_back,  ///< the engine lends its memory, and lends it again
 };
 
+/// Options of a collective whose gradients are given back.
+template <class Own>
+struct lending_options {
+  Own collective{};
+  std::size_t lent_bytes{};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    Own::describe(self.collective, visit);
+    visit("lent_bytes", self.lent_bytes,
+          "gradients held at once, of one bucket at least; who has to write more waits; 0: as many "
+          "as it takes");
+  }
+};
+
 /// Every rank computes with all parameters x, and each keeps the optimizer's state s of a share of
 /// them alone. Of a chunk of n elements, rank r of p owns one run, ceil(n / p) or floor(n / p)
 /// elements long. In every step
@@ -41,7 +57,9 @@ enum class gradients {
 /// on their way, and of a reduced gradient nothing: the mean of its share is used up at once. Where
 /// a bucket's parameters are not neighbours, as in an arena they are, its memory is held until they
 /// are gathered; where passes accumulate, from the first pass on. A model with memory of its own
-/// keeps that, and `report` says so. Values are those of `gradients::kept`, bit for bit.
+/// keeps that, and `report` says so. `lent_bytes` bounds what is held, where ranks write buckets in
+/// one order: whoever is ahead then waits for the others. Values are those of `gradients::kept`,
+/// bit for bit.
 ///
 /// Wire: (p-1)/p of the payload and (p-1)/p of the parameters from every rank: without compression
 /// as many bytes as an all-reduce. Cost: state of ceil(n / p) elements a chunk and rank; an update
@@ -54,7 +72,9 @@ template <splitting_collective Collective = collective::ring, gradients Gradient
 struct sharded {
   using role = tutti::role::architecture;
   using collective = Collective;
-  using options = options_of<Collective>;
+  using options =
+      std::conditional_t<Gradients == gradients::given_back,
+                         lending_options<options_of<Collective>>, options_of<Collective>>;
   static constexpr bool adds_payloads = true;
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
@@ -84,7 +104,7 @@ struct sharded {
 
    public:
     state(World& world, const options& set)
-        : world_(&world), collective_(make_policy<Collective>(set)) {
+        : world_(&world), collective_(make_policy<Collective>(of_collective(set))) {
       for (const chunk& each : world.planned().chunks) {
         first_.push_back(elements_);
         elements_ += share_of(each).elements;
@@ -164,6 +184,14 @@ struct sharded {
       const std::size_t begin =
           part.first_element - world_->planned().chunks[what.number].first_element;
       return what.phantom() ? what.data : what.data.subspan(begin, part.elements);
+    }
+
+    static const options_of<Collective>& of_collective(const options& set) {
+      if constexpr (Gradients == gradients::given_back) {
+        return set.collective;
+      } else {
+        return set;
+      }
     }
 
     chunk share_of(chunk piece) const {

@@ -136,6 +136,8 @@ struct switch_at {
         gradients_travel<first_state> && gradients_travel<second_state>;
 
    public:
+    using conditional_verbs = state;
+
     state(World& world, const options& set)
         : world_(&world),
           step_(set.step),

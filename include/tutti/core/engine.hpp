@@ -88,7 +88,9 @@ class engine : engine_base<Transport> {
   using world_type = surroundings<types>;
   using state_type = typename architecture::template state<world_type>;
   using flow_type = flow<types, engine>;
-  static_assert(architecture_state<state_type, world_type>);
+  static_assert(architecture_state<state_type, world_type>,
+                "tutti: a verb of this architecture's state cannot be called as "
+                "role/architecture.hpp says. Fix: its arguments and its result, or another name.");
 
   static_assert(sizeof(rule::check_halves_need_an_exchange_of_two<typename types::schedule,
                                                                   architecture, compression>) > 0);
@@ -117,7 +119,7 @@ class engine : engine_base<Transport> {
         room_per_element_(optimizer.memory_per_element()),
         observer_(world, std::move(monitor)),
         plan_(planned_for(tensors, set_, compression_)),
-        model_(world.queue(), std::move(tensors), plan_, buffers_wanted()),
+        model_(world.queue(), std::move(tensors), plan_, buffers_wanted(), most_lent()),
         around_(
             world, plan_, model_, compression_, optimizer_, workers_, set_.run.accumulation,
             [](void* self, std::exception_ptr why) {
@@ -214,8 +216,9 @@ class engine : engine_base<Transport> {
   /// Memory for this step's gradient of tensor `id`, where the model has none and the strategy
   /// gives gradients back (architecture::sharded): undefined on a step's first pass, and what
   /// earlier passes have left there on any later one. Write it, say `ready(id)`, and touch it no
-  /// more. Throws usage_error where nothing is lent, or before the last one has arrived. Cost: a
-  /// lock, and memory for a bucket while there are fewer than are held at once.
+  /// more. Throws usage_error where nothing is lent, or before the last one has arrived. Where the
+  /// strategy limits what is lent, and time is real, waits for what is on its way to be given back.
+  /// Cost: a lock, and memory for a bucket while there are fewer than are held at once.
   std::span<float> gradient(tensor_id id) requires(
       !has_own_memory<typename Transport::queue_type>) {
     return lend(id).first;
@@ -532,6 +535,7 @@ class engine : engine_base<Transport> {
   friend joining<engine>;
 
   using audience = typename failure<Transport>::audience;
+  using model_type = model_memory<typename Transport::queue_type>;
   using services_type = services<Transport>;
   using own = typename services_type::own;
 
@@ -647,7 +651,25 @@ class engine : engine_base<Transport> {
                         " has memory for its gradient, or is a phantom, and is lent none. Fix: "
                         "declare it by tensor::without_gradient");
     }
-    return model_.lend(world_->queue(), plan_.position(id));
+    const std::size_t position = plan_.position(id);
+    if constexpr (!virtual_time) {
+      wait_until([this, position] { return model_.has_room(position); },
+                 static_cast<std::uint32_t>(index(id)));
+    }
+    return model_.lend(world_->queue(), position);
+  }
+  void gradient_is_there(tensor_id id, typename model_type::pass which) {
+    if constexpr (facts::gives_gradients_back<architecture>) {
+      model_.gradient_is_there(plan_.position(id), which);
+    }
+  }
+  /// Bytes of gradients; 0 for as many as it takes.
+  std::size_t most_lent() const {
+    if constexpr (requires { set_.architecture.lent_bytes; }) {
+      return set_.architecture.lent_bytes;
+    } else {
+      return 0;
+    }
   }
 
   void ready_in(tensor_id id, const gradient_memory& memory, queue_event when) {
@@ -677,17 +699,18 @@ class engine : engine_base<Transport> {
                           " is ready, and its gradient has no memory yet. Fix: write it where "
                           "gradient(id) says, in every pass");
       }
-      model_.gradient_is_there(plan_.position(id));
     }
     const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
     if (passes < set_.run.accumulation) {
       mine.accumulated.store(passes, std::memory_order_relaxed);
+      gradient_is_there(id, model_type::pass::any);
       waits_.nudge();  // others may ask meanwhile
       return;
     }
     mine.accumulated.store(0, std::memory_order_relaxed);
     mine.written = when;
     mine.readied.fetch_add(1, std::memory_order_relaxed);
+    gradient_is_there(id, model_type::pass::last);
     posts_.post(static_cast<std::uint32_t>(plan_.position(id)));
     waits_.nudge();
   }
@@ -951,7 +974,7 @@ class engine : engine_base<Transport> {
   std::size_t room_per_element_;
   observer<Monitor, Transport> observer_;
   plan plan_;
-  model_memory<typename Transport::queue_type> model_;
+  model_type model_;
   world_type around_;
   std::optional<state_type> state_;  // empty where a plan was given up half made
   services_type services_;

@@ -43,7 +43,7 @@ template <class Queue>
 class model_memory {
  public:
   [[gnu::cold]] model_memory(Queue& queue, std::vector<tensor> forward, const plan& made,
-                             buffers wanted = buffers::views)
+                             buffers wanted = buffers::views, std::size_t most_lent = 0)
       : forward_(std::move(forward)), plan_(&made), data_(made.buckets.size()) {
     const bool has_parameters =
         loops::any_of(forward_, [](const tensor& each) { return !each.parameter.empty(); });
@@ -53,7 +53,7 @@ class model_memory {
     }
     if (has_parameters && own_bytes_ == 0) {
       asked_.resize(made.backward.size());
-      lent_ = std::make_unique<lent_gradients<Queue>>(made);
+      lent_ = std::make_unique<lent_gradients<Queue>>(made, most_lent);
       lay_out(queue, buffers::none);
     } else if (!phantom_) {
       lay_out(queue, wanted);
@@ -76,13 +76,20 @@ class model_memory {
     const auto room = lent_->lend(queue, number, data_[number]);
     return {data(position), room.after};
   }
+  /// `lend` keeps to the limit, or has to pass it.
+  bool has_room(std::size_t position) const { return lent_->has_room(plan_->bucket_of[position]); }
   /// Nobody has asked for memory for the tensor's gradient since it was last ready.
   bool lacks_gradient(std::size_t position) const {
     return lends() && !asked_[position] && at(position).elements != 0;
   }
-  void gradient_is_there(std::size_t position) {
+  /// A pass has written the tensor's gradient; with the step's last one it is final.
+  enum class pass { any, last };
+  void gradient_is_there(std::size_t position, pass which) {
     if (lends()) {
       asked_[position] = false;
+      if (which == pass::last) {
+        lent_->written(plan_->bucket_of[position]);
+      }
     }
   }
   /// The gradients of a chunk are needed no more, and not all its elements are zero in number.

@@ -479,7 +479,7 @@ class replan_steps {
     its.plan_ = std::move(made);
     its.around_.accumulate(next.run.accumulation);
     std::vector<tensor> forward = its.model_.forward();
-    its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted()};
+    its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted(), its.most_lent()};
     its.state_.emplace(its.around_, its.set_.architecture);
     its.open_flow();
   }

@@ -282,7 +282,9 @@ enum class carries {
 ///
 /// `state<World>(world, options)` is made once a rank, after the plan and before the parameters are
 /// broadcast. `World` (core/surroundings.hpp) is all that it may know and do. Its verbs are plain
-/// members; an optional one is found by its name:
+/// members; an optional one is found by its name, and must then be callable as it stands here.
+/// Where a state says `using conditional_verbs = state;`, one whose `requires` clause does not hold
+/// is not stated; there none must be a template or overloaded.
 ///
 /// * `workspace_bytes(elements)` of scratch for each launch, known from the plan.
 /// * `exchange(endpoint, const launch&)` -> task: the way of one launch.
@@ -387,52 +389,85 @@ constexpr bool ordered_start = requires {
   requires A::ordered_start;
 };
 
-// The optional verbs of an architecture's state, found by name: whoever misspells an argument is
-// told so, where a signature looked for would mean that the verb is not stated.
+/// The optional verbs of an architecture's state are found by name: whoever misspells an argument
+/// is told so, where a signature looked for would mean that the verb is not stated. A name that
+/// both bases have is ambiguous here, be it a template's, an overload's or a private member's.
+struct optional_verbs {
+  void sends();
+  void outgoing();
+  void incoming();
+  void average();
+  void depart();
+  void arrive();
+  void serve();
+  void resume();
+  void memories();
+  void finish();
+  void optimizer_floats();
+};
+template <class S>
+struct verbs_beside : S, optional_verbs {};
+/// Only what the state itself says counts: who derives from it may have verbs of other kinds.
+template <class S>
+requires std::same_as<typename S::conditional_verbs, S>
+struct verbs_beside<S> : optional_verbs {
+};
+
 template <class S>
 concept has_sends = requires {
   &S::sends;
-};
+}
+|| !requires { &verbs_beside<S>::sends; };
 template <class S>
 concept has_outgoing = requires {
   &S::outgoing;
-};
+}
+|| !requires { &verbs_beside<S>::outgoing; };
 template <class S>
 concept has_incoming = requires {
   &S::incoming;
-};
+}
+|| !requires { &verbs_beside<S>::incoming; };
 template <class S>
 concept has_average = requires {
   &S::average;
-};
+}
+|| !requires { &verbs_beside<S>::average; };
 template <class S>
 concept has_depart = requires {
   &S::depart;
-};
+}
+|| !requires { &verbs_beside<S>::depart; };
 template <class S>
 concept has_arrive = requires {
   &S::arrive;
-};
+}
+|| !requires { &verbs_beside<S>::arrive; };
 template <class S>
 concept has_serve = requires {
   &S::serve;
-};
+}
+|| !requires { &verbs_beside<S>::serve; };
 template <class S>
 concept has_resume = requires {
   &S::resume;
-};
+}
+|| !requires { &verbs_beside<S>::resume; };
 template <class S>
 concept has_memories = requires {
   &S::memories;
-};
+}
+|| !requires { &verbs_beside<S>::memories; };
 template <class S>
 concept has_finish = requires {
   &S::finish;
-};
+}
+|| !requires { &verbs_beside<S>::finish; };
 template <class S>
 concept has_optimizer_floats = requires {
   &S::optimizer_floats;
-};
+}
+|| !requires { &verbs_beside<S>::optimizer_floats; };
 /// Some ranks, the last ones, do not train.
 template <class A>
 constexpr bool has_servers = requires(const options_of<A>& options) {

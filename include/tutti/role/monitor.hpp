@@ -31,12 +31,20 @@ inline constexpr std::uint32_t no_tensor = 0xffffffff;
 
 namespace facts {
 
-/// Found by name, so that whoever misspells a signature is told so.
+struct optional_verbs_of_monitors {
+  void sums();
+  void summed();
+};
 template <class M>
-concept has_sums = requires {
-  &M::sums;
-}
-|| requires { &M::summed; };
+struct verbs_beside_monitor : M, optional_verbs_of_monitors {};
+
+/// Found by name, as a template or an overload too, so that whoever misspells a signature is told
+/// so: a name that both bases have is ambiguous.
+template <class M>
+concept has_sums = !requires {
+  &verbs_beside_monitor<M>::sums;
+  &verbs_beside_monitor<M>::summed;
+};
 
 }  // namespace facts
 
