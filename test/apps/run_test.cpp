@@ -193,6 +193,29 @@ TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {
   }
 }
 
+/// The same bits, and of gradients what is lent and one layer's room where otherwise there is all.
+TEST_F(Apps, SayWhatGradientsTake) {
+  const std::string flags = "--ranks 4 --model resnet20 --batch-size 8 --steps 8 --json gradients ";
+  ASSERT_EQ(train(flags + "--strategy ZeRO1 --fusion.bytes 64KiB").status, 0);
+  ASSERT_EQ(train(flags + "--strategy ZeRO2 --fusion.bytes 64KiB --architecture.lent_bytes 200000")
+                .status,
+            0);
+  std::ifstream in(here_ / "gradients");
+  std::vector<nlohmann::json> figures;
+  for (std::string line; std::getline(in, line);) {
+    figures.push_back(nlohmann::json::parse(line));
+  }
+  ASSERT_GE(figures.size(), 2U);
+  const auto& kept = figures.front();
+  const auto& lent = figures.back();
+  EXPECT_EQ(kept["loss"], lent["loss"]);
+  EXPECT_EQ(kept["gradient_bytes"], kept["gradient_bytes_of_the_model"]);
+  EXPECT_EQ(kept["gradient_bytes"], 4 * 269'722);                   // parameters of resnet20
+  EXPECT_EQ(lent["gradient_bytes_of_the_model"], 4 * 64 * 64 * 9);  // its largest layer
+  EXPECT_LE(lent["gradient_bytes"], 200'000 + 4 * 64 * 64 * 9);
+  EXPECT_EQ(kept["optimizer_bytes"], lent["optimizer_bytes"]);
+}
+
 TEST_F(Apps, WriteJsonAndATimeline) {
   const auto got =
       train("--strategy BytePS --servers 2 --ranks 3 --epochs 2 --json figures --timeline trace");
