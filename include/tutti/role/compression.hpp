@@ -312,7 +312,7 @@ constexpr tensor_class class_of(const C& compression, const tensor_facts& tensor
     if constexpr (facts::unit_of<compressor> == unit::block) {
       made.block = its.block();
     }
-    if constexpr (!facts::identity<compressor> && requires { expected(its, std::size_t{}); }) {
+    if constexpr (!facts::identity<compressor> && !facts::in_rounds<compressor>) {
       made.payload = {&its, [](const void* same, std::size_t elements) {
                         return expected(*static_cast<const compressor*>(same), elements);
                       }};
