@@ -29,6 +29,7 @@
 #include "tutti/base/host_stream.hpp"
 #include "tutti/collective/by_graph.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/collective/excluding.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/hierarchical_copy.hpp"
@@ -59,10 +60,12 @@
 #include "tutti/core/compose.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/of_small.hpp"
+#include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/none.hpp"
@@ -115,10 +118,10 @@ struct policies {
 
 constexpr policies<fusion::none, fusion::up_to, fusion::all, fusion::into_groups,
                    fusion::by_modules, fusion::of_small, fusion::merge_gradients,
-                   fusion::when_ready>
+                   fusion::sparse_merge, fusion::by_arrival, fusion::when_ready>
     fusions{"fusion",
             {"none", "up_to", "all", "into_groups", "by_modules", "of_small", "merge_gradients",
-             "when_ready"}};
+             "sparse_merge", "by_arrival", "when_ready"}};
 
 constexpr policies<partition::none, partition::into, partition::over_servers> partitions{
     "partition", {"none", "into", "over_servers"}};
@@ -209,10 +212,12 @@ constexpr policies<
     added_by<collective::star>, added_by<collective::canonical>, added_by<collective::by_graph>,
     added_by<collective::hierarchical<>>, added_by<collective::hierarchical_copy>,
     added_by<collective::torus>, added_by<collective::shuffle<collective::gather_at::hosts>>,
+    added_by<collective::excluding<collective::phase::reduce_scatter>>,
     added_by<collective::addressable>, added_by<collective::native>>
     collectives{"collective",
                 {"ring", "rings", "halving_doubling", "star", "canonical", "by_graph",
-                 "hierarchical", "hierarchical_copy", "torus", "shuffle", "addressable", "native"}};
+                 "hierarchical", "hierarchical_copy", "torus", "shuffle",
+                 "excluding<reduce_scatter>", "addressable", "native"}};
 
 constexpr policies<optimizer::sgd, optimizer::none, of_whole_tensors> optimizers{
     "optimizer", {"sgd", "none", "of_whole_tensors (a test's)"}};
