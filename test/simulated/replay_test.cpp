@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <numbers>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "tutti/architecture/all_gather.hpp"
@@ -201,6 +202,30 @@ TEST(Replay, EmulationCountsTheSameTimeAsSimulation) {
   }
   EXPECT_EQ(simulation.result().bytes_sent, emulation.result().bytes_sent);
   EXPECT_GE(run.wall, run.time);
+}
+
+TEST(Replay, RefusesMoreElementsThanItCanCount) {
+  constexpr std::size_t most = std::size_t{1} << 40;
+  const auto said = [](std::vector<std::size_t> sizes) -> std::string {
+    std::vector<computation> what;
+    for (const std::size_t each : sizes) {
+      what.push_back({"weight", each, 1e-3, 1e-3});
+    }
+    try {
+      run<over_ring<>>(network(2, nic), what);
+    } catch (const usage_error& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  const auto refused = [](const std::string& last) {
+    return "a replayed model has at most 1099511627776 elements, and with the " + last +
+           " of weight this one has more. Fix: a smaller one";
+  };
+  EXPECT_EQ(said({most}), "");
+  EXPECT_EQ(said({most, 1}), refused("1"));
+  EXPECT_EQ(said({std::size_t{1} << 62}), refused("4611686018427387904"));
+  EXPECT_EQ(said({~std::size_t{0}, 2}), refused("18446744073709551615"));
 }
 
 TEST(Replay, RefusesNoIterations) {

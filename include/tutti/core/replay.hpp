@@ -99,6 +99,24 @@ enum class payloads {
   carried,  ///< parameters and gradients, all zero
 };
 
+namespace detail {
+
+/// Bytes of a step, summed over ranks and iterations, must fit the counters. Throws usage_error.
+[[gnu::cold]] inline void expect_countable(const std::vector<computation>& model) {
+  constexpr std::size_t most = std::size_t{1} << 40;  // 4 TiB of floats
+  std::size_t left = most;
+  for (const computation& each : model) {
+    if (each.elements > left) {
+      throw usage_error(
+          sentence({"a replayed model has at most ", most, " elements, and with the ",
+                    each.elements, " of ", each.name, " this one has more. Fix: a smaller one"}));
+    }
+    left -= each.elements;
+  }
+}
+
+}  // namespace detail
+
 /// The ranks of a job that computes as a profile says and communicates as `Strategy` does: a
 /// coroutine for each, to be run by `run_simulated` or `run_emulated`. Servers are the last ranks.
 ///
@@ -118,6 +136,7 @@ class replay {
       throw usage_error("a replay's jitter and slow-down are shares of a pass, 0 or more");
     }
     set_.profile.backward.clear();
+    detail::expect_countable(model_);
     for (const auto& each : model_) {
       declared_.push_back({each.name, each.elements, each.shape});
       set_.profile.backward.push_back(each.backward);
