@@ -127,6 +127,9 @@ template <class World>
 using averaging_strategies_on = typename detail::legal_of<
     listed::each_averaging_strategy<in_training_world<World>::template pair>>::type;
 template <class World>
+using gathering_strategies_on = typename detail::legal_of<
+    listed::each_gathering_strategy<in_training_world<World>::template pair>>::type;
+template <class World>
 using a_few_dense_strategies_on = typename detail::legal_of<
     listed::a_few_dense_strategies<in_training_world<World>::template pair>>::type;
 
