@@ -116,6 +116,10 @@ static_assert(strategies_in<a_few_dense_strategies_on<on_host_streams>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnHostStreams, StrategyLaw,
                                a_few_dense_strategies_on<on_host_streams>);
 
+static_assert(strategies_in<gathering_strategies_on<on_host_streams>> == 2);
+INSTANTIATE_TYPED_TEST_SUITE_P(GatheringOnHostStreams, StrategyLaw,
+                               gathering_strategies_on<on_host_streams>);
+
 static_assert(strategies_in<averaging_strategies_on<on_host_streams>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnHostStreams, StrategyLaw,
                                averaging_strategies_on<on_host_streams>);

@@ -26,14 +26,15 @@ template <class Listed>
 using between_processes = strategy_on<Listed, on_processes>;
 using others =
     testing::Types<between_processes<listed::WFBPUnlimited>,
-                   between_processes<negotiated_by_priority>,
-                   between_processes<listed::gathered_by_arrival>, between_processes<native<>>,
+                   between_processes<negotiated_by_priority>, between_processes<native<>>,
                    between_processes<native<schedule::in_order>>>;
 
 static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_processes>);
 static_assert(strategies_in<averaging_strategies_on<on_processes>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(Averaging, StrategyLaw, averaging_strategies_on<on_processes>);
+static_assert(strategies_in<gathering_strategies_on<on_processes>> == 2);
+INSTANTIATE_TYPED_TEST_SUITE_P(Gathering, StrategyLaw, gathering_strategies_on<on_processes>);
 INSTANTIATE_TYPED_TEST_SUITE_P(Others, StrategyLaw, others);
 
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <gtest/gtest.h>
 #include <string>
@@ -121,6 +122,13 @@ struct on_processes_of {
     transport world(MPI_COMM_WORLD, Path...);
     body(world);
     return true;
+  }
+
+  /// What each process knows of its own rank becomes known to all.
+  static void share(std::vector<std::uint64_t>& known) {
+    for (std::size_t rank = 0; rank < known.size(); ++rank) {
+      MPI_Bcast(&known[rank], 1, MPI_UINT64_T, static_cast<int>(rank), MPI_COMM_WORLD);
+    }
   }
 };
 

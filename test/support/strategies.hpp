@@ -385,6 +385,10 @@ using each_averaging_strategy =
                    Each<models_averaged_every_period>, Each<models_drawn_together>,
                    Each<models_drawn_to_pairs>, Each<adaptive_sums>, Each<Adasum>>;
 
+/// Ranks agree on the way what goes together, and when.
+template <template <class> class Each>
+using each_gathering_strategy = testing::Types<Each<Horovod>, Each<gathered_by_arrival>>;
+
 /// For worlds that differ from another in where memory lies.
 template <template <class> class Each>
 using a_few_dense_strategies = testing::Types<Each<canonical>, Each<fused_by_priority>,
