@@ -17,11 +17,13 @@ namespace {
 
 std::atomic<bool> counting{false};
 std::atomic<std::size_t> allocations{0};
+thread_local std::size_t bytes_taken = 0;
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   if (counting.load(std::memory_order_relaxed)) {
     allocations.fetch_add(1, std::memory_order_relaxed);
   }
+  bytes_taken += bytes;
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) != 0) {
     throw std::bad_alloc();
@@ -119,6 +121,38 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::LocalSGD>();
   allocates_nothing<strategies::Relaxed>();
   allocates_nothing<strategies::MXNetDistAsync>();
+}
+/// Bytes that each of `servers` takes from the heap while one worker trains 1 MiB of parameters.
+std::vector<std::size_t> taken_by_servers(int servers) {
+  using strategy =
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
+  std::vector<std::size_t> taken(static_cast<std::size_t>(servers));
+  transport::run_ranks(1 + servers, [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>(16, {"weight", 1 << 14}));
+    engine_options<strategy> options;
+    options.architecture.servers = servers;
+    const std::size_t before = bytes_taken;
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+    if (engine.serves()) {
+      engine.serve();
+      taken[static_cast<std::size_t>(world.rank() - 1)] = bytes_taken - before;
+      return;
+    }
+    take_step(engine, memory, 0);
+    engine.wait();
+  });
+  return taken;
+}
+TEST(Allocation, AServerTakesWhatItsChunksNeed) {
+  // A sum, a momentum and the parameter, of what is placed there.
+  constexpr std::size_t needed = 3 * 16 * (1 << 14) * sizeof(float);
+  constexpr std::size_t beside = 256 << 10;
+  for (const int servers : {1, 4}) {
+    for (const std::size_t each : taken_by_servers(servers)) {
+      EXPECT_GE(each, needed / static_cast<std::size_t>(servers)) << servers << " servers";
+      EXPECT_LE(each, needed / static_cast<std::size_t>(servers) + beside) << servers << " servers";
+    }
+  }
 }
 TEST(Allocation, TheCounterCounts) {
   allocations = 0;

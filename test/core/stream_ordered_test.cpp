@@ -15,6 +15,7 @@
 
 #include "support/device_training.hpp"
 #include "support/errors.hpp"
+#include "support/failing_queue.hpp"
 #include "support/training.hpp"
 #include "support/unbuffered_library.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -296,6 +297,33 @@ TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
 }
 
 /// The library's sum takes any lengths at its ends for one, so plans are compared before.
+/// Rank 1's device is lost in the middle of a step, and then its loop throws: what the engine does
+/// on its way out must not throw again.
+TEST(StreamOrderedStrategy, ALostDeviceLeavesTheEnginesEndInPeace) {
+  using device = failing<host_stream>;
+  unbuffered_job shared(2);
+  const auto said = errors(2, [&](transport::in_process& carrier) {
+    transport::stream_ordered<unbuffered_library_on<device>, transport::in_process> world(carrier,
+                                                                                          shared);
+    device compute;
+    scattered_model<device> model(compute);
+    auto engine = make_engine<compose<architecture::all_reduce<>>>(world, model.tensors(),
+                                                                   device_optimizer());
+    for (std::size_t id = 0; id < std::size(device_sizes); ++id) {
+      if (world.rank() == 1 && id == 2) {
+        world.queue().fail();
+        throw std::runtime_error("out of data");
+      }
+      model.backward(id, world.rank(), 0);
+      engine.ready(tensor_id(id), compute);
+    }
+    engine.wait();
+    compute.synchronize();
+  });
+  EXPECT_EQ(said[1], "out of data");
+  EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
+}
+
 TEST(StreamOrderedStrategy, OtherTensorsAreNamedBeforeAnythingMoves) {
   const auto said = errors<streams>(3, [](streamed& world) {
     host_stream compute;

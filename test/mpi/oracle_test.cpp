@@ -1,4 +1,9 @@
 // Strategies between real processes.
+#include <exception>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <string>
+
 #include "support/joining.hpp"
 #include "support/mpi_world.hpp"
 #include "support/replanning.hpp"
@@ -134,6 +139,35 @@ TEST(Processes, JoinOneAfterTheOther) {
     for (const auto& epochs : settings(world.size())) {
       are_as_expected({joined_over<strategy>(world, epochs, {})}, epochs);
     }
+  });
+}
+
+/// Nothing of rank 1's is on its way, and no deadline has passed.
+TEST(Processes, HearAtOnceOfWhoThrowsBetweenSteps) {
+  using strategy = compose<architecture::all_reduce<>>;
+  on_all_processes([](transport::mpi& world) {
+    if (world.size() == 1) {
+      GTEST_SKIP() << "one rank ends alone";
+    }
+    std::string said;
+    const double begin = world.now();
+    try {
+      arena memory = model_of(world.rank());
+      engine_options<strategy> options;
+      options.run.deadline = 20;
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+      for (int step = 0; step < 100; ++step) {
+        if (world.rank() == 1 && step == 3) {
+          throw std::runtime_error("out of data");
+        }
+        take_step(engine, memory, step);
+        engine.wait();
+      }
+    } catch (const std::exception& failed) {
+      said = failed.what();
+    }
+    EXPECT_EQ(said, world.rank() == 1 ? "out of data" : "rank 1 left by an exception");
+    EXPECT_LT(world.now() - begin, 10);
   });
 }
 

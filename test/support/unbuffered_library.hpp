@@ -145,18 +145,19 @@ class unbuffered_job {
 enum class groups { honoured, ignored };
 
 /// One rank's end of it.
-class unbuffered_library {
+template <class Queue>
+class unbuffered_library_on {
  public:
-  using queue_type = host_stream;
+  using queue_type = Queue;
 
-  unbuffered_library(transport::in_process& carrier, unbuffered_job& shared,
-                     groups wanted = groups::honoured)
+  unbuffered_library_on(transport::in_process& carrier, unbuffered_job& shared,
+                        groups wanted = groups::honoured)
       : shared_(&shared), rank_(static_cast<std::size_t>(carrier.rank())), wanted_(wanted) {}
-  unbuffered_library(const unbuffered_library&) = delete;
-  unbuffered_library& operator=(const unbuffered_library&) = delete;
-  ~unbuffered_library() { abort(); }
+  unbuffered_library_on(const unbuffered_library_on&) = delete;
+  unbuffered_library_on& operator=(const unbuffered_library_on&) = delete;
+  ~unbuffered_library_on() { abort(); }
 
-  host_stream& queue() { return stream_; }
+  Queue& queue() { return stream_; }
   void begin_group() {}
   void end_group() { enqueue(); }
   void send(std::span<const std::byte> bytes, int peer) {
@@ -190,8 +191,9 @@ class unbuffered_library {
   std::size_t rank_;
   groups wanted_;
   std::vector<unbuffered_job::message> group_;
-  host_stream stream_;
+  Queue stream_;
 };
+using unbuffered_library = unbuffered_library_on<host_stream>;
 static_assert(transport::stream_library<unbuffered_library>);
 
 using streamed = transport::stream_ordered<unbuffered_library, transport::in_process>;
