@@ -1,9 +1,11 @@
 // Schedules that hold chunks back, over every architecture: nothing deadlocks; with every rank
 // deciding for itself the same run hangs, so the law can fail.
+#include <cstddef>
 #include <gtest/gtest.h>
 #include <type_traits>
 
 #include "support/order_laws.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/fusion/when_ready.hpp"
 
@@ -19,8 +21,18 @@ TEST(OrderOfWindows, AtMostOne) {
   using alone = ordered<schedule::at_most, coordination::local, architecture::all_reduce<>>;
   static_assert(std::is_same_v<alone::by_default, coordination::local>);
   keeps_one_order<alone::strategy>(alone::options());
-  using learned = ordered<schedule::at_most, coordination::learned, architecture::sharded<>>;
-  keeps_one_order<learned::strategy>(learned::options());
+  for (std::size_t which = 0; which < agreed_coordinations::size; ++which) {
+    keeps_order_agreed_by<schedule::at_most, architecture::sharded<>>(which);
+    keeps_order_agreed_by<schedule::at_most, architecture::parameter_server<>>(which);
+  }
+}
+TEST(OrderOfWindows, OfOneArchitectureAndThenAnother) {
+  using turns = architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>;
+  for (std::size_t which = 0; which < agreed_coordinations::size; ++which) {
+    keeps_order_agreed_by<schedule::by_priority, turns>(which);
+  }
+  using alone = ordered<schedule::by_priority, coordination::local, turns>;
+  hangs_without_a_leader<alone::strategy>(alone::options());
 }
 TEST(OrderOfWindows, OfBytes) {
   keeps_one_order<compose<coordination::learned, architecture::majority_vote, compression::sign,

@@ -88,6 +88,9 @@ struct ordered {
     if constexpr (requires { set.schedule.credit; }) {
       set.schedule.credit = 1;  // one chunk at a time
     }
+    if constexpr (facts::splits_phases<Schedule>) {
+      set.schedule.gathers_at_once = 1;
+    }
     if constexpr (has_servers<strategy>) {
       set.architecture.servers = 2;
     }
@@ -115,6 +118,19 @@ int over_legal_architectures(What what) {
 
 }  // namespace detail
 
+/// By one of the coordinations. Second halves have another window with each: none, 1, 2.
+template <class Schedule, class Architecture>
+void keeps_order_agreed_by(std::size_t which) {
+  using agreed = ordered<Schedule, agreed_coordinations, Architecture>;
+  SCOPED_TRACE(which);
+  auto options = agreed::options();
+  options.coordination.which = which;
+  if constexpr (facts::splits_phases<Schedule>) {
+    options.schedule.gathers_at_once = static_cast<int>(which);
+  }
+  keeps_one_order<typename agreed::strategy>(options);
+}
+
 /// The number of pairs of a coordination and an architecture over which `Schedule` keeps its order.
 /// Under a sanitizer an architecture meets one coordination, the next one another.
 template <class Schedule>
@@ -128,12 +144,8 @@ int orders_hold() {
       return all_of_a_product || turn % all == which;
     };
     for (std::size_t which = 0; which < agree; ++which) {
-      using agreed = ordered<Schedule, agreed_coordinations, Architecture>;
       if (has_its_turn(which)) {
-        SCOPED_TRACE(which);
-        auto options = agreed::options();
-        options.coordination.which = which;
-        keeps_one_order<typename agreed::strategy>(options);
+        keeps_order_agreed_by<Schedule, Architecture>(which);
       }
     }
     if constexpr (!hangs_alone<Schedule, Architecture>) {

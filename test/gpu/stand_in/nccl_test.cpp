@@ -16,11 +16,17 @@
 #include "gpu/stand_in/runtime.hpp"
 #include "support/errors.hpp"
 #include "support/low_rank_training.hpp"
+#include "tutti/architecture/model_averaging.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/ring.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/fusion/by_arrival.hpp"
+#include "tutti/strategies/dear.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/local_sgd.hpp"
 #include "tutti/strategies/power_sgd.hpp"
+#include "tutti/strategies/relaxed.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/tutti.hpp"
 
@@ -49,6 +55,14 @@ void agrees(engine_options<Strategy> options = {}) {
 TEST(StandInNCCL, Horovod) { agrees<strategies::Horovod>(); }
 TEST(StandInNCCL, Canonical) { agrees<compose<architecture::all_reduce<collective::canonical>>>(); }
 TEST(StandInNCCL, TopK) { agrees<strategies::TopK>({.compression = {.density = 0.1}}); }
+TEST(StandInNCCL, LearnedOrder) {
+  agrees<compose<fusion::by_arrival, coordination::learned>>({.fusion = {.bytes = 600}});
+}
+TEST(StandInNCCL, DeAR) { agrees<strategies::DeAR>(); }
+TEST(StandInNCCL, LocalSGD) { agrees<strategies::LocalSGD>(); }
+/// Their sums are rounded, so both worlds add in the ranks' order.
+TEST(StandInNCCL, SMA) { agrees<compose<architecture::model_averaging<collective::canonical>>>(); }
+TEST(StandInNCCL, Relaxed) { agrees<strategies::Relaxed>(); }
 TEST(StandInNCCL, PowerSGD) {
   using low_rank = compression::select<matrices, compression::power_sgd, compression::none>;
   agrees<compose<architecture::all_reduce<collective::canonical>, low_rank>>(
