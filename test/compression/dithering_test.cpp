@@ -139,7 +139,7 @@ TEST(dithering, codes_what_it_decodes) {
   for (const std::size_t n : awkward_sizes) {
     for (const auto spacing : {level_spacing::linear, level_spacing::natural}) {
       for (const auto norm : {chunk_norm::largest, chunk_norm::euclidean}) {
-        for (const std::size_t levels : {1, 4, 16}) {
+        for (const std::size_t levels : {std::size_t{1}, std::size_t{4}, std::size_t{16}}) {
           codes_what_it_decodes(gradient_of(n, 1), {levels, spacing, norm});
           codes_what_it_decodes(std::vector<float>(n, -0.25f), {levels, spacing, norm});
           codes_what_it_decodes(std::vector<float>(n, 0.0f), {levels, spacing, norm});

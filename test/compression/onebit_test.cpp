@@ -74,7 +74,7 @@ void packs_as_defined(const std::vector<float>& gradient, sign_is_worth worth) {
 }
 
 TEST(onebit, packs_every_size_as_defined) {
-  for (const std::size_t n : {0, 1, 31, 32, 33, 1023, 1024, 1025, 5000}) {
+  for (const std::size_t n : {0u, 1u, 31u, 32u, 33u, 1023u, 1024u, 1025u, 5000u}) {
     for (const auto worth : {sign_is_worth::mean_magnitude, sign_is_worth::one}) {
       packs_as_defined(gradient_of(n, 1), worth);
       for (const float all : {0.0f, -0.0f, -0.25f, std::numeric_limits<float>::denorm_min()}) {

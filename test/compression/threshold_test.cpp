@@ -111,7 +111,7 @@ void packs_as_defined(const std::vector<float>& gradient, float at) {
 
 TEST(threshold, packs_every_size_as_defined) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  for (const std::size_t n : {0, 1, 15, 16, 17, 31, 32, 33, 1023, 1024, 1025, 5000}) {
+  for (const std::size_t n : {0u, 1u, 15u, 16u, 17u, 31u, 32u, 33u, 1023u, 1024u, 1025u, 5000u}) {
     for (const float at : {0.125f, 0.25f}) {  // a quarter is among the values
       packs_as_defined<1>(gradient_of(n, 1), at);
       packs_as_defined<2>(gradient_of(n, 1), at);

@@ -91,7 +91,7 @@ TEST(ModelMemory, WhatIsGivenBackIsLentAgain) {
     EXPECT_TRUE(model.lend(queue, none).first.empty());
     EXPECT_EQ(model.lend(queue, c).first.size(), 20U);
     EXPECT_FALSE(model.lacks_gradient(c));
-    model.gradient_is_there(c);
+    model.gradient_is_there(c, decltype(model)::pass::last);
     EXPECT_TRUE(model.lacks_gradient(c));
     const float* second = model.lend(queue, b).first.data();
     EXPECT_NE(second, first);

@@ -344,13 +344,13 @@ void codes_agree(const options_of<Compression>& values) {
 }
 
 TEST_F(Kernels, BlocksOfSigns) {
-  for (const std::size_t block : {32, 512, 4096}) {
+  for (const std::size_t block : {32u, 512u, 4096u}) {
     SCOPED_TRACE(block);
     codes_agree<compression::block_sign>({.block = block});
   }
 }
 TEST_F(Kernels, BlocksOfCodes) {
-  for (const std::size_t block : {1, 7, 256, 4096}) {
+  for (const std::size_t block : {1u, 7u, 256u, 4096u}) {
     SCOPED_TRACE(block);
     codes_agree<compression::block_int8>({.block = block});
   }

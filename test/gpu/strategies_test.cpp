@@ -25,6 +25,7 @@
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/mxnet.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/transport/in_process_cuda.hpp"
