@@ -141,6 +141,10 @@ TEST(push_only, sends_sums_back_as_floats) {
   static_assert(std::is_same_v<decltype(relay(pushed{})), compression::none>);
   EXPECT_EQ(pushed{}.wire_bytes(33), 12u);
   EXPECT_EQ(relay(pushed{}).wire_bytes(33), 33u * 4);
+  using other_way_round = error_feedback<compression::push_only<two_bit>>;
+  static_assert(std::is_same_v<decltype(relay(other_way_round{})), compression::none>);
+  static_assert(
+      std::is_same_v<decltype(relay(error_feedback<two_bit>{})), error_feedback<two_bit>>);
 }
 
 }  // namespace

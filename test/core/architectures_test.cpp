@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/adaptive_sum_oracle.hpp"
+#include "support/errors.hpp"
 #include "support/oracle.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/adasum.hpp"
@@ -29,6 +30,7 @@
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
+#include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/split_phase.hpp"
 
@@ -557,6 +559,28 @@ TEST(Architectures, LentGradientsEndAsKeptOnes) {
       trains_lent<split>(world, set, 4, of_one.parameters[0]);
     });
   }
+}
+
+/// Whoever waits for room would wait for gradients that he has to write himself.
+TEST(Architectures, ALimitThatNobodyCouldKeepIsRefused) {
+  using architecture::gradients;
+  using lending = architecture::sharded<canonical, gradients::given_back>;
+  const auto refusal = []<class Strategy>(std::type_identity<Strategy>, std::size_t alignment) {
+    const auto said = errors(1, [alignment](transport::in_process& world) {
+      arena memory(
+          declarations(), alignment, [](std::size_t n) { return line_vector<float>(n); },
+          [](std::size_t) { return std::span<float>(); });
+      auto set = options_for<Strategy>();
+      set.run.accumulation = 1;
+      set.architecture.lent_bytes = 1;
+      make_engine<Strategy>(world, memory.tensors(), optimizer_of(values), set);
+    });
+    return said[0];
+  };
+  EXPECT_EQ(refusal(std::type_identity<cut<lending>>(), 1), "");
+  EXPECT_NE(refusal(std::type_identity<cut<lending>>(), 4).find("side by side"), std::string::npos);
+  EXPECT_NE(refusal(std::type_identity<cut<lending, schedule::at_end>>(), 1).find("hold it back"),
+            std::string::npos);
 }
 
 TEST(Architectures, GradientsThatNobodyHasWrittenAreRefused) {

@@ -191,6 +191,24 @@ std::string with_book(std::string file, const book& old, const book& other) {
   return file;
 }
 
+/// After a re-plan the order is learned again, and a run that is saved meanwhile learns it again.
+TEST(Book, ARunThatHasJustBeenPlannedAnewMayBeSaved) {
+  std::ostringstream out;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), gathered());
+    for (int step = 0; step < 3; ++step) {
+      step_of(engine, memory, step, true);
+    }
+    engine.wait();
+    EXPECT_FALSE(engine.book().empty());
+    engine.replan(gathered());
+    EXPECT_TRUE(engine.book().empty());
+    save(engine, out);
+  });
+  EXPECT_EQ(refusal(out.str()), "");
+}
+
 TEST(Book, WhatWasNotLearnedForThisPlanIsRefusedInOneLine) {
   EXPECT_EQ(refusal(saved_after(0, gathered())), "") << "nothing is learned before the first step";
   const std::string file = saved_after(1, gathered());

@@ -31,6 +31,29 @@ constexpr std::uint64_t window = 5;
 constexpr seconds computing = 1e-3;
 constexpr transport::link nic{1e8, 1e-6};
 
+TEST(Throughput, OfChunksOfAnotherPlanIsUnknown) {
+  plan small;
+  small.hash = 1;
+  small.chunks.resize(1);
+  small.chunks[0].elements = 250;
+  plan large = small;
+  large.hash = 2;
+  large.chunks.resize(3, large.chunks[0]);
+  monitor::throughput seen;
+  const auto finish = [&seen](std::uint32_t chunk) {
+    seen.record(event::started, chunk, 1.0);
+    seen.record(event::finished, chunk, 3.0);
+  };
+  finish(2);
+  EXPECT_EQ(seen.take(small), 0);
+  finish(0);
+  EXPECT_EQ(seen.take(small), 500);
+  finish(0);
+  EXPECT_EQ(seen.take(large), 0);
+  finish(2);
+  EXPECT_EQ(seen.take(large), 500);
+}
+
 TEST(SwitchByVote, ARankVotesBelowFourFifthsOfItsFirstWindow) {
   interference watched;
   EXPECT_FALSE(watched.compares(0)) << "nothing was exchanged";

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/kernels/dithering.hpp"
 #include "tutti/role/compression.hpp"
 
@@ -30,7 +31,7 @@ namespace tutti::compression {
 /// code, and zeros to the word's end. BytePS has the two at the end, where a payload does not show
 /// how long it is; its bits are these, but for the random numbers: these are counted ones, so that
 /// a rank need not have drawn all before them. A chunk of zeros, which it divides by, has no bits;
-/// what is no finite number arrives as NaN everywhere.
+/// one whose norm is no finite float arrives as NaN everywhere.
 /// Cost: with 16 levels of the largest about 7 bits an element, of the norm about 1; two passes and
 /// a division an element to encode, one pass over what is not 0 to accumulate, on a host.
 /// After: BytePS, `byteps_compressor_type: dithering`; natural levels: Horvath et al., "Natural
@@ -73,8 +74,16 @@ class dithering {
     }
   }
 
+  /// Throws usage_error if its bits might be more than 32 bits can count.
   std::size_t capacity(std::size_t elements) const {
-    return kernels::dithering_bytes(code_.most_bits(elements));
+    const std::size_t bits = code_.most_bits(elements);
+    if (bits > 0xffff'ffffu) {
+      throw usage_error(sentence({"compression::dithering: a chunk of ", elements,
+                                  " elements may make more bits than the payload can count. Fix: "
+                                  "partition::into pieces of at most ",
+                                  0xffff'ffffu / code_.most_bits(1)}));
+    }
+    return kernels::dithering_bytes(bits);
   }
   /// Of elements that are normally distributed.
   std::size_t expected(std::size_t elements) const {

@@ -93,6 +93,12 @@ class error_feedback {
     compression_.fold(queue, into, from);
   }
 
+  /// What goes back as floats has no residual.
+  constexpr auto relay() const requires requires(const C& its) {
+    requires facts::identity<decltype(its.relay())>;
+  }
+  { return compression_.relay(); }
+
  private:
   /// The residual takes the gradient in, is encoded, and becomes input - decoded, computed as
   /// -(-input + decoded), so that no second array is needed.

@@ -37,8 +37,11 @@ requires(Bits == 1 || Bits == 2) class threshold {
   };
 
   constexpr threshold() = default;
-  /// Throws usage_error if codes of two bits have no threshold above 0.
+  /// Throws usage_error if the threshold is no number, or codes of two bits have none above 0.
   explicit constexpr threshold(const options& values) : code_{values.threshold} {
+    if (values.threshold != values.threshold) {
+      throw usage_error("compression::threshold: the threshold is no number. Fix: 0.5.");
+    }
     if (Bits == 2 && !(values.threshold > 0)) {
       throw usage_error(
           "compression::two_bit: the threshold must be above 0, or everything is sent as it. "

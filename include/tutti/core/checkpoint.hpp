@@ -16,6 +16,7 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/core/control.hpp"
 #include "tutti/role/architecture.hpp"
 
 namespace tutti {
@@ -184,7 +185,9 @@ void save(Engine& engine, std::ostream& out) {
     file.floats(host_view(queue, each));
   }
   if constexpr (Engine::learns) {
-    file.numbers(engine.book());
+    const std::uint32_t is_learning[] = {no_chunk};
+    file.numbers(engine.book().empty() ? std::span<const std::uint32_t>(is_learning)
+                                       : engine.book());
   }
   const auto others = engine.collect_from_others();
   file.value(std::uint64_t{others.size()});
@@ -253,9 +256,12 @@ void load(Engine& engine, std::istream& in) {
   std::vector<std::uint32_t> book;
   if constexpr (Engine::learns) {
     book = file.numbers();
-    if (book.empty() && steps > engine.unsettled_steps() && !engine.planned().chunks.empty()) {
+    if (book.empty()) {
       throw usage_error(sentence({"the checkpoint is of step ", steps,
                                   " and holds no learned order. Fix: use one that `save` wrote"}));
+    }
+    if (book.front() == no_chunk) {  // it was still being learned, and is learned again
+      book.clear();
     }
   }
   auto others = engine.collect_from_others();

@@ -119,7 +119,7 @@ class engine : engine_base<Transport> {
         room_per_element_(optimizer.memory_per_element()),
         observer_(world, std::move(monitor)),
         plan_(planned_for(tensors, set_, compression_)),
-        model_(world.queue(), std::move(tensors), plan_, buffers_wanted(), most_lent()),
+        model_(world.queue(), std::move(tensors), plan_, buffers_wanted(), most_lent(set_)),
         around_(
             world, plan_, model_, compression_, optimizer_, workers_, set_.run.accumulation,
             [](void* self, std::exception_ptr why) {
@@ -142,6 +142,7 @@ class engine : engine_base<Transport> {
           "tensor(name, parameter, gradient), or architecture::sharded<..., "
           "gradients::given_back>");
     }
+    expect_gradients_come_back(set_, plan_);
     [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
     open_flow();
     if (!serves()) {
@@ -480,10 +481,8 @@ class engine : engine_base<Transport> {
 
   /// Launches follow the order of the first step.
   static constexpr bool learns = flow<types, engine>::learns;
-  /// That order, as coordination::learned keeps it; empty before the first step, or that after
-  /// `unsettled_steps` more, has ended.
+  /// That order, as coordination::learned keeps it; empty while it is being learned.
   std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
-  std::size_t unsettled_steps() const requires learns { return flow_->unsettled_steps(); }
   /// Launches by an order that an earlier run has learned; every worker must call it. Throws
   /// usage_error if it was not learned for this plan.
   void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {
@@ -652,11 +651,33 @@ class engine : engine_base<Transport> {
                         "declare it by tensor::without_gradient");
     }
     const std::size_t position = plan_.position(id);
-    if constexpr (!virtual_time) {
-      wait_until([this, position] { return model_.has_room(position); },
+    if constexpr (!virtual_time) {  // the loop hands in a joined rank's zeros, and must not wait
+      wait_until([this, position] { return joining_.joined() || model_.has_room(position); },
                  static_cast<std::uint32_t>(index(id)));
     }
     return model_.lend(world_->queue(), position);
+  }
+  /// Who waits for room must not wait for gradients that he has to write himself.
+  [[gnu::cold]] void expect_gradients_come_back([[maybe_unused]] const options& set,
+                                                [[maybe_unused]] const plan& made) const {
+    if constexpr (facts::gives_gradients_back<architecture>) {
+      if (!model_.lends() || most_lent(set) == 0) {
+        return;
+      }
+      if (facts::holds_back<typename strategy::schedule>) {
+        throw usage_error(
+            "architecture.lent_bytes wants a bucket to go when it is full, and this schedule may "
+            "hold it back until others are. Fix: schedule::as_ready, or lent_bytes 0");
+      }
+      for (const chunk& each : made.chunks) {
+        if (each.elements != 0 && around_.parameters(each).empty()) {
+          throw usage_error(
+              sentence({"architecture.lent_bytes wants a bucket's parameters side by "
+                        "side, and those of bucket ",
+                        each.bucket, " are not. Fix: an arena, or lent_bytes 0"}));
+        }
+      }
+    }
   }
   void gradient_is_there(tensor_id id, typename model_type::pass which) {
     if constexpr (facts::gives_gradients_back<architecture>) {
@@ -664,9 +685,9 @@ class engine : engine_base<Transport> {
     }
   }
   /// Bytes of gradients; 0 for as many as it takes.
-  std::size_t most_lent() const {
-    if constexpr (requires { set_.architecture.lent_bytes; }) {
-      return set_.architecture.lent_bytes;
+  static std::size_t most_lent(const options& set) {
+    if constexpr (requires { set.architecture.lent_bytes; }) {
+      return set.architecture.lent_bytes;
     } else {
       return 0;
     }

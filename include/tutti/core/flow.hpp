@@ -163,7 +163,6 @@ class flow {
   /// The launches of a step in their order, as this rank has learned it.
   std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
   /// Steps before launches repeat: a book is begun after them.
-  std::size_t unsettled_steps() const requires learns { return order_.unsettled_steps(); }
   void resume_by(std::span<const std::uint32_t> book) requires learns { order_.resume(book); }
   bool outstanding() const {
     return !loops::all_of(tensors_, [](const auto& each) { return each.is_current(); });

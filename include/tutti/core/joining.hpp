@@ -46,6 +46,7 @@ class joining {
   }
 
   void all_have_joined() { joined_ = false; }
+  bool joined() const { return joined_; }
   bool at_rest() const {
     for (const task& each : zeros_) {
       if (!each.done()) {

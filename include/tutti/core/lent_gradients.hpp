@@ -33,7 +33,8 @@ class lent_gradients {
   lent_gradients& operator=(const lent_gradients&) = delete;
 
   /// The bucket can be lent memory within the limit; or nothing that would make room is on its way,
-  /// so that whoever waited would wait for gradients that he has to write himself.
+  /// so that whoever waited would wait for gradients that he has to write himself. Threads that ask
+  /// at once for several buckets may each find the room that is there for one.
   bool has_room(std::size_t number) const {
     const std::scoped_lock lock(mutex_);
     const std::size_t elements = plan_->buckets[number].elements;
@@ -89,7 +90,7 @@ class lent_gradients {
     }
   }
 
-  /// Of all buffers, which are as many as were ever held at once.
+  /// Of all buffers that there are: without a limit, of as many as were ever held at once.
   std::size_t bytes() const {
     const std::scoped_lock lock(mutex_);
     return sizeof(float) * length();
@@ -152,6 +153,7 @@ class lent_gradients {
     if (chosen == nobody) {
       buffers_.emplace_back();
       chosen = buffers_.size() - 1;
+      buffers_[chosen].is_free = true;  // also where no memory can be had for it
     }
     buffers_[chosen].floats = {};  // before the longer one is there
     for (buffer& each : buffers_) {

@@ -71,9 +71,9 @@ class model_memory {
   bool lends() const { return lent_ != nullptr; }
   /// Memory for the gradient of the tensor at `position`, and what writing there has to wait for.
   std::pair<std::span<float>, typename Queue::event> lend(Queue& queue, std::size_t position) {
-    asked_[position] = true;
     const std::size_t number = plan_->bucket_of[position];
     const auto room = lent_->lend(queue, number, data_[number]);
+    asked_[position] = true;
     return {data(position), room.after};
   }
   /// `lend` keeps to the limit, or has to pass it.

@@ -180,7 +180,6 @@ class order_of_starts {
 
   /// The launches of a step in their order, as this rank has learned it.
   std::span<const std::uint32_t> book() const requires learns { return machine_.book(); }
-  std::size_t unsettled_steps() const requires learns { return machine_.unsettled_steps(); }
   void resume(std::span<const std::uint32_t> book) requires learns { machine_.resume(book); }
   /// Other ranks' machines may speak to this one's.
   bool listens() const {

@@ -226,6 +226,7 @@ class replan_steps {
       who = has_servers ? audience::everybody : audience::nobody;  // servers do not find that
       expect_same_order(its.plan_, made);
       who = audience::everybody;
+      its.expect_gradients_come_back(next, made);
       if constexpr (has_servers) {
         for (int rank = its.workers_; its.world_->rank() == 0 && rank < its.world_->size();
              ++rank) {
@@ -479,7 +480,8 @@ class replan_steps {
     its.plan_ = std::move(made);
     its.around_.accumulate(next.run.accumulation);
     std::vector<tensor> forward = its.model_.forward();
-    its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted(), its.most_lent()};
+    its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted(),
+                  its.most_lent(its.set_)};
     its.state_.emplace(its.around_, its.set_.architecture);
     its.open_flow();
   }

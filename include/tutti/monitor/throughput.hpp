@@ -33,9 +33,18 @@ class throughput {
     }
   }
 
-  /// Bytes a second of what has ended, 0 if nothing has; then it begins again. `of` is the plan
-  /// that chunks were numbered by.
+  /// Bytes a second of what has ended, 0 if nothing has or some of it by another plan; then it
+  /// begins again. `of` is the plan that chunks are numbered by.
   double take(const plan& of) {
+    if (of.hash != plan_) {
+      const bool is_first = plan_ == 0 && finished_.size() <= of.chunks.size();
+      plan_ = of.hash;
+      if (!is_first) {
+        forget();
+        plan_ = of.hash;
+        return 0;
+      }
+    }
     double bytes = 0;
     for (std::size_t chunk = 0; chunk < finished_.size(); ++chunk) {
       bytes += static_cast<double>(finished_[chunk]) * sizeof(float) *
@@ -52,6 +61,7 @@ class throughput {
     begun_ = false;
     last_end_ = 0;
     finished_.clear();
+    plan_ = 0;
   }
 
  private:
@@ -59,6 +69,7 @@ class throughput {
   seconds first_start_{};
   seconds last_end_{};
   std::vector<std::uint64_t> finished_{};  ///< launches, of each chunk
+  std::uint64_t plan_ = 0;                 ///< hash of the one that was last asked by
 };
 static_assert(monitor_policy<throughput>);
 

@@ -409,7 +409,7 @@ template <class S>
 struct verbs_beside : S, optional_verbs {};
 /// Only what the state itself says counts: who derives from it may have verbs of other kinds.
 template <class S>
-requires std::same_as<typename S::conditional_verbs, S>
+requires std::is_final_v<S> || std::same_as<typename S::conditional_verbs, S>
 struct verbs_beside<S> : optional_verbs {
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "tutti/base/units.hpp"
 
@@ -38,13 +39,18 @@ struct optional_verbs_of_monitors {
 template <class M>
 struct verbs_beside_monitor : M, optional_verbs_of_monitors {};
 
-/// Found by name, as a template or an overload too, so that whoever misspells a signature is told
-/// so: a name that both bases have is ambiguous.
+/// Found by name, so that whoever misspells a signature is told so; as a template or an overload,
+/// too, unless the class is final: a name that both bases have is ambiguous.
 template <class M>
-concept has_sums = !requires {
-  &verbs_beside_monitor<M>::sums;
-  &verbs_beside_monitor<M>::summed;
-};
+concept has_sums = (std::is_final_v<M> &&
+                    requires {
+                      &M::sums;
+                      &M::summed;
+                    }) ||
+                   (!std::is_final_v<M> && !requires {
+                     &verbs_beside_monitor<M>::sums;
+                     &verbs_beside_monitor<M>::summed;
+                   });
 
 }  // namespace facts
 

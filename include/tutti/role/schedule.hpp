@@ -18,6 +18,7 @@ struct schedule {};
 ///
 /// * `limits_in_flight`: a ready chunk may have to wait for the bytes of others to leave.
 /// * `static_order`: the order is known from the plan, whatever becomes ready first.
+/// * `holds_back`, optional: a full bucket may have to wait until others are full.
 /// * `crosses_iterations`, optional: its order serves the next forward pass, which begins before
 ///   all has arrived; with any other a step ends with a barrier, as its systems do.
 /// * `state(plan, options)`; `ready(bucket)`: all tensors of a bucket have their gradient;
@@ -52,6 +53,10 @@ namespace facts {
 template <class S>
 constexpr bool splits_phases = requires {
   typename S::second_half;
+};
+template <class S>
+constexpr bool holds_back = requires {
+  requires S::holds_back;
 };
 template <class S>
 constexpr bool crosses_iterations = requires {

@@ -11,6 +11,7 @@ struct at_end {
   using role = tutti::role::schedule;
   static constexpr bool limits_in_flight = false;
   static constexpr bool static_order = true;
+  static constexpr bool holds_back = true;
 
   class state {
    public:

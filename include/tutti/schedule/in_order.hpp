@@ -13,6 +13,7 @@ struct in_order {
   using role = tutti::role::schedule;
   static constexpr bool limits_in_flight = false;
   static constexpr bool static_order = true;
+  static constexpr bool holds_back = true;
 
   class state {
    public:

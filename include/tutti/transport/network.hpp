@@ -74,14 +74,19 @@ class network {
     host_.at(static_cast<std::size_t>(rank)) = nics_.size();
     nics_.push_back(check(nic));
   }
-  /// A host's NIC from a moment on: a message whose head has left before goes on as it was.
+  /// A host's NIC from a moment on: of what was posted before it keeps the sender's NIC busy as
+  /// long as then, and is timed at the receiver's as that is when its head arrives.
   struct change {
     seconds when{};
     std::size_t host{};
     link nic{};
   };
-  /// Where time is virtual. Throws usage_error for a host that is not there.
+  /// Where time is virtual; emulation in real time takes no notice. Throws usage_error for a host
+  /// that is not there, or a moment that is none.
   void change_nic(seconds when, std::size_t host, link nic) {
+    if (!(when >= 0)) {
+      throw usage_error("a NIC changes at " + std::to_string(when) + " s. Fix: a moment from 0 on");
+    }
     if (host >= nics_.size()) {
       throw usage_error("host " + std::to_string(host) + " is not one of " +
                         std::to_string(nics_.size()) + ". Fix: count from 0");

@@ -100,7 +100,7 @@ class parameter_server_server {
         if constexpr (steps_by_push) {
           step_by_push(mine, piece);
         } else if constexpr (!adds_payloads) {
-          update(mine, piece);
+          update(mine, piece, mine.steps);
         }
         if (engine_.is_there()) {
           engine_.close(number, adds_payloads || steps_by_push ? 0 : bytes_of_updating(piece));
@@ -271,11 +271,12 @@ class parameter_server_server {
     return mine;
   }
 
-  chunk_context context_of(shelf& mine, const chunk& piece, floats& rows) const {
+  chunk_context context_of(shelf& mine, const chunk& piece, floats& rows,
+                           std::uint64_t step) const {
     return {rows.size() == 0 ? nullptr : rows.data(),
             piece.elements,
             span_of(mine.scratch),
-            mine.steps,
+            step,
             piece.first_element,
             static_cast<std::uint64_t>(world_->rank())};
   }
@@ -284,7 +285,7 @@ class parameter_server_server {
   void take_at_once(shelf& mine, const chunk& piece, std::span<const std::byte> pushed) {
     if constexpr (runs_optimizer) {
       add(mine, sum_of(mine), piece, pushed, sum_begins::here);
-      update(mine, piece);
+      update(mine, piece, mine.steps);
     } else {
       add(mine, span_of(mine.parameters), piece, pushed, sum_begins::before);
     }
@@ -322,7 +323,8 @@ class parameter_server_server {
   void step_by_push(shelf& mine, const chunk& piece) {
     for (int worker = 0; worker < world_->workers(); ++worker) {
       add(mine, sum_of(mine), piece, early_of(mine, worker), sum_begins::here);
-      update(mine, piece);
+      const auto pushed = static_cast<std::uint64_t>(worker);
+      update(mine, piece, mine.steps * static_cast<std::uint64_t>(world_->workers()) + pushed);
       mine.is_here[at(worker)] = 0;
     }
   }
@@ -387,7 +389,8 @@ class parameter_server_server {
   }
 
   /// From the sum of gradients to what is answered.
-  void update(shelf& mine, const chunk& piece) {
+  /// `step` counts the optimizer's steps on the chunk before this one.
+  void update(shelf& mine, const chunk& piece, std::uint64_t step) {
     auto& queue = world_->queue();
     if (!engine_.is_there()) {
       charge(queue, bytes_of_updating(piece));
@@ -404,11 +407,11 @@ class parameter_server_server {
     }
     if constexpr (runs_optimizer) {
       world_->values().apply(queue, span_of(mine.parameters), std::span<const float>(mean),
-                             context_of(mine, piece, mine.momenta));
+                             context_of(mine, piece, mine.momenta, step));
     } else if constexpr (encodes_means) {
       encode(relay(world_->compressor()), queue, std::span<const float>(mean),
-             wire{mine.payload.data(), mine.payload.size()}, context_of(mine, piece, mine.residual),
-             &mine.payload_bytes);
+             wire{mine.payload.data(), mine.payload.size()},
+             context_of(mine, piece, mine.residual, step), &mine.payload_bytes);
     }
   }
 
