@@ -71,14 +71,16 @@ struct parameter_server {
       updates_first ? tutti::carries::difference : tutti::carries::gradient;
 
   static constexpr double busiest_nic(double payload, double dense, placement who) {
-    const double each_way = keeps_parameters ? std::max(payload, dense) : payload;
-    switch (who.serving) {
+    const double back = keeps_parameters ? dense : payload;
+    switch (who.serving) {  // a NIC that pushes and answers has half of both each way
       case server_hosts::workers:
-        return bound::servers_among_workers(each_way, who.workers, who.servers, who.per_host);
+        return bound::servers_among_workers((payload + back) / 2, who.workers, who.servers,
+                                            who.per_host);
       case server_hosts::mixed:
-        return bound::shared_servers(each_way, who.workers, who.servers - who.workers);
+        return bound::shared_servers((payload + back) / 2, who.workers, who.servers - who.workers);
       default:
-        return bound::servers(each_way, who.workers, who.servers, who.per_host, who.server_speed);
+        return bound::servers(std::max(payload, back), who.workers, who.servers, who.per_host,
+                              who.server_speed);
     }
   }
   static constexpr exchange_cost alone(placement who) {
