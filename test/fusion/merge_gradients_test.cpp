@@ -16,6 +16,20 @@ namespace tutti {
 namespace {
 
 using ends = std::vector<std::size_t>;
+
+/// Of layers numbered from 1 on in forward order, those that have not gone to the one before end a
+/// group.
+template <class Flags>
+ends ends_of(const Flags& merged) {
+  ends result;
+  const std::size_t layers = merged.size() - 2;  // one flag beside them at each end
+  for (std::size_t l = layers; l >= 1; --l) {
+    if (!merged[l]) {
+      result.push_back(layers - l + 1);
+    }
+  }
+  return result;
+}
 using fusion::merge_gradients;
 
 const merge_gradients exact({.rule = fusion::rule::exact});
@@ -92,13 +106,7 @@ ends published(const job& each, std::size_t least = 0) {
       recompute();
     }
   }
-  ends result;
-  for (std::size_t l = layers; l >= 1; --l) {
-    if (!merged[l]) {
-      result.push_back(layers - l + 1);
-    }
-  }
-  return result;
+  return ends_of(merged);
 }
 
 /// When the last message of a grouping ends.
@@ -297,13 +305,7 @@ ends published_sparse(const job& each, const message_cost& cost, double s) {
       recompute();
     }
   }
-  ends result;
-  for (std::size_t l = layers; l >= 1; --l) {
-    if (!merged[l]) {
-      result.push_back(layers - l + 1);
-    }
-  }
-  return result;
+  return ends_of(merged);
 }
 
 TEST(sparse_merge, is_the_published_rule) {

@@ -72,7 +72,8 @@ struct parameter_server {
 
   static constexpr double busiest_nic(double payload, double dense, placement who) {
     const double back = keeps_parameters ? dense : payload;
-    switch (who.serving) {  // a NIC that pushes and answers has half of both each way
+    // A host that pushes and answers sends and receives both; one way is at least half of that.
+    switch (who.serving) {
       case server_hosts::workers:
         return bound::servers_among_workers((payload + back) / 2, who.workers, who.servers,
                                             who.per_host);

@@ -36,15 +36,11 @@ class throughput {
   /// Bytes a second of what has ended, 0 if nothing has or some of it by another plan; then it
   /// begins again. `of` is the plan that chunks are numbered by.
   double take(const plan& of) {
-    if (of.hash != plan_) {
-      const bool is_first = plan_ == 0 && finished_.size() <= of.chunks.size();
-      plan_ = of.hash;
-      if (!is_first) {
-        forget();
-        plan_ = of.hash;
-        return 0;
-      }
+    const bool is_the_first = plan_ == 0 && finished_.size() <= of.chunks.size();
+    if (plan_ != of.hash && !is_the_first) {
+      forget();
     }
+    plan_ = of.hash;
     double bytes = 0;
     for (std::size_t chunk = 0; chunk < finished_.size(); ++chunk) {
       bytes += static_cast<double>(finished_[chunk]) * sizeof(float) *

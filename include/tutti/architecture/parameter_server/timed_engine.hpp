@@ -34,7 +34,7 @@ class timed_engine {
       left_.resize(world.planned().chunks.size());
       closed_.resize(left_.size());
       runs_.resize(count);
-      lanes_.assign(count, world.queue());
+      queues_.assign(count, world.queue());
     }
   }
 
@@ -62,8 +62,8 @@ class timed_engine {
     if constexpr (models_time) {
       while (!threads_.is_idle(thread)) {
         const engine_threads::work next = threads_.pop(thread);
-        lanes_[thread].charge(next.bytes);
-        const seconds until = lanes_[thread].record();
+        queues_[thread].charge(next.bytes);
+        const seconds until = queues_[thread].record();
         if (until > world_->now()) {
           co_await world_->sleep(until - world_->now());
         }
@@ -81,10 +81,10 @@ class timed_engine {
   World* world_;
   Server* server_;
   engine_threads threads_{0, 0, engine_order::received};
-  std::vector<std::size_t> left_{};  ///< work of each chunk
-  std::vector<char> closed_{};       ///< chunks
-  std::vector<char> runs_{};         ///< threads
-  std::vector<queue_type> lanes_{};  ///< of each thread, for the time that it is charged
+  std::vector<std::size_t> left_{};   ///< work of each chunk
+  std::vector<char> closed_{};        ///< chunks
+  std::vector<char> runs_{};          ///< threads
+  std::vector<queue_type> queues_{};  ///< of each thread, for the time that it is charged
 };
 
 }  // namespace tutti::architecture
