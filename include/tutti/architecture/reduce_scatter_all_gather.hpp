@@ -1,9 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
+#include "tutti/architecture/payload_parts.hpp"
 #include "tutti/base/bounds.hpp"
 #include "tutti/collective/exchange_with_all.hpp"
 #include "tutti/role/architecture.hpp"
@@ -44,9 +44,7 @@ struct reduce_scatter_all_gather {
     state(World& world, const no_options&) : world_(&world) {}
 
     std::size_t workspace_bytes(std::size_t elements) const {
-      const int ranks = world_->size();
-      const std::size_t longest = part_begin(elements, at(ranks), 1);
-      return lengths_bytes(ranks) + at(ranks) * slot(world_->compressor(), longest);
+      return parts::workspace_bytes(world_->compressor(), elements, world_->size());
     }
 
     task exchange(typename World::endpoint self, const launch& what) {
@@ -88,45 +86,7 @@ struct reduce_scatter_all_gather {
 
    private:
     using compression = typename World::compression;
-
-    /// Payloads lie in slots of the workspace, behind their lengths where those are not known.
-    struct parts {
-      const launch* whole;
-      int ranks;
-
-      std::size_t begin(int rank) const {
-        return whole->shares.empty() ? part_begin(whole->data.size(), at(ranks), at(rank))
-                                     : whole->shares[at(rank)];
-      }
-      std::size_t elements(int rank) const { return begin(rank + 1) - begin(rank); }
-      std::span<std::byte> room(int rank, std::size_t bytes) const {
-        return whole->room(lengths_bytes(ranks) + at(rank) * slot(*whole->compression, elements(0)),
-                           bytes);
-      }
-      void keep_length(int rank, std::span<const std::byte> payload) const {
-        if (facts::variable_length<compression> && !whole->phantom()) {
-          lengths()[rank] = payload.size();
-        }
-      }
-      std::span<std::byte> payload(int rank) const {
-        return room(rank, facts::variable_length<compression> && !whole->phantom()
-                              ? lengths()[rank]
-                              : expected(*whole->compression, elements(rank)));
-      }
-
-     private:
-      std::size_t* lengths() const {
-        return reinterpret_cast<std::size_t*>(whole->workspace.data());
-      }
-    };
-
-    static std::size_t lengths_bytes(int ranks) {
-      return facts::variable_length<compression> ? round_up(at(ranks) * sizeof(std::size_t), 64)
-                                                 : 0;
-    }
-    static std::size_t slot(const compression& its, std::size_t longest) {
-      return round_up(std::max(capacity(its, longest), capacity(relay(its), longest)), 64);
-    }
+    using parts = payload_parts<compression>;
 
     World* world_;
   };

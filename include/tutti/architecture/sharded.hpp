@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/optimizer_shares.hpp"
 #include "tutti/base/bounds.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/options.hpp"
@@ -88,12 +89,9 @@ struct sharded {
   static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
   { return Collective::alone(who.workers); }
 
-  /// The part of a chunk that a rank updates, first element and end: the one whose sum a
-  /// reduce-scatter leaves there.
   static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,
                                                              int ranks) {
-    return {part_begin(elements, at(ranks), at(rank)),
-            part_begin(elements, at(ranks), at(rank + 1))};
+    return owned_part(elements, rank, ranks);
   }
 
   template <class World>
@@ -104,13 +102,9 @@ struct sharded {
 
    public:
     state(World& world, const options& set)
-        : world_(&world), collective_(make_policy<Collective>(of_collective(set))) {
-      for (const chunk& each : world.planned().chunks) {
-        first_.push_back(elements_);
-        elements_ += share_of(each).elements;
-      }
-      momenta_ = world.template allocate<float>(world.momenta_per_element() * elements_);
-    }
+        : world_(&world),
+          collective_(make_policy<Collective>(of_collective(set))),
+          shares_(world) {}
 
     std::size_t workspace_bytes(std::size_t elements) const {
       return payload_room(elements) +
@@ -128,7 +122,7 @@ struct sharded {
       const chunk& piece = world_->planned().chunks[what.number];
       const std::span<float> in_place = world_->parameters(piece);
       if (in_place.empty()) {
-        const chunk mine = share_of(piece);
+        const chunk mine = shares_.share_of(piece);
         world_->read_parameters(mine, part_of(what, mine));
       } else {
         world_->give_back(piece);
@@ -149,35 +143,22 @@ struct sharded {
 
     void arrive(std::size_t, std::uint64_t) {}  // its parameters have come
 
-    /// What the optimizer remembers, chunk by chunk: this rank's share, row by row.
-    std::vector<std::span<float>> memories() {
-      std::vector<std::span<float>> all;
-      for (std::uint32_t number = 0; number < first_.size(); ++number) {
-        all.push_back(momenta_of(number));
-      }
-      return all;
-    }
-    std::size_t optimizer_floats() const { return momenta_.size(); }
+    std::vector<std::span<float>> memories() { return shares_.memories(); }
+    std::size_t optimizer_floats() const { return shares_.floats(); }
 
    private:
     /// The share of a chunk's sum has come: its mean makes parameters.
     void update(typename World::endpoint self, const launch& what, std::span<std::byte> payload) {
       auto& queue = self.queue();
       const chunk& piece = world_->planned().chunks[what.number];
-      const chunk mine = share_of(piece);
+      const chunk mine = shares_.share_of(piece);
       const std::size_t begin = mine.first_element - piece.first_element;
       if (encoded) {
         what.clear(queue, begin, mine.elements);
         what.accumulate(queue, payload, begin, mine.elements);
       }
       what.scale(queue, begin, mine.elements);
-      const std::span<float> momenta = momenta_of(what.number);
-      const chunk_context where{momenta.empty() ? nullptr : momenta.data(),
-                                mine.elements,
-                                {},
-                                what.step,
-                                mine.first_element};
-      world_->update_piece(mine, part_of(what, mine), where);
+      shares_.update(what.number, what.step, part_of(what, mine));
     }
     /// Where a launch has what is part of its chunk.
     std::span<float> part_of(const launch& what, const chunk& part) const {
@@ -192,20 +173,6 @@ struct sharded {
       } else {
         return set;
       }
-    }
-
-    chunk share_of(chunk piece) const {
-      const auto [begin, end] = owned(piece.elements, world_->rank(), world_->size());
-      piece.first_element += begin;
-      piece.elements = end - begin;
-      return piece;
-    }
-    std::span<float> momenta_of(std::uint32_t number) {
-      const std::size_t rows = world_->momenta_per_element();
-      const std::size_t elements = share_of(world_->planned().chunks[number]).elements;
-      return momenta_.size() == 0
-                 ? std::span<float>()
-                 : span_of(momenta_).subspan(rows * first_[number], rows * elements);
     }
 
     reduction<payload_fold<compression>> floats_of(const launch& what) const {
@@ -232,9 +199,7 @@ struct sharded {
 
     World* world_;
     Collective collective_;
-    std::vector<std::size_t> first_{};  ///< element of each chunk's share, among those owned
-    std::size_t elements_ = 0;
-    typename World::template memory<float> momenta_{};
+    optimizer_shares<World> shares_;
   };
 };
 static_assert(architecture_policy<sharded<>>);

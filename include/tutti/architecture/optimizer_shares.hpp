@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/bounds.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::architecture {
+
+/// The part of a chunk that a rank updates, first element and end: ceil(n / p) or floor(n / p)
+/// elements, the one whose sum a reduce-scatter leaves there.
+constexpr std::pair<std::size_t, std::size_t> owned_part(std::size_t elements, int rank,
+                                                         int ranks) {
+  return {part_begin(elements, at(ranks), at(rank)), part_begin(elements, at(ranks), at(rank + 1))};
+}
+
+/// The optimizer on this rank's share of every chunk, with what it remembers of those alone.
+template <class World>
+class optimizer_shares {
+ public:
+  explicit optimizer_shares(World& world) : world_(&world) {
+    for (const chunk& each : world.planned().chunks) {
+      first_.push_back(elements_);
+      elements_ += share_of(each).elements;
+    }
+    momenta_ = world.template allocate<float>(world.momenta_per_element() * elements_);
+  }
+
+  chunk share_of(chunk piece) const {
+    const auto [begin, end] = owned_part(piece.elements, world_->rank(), world_->size());
+    piece.first_element += begin;
+    piece.elements = end - begin;
+    return piece;
+  }
+
+  /// The share's elements become what the optimizer makes of their mean gradient.
+  void update(std::uint32_t number, std::uint64_t step, std::span<const float> mean) {
+    const chunk mine = share_of(world_->planned().chunks[number]);
+    const std::span<float> momenta = momenta_of(number);
+    const chunk_context where{
+        momenta.empty() ? nullptr : momenta.data(), mine.elements, {}, step, mine.first_element};
+    world_->update_piece(mine, mean, where);
+  }
+
+  /// What the optimizer remembers, chunk by chunk: this rank's share, row by row.
+  std::vector<std::span<float>> memories() {
+    std::vector<std::span<float>> all;
+    for (std::uint32_t number = 0; number < first_.size(); ++number) {
+      all.push_back(momenta_of(number));
+    }
+    return all;
+  }
+  std::size_t floats() const { return momenta_.size(); }
+
+ private:
+  std::span<float> momenta_of(std::uint32_t number) {
+    const std::size_t rows = world_->momenta_per_element();
+    const std::size_t elements = share_of(world_->planned().chunks[number]).elements;
+    return momenta_.size() == 0
+               ? std::span<float>()
+               : span_of(momenta_).subspan(rows * first_[number], rows * elements);
+  }
+
+  World* world_;
+  std::vector<std::size_t> first_{};  ///< element of each chunk's share, among those owned
+  std::size_t elements_ = 0;
+  typename World::template memory<float> momenta_{};
+};
+
+}  // namespace tutti::architecture
