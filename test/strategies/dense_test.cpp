@@ -878,7 +878,7 @@ TEST(Named, ASumInsteadOfAMean) {
       means[i] = gradient(0, step, i) + gradient(1, step, i);
     }
   }));
-  using sums = compose<architecture::all_reduce<collective::ring, architecture::result::sum>>;
+  using sums = compose<architecture::all_reduce<collective::ring, architecture::mean::none>>;
   EXPECT_EQ(broken(observe<sums>(2), summed), "");
   EXPECT_EQ(broken(observe<compose<>>(2), summed), "result ");
 }
