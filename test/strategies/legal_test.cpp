@@ -172,7 +172,9 @@ using servers = architecture::parameter_server<Consistency, UpdatedBy>;
 using consistency::asynchronous;
 using consistency::synchronous;
 constexpr policies<
-    architecture::replicated, architecture::all_reduce<>, architecture::all_gather,
+    architecture::replicated<>, architecture::all_reduce<>,
+    architecture::all_reduce<collective::ring, architecture::mean::before>,
+    architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::adasum<>,
     architecture::adasum<carries::difference>, servers<synchronous, updated_by::workers>,
     servers<synchronous, updated_by::servers>, servers<synchronous, updated_by::servers_by_push>,
@@ -186,6 +188,8 @@ constexpr policies<
     architectures{"architecture",
                   {"replicated",
                    "all_reduce",
+                   "all_reduce<before>",
+                   "all_reduce<none>",
                    "all_gather",
                    "reduce_scatter_all_gather",
                    "majority_vote",
@@ -279,6 +283,8 @@ struct setting {
        of_architecture | of_compression},
       {rule::parameters_travel_whole<A, K>::holds, "parameters_travel_whole",
        of_architecture | of_compression},
+      {rule::kept_gradients_are_undivided<A, K>::holds, "kept_gradients_are_undivided",
+       of_architecture | of_compression},
       {rule::compression_is_used<A, K>::holds, "compression_is_used",
        of_architecture | of_compression},
       {rule::buckets_stay_whole<P, K>::holds, "buckets_stay_whole", of_partition | of_compression},
@@ -310,7 +316,7 @@ struct setting {
 };
 using usual =
     setting<fusion::none, partition::none, schedule::as_ready, coordination::automatic,
-            compression::none, architecture::replicated, optimizer::sgd, transport::simulated>;
+            compression::none, architecture::replicated<>, optimizer::sgd, transport::simulated>;
 
 /// Rules that are no table's: of one policy alone, of how often a role is played, of a call.
 const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_negotiated",
