@@ -36,6 +36,7 @@
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/block_signs.hpp"
@@ -184,6 +185,10 @@ void add_arithmetic() {
   static constexpr kernels::inner_products known{3, 2, 4};
   add("add_adaptively", 12, adding, [](arrays& on) {
     kernels::add_adaptively(queue, on.sum, on.gradient, &known, kernels::operand::first);
+  });
+  add("adam", 28, adding, [](arrays& on) {
+    kernels::adam(queue, on.sum, on.residual, std::span(on.scratch).first(on.n), on.gradient,
+                  {0.9F, 0.1F, 0.999F, 0.001F, 1e-6F, 1.0F, 1e-8F, 0.0F, 1.0F});
   });
   add("largest_magnitude", 4, reading,
       [](arrays& on) { kernels::largest_magnitude(queue, on.gradient, on.scratch.data()); });

@@ -6,6 +6,7 @@
 
 #include "gpu/device.hpp"
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/cuda/adam.cuh"
 #include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
 #include "tutti/kernels/cuda/bit_codes.cuh"

@@ -21,6 +21,7 @@
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/threshold.hpp"
+#include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
@@ -142,6 +143,29 @@ TEST_F(Kernels, DescentWithMomentum) {
     kernels::descend_with_momentum(queue, there_x.span(), there_m.span(), there_g.input(), values);
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
+  }
+}
+
+TEST_F(Kernels, Adam) {
+  cuda::stream queue;
+  inline_queue host;
+  const kernels::adam_step values{0.9f, 0.1f, 0.99f, 0.01f, 0.003f, 1.25f, 1e-6f, 0.02f, 0.999f};
+  for (const std::size_t n : sizes) {
+    auto x = normal_values(n, 1);
+    auto m = normal_values(n, 2);
+    std::vector<float> v(n, 0.5f);
+    const auto g = normal_values(n, 3);
+    const on_gpu there_x(queue, x);
+    const on_gpu there_m(queue, m);
+    const on_gpu there_v(queue, v);
+    const on_gpu there_g(queue, g);
+    kernels::adam(host, x, m, v, g, values);
+    kernels::adam(queue, there_x.span(), there_m.span(), there_v.span(), there_g.input(), values);
+    kernels::adam_along(host, x, m, v, values);
+    kernels::adam_along(queue, there_x.span(), there_m.input(), there_v.input(), values);
+    EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
+    EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
+    EXPECT_TRUE(same_bits(there_v.read(), v)) << n;
   }
 }
 

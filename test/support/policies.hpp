@@ -26,6 +26,7 @@
 #include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
@@ -41,7 +42,7 @@ using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion:
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
-using optimizers = testing::Types<optimizer::none, optimizer::sgd>;
+using optimizers = testing::Types<optimizer::none, optimizer::sgd, optimizer::adam>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.

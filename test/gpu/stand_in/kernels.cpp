@@ -5,6 +5,7 @@
 
 #include "gpu/stand_in/launcher.hpp"
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/cuda/adam.cuh"
 #include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
 #include "tutti/kernels/cuda/bit_codes.cuh"

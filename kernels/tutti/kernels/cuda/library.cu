@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tutti/kernels/cuda/adam.cuh"
 #include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
 #include "tutti/kernels/cuda/bit_codes.cuh"
