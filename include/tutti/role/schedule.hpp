@@ -27,8 +27,7 @@ struct schedule {};
 ///   is then taken.
 /// * where it limits flights, for whoever has the order from elsewhere: `admits(chunk)`: there is
 ///   credit for it; `take(chunk)`: it goes.
-/// * `planned(options, plan, profile)`, optional: the options, where they leave something to what
-/// is
+/// * `planned(options, plan, profile)`, optional: the options, where they leave something to what is
 ///   known of the job.
 /// * `second_half(plan, options)`, optional: exchanges come in two halves, and this machine says
 ///   when the second one of each begins: `half_done()` once for each chunk's first half, `next()`,
