@@ -247,6 +247,13 @@ struct halves_without_end : schedule {
     std::optional<std::uint32_t> next();
   };
 };
+struct plans : schedule {
+  static no_options planned(const no_options&, const plan&, const profile&);
+};
+struct plans_blindly : schedule {
+  static no_options planned(const no_options&);
+};
+static_assert(schedule_policy<plans> && !schedule_policy<plans_blindly>);
 static_assert(schedule_policy<window> && !schedule_policy<limits>);
 static_assert(schedule_policy<halves> && !schedule_policy<halves_without_end>);
 

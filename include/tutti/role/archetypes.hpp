@@ -220,6 +220,12 @@ struct summing {
   void summed(std::span<const double>);
 };
 
+/// What a schedule has whose options leave something to the job.
+template <class Options>
+struct planning {
+  static Options planned(anything, const plan&, anything);
+};
+
 /// When a schedule's second halves begin.
 struct second_half {
   second_half(const plan&, anything);

@@ -63,6 +63,10 @@ constexpr bool owns_parameters = requires {
   requires A::owns_parameters;
 };
 template <class A>
+constexpr bool divides_first = requires {
+  requires A::divides_first;
+};
+template <class A>
 constexpr bool gives_gradients_back = requires {
   requires A::gives_gradients_back;
 };
@@ -342,6 +346,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `adds_payloads`: encoded payloads are added on their way, so they must be summable.
 /// * `completes_alone`: a rank's launch completes although no other worker starts it now.
 /// * `carries`, `gradient` unless it says otherwise.
+/// * `divides_first`: it makes means by dividing gradients before it encodes them.
 /// * `owns_parameters`: the optimizer runs on the owners of parameters alone: servers, or whom
 ///   `owned` says.
 /// * `ignores_compression`: what it sends, it sends as it is.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/role/archetypes.hpp"
@@ -16,6 +17,11 @@ struct schedule {};
 }  // namespace role
 
 namespace facts {
+template <class S>
+concept plans_options = requires {
+  &S::planned;
+}
+|| !requires { &archetype::beside<S, archetype::planning<options_of<S>>>::planned; };
 /// An exchange has two halves, and `S::second_half` says when the second begins.
 template <class S>
 constexpr bool splits_phases = requires {
@@ -65,6 +71,14 @@ concept begins_second_halves = requires(SecondHalf& second_half, const plan& mad
   second_half.done();
   { second_half.next() } -> std::same_as<std::optional<std::uint32_t>>;
 };
+template <class S>
+using planning = archetype::planning<tutti::options_of<S>>;
+template <class S>
+concept planned = requires(std::conditional_t<facts::plans_options<S>, S, planning<S>>& schedule,
+                           const tutti::options_of<S>& options, const plan& made,
+                           const profile& known) {
+  { schedule.planned(options, made, known) } -> std::same_as<tutti::options_of<S>>;
+};
 }  // namespace detail
 
 /// A schedule says what goes next, and how much at once. Its `state` is a machine without input or
@@ -80,6 +94,9 @@ concept begins_second_halves = requires(SecondHalf& second_half, const plan& mad
 ///   is then taken.
 /// * where it limits flights, for whoever has the order from elsewhere: `admits(chunk)`: there is
 ///   credit for it; `take(chunk)`: it goes.
+/// * `planned(options, plan, profile)`, optional: the options, where they leave something to what
+/// is
+///   known of the job.
 /// * `second_half(plan, options)`, optional: exchanges come in two halves, and this machine says
 ///   when the second one of each begins: `half_done()` once for each chunk's first half, `next()`,
 ///   `done()`. It is alike on all ranks, so its order follows from the plan.
@@ -87,6 +104,7 @@ template <class S>
 concept schedule_policy = std::same_as<typename S::role, role::schedule> && requires {
   { S::limits_in_flight } -> std::convertible_to<bool>;
   { S::static_order } -> std::convertible_to<bool>;
-} && detail::makes_an_order<S> && detail::gives_credit<S> && detail::begins_second_halves<S>;
+} && detail::makes_an_order<S> && detail::gives_credit<S> && detail::planned<S> &&
+    detail::begins_second_halves<S>;
 
 }  // namespace tutti
