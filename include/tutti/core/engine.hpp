@@ -543,7 +543,7 @@ class engine : engine_base<Transport> {
   plan planned_for(std::span<const tensor> forward, const options& set,
                    const compression& compressor) const {
     const auto place = [&](plan& made) {
-      if constexpr (requires { architecture::place(made, set.architecture, 1); }) {
+      if constexpr (facts::places_chunks<architecture>) {
         architecture::place(made, set.architecture, world_->size());
       }
     };

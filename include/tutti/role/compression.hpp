@@ -6,6 +6,7 @@
 #include <span>
 #include <type_traits>
 
+#include "tutti/base/beside.hpp"
 #include "tutti/base/cost.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
@@ -222,9 +223,28 @@ concept folds = adds_by_element<C> &&
   compression.fold(queue, into, in);
 };
 
+namespace archetype {
+/// What a compressor has that needs memory to scribble on.
+struct scratch {
+  std::size_t scratch_bytes(std::size_t) const;
+};
+}  // namespace archetype
+
+/// Whoever needs memory to scribble on says how much.
+template <class C>
+concept has_scratch = requires {
+  &C::scratch_bytes;
+}
+|| !requires { &archetype::beside<C, archetype::scratch>::scratch_bytes; };
+template <class C>
+concept knows_its_scratch = requires(
+    const std::conditional_t<has_scratch<C>, C, archetype::scratch>& compression, std::size_t n) {
+  { compression.scratch_bytes(n) } -> std::convertible_to<std::size_t>;
+};
+
 /// A compressor of one payload.
 template <class C>
-concept encodes_once = std::same_as<typename C::role, role::compression> &&
+concept encodes_once = knows_its_scratch<C> && std::same_as<typename C::role, role::compression> &&
     (encodes_a_fixed_length<C> ||
      encodes_up_to_a_capacity<C>)&&(!facts::summable<C> ||
                                     folds<C>)&&requires(const C compression, inline_queue& queue,
