@@ -81,6 +81,9 @@ struct parameter_server {
 
   static constexpr double busiest_nic(double payload, double dense, placement who) {
     const double back = keeps_parameters ? dense : payload;
+    if constexpr (stale) {
+      who.workers = 1;  // who waits for nobody can be as fast as if it were alone
+    }
     // A host that pushes and answers sends and receives both; one way is at least half of that.
     switch (who.serving) {
       case server_hosts::workers:
