@@ -15,6 +15,7 @@
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
+#include "tutti/kernels/cuda/sparse_pairs.cuh"
 
 namespace tutti::kernels {
 
