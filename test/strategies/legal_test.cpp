@@ -25,6 +25,7 @@
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/collective/by_graph.hpp"
@@ -179,11 +180,11 @@ constexpr policies<
     architecture::replicated<>, architecture::all_reduce<>,
     architecture::all_reduce<collective::ring, architecture::mean::before>,
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
-    architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::adasum<>,
-    architecture::adasum<carries::difference>, servers<synchronous, updated_by::workers>,
-    servers<synchronous, updated_by::servers>, servers<synchronous, updated_by::servers_by_push>,
-    servers<asynchronous, updated_by::workers>, servers<asynchronous, updated_by::servers>,
-    architecture::sharded<>,
+    architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::sparse_tree,
+    architecture::adasum<>, architecture::adasum<carries::difference>,
+    servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
+    servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
+    servers<asynchronous, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::pair_averaging, architecture::model_averaging<>, architecture::local_sgd<>,
     architecture::delayed<>,
@@ -197,6 +198,7 @@ constexpr policies<
                    "all_gather",
                    "reduce_scatter_all_gather",
                    "majority_vote",
+                   "sparse_tree",
                    "adasum",
                    "adasum<difference>",
                    "parameter_server<synchronous, workers>",
@@ -280,6 +282,8 @@ struct setting {
   static constexpr verdict verdicts[] = {
       {rule::payloads_must_add<A, K>::holds, "payloads_must_add", of_architecture | of_compression},
       {rule::votes_need_a_sign_each<A, K>::holds, "votes_need_a_sign_each",
+       of_architecture | of_compression},
+      {rule::payloads_must_merge<A, K>::holds, "payloads_must_merge",
        of_architecture | of_compression},
       {rule::native_adds_floats<A, K>::holds, "native_adds_floats",
        of_architecture | of_compression},
