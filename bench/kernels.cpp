@@ -34,10 +34,12 @@
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
+#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/compression/topk.hpp"
 #include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -306,6 +308,8 @@ void add_error_feedback() {
   add_feedback<tutti::compression::one_bit>("one_bit");
   add_feedback<tutti::compression::two_bit>("two_bit");
   add_feedback<tutti::compression::onebit>("onebit");
+  add_feedback<tutti::compression::topk>("topk");
+  add_feedback<tutti::compression::randomk>("randomk");
 }
 
 /// What the standard library offers: the magnitudes copied, and partly sorted.

@@ -31,6 +31,7 @@
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/index_pairs.hpp"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
@@ -170,6 +171,27 @@ TEST_F(Kernels, Adam) {
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
     EXPECT_TRUE(same_bits(there_v.read(), v)) << n;
+  }
+}
+
+TEST_F(Kernels, IndexPairs) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const auto input = normal_values(n, 1);
+    const on_gpu there(queue, input);
+    std::vector<kernels::index_pair> pairs(std::min<std::size_t>(n / 2, 300));
+    const on_gpu pairs_there(queue, pairs);
+    kernels::draw_pairs(host, input, 7, 1000, pairs);
+    kernels::draw_pairs(queue, there.input(), 7, 1000, pairs_there.span());
+    auto sum = normal_values(n, 2);
+    const on_gpu sum_there(queue, sum);
+    kernels::add_pairs(host, pairs, sum);
+    kernels::add_pairs(queue, pairs_there.input(), sum_there.span());
+    EXPECT_TRUE(same_bits(sum_there.read(), sum)) << n;
+    kernels::clear_pairs(host, sum, pairs);
+    kernels::clear_pairs(queue, sum_there.span(), pairs_there.input());
+    EXPECT_TRUE(same_bits(sum_there.read(), sum)) << n;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "tutti/kernels/cuda/cast.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
+#include "tutti/kernels/cuda/index_pairs.cuh"
 #include "tutti/kernels/cuda/low_rank.cuh"
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/powers.cuh"
