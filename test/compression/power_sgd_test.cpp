@@ -12,6 +12,7 @@
 
 #include "compression/low_rank_recurrence.hpp"
 #include "compression/placed.hpp"
+#include "compression/power_sgd_vectors.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/select.hpp"
@@ -92,6 +93,11 @@ class ranks_of {
 
   const floats& residual(std::size_t number) const { return all_[number].residual; }
   const floats& remembered() const { return all_[0].remembered; }
+  void remember(const floats& q) {
+    for (rank& each : all_) {
+      each.remembered = q;
+    }
+  }
 
   compression::power_sgd policy;
   inline_queue queue;
@@ -153,6 +159,27 @@ TEST(power_sgd, is_the_recurrence_in_double_for_ten_steps) {
     }
   }
   RecordProperty("worst", std::to_string(worst));
+}
+
+/// From the hook's Q on, which it draws otherwise; both orders of the floats' sums are as good.
+TEST(power_sgd, is_pytorchs_hook) {
+  for (const test::hook_run& run : test::hook_runs()) {
+    ranks_of ranks(2, tensor_of({4, 3}), {.rank = run.rank});
+    ranks.remember(run.first_q);
+    for (int step = 2; step < 5; ++step) {
+      const floats mean =
+          ranks.step({test::gradient_of_hook(0, step), test::gradient_of_hook(1, step)});
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        ASSERT_NEAR(mean[i], run.means[static_cast<std::size_t>(step - 2)][i], 2e-6)
+            << "rank " << run.rank << ", step " << step << ", element " << i;
+      }
+    }
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      for (std::size_t i = 0; i < 12; ++i) {
+        ASSERT_NEAR(ranks.residual(rank)[i], run.residuals[rank][i], 4e-6) << i;
+      }
+    }
+  }
 }
 
 /// Contributed = applied + residual, over all ranks, up to a float's rounding of each.

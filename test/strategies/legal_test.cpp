@@ -45,6 +45,7 @@
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
@@ -137,16 +138,16 @@ constexpr policies<coordination::automatic, coordination::local, coordination::l
                    coordination::negotiated, coordination::learned>
     coordinations{"coordination", {"automatic", "local", "leader", "negotiated", "learned"}};
 
-constexpr policies<compression::none, compression::fp16, compression::bf16, compression::sign,
-                   compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::fp8_e4m3, compression::natural, compression::signum,
-                   compression::one_bit, compression::two_bit, compression::onebit,
-                   compression::dithering, compression::push_only<compression::two_bit>,
-                   compression::top_k, compression::qsgd, compression::power_sgd,
-                   compression::select<matrices, compression::power_sgd, compression::none>,
-                   compression::error_feedback<compression::fp16>,
-                   compression::error_feedback<compression::top_k>,
-                   compression::error_feedback<compression::qsgd>, of_whole_buckets>
+constexpr policies<
+    compression::none, compression::fp16, compression::bf16, compression::sign,
+    compression::scaled_sign, compression::block_sign, compression::block_int8,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
+    compression::one_bit, compression::two_bit, compression::onebit, compression::dithering,
+    compression::push_only<compression::two_bit>, compression::top_k, compression::qsgd,
+    compression::power_sgd,
+    compression::select<matrices, compression::power_sgd, compression::none>,
+    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
+    compression::error_feedback<compression::qsgd>, of_whole_buckets>
     compressions{"compression",
                  {"none",
                   "fp16",
@@ -156,6 +157,7 @@ constexpr policies<compression::none, compression::fp16, compression::bf16, comp
                   "block_sign",
                   "block_int8",
                   "fp8_e4m3",
+                  "fp8_e5m2",
                   "natural",
                   "signum",
                   "one_bit",
