@@ -31,6 +31,8 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
@@ -301,6 +303,8 @@ void add_error_feedback() {
   add_feedback<tutti::compression::block_sign>("block_sign",
                                                {{"two_passes", two_passes_with_scale}});
   add_feedback<tutti::compression::block_int8>("block_int8");
+  add_feedback<tutti::compression::fp8_e4m3>("fp8_e4m3");
+  add_feedback<tutti::compression::fp8_e5m2>("fp8_e5m2");
   add_feedback<tutti::compression::one_bit>("one_bit");
   add_feedback<tutti::compression::two_bit>("two_bit");
   add_feedback<tutti::compression::onebit>("onebit");
@@ -383,6 +387,8 @@ void add_everything() {
   add_plain<tutti::compression::block_sign>("block_sign");
   add_plain<tutti::compression::two_bit>("two_bit");
   add_plain<tutti::compression::block_int8>("block_int8");
+  add_plain<tutti::compression::fp8_e4m3>("fp8_e4m3");
+  add_plain<tutti::compression::natural>("natural");
   add_error_feedback();
   add_selection("0.1%", 1000);
   add_selection("1%", 100);

@@ -18,6 +18,7 @@
 #include "tutti/kernels/cuda/index_pairs.cuh"
 #include "tutti/kernels/cuda/low_rank.cuh"
 #include "tutti/kernels/cuda/norms.cuh"
+#include "tutti/kernels/cuda/powers.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
 

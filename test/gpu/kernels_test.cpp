@@ -19,6 +19,9 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/kernels/adam.hpp"
@@ -218,6 +221,7 @@ TEST_F(Kernels, MeansAreWithinOneUlp) {
 
 template <class Format>
 void casts_agree() {
+  using bits = typename Format::bits;
   cuda::stream queue;
   inline_queue host;
   for (const std::size_t n : sizes) {
@@ -229,9 +233,9 @@ void casts_agree() {
       if (n > 1000) {
         input[500] = std::numeric_limits<float>::infinity();
       }
-      std::vector<std::uint16_t> here(n);
+      std::vector<bits> here(n);
       const on_gpu there_input(queue, input, offset);
-      const on_gpu<std::uint16_t> there(queue, std::vector<std::uint16_t>(n, 99), 2 * offset);
+      const on_gpu<bits> there(queue, std::vector<bits>(n, 99), 2 * offset);
       kernels::narrow<Format>(host, input, here.data());
       kernels::narrow<Format>(queue, there_input.input(), there.data());
       EXPECT_TRUE(same_bits(there.read(), here)) << n;
@@ -311,6 +315,8 @@ TEST_F(Kernels, AdaptiveSums) {
 TEST_F(Kernels, Casts) {
   casts_agree<kernels::half>();
   casts_agree<kernels::bfloat>();
+  casts_agree<kernels::e4m3>();
+  casts_agree<kernels::e5m2>();
 }
 
 TEST_F(Kernels, Signs) {
@@ -354,8 +360,8 @@ TEST_F(Kernels, Signs) {
   }
 }
 
-/// What a compressor of one code an element does on both queues, the payload and the residual of
-/// it.
+/// What a compressor of one code an element does on both queues: the payload, what it decodes to
+/// and, where the encoder leaves one, the residual.
 template <class Compression>
 void codes_agree(const options_of<Compression>& values) {
   cuda::stream queue;
@@ -374,17 +380,19 @@ void codes_agree(const options_of<Compression>& values) {
       const on_gpu there_residual(queue, residual, offset);
       const wire out{here.data(), here.size()};
       const wire out_there{there.data(), here.size()};
-      compression.encode(host, gradient, out);
-      compression.encode(queue, there_gradient.input(), out_there);
+      tutti::encode(compression, host, std::span<const float>(gradient), out, {});
+      tutti::encode(compression, queue, there_gradient.input(), out_there, {});
       EXPECT_EQ(there.read(), here) << n << " behind " << offset;
       compression.accumulate(host, out, residual);
       compression.accumulate(queue, out_there, there_residual.span());
       EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
-      compression.encode_with_residual(host, gradient, residual, out, {});
-      compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
-                                       out_there, {});
-      EXPECT_EQ(there.read(), here) << n << " behind " << offset;
-      EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
+      if constexpr (compression::encodes_with_residual<Compression>) {
+        compression.encode_with_residual(host, gradient, residual, out, {});
+        compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
+                                         out_there, {});
+        EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+        EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
+      }
     }
   }
 }
@@ -399,8 +407,11 @@ TEST_F(Kernels, BlocksOfCodes) {
   for (const std::size_t block : {1u, 7u, 256u, 4096u}) {
     SCOPED_TRACE(block);
     codes_agree<compression::block_int8>({.block = block});
+    codes_agree<compression::fp8_e4m3>({.block = block});
+    codes_agree<compression::fp8_e5m2>({.block = block});
   }
 }
+TEST_F(Kernels, PowersOfTwo) { codes_agree<compression::natural>({.seed = 3}); }
 TEST_F(Kernels, ThresholdCodes) {
   codes_agree<compression::one_bit>({.threshold = 0.5f});
   codes_agree<compression::two_bit>({.threshold = 0.5f});

@@ -43,6 +43,7 @@
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
+#include "tutti/compression/fp8.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
@@ -135,15 +136,16 @@ constexpr policies<coordination::automatic, coordination::local, coordination::l
                    coordination::negotiated, coordination::learned>
     coordinations{"coordination", {"automatic", "local", "leader", "negotiated", "learned"}};
 
-constexpr policies<
-    compression::none, compression::fp16, compression::bf16, compression::sign,
-    compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::one_bit, compression::two_bit, compression::onebit, compression::dithering,
-    compression::push_only<compression::two_bit>, compression::top_k, compression::qsgd,
-    compression::power_sgd,
-    compression::select<matrices, compression::power_sgd, compression::none>,
-    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
-    compression::error_feedback<compression::qsgd>, of_whole_buckets>
+constexpr policies<compression::none, compression::fp16, compression::bf16, compression::sign,
+                   compression::scaled_sign, compression::block_sign, compression::block_int8,
+                   compression::fp8_e4m3, compression::natural, compression::signum,
+                   compression::one_bit, compression::two_bit, compression::onebit,
+                   compression::dithering, compression::push_only<compression::two_bit>,
+                   compression::top_k, compression::qsgd, compression::power_sgd,
+                   compression::select<matrices, compression::power_sgd, compression::none>,
+                   compression::error_feedback<compression::fp16>,
+                   compression::error_feedback<compression::top_k>,
+                   compression::error_feedback<compression::qsgd>, of_whole_buckets>
     compressions{"compression",
                  {"none",
                   "fp16",
@@ -152,6 +154,8 @@ constexpr policies<
                   "scaled_sign",
                   "block_sign",
                   "block_int8",
+                  "fp8_e4m3",
+                  "natural",
                   "signum",
                   "one_bit",
                   "two_bit",
@@ -172,7 +176,9 @@ using servers = architecture::parameter_server<Consistency, UpdatedBy>;
 using consistency::asynchronous;
 using consistency::synchronous;
 constexpr policies<
-    architecture::replicated, architecture::all_reduce<>, architecture::all_gather,
+    architecture::replicated<>, architecture::all_reduce<>,
+    architecture::all_reduce<collective::ring, architecture::mean::before>,
+    architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::adasum<>,
     architecture::adasum<carries::difference>, servers<synchronous, updated_by::workers>,
     servers<synchronous, updated_by::servers>, servers<synchronous, updated_by::servers_by_push>,
@@ -186,6 +192,8 @@ constexpr policies<
     architectures{"architecture",
                   {"replicated",
                    "all_reduce",
+                   "all_reduce<before>",
+                   "all_reduce<none>",
                    "all_gather",
                    "reduce_scatter_all_gather",
                    "majority_vote",
@@ -279,6 +287,8 @@ struct setting {
        of_architecture | of_compression},
       {rule::parameters_travel_whole<A, K>::holds, "parameters_travel_whole",
        of_architecture | of_compression},
+      {rule::kept_gradients_are_undivided<A, K>::holds, "kept_gradients_are_undivided",
+       of_architecture | of_compression},
       {rule::compression_is_used<A, K>::holds, "compression_is_used",
        of_architecture | of_compression},
       {rule::buckets_stay_whole<P, K>::holds, "buckets_stay_whole", of_partition | of_compression},
@@ -310,7 +320,7 @@ struct setting {
 };
 using usual =
     setting<fusion::none, partition::none, schedule::as_ready, coordination::automatic,
-            compression::none, architecture::replicated, optimizer::sgd, transport::simulated>;
+            compression::none, architecture::replicated<>, optimizer::sgd, transport::simulated>;
 
 /// Rules that are no table's: of one policy alone, of how often a role is played, of a call.
 const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_negotiated",

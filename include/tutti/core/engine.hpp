@@ -561,10 +561,24 @@ class engine : engine_base<Transport> {
                      });
   }
   void open_flow() {
-    if (!serves()) {
-      flow_.emplace(*world_, plan_, model_, set_, around_, *state_,
-                    services_.service_tag(service::words), observer_, *this);
+    using schedule = typename strategy::schedule;
+    if (serves()) {
+      return;
     }
+    if constexpr (facts::plans_options<schedule>) {
+      options set = set_;
+      if (!plan_.backward.empty()) {
+        set.profile.payload = class_of(compression_, plan_.backward.front()).payload;
+      }
+      set.schedule = schedule::planned(set.schedule, plan_, set.profile);
+      open_flow_by(set);
+    } else {
+      open_flow_by(set_);
+    }
+  }
+  void open_flow_by(const options& set) {
+    flow_.emplace(*world_, plan_, model_, set, around_, *state_,
+                  services_.service_tag(service::words), observer_, *this);
   }
   buffers buffers_wanted() const {
     if (serves()) {

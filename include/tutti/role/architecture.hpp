@@ -251,6 +251,7 @@ enum class carries {
 /// * `adds_payloads`: encoded payloads are added on their way, so they must be summable.
 /// * `completes_alone`: a rank's launch completes although no other worker starts it now.
 /// * `carries`, `gradient` unless it says otherwise.
+/// * `divides_first`: it makes means by dividing gradients before it encodes them.
 /// * `owns_parameters`: the optimizer runs on the owners of parameters alone: servers, or whom
 ///   `owned` says.
 /// * `ignores_compression`: what it sends, it sends as it is.
@@ -324,6 +325,10 @@ constexpr tutti::carries carries_of<A> = A::carries;
 template <class A>
 constexpr bool owns_parameters = requires {
   requires A::owns_parameters;
+};
+template <class A>
+constexpr bool divides_first = requires {
+  requires A::divides_first;
 };
 template <class A>
 constexpr bool gives_gradients_back = requires {

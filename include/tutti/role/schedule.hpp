@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 
@@ -26,9 +27,10 @@ struct schedule {};
 ///   is then taken.
 /// * where it limits flights, for whoever has the order from elsewhere: `admits(chunk)`: there is
 ///   credit for it; `take(chunk)`: it goes.
+/// * `planned(options, plan, profile)`, optional: the options, where they leave something to what is
+///   known of the job.
 /// * `second_half(plan, options)`, optional: exchanges come in two halves, and this machine says
-/// when
-///   the second one of each begins: `half_done()` once for each chunk's first half, `next()`,
+///   when the second one of each begins: `half_done()` once for each chunk's first half, `next()`,
 ///   `done()`. The same on all ranks, so its order follows from the plan.
 template <class S>
 concept schedule_policy = std::same_as<typename S::role, role::schedule> &&
@@ -49,6 +51,11 @@ concept schedule_policy = std::same_as<typename S::role, role::schedule> &&
 };
 
 namespace facts {
+template <class S>
+constexpr bool plans_options = requires(const options_of<S>& set, const plan& made,
+                                        const profile& known) {
+  { S::planned(set, made, known) } -> std::same_as<options_of<S>>;
+};
 /// An exchange has two halves, and `S::second_half` says when the second begins.
 template <class S>
 constexpr bool splits_phases = requires {
