@@ -294,12 +294,32 @@ TEST(select, asks_a_tensors_shape_size_or_name) {
       {.rule = {.elements = 64}});
   EXPECT_TRUE(by_size.chooses(tensor_of({8, 8})));
   EXPECT_FALSE(by_size.chooses(tensor_of({7, 9})));
-  struct named_like_a_bias {
-    bool operator()(const tensor_facts& tensor) const { return tensor.name.ends_with(".bias"); }
-  };
-  const compression::select<named_like_a_bias, compression::none, compression::signum> by_name;
+  const compression::select<named<"*.bias">, compression::none, compression::signum> by_name;
   EXPECT_TRUE(by_name.chooses({{}, 4, {}, "conv1.bias"}));
   EXPECT_FALSE(by_name.chooses({{}, 4, {}, "conv1.weight"}));
+  const compression::select<both<matrices, at_least>, compression::power_sgd, compression::none>
+      large({.rule = {.second = {.elements = 65}}});
+  EXPECT_FALSE(large.chooses(tensor_of({8, 8})));
+  EXPECT_FALSE(large.chooses(tensor_of({80})));
+  EXPECT_TRUE(large.chooses(tensor_of({8, 9})));
+}
+
+TEST(select, knows_names_by_their_ends) {
+  const auto is = [](auto rule, const char* name) {
+    const tensor_facts tensor{{}, 4, {}, name};
+    return rule(tensor);
+  };
+  EXPECT_TRUE(is(named<"head">{}, "head"));
+  EXPECT_FALSE(is(named<"head">{}, "head.bias"));
+  EXPECT_FALSE(is(named<"">{}, "head"));
+  EXPECT_TRUE(is(named<"layer1.*">{}, "layer1.0.weight"));
+  EXPECT_FALSE(is(named<"layer1.*">{}, "layer10.weight"));
+  EXPECT_TRUE(is(named<"*.bias">{}, "fc.bias"));
+  EXPECT_FALSE(is(named<"*.bias">{}, "fc.bias2"));
+  EXPECT_TRUE(is(named<"*norm*">{}, "layer.norm1.weight"));
+  EXPECT_FALSE(is(named<"*norm*">{}, "layer.weight"));
+  EXPECT_TRUE(is(named<"*">{}, "anything"));
+  EXPECT_TRUE(is(every_tensor{}, ""));
 }
 
 TEST(tensor_shape, has_at_most_eight_dimensions) {

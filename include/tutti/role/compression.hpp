@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "tutti/base/beside.hpp"
 #include "tutti/base/cost.hpp"
@@ -328,6 +330,34 @@ constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& 
   }
 }
 
+/// The first step in which what a rule chooses is compressed as such; before it, it travels as
+/// what is not chosen does.
+template <class C>
+constexpr std::uint64_t first_chosen_step(const C& compression) {
+  if constexpr (requires { compression.start(); }) {
+    return compression.start();
+  } else {
+    return 0;
+  }
+}
+
+/// Calls `f` with the compressor that works on them in a step.
+template <class C, class F>
+constexpr decltype(auto) with_compressor(const C& compression, bool chosen, std::uint64_t step,
+                                         F&& f) {
+  return with_compressor(compression, chosen && step >= first_chosen_step(compression),
+                         std::forward<F>(f));
+}
+
+/// The most that `f` answers of the compressors which work on them, in any step.
+template <class C, class F>
+constexpr std::size_t most_of_steps(const C& compression, bool chosen, const F& f) {
+  const std::size_t later = with_compressor(compression, chosen, f);
+  return chosen && first_chosen_step(compression) > 0
+             ? std::max(later, with_compressor(compression, false, f))
+             : later;
+}
+
 /// How the tensors of a launch must be alike: of one class, or each alone; and where it may be cut.
 struct tensor_class {
   bool chosen{};            ///< by the rule of a compressor that selects
@@ -389,7 +419,8 @@ concept knows_its_blocks = facts::unit_of<C>
 /// * `decode(queue, const_wire sum, mean, context, summed)`: the last sum becomes the mean
 /// gradient.
 ///
-/// Of two kinds, tensor by tensor: `chosen`, `otherwise`, `chooses(tensor)`.
+/// Of two kinds, tensor by tensor: `chosen`, `otherwise`, `chooses(tensor)`; and `start()`, where
+/// the first kind's turn comes later than step 0.
 ///
 /// Optional: `fold_everywhere(queue, array of wires)`, a fold in that order which leaves the sum in
 /// all of them in one pass;
