@@ -50,12 +50,14 @@
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/compression/topk.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
@@ -71,6 +73,7 @@
 #include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
@@ -142,9 +145,9 @@ constexpr policies<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8,
     compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
-    compression::one_bit, compression::two_bit, compression::onebit, compression::dithering,
-    compression::push_only<compression::two_bit>, compression::top_k, compression::qsgd,
-    compression::power_sgd,
+    compression::one_bit, compression::two_bit, compression::onebit, compression::topk,
+    compression::randomk, compression::dithering, compression::push_only<compression::two_bit>,
+    compression::top_k, compression::qsgd, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>, of_whole_buckets>
@@ -163,6 +166,8 @@ constexpr policies<
                   "one_bit",
                   "two_bit",
                   "onebit",
+                  "topk",
+                  "randomk",
                   "dithering",
                   "push_only<two_bit>",
                   "top_k",
@@ -231,8 +236,8 @@ constexpr policies<
                  "hierarchical", "hierarchical_copy", "torus", "shuffle",
                  "excluding<reduce_scatter>", "addressable", "native"}};
 
-constexpr policies<optimizer::sgd, optimizer::none, of_whole_tensors> optimizers{
-    "optimizer", {"sgd", "none", "of_whole_tensors (a test's)"}};
+constexpr policies<optimizer::sgd, optimizer::adam, optimizer::none, of_whole_tensors> optimizers{
+    "optimizer", {"sgd", "adam", "none", "of_whole_tensors (a test's)"}};
 
 /// Memory of a stream's, as `transport::in_process_cuda` has it.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;
