@@ -61,9 +61,8 @@ class optimizer_shares {
   std::span<float> momenta_of(std::uint32_t number) {
     const std::size_t rows = world_->momenta_per_element();
     const std::size_t elements = share_of(world_->planned().chunks[number]).elements;
-    return momenta_.size() == 0
-               ? std::span<float>()
-               : span_of(momenta_).subspan(rows * first_[number], rows * elements);
+    return momenta_.size() == 0 ? std::span<float>()
+                                : span_of(momenta_).subspan(rows * first_[number], rows * elements);
   }
 
   World* world_;

@@ -5,9 +5,9 @@
 
 #include "tutti/architecture/payload_parts.hpp"
 #include "tutti/base/bounds.hpp"
-#include "tutti/collective/exchange_with_all.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
 #include "tutti/role/architecture.hpp"
-#include "tutti/role/collective.hpp"
 
 namespace tutti::architecture {
 
@@ -49,39 +49,10 @@ struct reduce_scatter_all_gather {
 
     task exchange(typename World::endpoint self, const launch& what) {
       const parts cut{&what, self.size()};
-      auto& queue = self.queue();
-      for (int rank = 0; rank < self.size(); ++rank) {
-        cut.keep_length(rank, what.encode(queue, cut.begin(rank), cut.elements(rank),
-                                          cut.room(rank, what.capacity(cut.elements(rank)))));
-      }
-      const auto payload_for = [cut](int rank) {
-        return std::span<const std::byte>(cut.payload(rank));
-      };
       const int mine = self.rank();
-      const auto bytes_of_mine = [cut, mine](int) {
-        return cut.whole->capacity(cut.elements(mine));
-      };
-      const auto add = [&](int rank, std::span<const std::byte> theirs) {
-        what.accumulate(queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
-                        cut.elements(mine));
-      };
-      what.clear(queue, cut.begin(mine), cut.elements(mine));
-      co_await collective::exchange_with_all(carrier_of<compression>(self), payload_for,
-                                             bytes_of_mine, add);
-      what.scale(queue, cut.begin(mine), cut.elements(mine));
-      const auto mean = what.encode_mean(queue, cut.begin(mine), cut.elements(mine),
-                                         cut.room(mine, what.mean_capacity(cut.elements(mine))));
-      const auto mean_of_mine = [mean](int) { return std::span<const std::byte>(mean); };
-      const auto bytes_from = [cut](int rank) {
-        return cut.whole->mean_capacity(cut.elements(rank));
-      };
-      const auto decode = [&](int rank, std::span<const std::byte> theirs) {
-        what.clear(queue, cut.begin(rank), cut.elements(rank));
-        what.accumulate_mean(queue, rank == mine ? mean : theirs, cut.begin(rank),
-                             cut.elements(rank));
-      };
-      co_await collective::exchange_with_all(carrier_of<typename World::relay_type>(self),
-                                             mean_of_mine, bytes_from, decode);
+      co_await reduce_to_owners(self, cut);
+      what.scale(self.queue(), cut.begin(mine), cut.elements(mine));
+      co_await gather_from_owners(self, cut);
     }
 
    private:

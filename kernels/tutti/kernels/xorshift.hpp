@@ -1,128 +1,82 @@
 #pragma once
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "tutti/base/host_device.hpp"
-#include "tutti/base/queue.hpp"
-#include "tutti/kernels/counted_random.hpp"
-#include "tutti/kernels/elements.hpp"
-#include "tutti/kernels/signs.hpp"
-#include "tutti/kernels/widest.hpp"
 
 namespace tutti::kernels {
 
-// Elements rounded at random to one of the two powers of two beside them, so that the mean is the
-// element. A power is a byte, a float's exponent: 0 stands for zero, 255 for infinity. Signs are
-// words laid out as those of signs.hpp, but of zeros and NaN, too.
-
 namespace detail {
 
-/// A random number of 23 bits added to a magnitude's digits carries into the exponent as often as
-/// the digits say; below the least normal float, too, whose lower neighbour is zero. What lies
-/// above the largest power of two becomes it, and NaN infinity.
-TUTTI_HD inline std::uint8_t power_of(float value, std::uint64_t random) {
-  constexpr std::uint32_t infinity = 255u << 23;
-  constexpr std::uint32_t largest = 254;
-  const std::uint32_t magnitude = key_of(value);
-  const std::uint32_t drawn = (magnitude + static_cast<std::uint32_t>(random >> 41)) >> 23;
-  const std::uint32_t finite = drawn < largest ? drawn : largest;
-  return static_cast<std::uint8_t>(magnitude >= infinity ? 255 : finite);
-}
+/// A polynomial over bits: coefficient i is bit i. Modulo that of a step of xorshift128_plus.
+struct bit_polynomial {
+  std::uint64_t low{};
+  std::uint64_t high{};
 
-TUTTI_HD inline bool has_sign(float value) {
-  return std::bit_cast<std::uint32_t>(value) >> 31 != 0;
-}
-
-TUTTI_HD inline float signed_power(std::uint32_t power, std::uint32_t word, unsigned row) {
-  return std::bit_cast<float>(power << 23 | ((word << row) & 0x8000'0000u));
-}
-
-inline void add_powers(const std::uint32_t* words, const std::uint8_t* powers,
-                       std::span<float> sum) {
-  const std::size_t total = sign_words(sum.size());
-  for (std::size_t begin = 0; begin < total; begin += tile) {
-    const std::size_t count = std::min(tile, total - begin);
-    for (unsigned row = 0; row < 32; ++row) {
-      const std::size_t first = std::min(row * total + begin, sum.size());
-      const auto into = sum.subspan(first, std::min(count, sum.size() - first));
-      const std::uint8_t* const from = powers + first;
-      const std::uint32_t* const signs = words + begin;
-      for (std::size_t i = 0; i < into.size(); ++i) {
-        into[i] += signed_power(from[i], signs[i], row);
-      }
-    }
+  TUTTI_HD constexpr bool bit(int i) const {
+    return ((i < 64 ? low >> i : high >> (i - 64)) & 1) != 0;
   }
-}
+  TUTTI_HD constexpr bit_polynomial times_x() const {
+    const std::uint64_t carry = 0 - (high >> 63);
+    return {low << 1 ^ (carry & 0xbd82'fd40'e017'30f9),
+            (high << 1 | low >> 63) ^ (carry & 0x01f9'f801'f6fd'0098)};
+  }
+  TUTTI_HD constexpr bit_polynomial squared() const {
+    bit_polynomial made;
+    for (int i = 127; i >= 0; --i) {
+      made = made.times_x().times_x();
+      made.low ^= bit(i) ? 1 : 0;
+    }
+    return made;
+  }
+};
 
 }  // namespace detail
 
-/// Writes sign_words(input.size()) words and a byte an element. Element i draws the number of place
-/// i. One pass.
-template <host_queue Queue>
-void round_to_powers(Queue& queue, std::span<const float> input, const counted_random& random,
-                     std::uint32_t* words, std::uint8_t* powers) {
-  queue.run([=] {
-    widest([=] {
-      const auto round = [=](std::size_t i) {
-        powers[i] = detail::power_of(input[i], random.bits(i));
-        return detail::has_sign(input[i]);
-      };
-      detail::pack<4>(input.size(), words, round);
-    });
-  });
-}
-void round_to_powers(cuda::stream& queue, std::span<const float> input,
-                     const counted_random& random, std::uint32_t* words, std::uint8_t* powers);
+/// Random numbers that follow from those before: where a system's ranks and servers draw the same
+/// ones. `discard` makes them independent of who has drawn so far: its cost is some thousand
+/// operations for each binary digit of `count`.
+/// After: Vigna, "Further scramblings of Marsaglia's xorshift generators", 2017 (shifts 23, 17,
+/// 26); how to jump: Haramoto et al., "Efficient Jump Ahead for F2-Linear Random Number
+/// Generators", 2008. The polynomial is that of the generator's step, a matrix over bits.
+class xorshift128_plus {
+ public:
+  /// Not of 0, which is followed by zeros alone.
+  TUTTI_HD explicit constexpr xorshift128_plus(std::uint64_t seed) : older_(seed), newer_(seed) {}
 
-/// sum[i] += ± its power of two.
-template <host_queue Queue>
-void add_powers(Queue& queue, const std::uint32_t* words, const std::uint8_t* powers,
-                std::span<float> sum) {
-  queue.run([=] { widest([=] { detail::add_powers(words, powers, sum); }); });
-}
-void add_powers(cuda::stream& queue, const std::uint32_t* words, const std::uint8_t* powers,
-                std::span<float> sum);
-
-namespace element {
-
-// A device's thread has a word: in each of its rows the threads of a group read neighbours.
-
-struct round_to_powers {
-  const float* input;
-  std::size_t n;
-  counted_random random;
-  std::uint32_t* words;
-  std::uint8_t* powers;
-
-  TUTTI_HD void operator()(std::size_t word) const {
-    std::uint32_t signs = 0;
-    unsigned row = 0;
-    for (std::size_t i = word; i < n; i += sign_words(n)) {
-      powers[i] = kernels::detail::power_of(input[i], random.bits(i));
-      signs |= (kernels::detail::has_sign(input[i]) ? 1u : 0u) << (31 - row++);
-    }
-    words[word] = signs;
+  TUTTI_HD constexpr std::uint64_t operator()() {
+    std::uint64_t next = older_;
+    older_ = newer_;
+    next ^= next << 23;
+    next ^= next >> 17;
+    next ^= newer_ ^ newer_ >> 26;
+    newer_ = next;
+    return older_ + newer_;
   }
-};
 
-struct add_powers {
-  const std::uint32_t* words;
-  const std::uint8_t* powers;
-  float* sum;
-  std::size_t n;
-
-  TUTTI_HD void operator()(std::size_t word) const {
-    unsigned row = 0;
-    for (std::size_t i = word; i < n; i += sign_words(n)) {
-      sum[i] += kernels::detail::signed_power(powers[i], words[word], row++);
+  /// Leaves out the next `count` numbers.
+  TUTTI_HD constexpr void discard(std::uint64_t count) {
+    detail::bit_polynomial power{1, 0};
+    for (int digit = 63; digit >= 0; --digit) {
+      if (count >> digit != 0) {
+        power = power.squared();
+        power = (count >> digit & 1) != 0 ? power.times_x() : power;
+      }
     }
+    std::uint64_t older = 0;
+    std::uint64_t newer = 0;
+    for (int i = 0; i < 128; ++i) {
+      older ^= power.bit(i) ? older_ : 0;
+      newer ^= power.bit(i) ? newer_ : 0;
+      (*this)();
+    }
+    older_ = older;
+    newer_ = newer;
   }
-};
 
-}  // namespace element
+ private:
+  std::uint64_t older_;
+  std::uint64_t newer_;
+};
 
 }  // namespace tutti::kernels

@@ -142,6 +142,9 @@ class parameter_server_worker {
     const std::size_t elements = what.data.size();
     const auto floats = std::as_writable_bytes(what.data);
     auto payload = floats;
+    if (Architecture::divides_first) {
+      what.scale(queue, 0, elements);
+    }
     if constexpr (!plain) {
       payload = what.encode(queue, 0, elements, what.room(0, what.capacity()));
     }

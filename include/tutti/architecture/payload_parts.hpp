@@ -1,0 +1,106 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/collective/exchange_with_all.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/launch.hpp"
+
+namespace tutti::architecture {
+
+/// A launch cut into a part for every rank. The parts' payloads lie in slots of its workspace,
+/// behind their lengths where those are not known.
+template <class Compression>
+struct payload_parts {
+  const launch<Compression>* whole;
+  int ranks;
+
+  static std::size_t workspace_bytes(const Compression& its, std::size_t elements, int ranks) {
+    const std::size_t longest = part_begin(elements, at(ranks), 1);
+    return lengths_bytes(ranks) + at(ranks) * slot(its, longest);
+  }
+
+  std::size_t begin(int rank) const {
+    return whole->shares.empty() ? part_begin(whole->data.size(), at(ranks), at(rank))
+                                 : whole->shares[at(rank)];
+  }
+  std::size_t elements(int rank) const { return begin(rank + 1) - begin(rank); }
+  std::span<std::byte> room(int rank, std::size_t bytes) const {
+    return whole->room(lengths_bytes(ranks) + at(rank) * slot(*whole->compression, elements(0)),
+                       bytes);
+  }
+  /// Encodes every part into its slot.
+  template <class Queue>
+  void encode(Queue& queue) const {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto payload = whole->encode(queue, begin(rank), elements(rank),
+                                         room(rank, whole->capacity(elements(rank))));
+      if (facts::variable_length<Compression> && !whole->phantom()) {
+        lengths()[rank] = payload.size();
+      }
+    }
+  }
+  std::span<std::byte> payload(int rank) const {
+    return room(rank, facts::variable_length<Compression> && !whole->phantom()
+                          ? lengths()[rank]
+                          : expected(*whole->compression, elements(rank)));
+  }
+
+ private:
+  std::size_t* lengths() const { return reinterpret_cast<std::size_t*>(whole->workspace.data()); }
+
+  static std::size_t lengths_bytes(int ranks) {
+    return facts::variable_length<Compression> ? round_up(at(ranks) * sizeof(std::size_t), 64) : 0;
+  }
+  static std::size_t slot(const Compression& its, std::size_t longest) {
+    return round_up(std::max(capacity(its, longest), capacity(relay(its), longest)), 64);
+  }
+};
+
+/// Every rank hands its payload of each part to the part's owner, and there they are added in rank
+/// order: this rank's part of `data` becomes their sum.
+template <class Compression, class Endpoint>
+task reduce_to_owners(Endpoint self, payload_parts<Compression> cut) {
+  const launch<Compression>& what = *cut.whole;
+  auto& queue = self.queue();
+  const int mine = self.rank();
+  cut.encode(queue);
+  const auto payload_for = [cut](int rank) {
+    return std::span<const std::byte>(cut.payload(rank));
+  };
+  const auto bytes_of_mine = [cut, mine](int) { return cut.whole->capacity(cut.elements(mine)); };
+  const auto add = [&](int rank, std::span<const std::byte> theirs) {
+    what.accumulate(queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
+                    cut.elements(mine));
+  };
+  what.clear(queue, cut.begin(mine), cut.elements(mine));
+  co_await collective::exchange_with_all(carrier_of<Compression>(self), payload_for, bytes_of_mine,
+                                         add);
+}
+
+/// Every owner encodes what its part of `data` holds for all others; all of `data` becomes what the
+/// payloads say.
+template <class Compression, class Endpoint>
+task gather_from_owners(Endpoint self, payload_parts<Compression> cut) {
+  using answers = decltype(relay(*cut.whole->compression));
+  const launch<Compression>& what = *cut.whole;
+  auto& queue = self.queue();
+  const int mine = self.rank();
+  const auto answer = what.encode_mean(queue, cut.begin(mine), cut.elements(mine),
+                                       cut.room(mine, what.mean_capacity(cut.elements(mine))));
+  const auto to_all = [answer](int) { return std::span<const std::byte>(answer); };
+  const auto bytes_from = [cut](int rank) { return cut.whole->mean_capacity(cut.elements(rank)); };
+  const auto decode = [&](int rank, std::span<const std::byte> theirs) {
+    what.clear(queue, cut.begin(rank), cut.elements(rank));
+    what.accumulate_mean(queue, rank == mine ? answer : theirs, cut.begin(rank),
+                         cut.elements(rank));
+  };
+  co_await collective::exchange_with_all(carrier_of<answers>(self), to_all, bytes_from, decode);
+}
+
+}  // namespace tutti::architecture

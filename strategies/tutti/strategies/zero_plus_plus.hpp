@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/sharded_by_owners.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/remembering_answers.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/schedule/split_phase.hpp"
+
+namespace tutti::strategies {
+
+/// ZeRO++: gradients to their owners and parameters from them in blocks of int8: Wang et al., 2023.
+/// There gradients have four bits and cross hosts in a second hop, and parameters are sharded, too,
+/// with a copy in each host; here gradients have eight, go in one hop, and every rank keeps all
+/// parameters. Those in full are what ranks have and what the owner remembers beside.
+struct ZeROPlusPlus {
+  static constexpr std::string_view name = "ZeROPlusPlus";
+  using strategy = compose<fusion::up_to, schedule::split_phase, architecture::sharded_by_owners,
+                           compression::remembering_answers<compression::block_int8>>;
+  static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25_MiB}}; }
+};
+
+}  // namespace tutti::strategies
