@@ -28,14 +28,15 @@
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
 #include "tutti/strategies/zero.hpp"
+#include "tutti/strategies/zero_plus_plus.hpp"
 
 namespace tutti::strategies {
 
 /// Every named strategy, for registries and for tests that try them all.
-using all =
-    std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP, BytePS,
-               ByteScheduler, DeAR, TopK, gTopKSGD, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD,
-               QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
-               LocalSGD, Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
+using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP,
+                       BytePS, ByteScheduler, DeAR, TopK, gTopKSGD, OMGS, SignSGD, Signum,
+                       EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3,
+                       KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1, ZeRO2, ZeROPlusPlus,
+                       Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

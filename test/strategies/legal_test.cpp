@@ -25,6 +25,7 @@
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
+#include "tutti/architecture/sharded_by_owners.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/host_stream.hpp"
@@ -51,6 +52,7 @@
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/randomk.hpp"
+#include "tutti/compression/remembering_answers.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
 #include "tutti/compression/sign.hpp"
@@ -150,7 +152,8 @@ constexpr policies<
     compression::top_k, compression::qsgd, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
-    compression::error_feedback<compression::qsgd>, of_whole_buckets>
+    compression::error_feedback<compression::qsgd>,
+    compression::remembering_answers<compression::block_int8>, of_whole_buckets>
     compressions{"compression",
                  {"none",
                   "fp16",
@@ -177,6 +180,7 @@ constexpr policies<
                   "error_feedback<fp16>",
                   "error_feedback<top_k>",
                   "error_feedback<qsgd>",
+                  "remembering_answers<block_int8>",
                   "of_whole_buckets (a test's)"}};
 
 template <class Consistency, class UpdatedBy>
@@ -193,8 +197,8 @@ constexpr policies<
     servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
     servers<asynchronous, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
-    architecture::pair_averaging, architecture::model_averaging<>, architecture::local_sgd<>,
-    architecture::delayed<>,
+    architecture::sharded_by_owners, architecture::pair_averaging, architecture::model_averaging<>,
+    architecture::local_sgd<>, architecture::delayed<>,
     architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
     architecture::independent>
     architectures{"architecture",
@@ -215,6 +219,7 @@ constexpr policies<
                    "parameter_server<asynchronous, servers>",
                    "sharded",
                    "sharded<given_back>",
+                   "sharded_by_owners",
                    "pair_averaging",
                    "model_averaging",
                    "local_sgd",
@@ -291,6 +296,8 @@ struct setting {
       {rule::votes_need_a_sign_each<A, K>::holds, "votes_need_a_sign_each",
        of_architecture | of_compression},
       {rule::payloads_must_merge<A, K>::holds, "payloads_must_merge",
+       of_architecture | of_compression},
+      {rule::rounded_parameters_are_remembered<A, K>::holds, "rounded_parameters_are_remembered",
        of_architecture | of_compression},
       {rule::native_adds_floats<A, K>::holds, "native_adds_floats",
        of_architecture | of_compression},

@@ -15,8 +15,8 @@
 namespace tutti::test {
 
 /// How payloads meet: all at everybody's, parts at their owners' and back, all at a server and
-/// back.
-enum class way { gathered, scattered, served };
+/// back, parts at their owners' and the parameters that these make of them back.
+enum class way { gathered, scattered, served, sharded };
 
 struct expected_payloads {
   std::vector<float> parameters{};
@@ -100,7 +100,7 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
     for (float& each : sum) {
       each = workers == 1 ? each : each * average;
     }
-    if (how != way::gathered) {
+    if (how == way::scattered || how == way::served) {
       const std::vector<float> exact = std::exchange(sum, std::vector<float>(count));
       const std::size_t length = owners[owner].add(exact, first, step, sum);
       if (how == way::scattered) {
@@ -112,7 +112,7 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
   for (int step = 0; step < steps; ++step) {
     std::size_t begin = 0;
     for (const std::size_t whole : chunks) {
-      const std::size_t parts = how == way::scattered ? size : 1;
+      const std::size_t parts = how == way::scattered || how == way::sharded ? size : 1;
       std::size_t first = begin;
       for (std::size_t part = 0; part < parts; ++part) {
         const std::size_t count = whole / parts + (part < whole % parts ? 1 : 0);
@@ -122,6 +122,12 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
           float& m = momenta[first + i];
           m = set.momentum * m + (mean[i] + set.weight_decay * x);
           x -= set.learning_rate * m;
+        }
+        if (how == way::sharded) {
+          const std::span<float> whole_part = std::span(made.parameters).subspan(first, count);
+          const std::vector<float> updated(whole_part.begin(), whole_part.end());
+          std::fill(whole_part.begin(), whole_part.end(), 0.0f);
+          made.bytes[part] += (size - 1) * owners[part].add(updated, first, step, whole_part);
         }
         first += count;
       }

@@ -49,6 +49,7 @@
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
+#include "tutti/strategies/zero_plus_plus.hpp"
 #include "tutti/tutti.hpp"
 
 /// Strategies that between them have every policy. One that joins the list trains as its oracle in
@@ -210,6 +211,13 @@ struct coded : with_defaults<Strategy> {
     return payloads<typename strategy_of<Strategy>::compression>(How, workers, steps);
   }
 };
+/// The whole model is one chunk, of which each rank owns a part.
+struct ZeROPlusPlus : with_defaults<strategies::ZeROPlusPlus> {
+  static expected_payloads expected(int workers, int steps) {
+    using its = strategies::ZeROPlusPlus::strategy::compression;
+    return payloads<its>(way::sharded, workers, steps, {}, {total_elements()});
+  }
+};
 /// Rank 0's decisions pass them on their way.
 struct coded_and_led
     : coded<way::gathered,
@@ -242,7 +250,7 @@ using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<Sig
 
 template <template <class> class Each>
 using each_coded_strategy = testing::Types<
-    Each<coded<way::gathered, strategies::QSGD>>, Each<coded_and_led>,
+    Each<coded<way::gathered, strategies::QSGD>>, Each<coded_and_led>, Each<ZeROPlusPlus>,
     Each<coded<way::gathered,
                compose<compression::error_feedback<compression::qsgd>, architecture::all_gather>>>,
     Each<

@@ -8,6 +8,7 @@
 
 #include "tutti/base/bounds.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti::architecture {

@@ -8,6 +8,7 @@
 #include "tutti/base/units.hpp"
 #include "tutti/collective/exchange_with_all.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/launch.hpp"
 

@@ -52,11 +52,6 @@ struct sharded_by_owners {
     using launch = typename World::launch;
     using compression = typename World::compression;
     using parts = payload_parts<compression>;
-    using answers = typename World::relay_type;
-    static_assert(facts::lossless<answers> || facts::memory_per_element<answers> != 0,
-                  "tutti: parameters that are rounded every time they travel forget all small "
-                  "updates. Fix: compression::remembering_answers<C> or error_feedback<C>, or "
-                  "push_only<C>, whose parameters travel as floats.");
 
    public:
     state(World& world, const no_options&) : world_(&world), shares_(world) {}

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
@@ -34,6 +35,18 @@ struct votes_need_a_sign_each {
 template <class Architecture, class Compression>
 struct payloads_must_merge {
   static constexpr bool holds = !facts::merges_payloads<Architecture> || merges<Compression>;
+};
+
+template <class Architecture, class Compression>
+struct rounded_parameters_are_remembered {
+  static constexpr bool holds = [] {
+    if constexpr (facts::owns_parameters<Architecture> && facts::encodes_means<Architecture>) {
+      using answers = decltype(relay(std::declval<const Compression&>()));
+      return facts::lossless<answers> || remembers_residuals<answers>;
+    } else {
+      return true;
+    }
+  }();
 };
 
 template <class Architecture, class Compression>
@@ -198,6 +211,13 @@ struct check_payloads_must_merge {
   static_assert(payloads_must_merge<Architecture, Compression>::holds,
                 "tutti: this architecture merges two payloads into one, but this compressor does "
                 "not say how. Fix: use compression::top_k, or architecture::all_gather.");
+};
+template <class Architecture, class Compression>
+struct check_rounded_parameters_are_remembered {
+  static_assert(rounded_parameters_are_remembered<Architecture, Compression>::holds,
+                "tutti: parameters that are rounded whenever they travel forget every small "
+                "update. Fix: compression::remembering_answers<C> or error_feedback<C>, or "
+                "push_only<C>, whose parameters travel as floats.");
 };
 template <class Architecture, class Compression>
 struct check_native_adds_floats {
