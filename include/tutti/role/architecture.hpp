@@ -124,6 +124,11 @@ template <class A>
 constexpr bool counts_votes = requires {
   requires A::counts_votes;
 };
+/// The architecture merges payloads: it needs a compressor that does.
+template <class A>
+constexpr bool merges_payloads = requires {
+  requires A::merges_payloads;
+};
 /// Every rank must start its exchanges in the same order.
 template <class A>
 constexpr bool ordered_start = requires {
