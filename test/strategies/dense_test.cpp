@@ -735,6 +735,13 @@ TEST(Named, BytePS) {
   options.architecture.servers = 3;
   options.schedule = {.credit = 16'384'000, .rule = schedule::credit_rule::positive};
   EXPECT_EQ(broken(observe<strategies::BytePS>(2, options), of_byteps()), "starts ");
+  // A piece is of whole pages of 4 KiB for each rank of a host; a credit is of pieces.
+  for (const auto& [ranks, bytes] : {std::pair{1U, 4'096'000U}, std::pair{3U, 4'104'192U},
+                                     std::pair{8U, 4'096'000U}, std::pair{16U, 4'128'768U}}) {
+    const auto set = strategies::BytePS::defaults(ranks, 4);
+    EXPECT_EQ(set.partition.bytes, bytes);
+    EXPECT_EQ(set.schedule.credit, 4 * bytes);
+  }
   // Of its servers' engine: on the clock, test/simulated/server_threads_test.cpp.
   constexpr auto own = strategies::BytePS::defaults().architecture;
   EXPECT_EQ(own.engine_threads, 4);
