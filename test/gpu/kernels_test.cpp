@@ -19,18 +19,24 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/threshold.hpp"
+#include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/index_pairs.hpp"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/sparse_pairs.hpp"
 #include "tutti/kernels/votes.hpp"
 
 namespace tutti::test {
@@ -145,6 +151,50 @@ TEST_F(Kernels, DescentWithMomentum) {
   }
 }
 
+TEST_F(Kernels, Adam) {
+  cuda::stream queue;
+  inline_queue host;
+  const kernels::adam_step values{0.9f, 0.1f, 0.99f, 0.01f, 0.003f, 1.25f, 1e-6f, 0.02f, 0.999f};
+  for (const std::size_t n : sizes) {
+    auto x = normal_values(n, 1);
+    auto m = normal_values(n, 2);
+    std::vector<float> v(n, 0.5f);
+    const auto g = normal_values(n, 3);
+    const on_gpu there_x(queue, x);
+    const on_gpu there_m(queue, m);
+    const on_gpu there_v(queue, v);
+    const on_gpu there_g(queue, g);
+    kernels::adam(host, x, m, v, g, values);
+    kernels::adam(queue, there_x.span(), there_m.span(), there_v.span(), there_g.input(), values);
+    kernels::adam_along(host, x, m, v, values);
+    kernels::adam_along(queue, there_x.span(), there_m.input(), there_v.input(), values);
+    EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
+    EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
+    EXPECT_TRUE(same_bits(there_v.read(), v)) << n;
+  }
+}
+
+TEST_F(Kernels, IndexPairs) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const auto input = normal_values(n, 1);
+    const on_gpu there(queue, input);
+    std::vector<kernels::index_pair> pairs(std::min<std::size_t>(n / 2, 300));
+    const on_gpu pairs_there(queue, pairs);
+    kernels::draw_pairs(host, input, 7, 1000, pairs);
+    kernels::draw_pairs(queue, there.input(), 7, 1000, pairs_there.span());
+    auto sum = normal_values(n, 2);
+    const on_gpu sum_there(queue, sum);
+    kernels::add_pairs(host, pairs, sum);
+    kernels::add_pairs(queue, pairs_there.input(), sum_there.span());
+    EXPECT_TRUE(same_bits(sum_there.read(), sum)) << n;
+    kernels::clear_pairs(host, sum, pairs);
+    kernels::clear_pairs(queue, sum_there.span(), pairs_there.input());
+    EXPECT_TRUE(same_bits(sum_there.read(), sum)) << n;
+  }
+}
+
 TEST_F(Kernels, MeansAreWithinOneUlp) {
   cuda::stream queue;
   inline_queue host;
@@ -172,6 +222,7 @@ TEST_F(Kernels, MeansAreWithinOneUlp) {
 
 template <class Format>
 void casts_agree() {
+  using bits = typename Format::bits;
   cuda::stream queue;
   inline_queue host;
   for (const std::size_t n : sizes) {
@@ -183,9 +234,9 @@ void casts_agree() {
       if (n > 1000) {
         input[500] = std::numeric_limits<float>::infinity();
       }
-      std::vector<std::uint16_t> here(n);
+      std::vector<bits> here(n);
       const on_gpu there_input(queue, input, offset);
-      const on_gpu<std::uint16_t> there(queue, std::vector<std::uint16_t>(n, 99), 2 * offset);
+      const on_gpu<bits> there(queue, std::vector<bits>(n, 99), 2 * offset);
       kernels::narrow<Format>(host, input, here.data());
       kernels::narrow<Format>(queue, there_input.input(), there.data());
       EXPECT_TRUE(same_bits(there.read(), here)) << n;
@@ -265,6 +316,8 @@ TEST_F(Kernels, AdaptiveSums) {
 TEST_F(Kernels, Casts) {
   casts_agree<kernels::half>();
   casts_agree<kernels::bfloat>();
+  casts_agree<kernels::e4m3>();
+  casts_agree<kernels::e5m2>();
 }
 
 TEST_F(Kernels, Signs) {
@@ -308,8 +361,8 @@ TEST_F(Kernels, Signs) {
   }
 }
 
-/// What a compressor of one code an element does on both queues, the payload and the residual of
-/// it.
+/// What a compressor of one code an element does on both queues: the payload, what it decodes to
+/// and, where the encoder leaves one, the residual.
 template <class Compression>
 void codes_agree(const options_of<Compression>& values) {
   cuda::stream queue;
@@ -328,17 +381,19 @@ void codes_agree(const options_of<Compression>& values) {
       const on_gpu there_residual(queue, residual, offset);
       const wire out{here.data(), here.size()};
       const wire out_there{there.data(), here.size()};
-      compression.encode(host, gradient, out);
-      compression.encode(queue, there_gradient.input(), out_there);
+      tutti::encode(compression, host, std::span<const float>(gradient), out, {});
+      tutti::encode(compression, queue, there_gradient.input(), out_there, {});
       EXPECT_EQ(there.read(), here) << n << " behind " << offset;
       compression.accumulate(host, out, residual);
       compression.accumulate(queue, out_there, there_residual.span());
       EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
-      compression.encode_with_residual(host, gradient, residual, out, {});
-      compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
-                                       out_there, {});
-      EXPECT_EQ(there.read(), here) << n << " behind " << offset;
-      EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
+      if constexpr (compression::encodes_with_residual<Compression>) {
+        compression.encode_with_residual(host, gradient, residual, out, {});
+        compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
+                                         out_there, {});
+        EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+        EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
+      }
     }
   }
 }
@@ -353,8 +408,11 @@ TEST_F(Kernels, BlocksOfCodes) {
   for (const std::size_t block : {1u, 7u, 256u, 4096u}) {
     SCOPED_TRACE(block);
     codes_agree<compression::block_int8>({.block = block});
+    codes_agree<compression::fp8_e4m3>({.block = block});
+    codes_agree<compression::fp8_e5m2>({.block = block});
   }
 }
+TEST_F(Kernels, PowersOfTwo) { codes_agree<compression::natural>({.seed = 3}); }
 TEST_F(Kernels, ThresholdCodes) {
   codes_agree<compression::one_bit>({.threshold = 0.5f});
   codes_agree<compression::two_bit>({.threshold = 0.5f});
@@ -557,6 +615,56 @@ TEST_F(Kernels, RunsOfManyTensors) {
   kernels::copy_runs(queue, runs);
   EXPECT_TRUE(same_bits(to.read(), expected));
   kernels::copy_runs(queue, std::span<const kernels::copy_run>());
+}
+
+TEST_F(Kernels, MergedPairs) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::uint32_t n : {1u, 100u, 20'003u}) {
+    std::vector<std::uint32_t> mine;
+    std::vector<std::uint32_t> theirs;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      mine.push_back(2 * i);
+      theirs.push_back(3 * i);
+    }
+    const auto values = normal_values(2 * n, 14);
+    const on_gpu there_mine(queue, mine);
+    const on_gpu there_theirs(queue, theirs);
+    const on_gpu there_values(queue, values);
+    std::vector<std::uint32_t> indices(2 * n);
+    std::vector<float> sums(2 * n);
+    const on_gpu<std::uint32_t> there_indices(queue, 2 * n);
+    const on_gpu<float> there_sums(queue, 2 * n);
+    kernels::merge_pairs(host, {mine, values.data()}, {theirs, values.data() + n},
+                         {indices, sums.data()});
+    kernels::merge_pairs(queue, {there_mine.input(), there_values.data()},
+                         {there_theirs.input(), there_values.data() + n},
+                         {there_indices.span(), there_sums.data()});
+    EXPECT_EQ(there_indices.read(), indices) << n;
+    EXPECT_TRUE(same_bits(there_sums.read(), sums)) << n;
+
+    const std::size_t places = kernels::selection_candidates(2 * n, n);
+    const on_gpu<float> room(queue, places);
+    const on_gpu<std::uint32_t> room_of_indices(queue, places);
+    const on_gpu<std::uint32_t> there_kept(queue, n);
+    const on_gpu<float> there_largest(queue, n);
+    std::vector<std::uint32_t> kept(n);
+    std::vector<float> largest(n);
+    kernels::select_largest(host, kernels::pairs{indices, sums.data()}, 0, {kept, largest.data()},
+                            {});
+    kernels::select_largest(queue, kernels::pairs{there_indices.input(), there_sums.data()}, 0,
+                            {there_kept.span(), there_largest.data()},
+                            {room.span(), room_of_indices.span()});
+    EXPECT_EQ(there_kept.read(), kept) << n;
+    EXPECT_TRUE(same_bits(there_largest.read(), largest)) << n;
+
+    std::vector<float> left(3 * n, 0.5f);
+    const on_gpu there_left(queue, left);
+    kernels::add_absent(host, {indices, sums.data()}, kept, std::span(left));
+    kernels::add_absent(queue, {there_indices.input(), there_sums.data()}, there_kept.input(),
+                        there_left.span());
+    EXPECT_TRUE(same_bits(there_left.read(), left)) << n;
+  }
 }
 
 TEST_F(Kernels, ScatteredElements) {

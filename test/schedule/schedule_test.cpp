@@ -20,6 +20,7 @@
 #include "tutti/schedule/as_ready.hpp"
 #include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/at_most.hpp"
+#include "tutti/schedule/at_once.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 
@@ -111,6 +112,47 @@ TEST(Schedule, AtMostSoManyGoInThePlansOrder) {
     }
   }
   EXPECT_THROW(schedule::at_most::state(made, {.exchanges = 0}), usage_error);
+}
+
+/// On a link that one exchange alone fills to a share, by hand.
+TEST(Schedule, WhatSeveralAtOnceTake) {
+  using schedule::end_of;
+  using list = std::vector<schedule::timed_exchange>;
+  EXPECT_EQ(end_of(list{}, 1, 1), 0);
+  const list two{{0, 0, 1}, {0, 0, 1}};
+  EXPECT_EQ(end_of(two, 1, 0.75), 2);
+  EXPECT_EQ(end_of(two, 2, 0.75), 1.5);
+  EXPECT_EQ(end_of(two, 2, 0.5), 1);
+  EXPECT_EQ(end_of(two, 2, 1), 2) << "one alone fills the link";
+  const list slow_to_start{{0, 1, 1}, {0, 1, 1}};
+  EXPECT_EQ(end_of(slow_to_start, 1, 1), 4);
+  EXPECT_EQ(end_of(slow_to_start, 2, 1), 3) << "start-ups overlap";
+  const list one_after_the_other{{0, 0, 2}, {1, 0, 1}};
+  EXPECT_EQ(end_of(one_after_the_other, 2, 0.75), 2.5);
+  const list three{{0, 0, 1}, {0, 0, 1}, {0, 0, 1}};
+  EXPECT_EQ(end_of(three, 2, 0.5), 2) << "the third waits for one of two";
+  EXPECT_EQ(end_of(three, 3, 0.5), 1.5);
+  const list late_head{{5, 0, 1}, {0, 0, 1}};
+  EXPECT_EQ(end_of(late_head, 2, 0.5), 6) << "each begins in its turn";
+  EXPECT_EQ(end_of(list{{2, 0, 0}}, 1, 1), 2) << "no bytes";
+}
+
+TEST(Schedule, AsManyAtOnceAsPay) {
+  const plan made = cut({1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000});
+  const auto planned = [&made](seconds startup, double share, seconds between = 0) {
+    profile known{.backward = std::vector<seconds>(8, between),
+                  .message = {startup, 1e-3 / 4000},
+                  .share_of_one = share};
+    return schedule::at_most::planned({.exchanges = 0}, made, known).exchanges;
+  };
+  EXPECT_EQ(planned(0, 1), 1U);
+  EXPECT_EQ(planned(0, 0.75), 2U);
+  EXPECT_EQ(planned(0, 0.5), 2U);
+  EXPECT_EQ(planned(0, 0.25), 4U) << "three leave a quarter";
+  EXPECT_EQ(planned(1e-3, 1), 4U) << "16 ms one after the other, 10 by four and by five";
+  EXPECT_EQ(planned(0, 0.25, 2e-3), 1U) << "each has ended before the next is ready";
+  EXPECT_EQ(schedule::at_most::planned({.exchanges = 0}, made, {}).exchanges, 1U);
+  EXPECT_EQ(schedule::at_most::planned({.exchanges = 5}, made, {}).exchanges, 5U);
 }
 
 /// Another rank may say that one goes while there is no room here; then two must leave first.

@@ -93,6 +93,24 @@ class error_feedback {
     compression_.fold(queue, into, from);
   }
 
+  std::span<float> residual(const chunk_context& where, std::size_t elements) const {
+    return where.row(0, elements);
+  }
+  constexpr std::size_t merging_bytes(std::size_t elements) const requires merges<C> {
+    return compression_.merging_bytes(elements);
+  }
+  template <class Queue>
+  requires merges<C>
+  void merge(Queue& queue, wire into, const_wire from, std::span<float> left_out,
+             const chunk_context& where) const {
+    compression_.merge(queue, into, from, left_out, where.after(1));
+  }
+  template <class Queue>
+  requires merges<C>
+  void add_absent(Queue& queue, const_wire payload, const_wire others, std::span<float> sum) const {
+    compression_.add_absent(queue, payload, others, sum);
+  }
+
   /// What goes back as floats has no residual.
   constexpr auto relay() const requires requires(const C& its) {
     requires facts::identity<decltype(its.relay())>;

@@ -32,6 +32,11 @@ struct votes_need_a_sign_each {
 };
 
 template <class Architecture, class Compression>
+struct payloads_must_merge {
+  static constexpr bool holds = !facts::merges_payloads<Architecture> || merges<Compression>;
+};
+
+template <class Architecture, class Compression>
 struct native_adds_floats {
   static constexpr bool native = [] {
     if constexpr (requires { typename Architecture::collective; }) {
@@ -78,6 +83,12 @@ template <class Architecture, class Compression>
 struct parameters_travel_whole {
   static constexpr bool holds =
       facts::carries_of<Architecture> != carries::parameters || facts::lossless<Compression>;
+};
+
+template <class Architecture, class Compression>
+struct kept_gradients_are_undivided {
+  static constexpr bool holds =
+      !facts::divides_first<Architecture> || facts::memory_per_element<Compression> == 0;
 };
 
 template <class Architecture, class Compression>
@@ -183,6 +194,12 @@ struct check_votes_need_a_sign_each {
                 "architecture::replicated.");
 };
 template <class Architecture, class Compression>
+struct check_payloads_must_merge {
+  static_assert(payloads_must_merge<Architecture, Compression>::holds,
+                "tutti: this architecture merges two payloads into one, but this compressor does "
+                "not say how. Fix: use compression::top_k, or architecture::all_gather.");
+};
+template <class Architecture, class Compression>
 struct check_native_adds_floats {
   static_assert(native_adds_floats<Architecture, Compression>::holds,
                 "tutti: the transport's own all-reduce adds floats, but this compressor sends "
@@ -226,6 +243,13 @@ struct check_parameters_travel_whole {
                 "tutti: this architecture sends parameters, but what this compressor makes of a "
                 "parameter is not one. Fix: use compression::none, or an architecture that carries "
                 "gradients or differences.");
+};
+template <class Architecture, class Compression>
+struct check_kept_gradients_are_undivided {
+  static_assert(kept_gradients_are_undivided<Architecture, Compression>::holds,
+                "tutti: this architecture divides gradients by the number of ranks before it "
+                "encodes them, but what this compressor keeps of them outlives that number. Fix: "
+                "mean::after, or a compressor without memory.");
 };
 template <class Architecture, class Compression>
 struct check_compression_is_used {
