@@ -32,7 +32,7 @@
 #include "tutti/core/joining.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
-#include "tutti/core/plan_of.hpp"
+#include "tutti/core/plan_for.hpp"
 #include "tutti/core/replan.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/core/services.hpp"
@@ -198,7 +198,7 @@ class engine_core : engine_base<Transport> {
   std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
   plan planned_for(std::span<const tensor> forward, const options& set,
                    const compression& compressor) const {
-    return plan_of<types>(forward, set, compressor, world_->size(), settings(set));
+    return plan_for<types>(forward, set, compressor, world_->size(), settings(set));
   }
   void open_flow() {
     using schedule = typename strategy::schedule;
