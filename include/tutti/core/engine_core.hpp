@@ -260,7 +260,7 @@ class engine_core : engine_base<Transport> {
   }
   void disagreed(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
 
-  // ---- gradients in
+  // ---- tensors
 
   tensor_state<queue_event>& at(tensor_id id) {
     failure_.rethrow();
@@ -278,6 +278,8 @@ class engine_core : engine_base<Transport> {
   }
   void say_joined() { flow_->join(); }
   void all_have_joined() { joining_.all_have_joined(); }
+
+  // ---- the loop
 
   bool open_posts() {
     bool any = false;
