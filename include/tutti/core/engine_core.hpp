@@ -32,7 +32,7 @@
 #include "tutti/core/joining.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
-#include "tutti/core/plan_of.hpp"
+#include "tutti/core/plan_for.hpp"
 #include "tutti/core/replan.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/core/services.hpp"
@@ -198,7 +198,7 @@ class engine_core : engine_base<Transport> {
   std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
   plan planned_for(std::span<const tensor> forward, const options& set,
                    const compression& compressor) const {
-    return plan_of<types>(forward, set, compressor, world_->size(), settings(set));
+    return plan_for<types>(forward, set, compressor, world_->size(), settings(set));
   }
   void open_flow() {
     using schedule = typename strategy::schedule;
@@ -260,7 +260,7 @@ class engine_core : engine_base<Transport> {
   }
   void disagreed(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
 
-  // ---- gradients in
+  // ---- tensors
 
   tensor_state<queue_event>& at(tensor_id id) {
     failure_.rethrow();
@@ -278,6 +278,8 @@ class engine_core : engine_base<Transport> {
   }
   void say_joined() { flow_->join(); }
   void all_have_joined() { joining_.all_have_joined(); }
+
+  // ---- the loop
 
   bool open_posts() {
     bool any = false;
