@@ -75,7 +75,8 @@ const std::tuple published{
                                                                "schedule.exchanges=2 "},
     row<strategies::Horovod, fusion::when_ready, coordination::negotiated>{fusion_buffers},
     // bucket_cap_mb 25, the first bucket of 1 MiB.
-    row<strategies::DDP, fusion::by_arrival, coordination::learned>{
+    row<strategies::DDP, fusion::by_arrival, coordination::learned,
+        architecture::replicated<architecture::mean::before>>{
         "fusion.bytes=26214400 fusion.first_bytes=1048576 fusion.rebuild=after_first_step "
         "fusion.types=apart "},
     // BYTEPS_PARTITION_BYTES 4,096,000, _SCHEDULING_CREDIT 0, _KEY_HASH_FN djb2,
@@ -91,6 +92,10 @@ const std::tuple published{
         "fusion.bytes=26214400 fusion.modules=0 schedule.gathers_at_once=2 "},
     row<strategies::TopK, fusion::all, error_feedback<compression::top_k>,
         architecture::all_gather>{"compression.density=0.001 compression.k=0 "},
+    // The tree of the original, which loses what two ranks leave out.
+    row<strategies::gTopKSGD, fusion::all, error_feedback<compression::top_k>,
+        architecture::sparse_tree>{
+        "compression.density=0.001 compression.k=0 architecture.give_back=compatible "},
     // Top-k's time per element and comparison is a P102-100's, all-gathers' that of its table.
     row<strategies::OMGS, fusion::sparse_merge, at_most, error_feedback<compression::top_k>,
         architecture::all_gather>{
@@ -106,7 +111,7 @@ const std::tuple published{
         architecture::reduce_scatter_all_gather>{},
     row<strategies::PowerSGD, fusion::up_to,
         compression::select<matrices, compression::power_sgd, compression::none>>{
-        up_to(67'108'864) + "compression.rank=2 compression.seed=1 "},
+        up_to(67'108'864) + "compression.start=0 compression.rank=2 compression.seed=1 "},
     row<strategies::QSGD, compression::qsgd, architecture::all_gather>{
         "compression.levels=7 compression.block=512 compression.seed=1 "},
     row<strategies::MXNetDistSync, partition::over_servers, by_priority,
@@ -189,7 +194,7 @@ TEST(Published, EveryStrategyHasItsPoliciesAndDefaults) {
 TEST(Published, RolesHaveTheirDefaults) {
   EXPECT_TRUE((std::is_same_v<compose<>, strategy<fusion::none, partition::none, schedule::as_ready,
                                                   coordination::automatic, compression::none,
-                                                  architecture::replicated>>));
+                                                  architecture::replicated<>>>));
 }
 
 /// KungFu under its other flags differs in the topology alone.
