@@ -291,7 +291,7 @@ TEST(Named, Horovod) {
   constexpr auto own = strategies::Horovod::defaults();
   rule cycles = dense(alone, tensor_by_tensor, {0, 4});
   cycles.bytes[0] += (1 + 5 + 1) * sizeof(std::uint32_t);  // launches
-  cycles.bytes[1] += 6 * sizeof(std::uint32_t);            // what is ready
+  cycles.bytes[1] += 6 * 4 * sizeof(std::uint32_t);        // bucket, length and 7 letters of each
   EXPECT_EQ(broken(observe<strategies::Horovod>(2), cycles), "");
   EXPECT_NE(broken(observe<compose<coordination::negotiated>>(2), cycles), "");
   EXPECT_EQ(broken(observe<compose<fusion::when_ready>>(2, {.fusion = own.fusion}), cycles),
@@ -300,7 +300,12 @@ TEST(Named, Horovod) {
   // Without a cycle the first goes alone; what gathered while rank 1 told of it goes together.
   rule at_once = dense(alone, tensor_by_tensor, {1, 0});
   at_once.bytes = cycles.bytes;
-  EXPECT_EQ(broken(observe<strategies::Horovod>(2, {.fusion = {.cycle = 0}}), at_once), "");
+  engine_options<strategies::Horovod> options;
+  options.fusion.cycle = 0;
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2, options), at_once), "");
+  options = {};
+  options.coordination.by = coordination::identity::number;
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2, options), cycles), "bytes ");
 }
 
 using collective::topology;
@@ -355,14 +360,17 @@ TEST(Named, Adasum) {
   // and three doubles a tensor.
   rule adaptive = dense(alone, tensor_by_tensor, {0, 4});
   adaptive.bytes[0] += 6 * 3 * sizeof(double) + (1 + 5 + 1) * sizeof(std::uint32_t);
-  adaptive.bytes[1] += 6 * 3 * sizeof(double) + 6 * sizeof(std::uint32_t);
+  adaptive.bytes[1] += 6 * 3 * sizeof(double) + 6 * 4 * sizeof(std::uint32_t);
   adaptive.result = all_have(of_adaptive_steps(2, observed_steps, gradient));
   EXPECT_EQ(broken(observe<strategies::Adasum>(2), adaptive), "");
   EXPECT_EQ(broken(observe<strategies::Horovod>(2), adaptive), "bytes result ");
   using of_gradients =
       compose<fusion::when_ready, coordination::negotiated, architecture::adasum<>>;
   constexpr auto own = strategies::Adasum::defaults();
-  EXPECT_EQ(broken(observe<of_gradients>(2, {.fusion = own.fusion}), adaptive), "result ");
+  EXPECT_EQ(
+      broken(observe<of_gradients>(2, {.fusion = own.fusion, .coordination = own.coordination}),
+             adaptive),
+      "result ");
 }
 
 TEST(Named, KungFu) {

@@ -59,7 +59,7 @@ std::string one_server(const std::string& placed_by, int threads = 0) {
 // FUSION_BUFFER_ATOMIC_UNIT, 64 of 8 bytes.
 const std::string fusion_buffers =
     "fusion.bytes=134217728 fusion.cycle=0.001 fusion.multiple=512 fusion.alignment=1 "
-    "fusion.types=apart coordination.by=number coordination.cache=1024 ";
+    "fusion.types=apart coordination.by=name coordination.cache=1024 ";
 // MXNET_KVSTORE_BIGARRAY_BOUND a million elements; keys by 9973.
 const std::string bigarray_bound =
     "partition.bound=1000000 schedule.credit=0 schedule.rule=positive ";
@@ -127,7 +127,7 @@ const std::tuple published{
                                                                  one_server("kvstore")},
     // MXNET_KVSTORE_SLICE_THRESHOLD 40,000 elements; ten of them under DMLC_PS_WATER_MARK 10.
     row<strategies::P3, partition::into, by_priority, architecture::parameter_server<>>{
-        cut_by(160'000, "fixed") + "schedule.credit=1600000 schedule.rule=fits " +
+        cut_by(160'000, "fixed") + "schedule.credit=1600000 schedule.rule=positive " +
         one_server("round_robin")},
     row<strategies::KungFu, partition::into, architecture::all_reduce<collective::by_graph>>{
         cut_by(1'048'576, "even") +
@@ -195,6 +195,18 @@ TEST(Published, RolesHaveTheirDefaults) {
   EXPECT_TRUE((std::is_same_v<compose<>, strategy<fusion::none, partition::none, schedule::as_ready,
                                                   coordination::automatic, compression::none,
                                                   architecture::replicated<>>>));
+}
+
+/// What HOROVOD_FUSION_THRESHOLD and _CYCLE_TIME were before v0.21, on hosts of one rank and of
+/// three.
+TEST(Published, HorovodBefore021HadHalfTheBuffersAndLongerCycles) {
+  const std::string rest =
+      " fusion.alignment=1 fusion.types=apart coordination.by=name coordination.cache=1024 ";
+  using strategies::HorovodBefore021;
+  EXPECT_TRUE((std::is_same_v<strategy_of<HorovodBefore021>, strategies::Horovod::strategy>));
+  EXPECT_EQ(defaults_of<HorovodBefore021>(),
+            "fusion.bytes=67108864 fusion.cycle=0.005 fusion.multiple=512" + rest);
+  EXPECT_EQ(HorovodBefore021::defaults(3).fusion.multiple, 1536U);
 }
 
 /// KungFu under its other flags differs in the topology alone.
