@@ -74,6 +74,8 @@ const std::tuple published{
     row<strategies::ASCWFBP, fusion::merge_gradients, at_most>{merged("greedy") +
                                                                "schedule.exchanges=2 "},
     row<strategies::Horovod, fusion::when_ready, coordination::negotiated>{fusion_buffers},
+    row<strategies::HorovodHierarchical, fusion::when_ready, coordination::negotiated,
+        architecture::all_reduce<collective::hierarchical<>>>{fusion_buffers},
     // bucket_cap_mb 25, the first bucket of 1 MiB.
     row<strategies::DDP, fusion::by_arrival, coordination::learned,
         architecture::replicated<architecture::mean::before>>{
@@ -84,6 +86,9 @@ const std::tuple published{
     row<strategies::BytePS, partition::into, by_priority, architecture::parameter_server<>>{
         cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
         one_server("djb2", 4)},
+    // BYTEPS_FUSION_THRESHOLD 536,870,912 in the survey's.
+    row<strategies::BSPPS, fusion::all, partition::into, schedule::at_end,
+        architecture::parameter_server<>>{cut_by(4'096'000, "fixed") + one_server("djb2", 4)},
     // BYTESCHEDULER_PARTITION 1,000,000 and _CREDIT 4,000,000 elements.
     row<strategies::ByteScheduler, partition::into, by_priority>{
         cut_by(4'000'000, "fixed") + "schedule.credit=16000000 schedule.rule=positive "},
@@ -154,6 +159,26 @@ const std::tuple published{
     row<strategies::DistributedReplicated,
         servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")}};
 
+/// Variants of those, which apps have by their options or as a composition.
+const std::tuple in_no_registry{
+    row<strategies::HorovodTorus, fusion::when_ready, coordination::negotiated,
+        architecture::all_reduce<collective::torus>>{fusion_buffers + "architecture.columns=0 "},
+    // BYTEPS_SERVER_ENABLE_SCHEDULE 1
+    row<strategies::ByteSchedulerPS, partition::into, by_priority,
+        architecture::parameter_server<>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
+        "architecture.servers=1 architecture.placed_by=djb2 architecture.mixed_classes=101 "
+        "architecture.engine_threads=4 architecture.engine_order=most_pushed "},
+    row<strategies::KungFuNCCL, coordination::learned,
+        architecture::all_reduce<collective::ring>>{},
+    row<strategies::KungFuNCCLFused, fusion::all, architecture::all_reduce<collective::ring>>{},
+    row<strategies::KungFuHierarchicalNCCL, coordination::learned,
+        architecture::all_reduce<collective::hierarchical<>>>{},
+    row<strategies::TFParameterServer,
+        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("least_loaded")},
+    row<strategies::TensorpackReplicated,
+        architecture::all_reduce<collective::ring, architecture::mean::none>>{}};
+
 static_assert(std::tuple_size_v<decltype(published)> == std::tuple_size_v<strategies::all>,
               "a strategy has no row here, or a row no strategy");
 
@@ -182,6 +207,11 @@ TEST(Published, EveryStrategyHasItsPoliciesAndDefaults) {
     EXPECT_TRUE((row<Strategy, Policies...>::composed_so)) << Strategy::name;
     EXPECT_EQ(defaults_of<Strategy>(), each.options) << Strategy::name;
   };
+  const auto its_own =
+      [&]<class Strategy, class... Policies>(const row<Strategy, Policies...>& each) {
+        check(each, static_cast<const Strategy*>(nullptr));
+      };
+  std::apply([&](const auto&... rows) { (its_own(rows), ...); }, in_no_registry);
   // One row each, in the order of the list.
   [&]<class... Strategies>(const std::tuple<Strategies...>*) {
     std::apply(
