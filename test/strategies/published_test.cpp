@@ -48,7 +48,7 @@ std::string merged(const std::string& rule) {
 }
 std::string cut_by(std::size_t bytes, const std::string& how) {
   return "partition.bytes=" + std::to_string(bytes) + " partition.elements=0 partition.cut=" + how +
-         " ";
+         " partition.pieces=0 ";
 }
 std::string one_server(const std::string& placed_by, int threads = 0) {
   return "architecture.servers=1 architecture.placed_by=" + placed_by +
@@ -59,7 +59,7 @@ std::string one_server(const std::string& placed_by, int threads = 0) {
 // FUSION_BUFFER_ATOMIC_UNIT, 64 of 8 bytes.
 const std::string fusion_buffers =
     "fusion.bytes=134217728 fusion.cycle=0.001 fusion.multiple=512 fusion.alignment=1 "
-    "fusion.types=apart coordination.by=number coordination.cache=1024 ";
+    "fusion.types=apart coordination.by=name coordination.cache=1024 ";
 // MXNET_KVSTORE_BIGARRAY_BOUND a million elements; keys by 9973.
 const std::string bigarray_bound =
     "partition.bound=1000000 schedule.credit=0 schedule.rule=positive ";
@@ -74,6 +74,8 @@ const std::tuple published{
     row<strategies::ASCWFBP, fusion::merge_gradients, at_most>{merged("greedy") +
                                                                "schedule.exchanges=2 "},
     row<strategies::Horovod, fusion::when_ready, coordination::negotiated>{fusion_buffers},
+    row<strategies::HorovodHierarchical, fusion::when_ready, coordination::negotiated,
+        architecture::all_reduce<collective::hierarchical<>>>{fusion_buffers},
     // bucket_cap_mb 25, the first bucket of 1 MiB.
     row<strategies::DDP, fusion::by_arrival, coordination::learned,
         architecture::replicated<architecture::mean::before>>{
@@ -84,6 +86,9 @@ const std::tuple published{
     row<strategies::BytePS, partition::into, by_priority, architecture::parameter_server<>>{
         cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
         one_server("djb2", 4)},
+    // BYTEPS_FUSION_THRESHOLD 536,870,912 in the survey's.
+    row<strategies::BSPPS, fusion::all, partition::into, schedule::at_end,
+        architecture::parameter_server<>>{cut_by(4'096'000, "fixed") + one_server("djb2", 4)},
     // BYTESCHEDULER_PARTITION 1,000,000 and _CREDIT 4,000,000 elements.
     row<strategies::ByteScheduler, partition::into, by_priority>{
         cut_by(4'000'000, "fixed") + "schedule.credit=16000000 schedule.rule=positive "},
@@ -127,7 +132,7 @@ const std::tuple published{
                                                                  one_server("kvstore")},
     // MXNET_KVSTORE_SLICE_THRESHOLD 40,000 elements; ten of them under DMLC_PS_WATER_MARK 10.
     row<strategies::P3, partition::into, by_priority, architecture::parameter_server<>>{
-        cut_by(160'000, "fixed") + "schedule.credit=1600000 schedule.rule=fits " +
+        cut_by(160'000, "fixed") + "schedule.credit=1600000 schedule.rule=positive " +
         one_server("round_robin")},
     row<strategies::KungFu, partition::into, architecture::all_reduce<collective::by_graph>>{
         cut_by(1'048'576, "even") +
@@ -153,6 +158,26 @@ const std::tuple published{
         "architecture.algorithm4=nccl architecture.shards4=1 architecture.up_to4=0 "},
     row<strategies::DistributedReplicated,
         servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")}};
+
+/// Variants of those, which apps have by their options or as a composition.
+const std::tuple in_no_registry{
+    row<strategies::HorovodTorus, fusion::when_ready, coordination::negotiated,
+        architecture::all_reduce<collective::torus>>{fusion_buffers + "architecture.columns=0 "},
+    // BYTEPS_SERVER_ENABLE_SCHEDULE 1
+    row<strategies::ByteSchedulerPS, partition::into, by_priority,
+        architecture::parameter_server<>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
+        "architecture.servers=1 architecture.placed_by=djb2 architecture.mixed_classes=101 "
+        "architecture.engine_threads=4 architecture.engine_order=most_pushed "},
+    row<strategies::KungFuNCCL, coordination::learned,
+        architecture::all_reduce<collective::ring>>{},
+    row<strategies::KungFuNCCLFused, fusion::all, architecture::all_reduce<collective::ring>>{},
+    row<strategies::KungFuHierarchicalNCCL, coordination::learned,
+        architecture::all_reduce<collective::hierarchical<>>>{},
+    row<strategies::TFParameterServer,
+        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("least_loaded")},
+    row<strategies::TensorpackReplicated,
+        architecture::all_reduce<collective::ring, architecture::mean::none>>{}};
 
 static_assert(std::tuple_size_v<decltype(published)> == std::tuple_size_v<strategies::all>,
               "a strategy has no row here, or a row no strategy");
@@ -182,6 +207,11 @@ TEST(Published, EveryStrategyHasItsPoliciesAndDefaults) {
     EXPECT_TRUE((row<Strategy, Policies...>::composed_so)) << Strategy::name;
     EXPECT_EQ(defaults_of<Strategy>(), each.options) << Strategy::name;
   };
+  const auto its_own =
+      [&]<class Strategy, class... Policies>(const row<Strategy, Policies...>& each) {
+        check(each, static_cast<const Strategy*>(nullptr));
+      };
+  std::apply([&](const auto&... rows) { (its_own(rows), ...); }, in_no_registry);
   // One row each, in the order of the list.
   [&]<class... Strategies>(const std::tuple<Strategies...>*) {
     std::apply(
@@ -195,6 +225,18 @@ TEST(Published, RolesHaveTheirDefaults) {
   EXPECT_TRUE((std::is_same_v<compose<>, strategy<fusion::none, partition::none, schedule::as_ready,
                                                   coordination::automatic, compression::none,
                                                   architecture::replicated<>>>));
+}
+
+/// What HOROVOD_FUSION_THRESHOLD and _CYCLE_TIME were before v0.21, on hosts of one rank and of
+/// three.
+TEST(Published, HorovodBefore021HadHalfTheBuffersAndLongerCycles) {
+  const std::string rest =
+      " fusion.alignment=1 fusion.types=apart coordination.by=name coordination.cache=1024 ";
+  using strategies::HorovodBefore021;
+  EXPECT_TRUE((std::is_same_v<strategy_of<HorovodBefore021>, strategies::Horovod::strategy>));
+  EXPECT_EQ(defaults_of<HorovodBefore021>(),
+            "fusion.bytes=67108864 fusion.cycle=0.005 fusion.multiple=512" + rest);
+  EXPECT_EQ(HorovodBefore021::defaults(3).fusion.multiple, 1536U);
 }
 
 /// KungFu under its other flags differs in the topology alone.

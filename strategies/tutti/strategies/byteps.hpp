@@ -6,7 +6,9 @@
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/fusion/all.hpp"
 #include "tutti/partition/into.hpp"
+#include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/by_priority.hpp"
 
 namespace tutti::strategies {
@@ -29,6 +31,30 @@ struct BytePS {
     return {.partition = {.bytes = piece},
             .schedule = {.credit = credit * piece, .rule = schedule::credit_rule::fits},
             .architecture = {.placed_by = architecture::placed_by::djb2, .engine_threads = 4}};
+  }
+};
+
+/// BytePS after the whole backward pass, all gradients at once: `bspps` of Shi et al.'s survey,
+/// 2020, a BytePS of theirs with a fusion threshold of 512 MiB, which held every model's.
+struct BSPPS {
+  static constexpr std::string_view name = "BSPPS";
+  using strategy =
+      compose<fusion::all, partition::into, schedule::at_end, architecture::parameter_server<>>;
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
+    const auto its = BytePS::defaults(on_a_host);
+    return {.partition = its.partition, .architecture = its.architecture};
+  }
+};
+
+/// BytePS with BYTEPS_SERVER_ENABLE_SCHEDULE: `byteschedulerps` of that survey. A server's threads
+/// first take what most workers have pushed.
+struct ByteSchedulerPS {
+  static constexpr std::string_view name = "ByteSchedulerPS";
+  using strategy = BytePS::strategy;
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
+    auto its = BytePS::defaults(on_a_host);
+    its.architecture.engine_order = architecture::engine_order::most_pushed;
+    return its;
   }
 };
 

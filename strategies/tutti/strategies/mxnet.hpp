@@ -12,7 +12,8 @@
 namespace tutti::strategies {
 
 /// MXNet's kvstore `dist_sync`: servers add what all workers pushed, update once, and hand out
-/// parameters; the layers nearest the input first. Of a tensor from a million elements on each
+/// parameters; the layers nearest the input first. Servers apply the mean; MXNet's apply the sum
+/// and leave its 1/n to the optimizer's `rescale_grad`. Of a tensor from a million elements on each
 /// server has a part, any other is its key's, 9973 · its place in forward order.
 struct MXNetDistSync {
   static constexpr std::string_view name = "MXNetDistSync";
