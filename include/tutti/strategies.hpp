@@ -6,6 +6,7 @@
 #include "tutti/strategies/asc_wfbp.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/byteps.hpp"
+#include "tutti/strategies/byteps_compressed.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
@@ -33,8 +34,8 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all =
     std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP, BytePS,
-               ByteScheduler, DeAR, TopK, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
-               MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
-               Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
+               BytePSOneBit, ByteScheduler, DeAR, TopK, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD,
+               QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
+               LocalSGD, Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

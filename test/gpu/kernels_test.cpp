@@ -33,6 +33,7 @@
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/index_pairs.hpp"
 #include "tutti/kernels/low_rank.hpp"
+#include "tutti/kernels/momentum.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
@@ -170,6 +171,23 @@ TEST_F(Kernels, Adam) {
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
     EXPECT_TRUE(same_bits(there_v.read(), v)) << n;
+  }
+}
+
+TEST_F(Kernels, NesterovMomentum) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    auto m = normal_values(n, 1);
+    std::vector<float> direction(n);
+    const auto g = normal_values(n, 2);
+    const on_gpu there_m(queue, m);
+    const on_gpu there_direction(queue, direction);
+    const on_gpu there_g(queue, g);
+    kernels::add_nesterov(host, m, direction, g, 0.9f);
+    kernels::add_nesterov(queue, there_m.span(), there_direction.span(), there_g.input(), 0.9f);
+    EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
+    EXPECT_TRUE(same_bits(there_direction.read(), direction)) << n;
   }
 }
 

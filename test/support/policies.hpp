@@ -5,15 +5,18 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
+#include "tutti/compression/nesterov_momentum.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/randomk.hpp"
+#include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
@@ -72,6 +75,11 @@ using compressions = testing::Types<
     compression::error_feedback<compression::dithering>,
     compression::error_feedback<compression::one_bit>,
     compression::error_feedback<compression::two_bit>,
-    compression::error_feedback<compression::onebit>>;
+    compression::error_feedback<compression::onebit>,
+    compression::rescaled_error_feedback<compression::onebit>,
+    compression::dense_below<compression::error_feedback<compression::onebit>>,
+    compression::dense_below<compression::dithering>,
+    compression::nesterov_momentum<compression::dithering>,
+    compression::nesterov_momentum<compression::rescaled_error_feedback<compression::topk>>>;
 
 }  // namespace tutti::testing_lists

@@ -377,8 +377,9 @@ class engine : engine_base<Transport> {
   }
 
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
-  /// same steps, with the same values. Throws usage_error, and changes nothing, if they need more
-  /// memory an element than those that the engine was made with.
+  /// same steps, with the same values. Residuals that are steps follow the learning rate
+  /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if they
+  /// need more memory an element than those that the engine was made with.
   void change(const Optimizer& values) requires(!virtual_time) {
     if (values.memory_per_element() > room_per_element_) {
       throw usage_error(sentence(
@@ -388,12 +389,8 @@ class engine : engine_base<Transport> {
            "before the first step"}));
     }
     wait();
-    optimizer_ = values;
-    if (servers() > 0) {
-      task telling = services_.tell_values(std::as_bytes(std::span(&optimizer_, 1)));
-      waits_.run(telling);
-      average(0);
-    }
+    waits_.exclusively([&] { rescale(change_of_rate(optimizer_, values)); });
+    tell(values);
   }
   const Optimizer& values() const { return optimizer_; }
 
@@ -516,7 +513,7 @@ class engine : engine_base<Transport> {
         });
       }
     });
-    change(values);
+    tell(values);
     if (servers() > 0) {
       if (world_->rank() == 0) {
         task restoring = services_.restore(steps, model_.forward(), theirs);
@@ -906,7 +903,31 @@ class engine : engine_base<Transport> {
     }
   }
   void take_values(std::span<const std::byte> bytes) {
-    std::memcpy(static_cast<void*>(&optimizer_), bytes.data(), sizeof optimizer_);
+    Optimizer values = optimizer_;
+    std::memcpy(static_cast<void*>(&values), bytes.data(), sizeof values);
+    rescale(change_of_rate(optimizer_, values));
+    optimizer_ = values;
+  }
+  void tell(const Optimizer& values) {
+    optimizer_ = values;
+    if (servers() > 0) {
+      task telling = services_.tell_values(std::as_bytes(std::span(&optimizer_, 1)));
+      waits_.run(telling);
+      average(0);
+    }
+  }
+  /// What this rank remembers in steps of the optimizer becomes `factor` times as much.
+  void rescale([[maybe_unused]] float factor) {
+    if constexpr (facts::rescales<compression>) {
+      if (factor != 1.0f && flow_) {
+        flow_->rescale(factor);
+      }
+      if constexpr (facts::has_rescale<state_type>) {
+        if (factor != 1.0f && state_) {
+          state_->rescale(factor);
+        }
+      }
+    }
   }
   std::vector<std::span<float>> remembered() {
     if constexpr (facts::has_memories<state_type>) {

@@ -308,6 +308,8 @@ enum class carries {
 ///   the model, the flat order, whatever the chunks; or, on ranks that own chunks and do not train,
 ///   chunk by chunk, as many spans for each that is not empty, of whole floats an element; or,
 ///   where ranks own parts of every chunk, one span for each chunk, row by row.
+/// * `rescale(factor)`: residuals of means that it remembers itself, in steps of the optimizer,
+///   become `factor` times as much.
 /// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>
@@ -409,6 +411,7 @@ struct optional_verbs {
   void memories();
   void finish();
   void optimizer_floats();
+  void rescale();
 };
 template <class S>
 struct verbs_beside : S, optional_verbs {};
@@ -473,6 +476,11 @@ concept has_optimizer_floats = requires {
   &S::optimizer_floats;
 }
 || !requires { &verbs_beside<S>::optimizer_floats; };
+template <class S>
+concept has_rescale = requires {
+  &S::rescale;
+}
+|| !requires { &verbs_beside<S>::rescale; };
 /// Some ranks, the last ones, do not train.
 template <class A>
 constexpr bool has_servers = requires(const options_of<A>& options) {
@@ -532,6 +540,7 @@ concept architecture_state = requires(S& state, const typename World::launch& wh
      requires(const S& state) {
        { state.optimizer_floats() } -> std::same_as<std::size_t>;
      }) &&
+    (!facts::has_rescale<S> || requires(S & state, float factor) { state.rescale(factor); }) &&
     (!facts::has_finish<S> || requires(S & state) {
       { state.finish() } -> std::same_as<task>;
       { state.at_rest() } -> std::same_as<bool>;

@@ -56,4 +56,17 @@ concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
   O::describe(optimizer, detail::looks_at_values{});
 };
 
+/// What is remembered in steps of `before` is so many times as much in steps of `after`: the
+/// quotient of their learning rates, or 1 where they have none or one of them is 0.
+template <optimizer_policy O>
+float change_of_rate(const O& before, const O& after) {
+  if constexpr (requires { after.learning_rate; }) {
+    const auto from = static_cast<double>(before.learning_rate);
+    const auto to = static_cast<double>(after.learning_rate);
+    return from == 0 || to == 0 ? 1.0f : static_cast<float>(from / to);
+  } else {
+    return 1.0f;
+  }
+}
+
 }  // namespace tutti
