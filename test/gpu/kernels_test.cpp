@@ -191,6 +191,18 @@ TEST_F(Kernels, NesterovMomentum) {
   }
 }
 
+TEST_F(Kernels, RandomWords) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    std::vector<std::uint32_t> words(n);
+    const on_gpu there(queue, words);
+    kernels::draw_words(host, words, kernels::counted_random(3));
+    kernels::draw_words(queue, there.span(), kernels::counted_random(3));
+    EXPECT_EQ(there.read(), words);
+  }
+}
+
 TEST_F(Kernels, IndexPairs) {
   cuda::stream queue;
   inline_queue host;
