@@ -35,6 +35,7 @@
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
@@ -49,7 +50,8 @@ using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion:
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
-using optimizers = testing::Types<optimizer::none, optimizer::sgd, optimizer::adam>;
+using optimizers =
+    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.
