@@ -341,6 +341,36 @@ void add_selection(const std::string& density, std::size_t one_in) {
   add("select_largest/" + density + "/normal", selecting(&arrays::gradient));
 }
 
+/// What a rank of a tree merges: its own selection and another's, of which half are elsewhere.
+void add_merging() {
+  add("merge_pairs/0.1%", [](arrays& on) {
+    const std::size_t k = std::max<std::size_t>(on.n / 1000, 1);
+    std::vector<std::uint32_t> mine(k);
+    std::vector<std::uint32_t> theirs(k);
+    for (std::size_t i = 0; i < k; ++i) {
+      mine[i] = static_cast<std::uint32_t>(1000 * i);
+      theirs[i] = static_cast<std::uint32_t>(1000 * i + i % 2);
+    }
+    std::vector<std::uint32_t> merged(2 * k);
+    const auto plainly = [&on, mine, theirs]() mutable {
+      std::map<std::uint32_t, float> sums;
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        sums[mine[i]] += on.gradient[i];
+        sums[theirs[i]] += on.layered[i];
+      }
+      on.sum[0] = sums.begin()->second;
+    };
+    return comparison{{"",
+                       [&on, mine, theirs, merged]() mutable {
+                         kernels::merge_pairs(queue, {mine, on.gradient.data()},
+                                              {theirs, on.layered.data()}, {merged, on.sum.data()});
+                       },
+                       on.bytes(0.032)},
+                      on.copying(),
+                      {{"map", plainly}}};
+  });
+}
+
 void add_copies() {
   add("copy_runs", [](arrays& on) {
     std::vector<kernels::copy_run> runs;
@@ -395,6 +425,7 @@ void add_everything() {
   add_error_feedback();
   add_selection("0.1%", 1000);
   add_selection("1%", 100);
+  add_merging();
   add_low_rank();
   add_copies();
 }

@@ -12,6 +12,7 @@
 #include "tutti/strategies/dear.hpp"
 #include "tutti/strategies/distributed_replicated.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/gtopk_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
 #include "tutti/strategies/kungfu.hpp"
 #include "tutti/strategies/local.hpp"
@@ -34,8 +35,8 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all =
     std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP, BytePS,
-               BytePSOneBit, ByteScheduler, DeAR, TopK, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD,
-               QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
-               LocalSGD, Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
+               BytePSOneBit, ByteScheduler, DeAR, TopK, gTopKSGD, OMGS, SignSGD, Signum, EFSignSGD,
+               PowerSGD, QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging,
+               SMA, LocalSGD, Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

@@ -8,7 +8,9 @@
 #include "support/order_laws.hpp"
 #include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/independent.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
+#include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 
@@ -37,6 +39,10 @@ TEST(Bytes, OfAMean) {
   counts_as_stated<architecture::majority_vote>(bytes::votes);
   sends_as_stated<compose<architecture::adasum<>, coordination::local>>(
       {}, bytes::halved_and_doubled, counted_steps, SIZE_MAX);
+}
+TEST(Bytes, OfASelection) {
+  sends_as_stated<compose<architecture::sparse_tree, compression::top_k, coordination::local>>(
+      {.compression = {.density = 0.1}}, bytes::up_and_down_a_tree, counted_steps, SIZE_MAX);
 }
 TEST(Bytes, OfAMeanByEachCollective) {
   using strategy = compose<architecture::all_reduce<any_collective>, partition::into>;

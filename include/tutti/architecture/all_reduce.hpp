@@ -89,7 +89,7 @@ struct all_reduce {
       return workspace_of(world_->compressor(), elements);
     }
     std::size_t workspace_bytes(const chunk& piece) const {
-      return with_compressor(world_->compressor(), piece.chosen, [&](const auto& its) {
+      return most_of_steps(world_->compressor(), piece.chosen, [&](const auto& its) {
         if constexpr (facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
           return workspace_of(its, world_->tensor_of(piece));
         } else {
@@ -102,7 +102,7 @@ struct all_reduce {
 
     task exchange(typename World::endpoint self, const typename World::launch& what) {
       if constexpr (selects<compressor>) {
-        return with_compressor(world_->compressor(), what.chosen, [&](const auto& its) {
+        return with_compressor(world_->compressor(), what.chosen, what.step, [&](const auto& its) {
           return add_up_selected(self, what.seen_by(its));
         });
       } else {

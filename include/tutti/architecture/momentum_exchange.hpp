@@ -42,14 +42,16 @@ struct momentum_exchange : reduce_scatter_all_gather {
   class state : public reduce_scatter_all_gather::state<World> {
     using base = reduce_scatter_all_gather::state<World>;
     using launch = typename World::launch;
-    static_assert(exchanges_momenta<typename World::optimizer>,
-                  "tutti: this architecture exchanges an optimizer's momentum, but this optimizer "
-                  "has none to send. Fix: pass optimizer::one_bit_adam to make_engine, or use "
-                  "architecture::reduce_scatter_all_gather.");
 
    public:
     state(World& world, const no_options& none)
-        : base(world, none), world_(&world), departed_(world.planned().backward.size()) {}
+        : base(world, none), world_(&world), departed_(world.planned().backward.size()) {
+      static_assert(
+          exchanges_momenta<typename World::optimizer>,
+          "tutti: this architecture exchanges an optimizer's momentum, but this optimizer "
+          "has none to send. Fix: pass optimizer::one_bit_adam to make_engine, or use "
+          "architecture::reduce_scatter_all_gather.");
+    }
 
     std::size_t workspace_bytes(std::size_t elements) const {
       return std::max(base::workspace_bytes(elements),

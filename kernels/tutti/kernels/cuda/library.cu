@@ -19,6 +19,7 @@
 #include "tutti/kernels/cuda/powers.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
+#include "tutti/kernels/cuda/sparse_pairs.cuh"
 
 namespace tutti::kernels {
 
