@@ -15,28 +15,16 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 
-namespace tutti {
-
-/// An optimizer some of whose steps take the mean of what ranks make of their own gradients and of
-/// what they remember alike: `exchanges_momenta(step)`, and `outgoing(queue, gradient, context)`,
-/// which writes that over the gradient.
-template <class O>
-concept exchanges_momenta = requires(const O& values, inline_queue& queue,
-                                     std::span<float> gradient, const chunk_context& where,
-                                     std::uint64_t step) {
-  { values.exchanges_momenta(step) } -> std::same_as<bool>;
-  values.outgoing(queue, gradient, where);
-};
-
-namespace architecture {
+namespace tutti::architecture {
 
 /// Means of gradients as floats while an optimizer warms up; from the step on that it says, means
 /// of momenta, compressed at both ends as reduce_scatter_all_gather does. Every rank's momentum is
-/// then the one that came back.
+/// then the one that came back. The optimizer is one that knows of it (one_bit_adam).
 /// Wire: 2(p-1)/p of the floats from every rank, then as much of the payload. Cost: a buffer as
 /// large as the model. After: Tang et al., "1-bit Adam", ICML 2021.
 struct momentum_exchange : reduce_scatter_all_gather {
   static constexpr bool turns_on_steps = true;
+  static constexpr bool exchanges_momenta = true;
 
   template <class World>
   class state : public reduce_scatter_all_gather::state<World> {
@@ -45,13 +33,7 @@ struct momentum_exchange : reduce_scatter_all_gather {
 
    public:
     state(World& world, const no_options& none)
-        : base(world, none), world_(&world), departed_(world.planned().backward.size()) {
-      static_assert(
-          exchanges_momenta<typename World::optimizer>,
-          "tutti: this architecture exchanges an optimizer's momentum, but this optimizer "
-          "has none to send. Fix: pass optimizer::one_bit_adam to make_engine, or use "
-          "architecture::reduce_scatter_all_gather.");
-    }
+        : base(world, none), world_(&world), departed_(world.planned().backward.size()) {}
 
     std::size_t workspace_bytes(std::size_t elements) const {
       return std::max(base::workspace_bytes(elements),
@@ -124,6 +106,4 @@ struct momentum_exchange : reduce_scatter_all_gather {
 };
 static_assert(architecture_policy<momentum_exchange>);
 
-}  // namespace architecture
-
-}  // namespace tutti
+}  // namespace tutti::architecture

@@ -114,6 +114,11 @@ template <class A>
 constexpr bool turns_on_steps = requires {
   requires A::turns_on_steps;
 };
+/// From some step on, momenta travel, which the optimizer makes of gradients.
+template <class A>
+constexpr bool exchanges_momenta = requires {
+  requires A::exchanges_momenta;
+};
 template <class A>
 constexpr int delay = 0;
 template <class A>
@@ -379,6 +384,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
 ///   steps before (0 or 1); nothing before there was one.
 /// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
+/// * `exchanges_momenta`: it sends what an optimizer of such steps makes of a gradient.
 /// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.
 /// * `listens(options, rank, size)`: this rank answers whoever asks; needs `serve`.
 /// * `place(plan, options, size)`: says which rank owns each chunk. Throws usage_error.

@@ -1,4 +1,4 @@
-// expect: tutti: this architecture exchanges an optimizer's momentum, but this optimizer has none to send. Fix: pass optimizer::one_bit_adam to make_engine, or use architecture::reduce_scatter_all_gather.
+// expect: tutti: momenta are exchanged by an architecture that sends them and an optimizer that makes them, but only one of these does. Fix: architecture::momentum_exchange with optimizer::one_bit_adam, or neither.
 #include "tutti/strategies/one_bit_adam.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/tutti.hpp"
