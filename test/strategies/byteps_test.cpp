@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "support/rule.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/core/checkpoint.hpp"
 #include "tutti/strategies/byteps_compressed.hpp"
 
 namespace tutti::test {
@@ -100,8 +103,11 @@ floats trained_by_one_bit(float momentum, bool in_parts) {
   return x;
 }
 
+/// Steps [first, end) of every worker's, and the last one's parameters; from what it saved before,
+/// and saving what it remembers once the next step's rate is set.
 template <class Strategy>
-floats trained_at_changing_rates(const engine_options<Strategy>& set) {
+floats train_steps(const engine_options<Strategy>& set, std::size_t first, std::size_t end,
+                   std::vector<std::string>& saved) {
   floats result;
   const int ranks = workers + servers_in<Strategy>(set);
   transport::run_ranks(ranks, [&](transport::in_process& world) {
@@ -112,20 +118,36 @@ floats trained_at_changing_rates(const engine_options<Strategy>& set) {
       engine.serve();
       return;
     }
-    int step = 0;
-    for (const float rate : rates) {
-      engine.change(optimizer::sgd{.learning_rate = rate});
-      backward(memory, world.rank(), step++);
+    std::string& mine = saved[static_cast<std::size_t>(world.rank())];
+    if (first != 0) {
+      std::istringstream in(mine);
+      load(engine, in);
+    }
+    for (std::size_t step = first; step < end; ++step) {
+      engine.change(optimizer::sgd{.learning_rate = rates[step]});
+      backward(memory, world.rank(), static_cast<int>(step));
       for (std::size_t i = memory.tensors().size(); i-- > 0;) {
         engine.ready(tensor_id(i));
       }
       engine.wait();
+    }
+    if (end < std::size(rates)) {
+      engine.change(optimizer::sgd{.learning_rate = rates[end]});
+      std::ostringstream out;
+      save(engine, out);
+      mine = out.str();
     }
     if (world.rank() == workers - 1) {
       result.assign(memory.parameters().begin(), memory.parameters().end());
     }
   });
   return result;
+}
+
+template <class Strategy>
+floats trained_at_changing_rates(const engine_options<Strategy>& set) {
+  std::vector<std::string> saved(workers);
+  return train_steps(set, 0, std::size(rates), saved);
 }
 
 TEST(BytePSOneBit, trains_as_its_recurrence_at_changing_rates) {
@@ -136,6 +158,19 @@ TEST(BytePSOneBit, trains_as_its_recurrence_at_changing_rates) {
   EXPECT_TRUE(close(trained_at_changing_rates(set), expected));
   set.compression.bytes = 0;  // then all is compressed
   EXPECT_FALSE(close(trained_at_changing_rates(set), expected));
+}
+
+/// The residuals that are loaded are steps of the rate that is loaded with them.
+TEST(BytePSOneBit, goes_on_from_what_was_saved_between_two_rates) {
+  engine_options<strategies::BytePSOneBit> set;
+  set.architecture.servers = 2;
+  set.compression.bytes = dense_bytes;
+  const floats straight = trained_at_changing_rates(set);
+  for (const std::size_t stop : {2u, 3u}) {
+    std::vector<std::string> saved(workers);
+    train_steps(set, 0, stop, saved);
+    EXPECT_EQ(train_steps(set, stop, std::size(rates), saved), straight) << stop;
+  }
 }
 
 TEST(BytePSOneBit, has_its_momentum_around_it) {
