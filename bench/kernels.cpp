@@ -47,6 +47,7 @@
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/low_rank.hpp"
+#include "tutti/kernels/momentum.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
@@ -194,6 +195,8 @@ void add_arithmetic() {
     kernels::adam(queue, on.sum, on.residual, std::span(on.scratch).first(on.n), on.gradient,
                   {0.9F, 0.1F, 0.999F, 0.001F, 1e-6F, 1.0F, 1e-8F, 0.0F, 1.0F});
   });
+  add("add_nesterov", 16, adding,
+      [](arrays& on) { kernels::add_nesterov(queue, on.residual, on.sum, on.gradient, 0.9F); });
   add("largest_magnitude", 4, reading,
       [](arrays& on) { kernels::largest_magnitude(queue, on.gradient, on.scratch.data()); });
 }

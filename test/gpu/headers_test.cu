@@ -17,6 +17,7 @@
 #include "tutti/kernels/cuda/descent.cuh"
 #include "tutti/kernels/cuda/index_pairs.cuh"
 #include "tutti/kernels/cuda/low_rank.cuh"
+#include "tutti/kernels/cuda/momentum.cuh"
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/powers.cuh"
 #include "tutti/kernels/cuda/selection.cuh"

@@ -33,6 +33,7 @@
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/index_pairs.hpp"
 #include "tutti/kernels/low_rank.hpp"
+#include "tutti/kernels/momentum.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
@@ -171,6 +172,35 @@ TEST_F(Kernels, Adam) {
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
     EXPECT_TRUE(same_bits(there_v.read(), v)) << n;
+  }
+}
+
+TEST_F(Kernels, NesterovMomentum) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    auto m = normal_values(n, 1);
+    std::vector<float> direction(n);
+    const auto g = normal_values(n, 2);
+    const on_gpu there_m(queue, m);
+    const on_gpu there_direction(queue, direction);
+    const on_gpu there_g(queue, g);
+    kernels::add_nesterov(host, m, direction, g, 0.9f);
+    kernels::add_nesterov(queue, there_m.span(), there_direction.span(), there_g.input(), 0.9f);
+    EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
+    EXPECT_TRUE(same_bits(there_direction.read(), direction)) << n;
+  }
+}
+
+TEST_F(Kernels, RandomWords) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    std::vector<std::uint32_t> words(n);
+    const on_gpu there(queue, words);
+    kernels::draw_words(host, words, kernels::counted_random(3));
+    kernels::draw_words(queue, there.span(), kernels::counted_random(3));
+    EXPECT_EQ(there.read(), words);
   }
 }
 

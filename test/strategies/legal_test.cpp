@@ -22,6 +22,7 @@
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/model_averaging.hpp"
+#include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
@@ -75,6 +76,7 @@
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/over_servers.hpp"
@@ -187,11 +189,12 @@ constexpr policies<
     architecture::replicated<>, architecture::all_reduce<>,
     architecture::all_reduce<collective::ring, architecture::mean::before>,
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
-    architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::sparse_tree,
-    architecture::adasum<>, architecture::adasum<carries::difference>,
-    servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
-    servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
-    servers<asynchronous, updated_by::servers>, architecture::sharded<>,
+    architecture::reduce_scatter_all_gather, architecture::momentum_exchange,
+    architecture::majority_vote, architecture::sparse_tree, architecture::adasum<>,
+    architecture::adasum<carries::difference>, servers<synchronous, updated_by::workers>,
+    servers<synchronous, updated_by::servers>, servers<synchronous, updated_by::servers_by_push>,
+    servers<asynchronous, updated_by::workers>, servers<asynchronous, updated_by::servers>,
+    architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::pair_averaging, architecture::model_averaging<>, architecture::local_sgd<>,
     architecture::delayed<>,
@@ -204,6 +207,7 @@ constexpr policies<
                    "all_reduce<none>",
                    "all_gather",
                    "reduce_scatter_all_gather",
+                   "momentum_exchange",
                    "majority_vote",
                    "sparse_tree",
                    "adasum",
@@ -236,8 +240,9 @@ constexpr policies<
                  "hierarchical", "hierarchical_copy", "torus", "shuffle",
                  "excluding<reduce_scatter>", "addressable", "native"}};
 
-constexpr policies<optimizer::sgd, optimizer::adam, optimizer::none, of_whole_tensors> optimizers{
-    "optimizer", {"sgd", "adam", "none", "of_whole_tensors (a test's)"}};
+constexpr policies<optimizer::sgd, optimizer::adam, optimizer::one_bit_adam, optimizer::none,
+                   of_whole_tensors>
+    optimizers{"optimizer", {"sgd", "adam", "one_bit_adam", "none", "of_whole_tensors (a test's)"}};
 
 /// Memory of a stream's, as `transport::in_process_cuda` has it.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;
@@ -316,6 +321,8 @@ struct setting {
       {rule::halves_need_an_exchange_of_two<S, R, K>::holds, "halves_need_an_exchange_of_two",
        of_schedule | of_architecture | of_compression | of_transport},
       {rule::owners_need_an_optimizer<R, O>::holds, "owners_need_an_optimizer",
+       of_architecture | of_optimizer},
+      {rule::momenta_are_exchanged_by_both<R, O>::holds, "momenta_are_exchanged_by_both",
        of_architecture | of_optimizer},
       {rule::pieces_need_an_elementwise_optimizer<R, O>::holds,
        "pieces_need_an_elementwise_optimizer", of_architecture | of_optimizer},

@@ -5,15 +5,18 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
+#include "tutti/compression/nesterov_momentum.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/randomk.hpp"
+#include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
@@ -32,6 +35,7 @@
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
@@ -46,7 +50,8 @@ using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion:
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
-using optimizers = testing::Types<optimizer::none, optimizer::sgd, optimizer::adam>;
+using optimizers =
+    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.
@@ -72,6 +77,11 @@ using compressions = testing::Types<
     compression::error_feedback<compression::dithering>,
     compression::error_feedback<compression::one_bit>,
     compression::error_feedback<compression::two_bit>,
-    compression::error_feedback<compression::onebit>>;
+    compression::error_feedback<compression::onebit>,
+    compression::rescaled_error_feedback<compression::onebit>,
+    compression::dense_below<compression::error_feedback<compression::onebit>>,
+    compression::dense_below<compression::dithering>,
+    compression::nesterov_momentum<compression::dithering>,
+    compression::nesterov_momentum<compression::rescaled_error_feedback<compression::topk>>>;
 
 }  // namespace tutti::testing_lists

@@ -139,6 +139,19 @@ class chunk_records {
   chunk_context worker_context(std::uint32_t number) { return context_in(worker_memory_, number); }
   chunk_context owner_context(std::uint32_t number) { return context_in(owner_memory_, number); }
 
+  /// What is remembered in steps of the optimizer becomes `factor` times as much.
+  [[gnu::cold]] void rescale(float factor) {
+    for (std::uint32_t number = 0; number < records_.size(); ++number) {
+      const chunk& piece = plan_->chunks[number];
+      with_compressor(around_->compressor(), piece.chosen, [&](const auto& its) {
+        rescale(its, worker_memory_, number, factor);
+        if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
+          rescale(relay(its), owner_memory_, number, factor);
+        }
+      });
+    }
+  }
+
   /// What is remembered from step to step of each element sent, of each mean, and of each tensor.
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all{worker_memory_.floats(), owner_memory_.floats()};
@@ -205,6 +218,16 @@ class chunk_records {
     } else {
       return std::max(scratch_bytes(its, piece.elements),
                       scratch_bytes(relay(its), piece.elements));
+    }
+  }
+
+  template <class C>
+  void rescale(const C& its, state_memory<queue_type>& memory, std::uint32_t number, float factor) {
+    if constexpr (facts::rescales<C>) {
+      if (!memory.floats().empty()) {
+        its.rescale(world_->queue(), context_in(memory, number), plan_->chunks[number].elements,
+                    factor);
+      }
     }
   }
 

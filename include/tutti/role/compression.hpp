@@ -107,6 +107,18 @@ template <class C>
 constexpr bool lossless = requires {
   requires C::lossless;
 };
+/// What it remembers depends on the learning rate, and follows when that changes.
+template <class C>
+constexpr bool rescales = requires(const C compression, inline_queue& queue,
+                                   const chunk_context& where, std::size_t n) {
+  compression.rescale(queue, where, n, 1.0f);
+};
+template <class C>
+requires requires {
+  typename C::chosen;
+  typename C::otherwise;
+}
+constexpr bool rescales<C> = (rescales<typename C::chosen>) || (rescales<typename C::otherwise>);
 }  // namespace facts
 
 template <class C>
@@ -429,6 +441,9 @@ concept knows_its_blocks = facts::unit_of<C>
 /// scratch is of `merging_bytes(n)`. Beside it `add_absent(queue, payload, others, sum)`: adds what
 /// a payload has of elements that another has not.
 /// `residual(context, n)`: what of n elements has not been sent, a row of the memory;
+/// `rescale(queue, context, n, factor)`: what it remembers of n elements and measures in steps of
+/// the optimizer becomes `factor` times as much, for the learning rate has become 1 / factor of
+/// what it was;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`.
 template <class C>
