@@ -9,6 +9,7 @@
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
+#include "tutti/strategies/dgc.hpp"
 #include "tutti/strategies/distributed_replicated.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/gtopk_sgd.hpp"
@@ -34,7 +35,7 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all =
     std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP, BytePS,
-               ByteScheduler, DeAR, TopK, gTopKSGD, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD,
+               ByteScheduler, DeAR, TopK, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD,
                QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
                LocalSGD, Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 

@@ -24,6 +24,7 @@
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/clipping.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
@@ -558,6 +559,29 @@ TEST_F(Kernels, RunsOfManyTensors) {
   kernels::copy_runs(queue, runs);
   EXPECT_TRUE(same_bits(to.read(), expected));
   kernels::copy_runs(queue, std::span<const kernels::copy_run>());
+}
+
+TEST_F(Kernels, ClippedMomenta) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const auto gradient = normal_values(n, 15);
+    const on_gpu there_gradient(queue, gradient);
+    for (const double bound : {0.0, 0.5, 1e9}) {
+      auto momentum = normal_values(n, 16);
+      const on_gpu there_momentum(queue, momentum);
+      std::vector<float> factor(1);
+      const on_gpu<float> there_factor(queue, 1);
+      kernels::find_clip_factor(host, gradient, bound, factor.data());
+      kernels::find_clip_factor(queue, there_gradient.input(), bound, there_factor.data());
+      EXPECT_FLOAT_EQ(there_factor.read()[0], factor[0]) << n << ", " << bound;
+      factor[0] = there_factor.read()[0];
+      kernels::blend_clipped(host, std::span(momentum), gradient, 0.9f, factor.data());
+      kernels::blend_clipped(queue, there_momentum.span(), there_gradient.input(), 0.9f,
+                             there_factor.data());
+      EXPECT_TRUE(same_bits(there_momentum.read(), momentum)) << n << ", " << bound;
+    }
+  }
 }
 
 TEST_F(Kernels, MergedPairs) {

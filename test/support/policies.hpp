@@ -8,6 +8,7 @@
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
+#include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
@@ -64,6 +65,8 @@ using compressions = testing::Types<
     compression::error_feedback<compression::dithering>,
     compression::error_feedback<compression::one_bit>,
     compression::error_feedback<compression::two_bit>,
-    compression::error_feedback<compression::onebit>>;
+    compression::error_feedback<compression::onebit>,
+    compression::momentum_correction<compression::fp16>,
+    compression::momentum_correction<compression::error_feedback<compression::top_k>>>;
 
 }  // namespace tutti::testing_lists

@@ -93,6 +93,14 @@ class error_feedback {
     compression_.fold(queue, into, from);
   }
 
+  template <class Queue>
+  requires requires(const C& its, Queue& queue, const_wire payload, std::span<float> values) {
+    its.clear_sent(queue, payload, values);
+  }
+  void clear_sent(Queue& queue, const_wire payload, std::span<float> values) const {
+    compression_.clear_sent(queue, payload, values);
+  }
+
   std::span<float> residual(const chunk_context& where, std::size_t elements) const {
     return where.row(0, elements);
   }

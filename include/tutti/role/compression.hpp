@@ -40,6 +40,8 @@ struct chunk_context {
   std::uint64_t first_element{};
   /// The rank that encodes: ranks which round at random must not all round the same way.
   std::uint64_t rank{};
+  /// Ranks that encode gradients.
+  std::uint64_t ranks{1};
   /// The tensor at hand and `remembers(tensor)` floats for it, where the unit is a tensor.
   const tensor_facts* tensor{};
   float* remembered{};
@@ -377,6 +379,7 @@ concept knows_its_blocks = facts::unit_of<C>
 /// the first, and the rest, element by element, to `left_out`, unless that is empty; the context's
 /// scratch is of `merging_bytes(n)`. Beside it `add_absent(queue, payload, others, sum)`: adds what
 /// a payload has of elements that another has not.
+/// `clear_sent(queue, payload, values)`: 0 where the payload has an element;
 /// `residual(context, n)`: what of n elements has not been sent, a row of the memory;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`.
