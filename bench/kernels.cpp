@@ -31,11 +31,16 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
+#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/compression/topk.hpp"
+#include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/block_signs.hpp"
@@ -185,6 +190,10 @@ void add_arithmetic() {
   add("add_adaptively", 12, adding, [](arrays& on) {
     kernels::add_adaptively(queue, on.sum, on.gradient, &known, kernels::operand::first);
   });
+  add("adam", 28, adding, [](arrays& on) {
+    kernels::adam(queue, on.sum, on.residual, std::span(on.scratch).first(on.n), on.gradient,
+                  {0.9F, 0.1F, 0.999F, 0.001F, 1e-6F, 1.0F, 1e-8F, 0.0F, 1.0F});
+  });
   add("largest_magnitude", 4, reading,
       [](arrays& on) { kernels::largest_magnitude(queue, on.gradient, on.scratch.data()); });
 }
@@ -294,9 +303,13 @@ void add_error_feedback() {
   add_feedback<tutti::compression::block_sign>("block_sign",
                                                {{"two_passes", two_passes_with_scale}});
   add_feedback<tutti::compression::block_int8>("block_int8");
+  add_feedback<tutti::compression::fp8_e4m3>("fp8_e4m3");
+  add_feedback<tutti::compression::fp8_e5m2>("fp8_e5m2");
   add_feedback<tutti::compression::one_bit>("one_bit");
   add_feedback<tutti::compression::two_bit>("two_bit");
   add_feedback<tutti::compression::onebit>("onebit");
+  add_feedback<tutti::compression::topk>("topk");
+  add_feedback<tutti::compression::randomk>("randomk");
 }
 
 /// What the standard library offers: the magnitudes copied, and partly sorted.
@@ -404,6 +417,8 @@ void add_everything() {
   add_plain<tutti::compression::block_sign>("block_sign");
   add_plain<tutti::compression::two_bit>("two_bit");
   add_plain<tutti::compression::block_int8>("block_int8");
+  add_plain<tutti::compression::fp8_e4m3>("fp8_e4m3");
+  add_plain<tutti::compression::natural>("natural");
   add_error_feedback();
   add_selection("0.1%", 1000);
   add_selection("1%", 100);

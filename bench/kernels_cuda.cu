@@ -24,6 +24,7 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp8.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
@@ -228,6 +229,7 @@ int main(int argc, char** argv) {
     add_signs(on);
     add_blocks<tutti::compression::block_sign>("block_sign", on);
     add_blocks<tutti::compression::block_int8>("block_int8", on);
+    add_blocks<tutti::compression::fp8_e4m3>("fp8_e4m3", on);
     add_selection(on);
     add_norms(on);
     add_low_rank(on);

@@ -254,6 +254,7 @@ row run(scenario of, const common::job& asked) {
     const tutti::exchange_cost alone = architecture_of<Strategy>::alone(many);
     const double rate = nic.bytes_per_second * nic.share_of_one;
     set.profile.message = tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
+    set.profile.share_of_one = nic.share_of_one;
   }
   if (many.servers > 0) {
     check_servers(set, many);

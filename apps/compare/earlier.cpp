@@ -139,6 +139,7 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   shown.planned.hash = line.hash("plan_hash");
   shown.busiest_nic = line.real("busiest_nic_bytes");
   shown.crosses_iterations = line.truth("crosses_iterations");
+  shown.shares_nics = line.truth("shares_nics");
   known.simulated = shown;
   const double predicted = line.real("predicted_ms") / 1e3;
   if (line.maybe("measured_ms")) {

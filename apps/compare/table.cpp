@@ -68,6 +68,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"plan_hash", shown.planned.hash},
                               {"busiest_nic_bytes", of.simulated.busiest_nic},
                               {"crosses_iterations", of.simulated.crosses_iterations},
+                              {"shares_nics", of.simulated.shares_nics},
                               {"version", TUTTI_VERSION},
                               {"job", of.job}};
   if (of.servers > 0) {

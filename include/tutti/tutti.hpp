@@ -7,6 +7,7 @@
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/transport/in_process.hpp"

@@ -102,15 +102,53 @@ double busiest_of_servers(int workers, int servers, int per_host, HostOf host_of
   return all.busiest();
 }
 
-TEST(Bounds, ServersAmongWorkersAreTheirMessages) {
+/// The least that the busiest of these hosts can do, by bisection: with so much to do at most, each
+/// host that serves can take shares from some on up to some other, which must be able to make one.
+double best_share_among(int workers, int servers, int per_host) {
+  const int hosts = hosts_of(workers, per_host);
+  const auto possible = [&](double busiest) {
+    double least = 0;
+    double most = 0;
+    for (int host = 0; host < hosts; ++host) {
+      const double own = std::min(per_host, workers - host * per_host);
+      const double others = workers - own;
+      // Own pushes but for the share, and that of all others': own (1 - x) + others x.
+      const auto fits = [&](double x) { return own * (1 - x) + others * x <= busiest + 1e-13; };
+      const double limit = (busiest - own) / (others - own);
+      if (host >= servers) {
+        if (!fits(0)) {
+          return false;
+        }
+      } else if (!fits(0) && !fits(1)) {
+        return false;
+      } else {
+        least += fits(0) ? 0 : limit;
+        most += fits(1) ? 1 : limit;
+      }
+    }
+    return least <= 1 && most >= 1;
+  };
+  double low = 0;
+  double high = workers;
+  for (int i = 0; i < 60; ++i) {
+    (possible((low + high) / 2) ? high : low) = (low + high) / 2;
+  }
+  return high;
+}
+
+TEST(Bounds, ServersAmongWorkersAreTheBestSplit) {
   everywhere([](int workers, int per_host) {
     const int hosts = hosts_of(workers, per_host);
     for (int servers = 1; servers <= 3 * hosts; ++servers) {
-      EXPECT_NEAR(bound::servers_among_workers(1, workers, servers, per_host),
-                  busiest_of_servers(workers, servers, per_host,
-                                     [&](int server) { return server % hosts; }),
-                  1e-12)
+      const double bound = bound::servers_among_workers(1, workers, servers, per_host);
+      EXPECT_NEAR(bound, best_share_among(workers, servers, per_host), 1e-11)
           << servers << " servers";
+      const double even = busiest_of_servers(workers, servers, per_host,
+                                             [&](int server) { return server % hosts; });
+      EXPECT_GE(even, bound - 1e-12) << servers << " servers";
+      if (workers % per_host == 0 && (servers < hosts || servers % hosts == 0)) {
+        EXPECT_NEAR(even, bound, 1e-12) << servers << " servers";
+      }
     }
   });
   EXPECT_DOUBLE_EQ(bound::servers_among_workers(7, 4, 4, 1), bound::all_reduce(7, 4));

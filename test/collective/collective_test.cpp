@@ -35,6 +35,7 @@
 #include "tutti/compression/none.hpp"
 #include "tutti/role/archetypes.hpp"
 #include "tutti/role/transport.hpp"
+#include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/recording.hpp"
 
@@ -259,6 +260,23 @@ void to_and_fro(bytes& all, std::initializer_list<std::size_t> members, std::siz
     all[each][main] += n;
     all[main][each] += n;
   }
+}
+
+/// Of each host one rank speaks to the others, as under tf_cnn_benchmarks' `nccl/xring`.
+TEST(Hierarchical, ItsFirstRankCrosses) {
+  using collective::ring;
+  using one = collective::hierarchical<ring, ring, collective::crossing::first_rank>;
+  constexpr std::size_t whole = 60 * sizeof(float);
+  bytes five(5, std::vector<std::size_t>(5));
+  to_and_fro(five, {1, 2}, 0, whole);
+  to_and_fro(five, {4}, 3, whole);
+  to_and_fro(five, {0}, 3, whole);  // around two, half each time
+  EXPECT_EQ(sent_between(one(), {0, 0, 0, 1, 1}, 60), five);
+  const strategies::tf_reduction named(strategies::of_all_reduce_spec("nccl/xring"));
+  EXPECT_EQ(sent_between(named, {0, 0, 0, 1, 1}, 60), five);
+  EXPECT_NE(sent_between(collective::hierarchical<>(), {0, 0, 0, 1, 1}, 60), five);
+  EXPECT_EQ(sent_across<one>({0, 1, 2, 0, 1, 2}, 60),
+            std::vector<std::size_t>(3, 2 * whole * 2 / 3));
 }
 
 /// The second ring turns each host's ranks round: 0 1 | 2 3 and 1 0 | 3 2, as TensorFlow's.

@@ -5,7 +5,7 @@
 #include "tutti/core/compose.hpp"
 
 #ifdef GOOD
-using combined = tutti::architecture::replicated;
+using combined = tutti::architecture::replicated<>;
 #else
 using combined = tutti::architecture::adasum<>;
 #endif

@@ -164,9 +164,10 @@ TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
 
 /// The library's own sum is what a replicated architecture takes for floats, nobody's ring.
 TEST(StreamOrderedStrategy, ReplicatedIsTheLibrarysSum) {
-  using dense = architecture::resolved<architecture::replicated, compression::none, streamed>::type;
+  using dense =
+      architecture::resolved<architecture::replicated<>, compression::none, streamed>::type;
   using halves =
-      architecture::resolved<architecture::replicated, compression::bf16, streamed>::type;
+      architecture::resolved<architecture::replicated<>, compression::bf16, streamed>::type;
   static_assert(std::is_same_v<dense, architecture::all_reduce<collective::native>>);
   static_assert(std::is_same_v<halves, architecture::all_reduce<collective::ring>>);
 }

@@ -409,7 +409,7 @@ TEST(sparse_merge, takes_the_options_where_the_profile_is_silent) {
 TEST(merge_gradients, counts_the_time_of_tensors_that_it_is_not_given) {
   const std::vector<tensor_facts> given{{tensor_id(5), 1}, {tensor_id(2), 1}, {tensor_id(1), 1}};
   const profile known{.backward = {64, 32, 16, 8, 4, 2, 1}};
-  EXPECT_EQ(fusion::ready_times(given, known, 0), (std::vector<seconds>{3, 31, 63}));
+  EXPECT_EQ(ready_times(given, known, 0), (std::vector<seconds>{3, 31, 63}));
 }
 
 }  // namespace

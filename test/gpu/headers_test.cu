@@ -6,6 +6,7 @@
 
 #include "gpu/device.hpp"
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/cuda/adam.cuh"
 #include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
 #include "tutti/kernels/cuda/bit_codes.cuh"
@@ -15,8 +16,10 @@
 #include "tutti/kernels/cuda/clipping.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
+#include "tutti/kernels/cuda/index_pairs.cuh"
 #include "tutti/kernels/cuda/low_rank.cuh"
 #include "tutti/kernels/cuda/norms.cuh"
+#include "tutti/kernels/cuda/powers.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
 #include "tutti/kernels/cuda/sparse_pairs.cuh"

@@ -19,8 +19,12 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/threshold.hpp"
+#include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
@@ -28,6 +32,7 @@
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/index_pairs.hpp"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
@@ -147,6 +152,50 @@ TEST_F(Kernels, DescentWithMomentum) {
   }
 }
 
+TEST_F(Kernels, Adam) {
+  cuda::stream queue;
+  inline_queue host;
+  const kernels::adam_step values{0.9f, 0.1f, 0.99f, 0.01f, 0.003f, 1.25f, 1e-6f, 0.02f, 0.999f};
+  for (const std::size_t n : sizes) {
+    auto x = normal_values(n, 1);
+    auto m = normal_values(n, 2);
+    std::vector<float> v(n, 0.5f);
+    const auto g = normal_values(n, 3);
+    const on_gpu there_x(queue, x);
+    const on_gpu there_m(queue, m);
+    const on_gpu there_v(queue, v);
+    const on_gpu there_g(queue, g);
+    kernels::adam(host, x, m, v, g, values);
+    kernels::adam(queue, there_x.span(), there_m.span(), there_v.span(), there_g.input(), values);
+    kernels::adam_along(host, x, m, v, values);
+    kernels::adam_along(queue, there_x.span(), there_m.input(), there_v.input(), values);
+    EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
+    EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
+    EXPECT_TRUE(same_bits(there_v.read(), v)) << n;
+  }
+}
+
+TEST_F(Kernels, IndexPairs) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const auto input = normal_values(n, 1);
+    const on_gpu there(queue, input);
+    std::vector<kernels::index_pair> pairs(std::min<std::size_t>(n / 2, 300));
+    const on_gpu pairs_there(queue, pairs);
+    kernels::draw_pairs(host, input, 7, 1000, pairs);
+    kernels::draw_pairs(queue, there.input(), 7, 1000, pairs_there.span());
+    auto sum = normal_values(n, 2);
+    const on_gpu sum_there(queue, sum);
+    kernels::add_pairs(host, pairs, sum);
+    kernels::add_pairs(queue, pairs_there.input(), sum_there.span());
+    EXPECT_TRUE(same_bits(sum_there.read(), sum)) << n;
+    kernels::clear_pairs(host, sum, pairs);
+    kernels::clear_pairs(queue, sum_there.span(), pairs_there.input());
+    EXPECT_TRUE(same_bits(sum_there.read(), sum)) << n;
+  }
+}
+
 TEST_F(Kernels, MeansAreWithinOneUlp) {
   cuda::stream queue;
   inline_queue host;
@@ -174,6 +223,7 @@ TEST_F(Kernels, MeansAreWithinOneUlp) {
 
 template <class Format>
 void casts_agree() {
+  using bits = typename Format::bits;
   cuda::stream queue;
   inline_queue host;
   for (const std::size_t n : sizes) {
@@ -185,9 +235,9 @@ void casts_agree() {
       if (n > 1000) {
         input[500] = std::numeric_limits<float>::infinity();
       }
-      std::vector<std::uint16_t> here(n);
+      std::vector<bits> here(n);
       const on_gpu there_input(queue, input, offset);
-      const on_gpu<std::uint16_t> there(queue, std::vector<std::uint16_t>(n, 99), 2 * offset);
+      const on_gpu<bits> there(queue, std::vector<bits>(n, 99), 2 * offset);
       kernels::narrow<Format>(host, input, here.data());
       kernels::narrow<Format>(queue, there_input.input(), there.data());
       EXPECT_TRUE(same_bits(there.read(), here)) << n;
@@ -267,6 +317,8 @@ TEST_F(Kernels, AdaptiveSums) {
 TEST_F(Kernels, Casts) {
   casts_agree<kernels::half>();
   casts_agree<kernels::bfloat>();
+  casts_agree<kernels::e4m3>();
+  casts_agree<kernels::e5m2>();
 }
 
 TEST_F(Kernels, Signs) {
@@ -310,8 +362,8 @@ TEST_F(Kernels, Signs) {
   }
 }
 
-/// What a compressor of one code an element does on both queues, the payload and the residual of
-/// it.
+/// What a compressor of one code an element does on both queues: the payload, what it decodes to
+/// and, where the encoder leaves one, the residual.
 template <class Compression>
 void codes_agree(const options_of<Compression>& values) {
   cuda::stream queue;
@@ -330,17 +382,19 @@ void codes_agree(const options_of<Compression>& values) {
       const on_gpu there_residual(queue, residual, offset);
       const wire out{here.data(), here.size()};
       const wire out_there{there.data(), here.size()};
-      compression.encode(host, gradient, out);
-      compression.encode(queue, there_gradient.input(), out_there);
+      tutti::encode(compression, host, std::span<const float>(gradient), out, {});
+      tutti::encode(compression, queue, there_gradient.input(), out_there, {});
       EXPECT_EQ(there.read(), here) << n << " behind " << offset;
       compression.accumulate(host, out, residual);
       compression.accumulate(queue, out_there, there_residual.span());
       EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
-      compression.encode_with_residual(host, gradient, residual, out, {});
-      compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
-                                       out_there, {});
-      EXPECT_EQ(there.read(), here) << n << " behind " << offset;
-      EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
+      if constexpr (compression::encodes_with_residual<Compression>) {
+        compression.encode_with_residual(host, gradient, residual, out, {});
+        compression.encode_with_residual(queue, there_gradient.input(), there_residual.span(),
+                                         out_there, {});
+        EXPECT_EQ(there.read(), here) << n << " behind " << offset;
+        EXPECT_TRUE(same_bits(there_residual.read(), residual)) << n << " behind " << offset;
+      }
     }
   }
 }
@@ -355,8 +409,11 @@ TEST_F(Kernels, BlocksOfCodes) {
   for (const std::size_t block : {1u, 7u, 256u, 4096u}) {
     SCOPED_TRACE(block);
     codes_agree<compression::block_int8>({.block = block});
+    codes_agree<compression::fp8_e4m3>({.block = block});
+    codes_agree<compression::fp8_e5m2>({.block = block});
   }
 }
+TEST_F(Kernels, PowersOfTwo) { codes_agree<compression::natural>({.seed = 3}); }
 TEST_F(Kernels, ThresholdCodes) {
   codes_agree<compression::one_bit>({.threshold = 0.5f});
   codes_agree<compression::two_bit>({.threshold = 0.5f});

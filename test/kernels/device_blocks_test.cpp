@@ -1,4 +1,5 @@
-// What device kernels do with a gradient in blocks, run on the host: the host's kernels agree.
+// What device kernels do with a gradient in blocks or words, run on the host: the host's kernels
+// agree.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,10 @@
 #include "kernels/values.hpp"
 #include "tutti/kernels/block_codes.hpp"
 #include "tutti/kernels/block_signs.hpp"
+#include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/counted_random.hpp"
+#include "tutti/kernels/powers.hpp"
+#include "tutti/kernels/signs.hpp"
 
 namespace tutti {
 namespace {
@@ -36,7 +41,9 @@ std::vector<float> odd_values(std::size_t n, unsigned seed) {
   return made;
 }
 
-TEST(device_blocks, codes_are_the_hosts) {
+template <class Code>
+void codes_are_the_hosts() {
+  using stored = typename Code::stored;
   inline_queue queue;
   for (const std::size_t n : sizes) {
     for (const std::size_t block : {1UL, 7UL, 64UL, 256UL, 4096UL}) {
@@ -45,37 +52,44 @@ TEST(device_blocks, codes_are_the_hosts) {
         const auto from = odd_values(n + offset, 40);
         std::vector<float> scales_here(count, 7);
         std::vector<float> scales_there(count, 8);
-        std::vector<std::int8_t> codes_here(n + offset, 7);
-        std::vector<std::int8_t> codes_there(n + offset, 7);
+        std::vector<stored> codes_here(n + offset, 7);
+        std::vector<stored> codes_there(n + offset, 7);
         const float* const input = from.data() + offset;
-        std::int8_t* const codes = codes_there.data() + offset;
-        kernels::quantise_blocks(queue, std::span(input, n), block, scales_here.data(),
-                                 codes_here.data() + offset);
-        on_lanes(n, block, element::quantise_block{input, n, block, scales_there.data(), codes});
+        stored* const codes = codes_there.data() + offset;
+        kernels::quantise_blocks<Code>(queue, std::span(input, n), block, scales_here.data(),
+                                       codes_here.data() + offset);
+        on_lanes(n, block,
+                 element::quantise_block<Code>{input, n, block, scales_there.data(), codes});
         EXPECT_TRUE(same_bits(scales_here, scales_there)) << n << " in blocks of " << block;
         EXPECT_EQ(codes_here, codes_there) << n << " in blocks of " << block;
 
         auto here = odd_values(n + offset, 41);
         auto there = here;
-        kernels::add_and_quantise_blocks(queue, std::span(here).subspan(offset),
-                                         std::span(input, n), block, scales_here.data(),
-                                         codes_here.data() + offset);
+        kernels::add_and_quantise_blocks<Code>(queue, std::span(here).subspan(offset),
+                                               std::span(input, n), block, scales_here.data(),
+                                               codes_here.data() + offset);
         on_lanes(n, block,
-                 element::add_and_quantise_block{there.data() + offset, input, n, block,
-                                                 scales_there.data(), codes});
+                 element::add_and_quantise_block<Code>{there.data() + offset, input, n, block,
+                                                       scales_there.data(), codes});
         EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
         EXPECT_TRUE(same_bits(scales_here, scales_there)) << n << " in blocks of " << block;
         EXPECT_EQ(codes_here, codes_there) << n << " in blocks of " << block;
 
-        kernels::add_dequantised(queue, scales_here.data(), codes_here.data() + offset, block,
-                                 std::span(here).subspan(offset));
+        kernels::add_dequantised<Code>(queue, scales_here.data(), codes_here.data() + offset, block,
+                                       std::span(here).subspan(offset));
         on_lanes(n, block,
-                 element::add_dequantised_block{scales_there.data(), codes, there.data() + offset,
-                                                n, block});
+                 element::add_dequantised_block<Code>{scales_there.data(), codes,
+                                                      there.data() + offset, n, block});
         EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
       }
     }
   }
+}
+
+TEST(device_blocks, codes_are_the_hosts) {
+  codes_are_the_hosts<kernels::int8_code>();
+  codes_are_the_hosts<kernels::scaled_code<kernels::e4m3>>();
+  codes_are_the_hosts<kernels::scaled_code<kernels::e5m2>>();
 }
 
 TEST(device_blocks, signs_are_the_hosts) {
@@ -110,6 +124,32 @@ TEST(device_blocks, signs_are_the_hosts) {
                element::add_block{means_there.data(), words_there.data(), there.data(), n, block});
       EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
     }
+  }
+}
+
+TEST(device_blocks, powers_are_the_hosts) {
+  inline_queue queue;
+  const kernels::counted_random random(5);
+  for (const std::size_t n : sizes) {
+    const auto from = odd_values(n, 44);
+    const std::size_t words = kernels::sign_words(n);
+    std::vector<std::uint32_t> words_here(words, 77);
+    std::vector<std::uint32_t> words_there(words, 99);
+    std::vector<std::uint8_t> powers_here(n, 7);
+    std::vector<std::uint8_t> powers_there(n, 8);
+    kernels::round_to_powers(queue, from, random, words_here.data(), powers_here.data());
+    const element::round_to_powers round{from.data(), n, random, words_there.data(),
+                                         powers_there.data()};
+    auto here = odd_values(n, 45);
+    auto there = here;
+    kernels::add_powers(queue, words_here.data(), powers_here.data(), here);
+    for (std::size_t word = words; word-- > 0;) {
+      round(word);
+      element::add_powers{words_there.data(), powers_there.data(), there.data(), n}(word);
+    }
+    EXPECT_EQ(words_here, words_there) << n;
+    EXPECT_EQ(powers_here, powers_there) << n;
+    EXPECT_TRUE(same_bits(here, there)) << n;
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "kernels/values.hpp"
 #include "tutti/base/fixed_sum.hpp"
+#include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
@@ -148,6 +149,60 @@ TEST(elements, descend_as_the_hosts_kernels_do) {
   on_threads<4>(5, x.size(), element::descend{values}, x.data(), g.data());
   EXPECT_TRUE(same_bits(x, expected));
   EXPECT_TRUE(same_bits(on_host, expected));
+}
+
+TEST(elements, adam_rounds_each_operation) {
+  kernels::adam_step values;
+  values.keep = 0.9f;
+  values.take = 0.1f;
+  values.keep_squares = 0.99f;
+  values.take_squares = 0.01f;
+  values.rate = 0.003f;
+  values.root_factor = 1.25f;
+  values.epsilon = 1e-6f;
+  values.added_parameter = 0.02f;
+  values.kept_parameter = 0.999f;
+  const auto once = [](double exact) { return static_cast<float>(exact); };
+  const auto times = [=](float a, float b) { return once(double{a} * double{b}); };
+  const auto plus = [=](float a, float b) { return once(double{a} + double{b}); };
+  for (const std::size_t n : sizes) {
+    in_every_way([&](auto device) {
+      auto x = normal_values(n, 6);
+      auto m = normal_values(n, 7);
+      auto v = normal_values(n, 8);
+      const auto g = normal_values(n, 9);
+      for (float& each : v) {
+        each = each * each;
+      }
+      auto expected_x = x;
+      auto expected_m = m;
+      auto expected_v = v;
+      for (std::size_t i = 0; i < n; ++i) {
+        const float pull = plus(g[i], times(0.02f, x[i]));
+        expected_m[i] = plus(times(0.9f, m[i]), times(0.1f, pull));
+        expected_v[i] = plus(times(0.99f, v[i]), times(0.01f, times(pull, pull)));
+        const float below = plus(times(once(std::sqrt(double{expected_v[i]})), 1.25f), 1e-6f);
+        const float way = times(0.003f, once(double{expected_m[i]} / double{below}));
+        expected_x[i] = once(double{times(0.999f, x[i])} - double{way});
+      }
+      const auto before = x;
+      auto on_host = x;
+      auto host_m = m;
+      auto host_v = v;
+      inline_queue queue;
+      kernels::adam(queue, on_host, host_m, host_v, g, values);
+      device(n, element::adam{values}, x.data(), m.data(), v.data(), g.data());
+      EXPECT_TRUE(same_bits(m, expected_m) && same_bits(host_m, expected_m)) << n;
+      EXPECT_TRUE(same_bits(v, expected_v) && same_bits(host_v, expected_v)) << n;
+      EXPECT_TRUE(same_bits(x, expected_x) && same_bits(on_host, expected_x)) << n;
+      auto along = before;
+      auto host_along = before;
+      device(n, element::adam_along{values}, along.data(), std::as_const(m).data(),
+             std::as_const(v).data());
+      kernels::adam_along(queue, host_along, m, v, values);
+      EXPECT_TRUE(same_bits(along, expected_x) && same_bits(host_along, expected_x)) << n;
+    });
+  }
 }
 
 TEST(elements, casts_are_the_hosts) {

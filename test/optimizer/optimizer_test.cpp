@@ -13,6 +13,7 @@
 #include "support/policies.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/sharded.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/partition/into.hpp"
@@ -149,6 +150,98 @@ TEST(optimizer_sgd, is_its_recurrence) {
 TEST(optimizer_sgd, keeps_memory_only_where_there_is_momentum) {
   EXPECT_EQ(optimizer::sgd{}.memory_per_element(), 0u);
   EXPECT_EQ(optimizer::sgd{.momentum = 0.9f}.memory_per_element(), 1u);
+}
+
+/// Parameter `i` after three steps of Adam on the mean of these workers' gradients, in doubles, as
+/// PyTorch's documentation has the algorithm.
+double after_adam(std::size_t i, const optimizer::adam& set, const std::vector<int>& workers) {
+  double x = static_cast<double>(initial(i));
+  double m = 0;
+  double v = 0;
+  const bool coupled = set.decay == optimizer::decay::coupled;
+  for (int t = 1; t <= 3; ++t) {
+    double g = 0;
+    for (const int worker : workers) {
+      g += static_cast<double>(gradient(worker, t - 1, i)) / static_cast<double>(workers.size());
+    }
+    const double rate = static_cast<double>(set.learning_rate);
+    const double decay = static_cast<double>(set.weight_decay);
+    if (coupled) {
+      g += decay * x;
+    } else {
+      x -= rate * decay * x;
+    }
+    m = set.beta1 * m + (1 - set.beta1) * g;
+    v = set.beta2 * v + (1 - set.beta2) * g * g;
+    const double mean = m / (1 - std::pow(set.beta1, t));
+    const double mean_square = v / (1 - std::pow(set.beta2, t));
+    x -= rate * mean / (std::sqrt(mean_square) + static_cast<double>(set.epsilon));
+  }
+  return x;
+}
+
+TEST(optimizer_adam, is_its_recurrence) {
+  for (const auto decay : {optimizer::decay::coupled, optimizer::decay::decoupled}) {
+    for (const double beta1 : {0.0, 0.9}) {
+      const optimizer::adam values{.learning_rate = 0.125f,
+                                   .beta1 = beta1,
+                                   .beta2 = 0.99,
+                                   .epsilon = 0.0625f,
+                                   .weight_decay = 0.25f,
+                                   .decay = decay};
+      const auto x = applied(values, 33, 33);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        EXPECT_NEAR(x[i], after_adam(i, values, {1}), 1e-5) << i;
+      }
+    }
+  }
+}
+
+/// Whoever owns the parameters: the replicas, a server, or each rank its share.
+template <class Strategy>
+void trains_with_adam() {
+  const optimizer::adam values{.learning_rate = 0.125f, .epsilon = 0.0625f, .weight_decay = 0.25f};
+  const int servers = has_servers<Strategy> ? 1 : 0;
+  transport::run_ranks(3 + servers, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), values);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (int step = 0; step < 3; ++step) {
+      std::size_t element = 0;
+      for (float& each : memory.gradients()) {
+        each = gradient(world.rank(), step, element++);
+      }
+      for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+        engine.ready(tensor_id(i));
+      }
+      engine.wait();
+    }
+    for (std::size_t i = 0; i < total_elements(); i += 7) {
+      ASSERT_NEAR(memory.parameters()[i], after_adam(i, values, {0, 1, 2}), 1e-4) << i;
+    }
+  });
+}
+TEST(optimizer_adam, is_its_recurrence_whoever_owns_parameters) {
+  trains_with_adam<compose<fusion::all>>();
+  trains_with_adam<
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>>();
+  trains_with_adam<compose<fusion::all, architecture::sharded<>>>();
+}
+
+/// A first step is as long as the learning rate, whatever the gradient's length.
+TEST(optimizer_adam, steps_first_by_its_rate) {
+  inline_queue queue;
+  for (const float length : {1e-3f, 1.0f, 1e3f}) {
+    std::vector<float> x{1, 1};
+    const std::vector<float> g{length, -length};
+    remembered memory(2, 2);
+    optimizer::adam{.learning_rate = 0.5f}.apply(queue, x, g, memory.at(0, 0));
+    EXPECT_NEAR(x[0], 0.5, 1e-4) << length;
+    EXPECT_NEAR(x[1], 1.5, 1e-4) << length;
+  }
 }
 
 /// Bytes of a checkpoint of worker 0's.

@@ -442,7 +442,7 @@ TEST(Named, EFSignSGD) {
   EXPECT_EQ(broken(observe<compose<error_feedback<scaled_sign>>>(workers), signs), "");
   static_assert(
       std::is_same_v<
-          architecture::replicated::resolve<error_feedback<scaled_sign>, transport::simulated>,
+          architecture::replicated<>::resolve<error_feedback<scaled_sign>, transport::simulated>,
           reduce_scatter_all_gather>);
   signs.result = all_have(trained_on_scaled_signs(false));
   EXPECT_EQ(broken(forgetful, signs), "");

@@ -218,6 +218,41 @@ TEST(Named, TwoAtOnceAreNoSlowerThanOne) {
   }
 }
 
+/// As many at once as pay: never slower than one after the other, and hardly slower than any other
+/// number would be.
+TEST(Named, AsManyAtOnceAsPay) {
+  std::mt19937 random(2);
+  constexpr int ranks = 4;
+  double worst = 1;
+  for (const transport::link nic :
+       {transport::link{1.25e9, 0, 1}, transport::link{1.25e9, 5e-5, 0.75},
+        transport::link{1.25e9, 0, 0.3}, transport::link{1.25e9, 5e-4, 0.5}}) {
+    for (int round = 0; round < 20; ++round) {
+      std::vector<computation> model;
+      for (std::size_t i = 0, n = 2 + random() % 15; i < n; ++i) {
+        const std::size_t elements = random() % 3 == 0 ? random() % 2000 : random() % 2'000'000;
+        model.push_back({"tensor", elements, 1e-4, 4e-6 * static_cast<double>(random() % 1000)});
+      }
+      const auto by = [&](std::size_t exchanges) {
+        engine_options<strategies::ASCWFBP> set{.schedule = {exchanges}};
+        const double steps = 2 * (ranks - 1);  // of a ring
+        const double rate = nic.bytes_per_second * nic.share_of_one;
+        set.profile.message = {steps * nic.latency, steps / ranks / rate};
+        set.profile.share_of_one = nic.share_of_one;
+        return iteration<strategies::ASCWFBP>(model, nic, set);
+      };
+      const seconds planned = by(0);
+      seconds best = by(1);
+      EXPECT_LE(planned, best * (1 + 1e-12)) << "profile " << round;
+      for (std::size_t exchanges = 2; exchanges <= 6; ++exchanges) {
+        best = std::min(best, by(exchanges));
+      }
+      worst = std::max(worst, planned / best);
+    }
+  }
+  EXPECT_LT(worst, 1.05);
+}
+
 /// All of a step's reduce-scatters end before its first all-gather begins, so that what the two
 /// phases take, each with the other left out, adds up to the whole; and what they send.
 TEST(Named, ThePhasesOfDeARAddUp) {
@@ -639,9 +674,17 @@ TEST(Named, ByteScheduler) {
 using owners = std::vector<int>;
 
 /// BytePS on three servers: what its own function makes of keys tensor · 65,536 + piece, run with
-/// djb2; a piece is 1,024,000 elements.
+/// djb2; a piece is 1,024,000 elements. Four of tensor 4 fill the window. Its loop over what waits
+/// takes the most urgent that fits: into the room of piece 3 go 37, over 34 and 35 the end of
+/// tensor 1, which is 36, and the eight elements of 33; into that of 37, which is away sooner than
+/// 6, and of 36 go the ends of the tensors 4 and 5.
 rule of_byteps() {
-  rule stated = dense(alone, pieces(1'024'000), four_then_by_priority());
+  numbers starts{3, 4, 5, 6, 37, 36, 33, 34, 35, 27, 28, 2, 29, 30, 31, 32};
+  for (std::uint32_t chunk = 7; chunk <= 26; ++chunk) {
+    starts.push_back(chunk);
+  }
+  starts.insert(starts.end(), {0, 1});
+  rule stated = dense(alone, pieces(1'024'000), std::move(starts));
   stated.servers = 3;
   stated.owners = {0, 1, 2,                    //
                    1, 2, 0, 1, 2, 0, 0, 1, 2,  //
@@ -683,15 +726,16 @@ void is_a_server_by_priority(const rule& stated, numbers at_once, std::size_t wi
   unlimited.starts = std::move(at_once);
   EXPECT_EQ(broken(observe<Strategy>(2, options), unlimited), "");
 
-  options.schedule.credit = window;
-  EXPECT_EQ(broken(observe<Strategy>(2, options), stated), "");
   for (std::size_t other = 0; other < names(own.architecture.placed_by).size(); ++other) {
     engine_options<Strategy> elsewhere = options;
     elsewhere.architecture.placed_by = static_cast<architecture::placed_by>(other);
-    EXPECT_EQ(broken(observe<Strategy>(2, elsewhere), stated),
+    EXPECT_EQ(broken(observe<Strategy>(2, elsewhere), unlimited),
               elsewhere.architecture.placed_by == own.architecture.placed_by ? "" : "owners ")
         << names(own.architecture.placed_by)[other];
   }
+
+  options.schedule.credit = window;
+  EXPECT_EQ(broken(observe<Strategy>(2, options), stated), "");
   const auto serving = options.architecture;
   using unscheduled = compose<typename parts::partition, typename parts::architecture>;
   EXPECT_EQ(broken(observe<unscheduled>(2, {.partition = own.partition, .architecture = serving}),
@@ -721,6 +765,18 @@ const numbers parts_at_once = from_to({{3, 5}, {0, 2}, {6, 8}, {9, 9}, {13, 13},
 TEST(Named, BytePS) {
   is_a_server_by_priority<strategies::BytePS>(
       of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
+  // Under ByteScheduler's rule nothing is overtaken, and a window of no whole pieces overshoots.
+  engine_options<strategies::BytePS> options;
+  options.architecture.servers = 3;
+  options.schedule = {.credit = 16'384'000, .rule = schedule::credit_rule::positive};
+  EXPECT_EQ(broken(observe<strategies::BytePS>(2, options), of_byteps()), "starts ");
+  // A piece is of whole pages of 4 KiB for each rank of a host; a credit is of pieces.
+  for (const auto& [ranks, bytes] : {std::pair{1U, 4'096'000U}, std::pair{3U, 4'104'192U},
+                                     std::pair{8U, 4'096'000U}, std::pair{16U, 4'128'768U}}) {
+    const auto set = strategies::BytePS::defaults(ranks, 4);
+    EXPECT_EQ(set.partition.bytes, bytes);
+    EXPECT_EQ(set.schedule.credit, 4 * bytes);
+  }
   // Of its servers' engine: on the clock, test/simulated/server_threads_test.cpp.
   constexpr auto own = strategies::BytePS::defaults().architecture;
   EXPECT_EQ(own.engine_threads, 4);
@@ -797,6 +853,9 @@ TEST(Named, P3) {
   EXPECT_EQ(broken(observe<P3>(2, other), stated), "owners ");
   other = options;
   other.schedule.credit += 160'000;
+  EXPECT_EQ(broken(observe<P3>(2, other), stated), "starts ");
+  other = options;
+  other.schedule.rule = schedule::credit_rule::fits;  // tensor 2's slice overtakes tensor 1's
   EXPECT_EQ(broken(observe<P3>(2, other), stated), "starts ");
   other = options;
   other.partition.bytes += 4;
@@ -878,7 +937,7 @@ TEST(Named, ASumInsteadOfAMean) {
       means[i] = gradient(0, step, i) + gradient(1, step, i);
     }
   }));
-  using sums = compose<architecture::all_reduce<collective::ring, architecture::result::sum>>;
+  using sums = compose<architecture::all_reduce<collective::ring, architecture::mean::none>>;
   EXPECT_EQ(broken(observe<sums>(2), summed), "");
   EXPECT_EQ(broken(observe<compose<>>(2), summed), "result ");
 }

@@ -44,16 +44,20 @@
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
+#include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/compression/topk.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
@@ -69,6 +73,7 @@
 #include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
@@ -138,10 +143,11 @@ constexpr policies<coordination::automatic, coordination::local, coordination::l
 
 constexpr policies<
     compression::none, compression::fp16, compression::bf16, compression::sign,
-    compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::one_bit, compression::two_bit, compression::onebit, compression::dithering,
-    compression::push_only<compression::two_bit>, compression::top_k, compression::qsgd,
-    compression::power_sgd,
+    compression::scaled_sign, compression::block_sign, compression::block_int8,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
+    compression::one_bit, compression::two_bit, compression::onebit, compression::topk,
+    compression::randomk, compression::dithering, compression::push_only<compression::two_bit>,
+    compression::top_k, compression::qsgd, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>, of_whole_buckets>
@@ -153,10 +159,15 @@ constexpr policies<
                   "scaled_sign",
                   "block_sign",
                   "block_int8",
+                  "fp8_e4m3",
+                  "fp8_e5m2",
+                  "natural",
                   "signum",
                   "one_bit",
                   "two_bit",
                   "onebit",
+                  "topk",
+                  "randomk",
                   "dithering",
                   "push_only<two_bit>",
                   "top_k",
@@ -173,7 +184,9 @@ using servers = architecture::parameter_server<Consistency, UpdatedBy>;
 using consistency::asynchronous;
 using consistency::synchronous;
 constexpr policies<
-    architecture::replicated, architecture::all_reduce<>, architecture::all_gather,
+    architecture::replicated<>, architecture::all_reduce<>,
+    architecture::all_reduce<collective::ring, architecture::mean::before>,
+    architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::sparse_tree,
     architecture::adasum<>, architecture::adasum<carries::difference>,
     servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
@@ -187,6 +200,8 @@ constexpr policies<
     architectures{"architecture",
                   {"replicated",
                    "all_reduce",
+                   "all_reduce<before>",
+                   "all_reduce<none>",
                    "all_gather",
                    "reduce_scatter_all_gather",
                    "majority_vote",
@@ -221,8 +236,8 @@ constexpr policies<
                  "hierarchical", "hierarchical_copy", "torus", "shuffle",
                  "excluding<reduce_scatter>", "addressable", "native"}};
 
-constexpr policies<optimizer::sgd, optimizer::none, of_whole_tensors> optimizers{
-    "optimizer", {"sgd", "none", "of_whole_tensors (a test's)"}};
+constexpr policies<optimizer::sgd, optimizer::adam, optimizer::none, of_whole_tensors> optimizers{
+    "optimizer", {"sgd", "adam", "none", "of_whole_tensors (a test's)"}};
 
 /// Memory of a stream's, as `transport::in_process_cuda` has it.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;
@@ -283,6 +298,8 @@ struct setting {
        of_architecture | of_compression},
       {rule::parameters_travel_whole<A, K>::holds, "parameters_travel_whole",
        of_architecture | of_compression},
+      {rule::kept_gradients_are_undivided<A, K>::holds, "kept_gradients_are_undivided",
+       of_architecture | of_compression},
       {rule::compression_is_used<A, K>::holds, "compression_is_used",
        of_architecture | of_compression},
       {rule::buckets_stay_whole<P, K>::holds, "buckets_stay_whole", of_partition | of_compression},
@@ -314,7 +331,7 @@ struct setting {
 };
 using usual =
     setting<fusion::none, partition::none, schedule::as_ready, coordination::automatic,
-            compression::none, architecture::replicated, optimizer::sgd, transport::simulated>;
+            compression::none, architecture::replicated<>, optimizer::sgd, transport::simulated>;
 
 /// Rules that are no table's: of one policy alone, of how often a role is played, of a call.
 const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_negotiated",

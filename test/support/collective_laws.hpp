@@ -97,7 +97,9 @@ using each_collective = testing::Types<
     Each<collective::canonical>, Each<collective::addressable>, Each<by_graphs_in_turn>,
     Each<grids_in_turn>, Each<rings_in_turn>, Each<shuffles_in_turn>, Each<copies_in_turn>,
     Each<small_and_large>, Each<collective::hierarchical<>>,
-    Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>>;
+    Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>,
+    Each<collective::hierarchical<collective::ring, collective::halving_doubling,
+                                  collective::crossing::first_rank>>>;
 
 /// A world here runs the coroutine `body(transport)` on one rank for each of `hosts`, which says
 /// where ranks live; false: this process is not among them. Where ranks are processes,

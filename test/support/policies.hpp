@@ -8,15 +8,19 @@
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
+#include "tutti/compression/fp8.hpp"
 #include "tutti/compression/momentum_correction.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/compression/topk.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/by_modules.hpp"
@@ -27,6 +31,7 @@
 #include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
@@ -42,7 +47,7 @@ using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion:
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
-using optimizers = testing::Types<optimizer::none, optimizer::sgd>;
+using optimizers = testing::Types<optimizer::none, optimizer::sgd, optimizer::adam>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.
@@ -50,14 +55,17 @@ using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
                    compression::scaled_sign, compression::block_sign, compression::block_int8,
                    compression::top_k, compression::one_bit, compression::two_bit,
-                   compression::onebit>;
+                   compression::onebit, compression::fp8_e4m3, compression::fp8_e5m2,
+                   compression::natural, compression::topk, compression::randomk>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
     compression::top_k, compression::qsgd, compression::dithering, compression::one_bit,
-    compression::two_bit, compression::onebit, compression::error_feedback<compression::none>,
-    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
+    compression::two_bit, compression::onebit, compression::fp8_e4m3, compression::fp8_e5m2,
+    compression::natural, compression::topk, compression::randomk,
+    compression::error_feedback<compression::none>, compression::error_feedback<compression::fp16>,
+    compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,

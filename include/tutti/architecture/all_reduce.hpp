@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 
+#include "tutti/architecture/mean.hpp"
 #include "tutti/base/bounds.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
@@ -42,23 +43,19 @@ struct payload_fold {
   }
 };
 
-/// What an optimizer gets of the ranks' gradients.
-enum class result {
-  mean,
-  sum,  ///< of each rank's mean over its passes: the learning rate has to be for that
-};
-
 /// Every rank holds the parameters; payloads are added on their way by a collective.
 /// Wire: the collective's, of the payload's size.
-/// After: Horovod, Sergeev and Del Balso, 2018; with a sum, tf_cnn_benchmarks' `replicated` and
-/// tensorpack's SyncMultiGPUTrainerReplicated with average=False.
-template <collective_policy Collective = collective::ring, result Result = result::mean>
+/// After: Horovod, Sergeev and Del Balso, 2018; with mean::before, PyTorch's
+/// DistributedDataParallel; with mean::none, tf_cnn_benchmarks' `replicated` and tensorpack's
+/// SyncMultiGPUTrainerReplicated with average=False.
+template <collective_policy Collective = collective::ring, mean Mean = mean::after>
 struct all_reduce {
   using role = tutti::role::architecture;
   using collective = Collective;
   using options = options_of<Collective>;
   static constexpr bool adds_payloads = true;
-  static constexpr bool adds_in_rounds = Result == result::mean;  // rounds end in a mean
+  static constexpr bool adds_in_rounds = Mean == mean::after;  // the last round ends in a mean
+  static constexpr bool divides_first = Mean == mean::before;
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
   static constexpr bool has_halves = splitting_collective<Collective>;
@@ -92,7 +89,7 @@ struct all_reduce {
       return workspace_of(world_->compressor(), elements);
     }
     std::size_t workspace_bytes(const chunk& piece) const {
-      return with_compressor(world_->compressor(), piece.chosen, [&](const auto& its) {
+      return most_of_steps(world_->compressor(), piece.chosen, [&](const auto& its) {
         if constexpr (facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
           return workspace_of(its, world_->tensor_of(piece));
         } else {
@@ -101,14 +98,11 @@ struct all_reduce {
       });
     }
 
-    float average() const {
-      const int ranks = Result == result::sum ? 1 : world_->workers();
-      return 1.0f / (static_cast<float>(ranks) * static_cast<float>(world_->accumulation()));
-    }
+    float average() const { return average_of_gradients<Mean>(*world_); }
 
     task exchange(typename World::endpoint self, const typename World::launch& what) {
       if constexpr (selects<compressor>) {
-        return with_compressor(world_->compressor(), what.chosen, [&](const auto& its) {
+        return with_compressor(world_->compressor(), what.chosen, what.step, [&](const auto& its) {
           return add_up_selected(self, what.seen_by(its));
         });
       } else {
@@ -132,6 +126,9 @@ struct all_reduce {
       if (!encoded && !what.phantom()) {
         sum.data = reinterpret_cast<std::byte*>(what.data.data());
       }
+      if (divides_first) {
+        what.scale(queue, 0, what.data.size());
+      }
       if (encoded) {
         what.encode(queue, 0, what.data.size(), sum.all());
       }
@@ -146,7 +143,9 @@ struct all_reduce {
         what.clear(queue, 0, what.data.size());
         what.accumulate(queue, sum.all(), 0, what.data.size());
       }
-      what.scale(queue, 0, what.data.size());
+      if (!divides_first) {
+        what.scale(queue, 0, what.data.size());
+      }
     }
 
     template <class C>

@@ -10,7 +10,7 @@ namespace tutti::architecture {
 /// last mean is never applied.
 /// Wire: as `Inner`. Cost: a buffer as large as the model.
 /// After: tf_cnn_benchmarks, `--variable_consistency=relaxed`.
-template <architecture_policy Inner = replicated>
+template <architecture_policy Inner = replicated<>>
 struct delayed : Inner {
   static_assert(facts::carries_of<Inner> == carries::gradient && !facts::updates_first<Inner>,
                 "tutti: only means of gradients can be applied a step late, but this architecture "

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/mean.hpp"
 #include "tutti/architecture/parameter_server/engine_threads.hpp"
 #include "tutti/architecture/parameter_server/placed_by.hpp"
 #include "tutti/architecture/parameter_server/server.hpp"
@@ -52,10 +53,13 @@ namespace architecture {
 /// On a virtual clock the sums of a synchronous server can take the time of `engine_threads`, in
 /// `engine_order`; sums are the same, and a real server adds what comes when it comes.
 /// After: Li et al., "Parameter Server", OSDI 2014; MXNet's kvstore; BytePS, OSDI 2020.
-template <class Consistency = consistency::synchronous, class UpdatedBy = updated_by::workers>
+template <class Consistency = consistency::synchronous, class UpdatedBy = updated_by::workers,
+          mean Mean = mean::after>
 struct parameter_server {
   using role = tutti::role::architecture;
   using consistency = Consistency;
+  static constexpr mean mean_rule = Mean;
+  static constexpr bool divides_first = Mean == mean::before;
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = true;
   static constexpr bool receives_from_any = true;
@@ -64,7 +68,12 @@ struct parameter_server {
   static constexpr bool steps_by_push = std::is_same_v<UpdatedBy, updated_by::servers_by_push>;
   static constexpr bool owns_parameters =
       std::is_same_v<UpdatedBy, updated_by::servers> || steps_by_push;
-  static constexpr bool adds_in_rounds = !stale && !owns_parameters;
+  static_assert(
+      Mean == mean::after || !(stale || steps_by_push),
+      "tutti: these servers take every push for itself, so that there is no sum to make a "
+      "mean of, before or never. Fix: mean::after, or consistency::synchronous with "
+      "updated_by::workers or servers.");
+  static constexpr bool adds_in_rounds = !stale && !owns_parameters && Mean == mean::after;
   /// Workers update first, and push by how much they did.
   static constexpr bool updates_first = stale && !owns_parameters;
   static constexpr tutti::carries carries =
@@ -72,6 +81,9 @@ struct parameter_server {
 
   static constexpr double busiest_nic(double payload, double dense, placement who) {
     const double back = keeps_parameters ? dense : payload;
+    if constexpr (stale) {
+      who.workers = 1;  // who waits for nobody can be as fast as if it were alone
+    }
     // A host that pushes and answers sends and receives both; one way is at least half of that.
     switch (who.serving) {
       case server_hosts::workers:

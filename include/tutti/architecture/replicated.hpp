@@ -4,6 +4,7 @@
 
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/mean.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/in_host_memory.hpp"
@@ -19,11 +20,14 @@ namespace tutti::architecture {
 /// can be cut, an all-gather of payloads otherwise. An all-reduce reads its peers' memory where it
 /// can, is a stream-ordered library's own where floats travel, and else goes around the ring, but
 /// for what MPI's processes have in memory that they share.
+/// A mean that is not made after the sum is an all-reduce's, whose payloads add.
 /// After: Xie et al., "Espresso", EuroSys 2023, which chooses among the same three.
+template <mean Mean = mean::after>
 struct replicated {
   using role = tutti::role::architecture;
-  static constexpr bool adds_payloads = false;
-  static constexpr bool adds_in_rounds = true;
+  static constexpr bool adds_payloads = Mean != mean::after;
+  static constexpr bool adds_in_rounds = Mean == mean::after;
+  static constexpr bool divides_first = Mean == mean::before;
   static constexpr bool completes_alone = false;
 
   template <class Compression, class Transport>
@@ -41,20 +45,24 @@ struct replicated {
   template <class Compression, class Transport>
   using resolve =
       std::conditional_t<facts::summable<Compression>,
-                         all_reduce<collective_over<Compression, Transport>>,
+                         all_reduce<collective_over<Compression, Transport>, Mean>,
                          std::conditional_t<(facts::unit_of<Compression> <= unit::block),
                                             reduce_scatter_all_gather, all_gather>>;
+
+  template <class World>
+  using state = typename resolve<typename World::compression,
+                                 typename World::transport>::template state<World>;
 };
-static_assert(architecture_policy<replicated>);
+static_assert(architecture_policy<replicated<>>);
 
 /// The architecture that carries out `Architecture` over a transport.
 template <class Architecture, class Compression, class Transport>
 struct resolved {
   using type = Architecture;
 };
-template <class Compression, class Transport>
-struct resolved<replicated, Compression, Transport> {
-  using type = typename replicated::template resolve<Compression, Transport>;
+template <mean Mean, class Compression, class Transport>
+struct resolved<replicated<Mean>, Compression, Transport> {
+  using type = typename replicated<Mean>::template resolve<Compression, Transport>;
 };
 
 }  // namespace tutti::architecture

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/mean.hpp"
 #include "tutti/base/bounds.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/options.hpp"
@@ -68,7 +69,8 @@ struct lending_options {
 /// saved it. After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
 /// Parameter Models", SC 2020, of which this is the partition of optimizer states and, with
 /// `gradients::given_back`, of gradients.
-template <splitting_collective Collective = collective::ring, gradients Gradients = gradients::kept>
+template <splitting_collective Collective = collective::ring, gradients Gradients = gradients::kept,
+          mean Mean = mean::after>
 struct sharded {
   using role = tutti::role::architecture;
   using collective = Collective;
@@ -80,6 +82,7 @@ struct sharded {
   static constexpr bool ordered_start = Collective::ordered_start;
   static constexpr bool owns_parameters = true;
   static constexpr bool has_halves = true;
+  static constexpr bool divides_first = Mean == mean::before;
   static constexpr bool gives_gradients_back = Gradients == gradients::given_back;
 
   static constexpr double busiest_nic(double payload, double dense, placement who) {
@@ -118,7 +121,12 @@ struct sharded {
                                        world_->size());
     }
 
+    float average() const { return average_of_gradients<Mean>(*world_); }
+
     task exchange(typename World::endpoint self, const launch& what) {
+      if (divides_first) {
+        what.scale(self.queue(), 0, what.data.size());
+      }
       const auto gradients = encoded ? payloads_of(what) : floats_of(what);
       if (encoded) {
         what.encode(self.queue(), 0, what.data.size(), gradients.all());
@@ -170,7 +178,9 @@ struct sharded {
         what.clear(queue, begin, mine.elements);
         what.accumulate(queue, payload, begin, mine.elements);
       }
-      what.scale(queue, begin, mine.elements);
+      if (!divides_first) {
+        what.scale(queue, begin, mine.elements);
+      }
       const std::span<float> momenta = momenta_of(what.number);
       const chunk_context where{momenta.empty() ? nullptr : momenta.data(),
                                 mine.elements,

@@ -67,6 +67,7 @@ struct switch_at {
       facts::adds_in_rounds<First> && facts::adds_in_rounds<Second>;
   static constexpr bool completes_alone = First::completes_alone && Second::completes_alone;
   static constexpr bool ordered_start = facts::ordered_start<First> || facts::ordered_start<Second>;
+  static constexpr bool divides_first = facts::divides_first<First> || facts::divides_first<Second>;
   static constexpr bool has_halves = facts::has_halves<First> && facts::has_halves<Second>;
   static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;
   static constexpr bool ignores_compression =
@@ -264,7 +265,7 @@ struct switch_at {
     }
   }
 };
-static_assert(architecture_policy<switch_at<replicated, replicated>>);
+static_assert(architecture_policy<switch_at<replicated<>, replicated<>>>);
 
 template <class First, class Second, class Compression, class Transport>
 struct resolved<switch_at<First, Second>, Compression, Transport> {

@@ -54,18 +54,25 @@ constexpr double servers(double payload, int workers, int servers, int per_host,
   return payload * std::max<double>(workers / (servers * speed), ranks_on(0, workers, per_host));
 }
 
-/// k servers, one after the other, on the hosts of W workers. A host with s of them sends the
-/// pushes of its g workers, but for the share s/k, and that share to the other W - g; it receives
-/// as much. A host without a server sends g payloads.
+/// k servers, one after the other, on the hosts of W workers, whatever the share of each. A host
+/// whose servers have the share x sends the pushes of its g workers, but for x, and x to the other
+/// W - g; it receives as much: g + x (W - 2g). Where some host is without a server all others are
+/// full, and even shares the best; so they are where all hosts are full. Otherwise the last host,
+/// of r workers, takes more, until it is as busy as the others: with n full hosts of the share x it
+/// has 1 - nx, and x = (W - g - r) / (W - 2g + n (W - 2r)). One full host takes all, and is no
+/// busier than the last.
 constexpr double servers_among_workers(double payload, int workers, int servers, int per_host) {
   const int all = hosts(workers, per_host);
-  double busiest = 0;
-  for (int host = 0; host < all; ++host) {
-    const int here = ranks_on(host, workers, per_host);
-    const double share = static_cast<double>(servers / all + (host < servers % all)) / servers;
-    busiest = std::max(busiest, here * (1 - share) + share * (workers - here));
+  const double here = ranks_on(0, workers, per_host);
+  const double last = ranks_on(all - 1, workers, per_host);
+  double share = 1.0 / std::min(servers, all);
+  if (servers >= all && last < here) {
+    const double full = all - 1;
+    share = full == 1
+                ? 1
+                : (workers - here - last) / (workers - 2 * here + full * (workers - 2 * last));
   }
-  return payload * busiest;
+  return payload * (here + share * (workers - 2 * here));
 }
 
 /// n hosts that train and serve, and k more that only serve. One of the former, which serves the

@@ -92,8 +92,11 @@ struct profile {
   std::vector<seconds> backward{};
   /// Backward time of the whole model where `backward` is empty.
   seconds backward_total{};
-  /// One collective operation (or push and pull) of so many bytes, as they travel.
+  /// One collective operation (or push and pull) of so many bytes, as they travel, alone.
   message_cost message{};
+  /// What one alone fills of its link: of k at once each takes k times the share as long, if that
+  /// is longer.
+  double share_of_one{1};
   /// Written by whoever makes the plan, from the strategy's compressor.
   payload_bytes payload{};
 };

@@ -63,20 +63,26 @@ class rows {
   int longest_ = 0;
 };
 
-/// How many shares rows have that are not all as long.
-enum class uneven_rows { as_the_shortest, undivided };
+/// How many shares there are of a row's sum.
+enum class shares_of_a_row {
+  as_the_shortest,      ///< as many as the shortest row has ranks
+  undivided_if_uneven,  ///< likewise, and one where rows are not all as long
+  undivided,            ///< one, on the first rank
+};
 
 /// Each row adds up its ranks' data, a share on each; ranks that hold the same share in different
 /// rows add those up; then each row gathers its sum. Shares differ by an element at most. A rank
 /// beyond the shares hands its data to another of its row and waits for the sum.
 template <splitting_collective Inside, group_collective Across, class Endpoint, class Fold,
           class RowOf>
-task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, uneven_rows uneven) {
+task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, shares_of_a_row how) {
   const Inside within{};
   const Across between{};
   const rows all(self.rank(), self.size(), row_of);
   const auto inside = self.group(all.here());
-  const int shares = all.even() || uneven == uneven_rows::as_the_shortest ? all.shortest() : 1;
+  const bool one = how == shares_of_a_row::undivided ||
+                   (how == shares_of_a_row::undivided_if_uneven && !all.even());
+  const int shares = one ? 1 : all.shortest();
   const int mine = inside.rank() % shares;
   if (inside.rank() != mine) {
     co_await inside.send(mine, data.all());
@@ -104,16 +110,24 @@ task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, uneve
 
 }  // namespace detail
 
+/// Who sends a host's sum to other hosts.
+enum class crossing {
+  all_ranks,   ///< each a share
+  first_rank,  ///< all of it, having added up its host's data alone
+};
+
 /// The ranks of a host add up inside, each a share; the ranks that hold the same share of different
 /// hosts add those up across; then each host gathers its sum. Shares differ by an element at most;
 /// there are as many as the smallest host has ranks. A rank beyond that hands its data to another
-/// of its host and waits for the sum.
+/// of its host and waits for the sum; with crossing::first_rank all but the first do.
 /// Wire: with rings 2(h-1)/h of the bytes through the NIC of each of h hosts, however many ranks
 /// share it. Cost: a look at every rank for its host; scratch as inside or across, whichever is
 /// more.
 /// After: Horovod's hierarchical all-reduce, where the last rank of a host takes what does not
-/// divide, and where hosts of different sizes have one share.
-template <splitting_collective Inside = ring, group_collective Across = ring>
+/// divide, and where hosts of different sizes have one share; with crossing::first_rank
+/// tf_cnn_benchmarks' `nccl/xring` and its kind, where NCCL adds up inside.
+template <splitting_collective Inside = ring, group_collective Across = ring,
+          crossing Crossing = crossing::all_ranks>
 requires group_collective<Inside>
 struct hierarchical {
   using role = tutti::role::collective;
@@ -132,8 +146,10 @@ struct hierarchical {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
     const auto host_of = [self](int rank) { return self.host_of(rank); };
-    return detail::all_reduce_in_rows<Inside, Across>(self, data, host_of,
-                                                      detail::uneven_rows::as_the_shortest);
+    return detail::all_reduce_in_rows<Inside, Across>(
+        self, data, host_of,
+        Crossing == crossing::first_rank ? detail::shares_of_a_row::undivided
+                                         : detail::shares_of_a_row::as_the_shortest);
   }
 };
 static_assert(collective_policy<hierarchical<>>);

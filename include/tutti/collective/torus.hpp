@@ -49,7 +49,7 @@ class torus {
       return columns == 0 ? self.host_of(rank) : rank / columns;
     };
     return detail::all_reduce_in_rows<ring, ring>(self, data, row_of,
-                                                  detail::uneven_rows::undivided);
+                                                  detail::shares_of_a_row::undivided_if_uneven);
   }
 
  private:

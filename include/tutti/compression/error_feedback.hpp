@@ -22,8 +22,13 @@ concept encodes_with_residual = requires(const C compression, inline_queue& queu
 /// Cost: one float of memory an element, beside the compressor's; three passes more, or none where
 /// the compressor encodes with the residual itself.
 /// After: Seide et al., "1-Bit SGD", 2014; Stich et al., "Sparsified SGD with Memory", 2018.
+///
+/// Around a `select` it stands around each of the two that leaves something behind.
+template <class C>
+requires(encodes_once<C> || selects<C>) class error_feedback;
+
 template <encodes_once C>
-class error_feedback {
+class error_feedback<C> {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = C::summable;

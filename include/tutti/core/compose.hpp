@@ -33,6 +33,7 @@ struct strategy
       private rule::check_native_adds_floats<Architecture, Compression>,
       private rule::check_one_payload_for_all<Architecture, Compression>,
       private rule::check_parameters_travel_whole<Architecture, Compression>,
+      private rule::check_kept_gradients_are_undivided<Architecture, Compression>,
       private rule::check_compression_is_used<Architecture, Compression>,
       private rule::check_buckets_stay_whole<Partition, Compression>,
       private rule::check_weighed_tensors_stay_whole<Partition, Architecture>,
@@ -72,7 +73,7 @@ struct composition : private rule::one_policy_a_role<role::fusion, Policies...>,
       typename pick<role::schedule, tutti::schedule::as_ready, Policies...>::type,
       typename pick<role::coordination, tutti::coordination::automatic, Policies...>::type,
       typename pick<role::compression, tutti::compression::none, Policies...>::type,
-      typename pick<role::architecture, tutti::architecture::replicated, Policies...>::type>;
+      typename pick<role::architecture, tutti::architecture::replicated<>, Policies...>::type>;
 };
 
 template <class S>

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/bounds.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/loops.hpp"
 #include "tutti/base/options.hpp"
@@ -68,6 +69,7 @@ struct replayed {
   double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
   double busiest_nic{};             ///< bytes of a step that must pass one NIC in one direction
   bool crosses_iterations{};
+  bool shares_nics{};        ///< a NIC has messages of several ranks to pass
   seconds forward{};         ///< of the profile, undisturbed
   seconds backward{};        ///< likewise
   seconds first_gradient{};  ///< from the beginning of the backward pass
@@ -79,9 +81,10 @@ struct replayed {
   }
   /// No iteration of this architecture is shorter, with NICs of this rate: neither than the
   /// compute nor than what must pass one NIC, which cannot begin before there is a gradient and,
-  /// without crossing the iteration's end, is over before the next forward pass.
+  /// without crossing the iteration's end, is over before the next forward pass. A NIC of several
+  /// ranks passes what one sends while another computes.
   seconds bound(double nic_bytes_per_second) const {
-    const seconds before = crosses_iterations ? 0 : forward + first_gradient;
+    const seconds before = crosses_iterations || shares_nics ? 0 : forward + first_gradient;
     return std::max(compute(), before + on_the_wire(nic_bytes_per_second));
   }
 
@@ -300,6 +303,8 @@ class replay {
       result_.busiest_nic = architecture::busiest_nic(result_.payload_bytes, dense, who);
     }
     result_.crosses_iterations = crosses || (facts::delay<architecture> > 0);
+    result_.shares_nics = bound::ranks_on(0, who.workers, who.per_host) > 1 ||
+                          (who.servers > 0 && who.serving != server_hosts::own);
   }
 
   std::vector<computation> model_;

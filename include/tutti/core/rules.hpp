@@ -86,6 +86,12 @@ struct parameters_travel_whole {
 };
 
 template <class Architecture, class Compression>
+struct kept_gradients_are_undivided {
+  static constexpr bool holds =
+      !facts::divides_first<Architecture> || facts::memory_per_element<Compression> == 0;
+};
+
+template <class Architecture, class Compression>
 struct compression_is_used {
   static constexpr bool holds =
       !facts::ignores_compression<Architecture> || facts::identity<Compression>;
@@ -237,6 +243,13 @@ struct check_parameters_travel_whole {
                 "tutti: this architecture sends parameters, but what this compressor makes of a "
                 "parameter is not one. Fix: use compression::none, or an architecture that carries "
                 "gradients or differences.");
+};
+template <class Architecture, class Compression>
+struct check_kept_gradients_are_undivided {
+  static_assert(kept_gradients_are_undivided<Architecture, Compression>::holds,
+                "tutti: this architecture divides gradients by the number of ranks before it "
+                "encodes them, but what this compressor keeps of them outlives that number. Fix: "
+                "mean::after, or a compressor without memory.");
 };
 template <class Architecture, class Compression>
 struct check_compression_is_used {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tutti/fusion/ready_times.hpp"
+#include "tutti/base/ready_times.hpp"
 #include "tutti/role/fusion.hpp"
 
 namespace tutti::fusion {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tutti/base/cost.hpp"
+#include "tutti/base/ready_times.hpp"
 #include "tutti/base/units.hpp"
-#include "tutti/fusion/ready_times.hpp"
 #include "tutti/role/fusion.hpp"
 
 namespace tutti::fusion {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
@@ -60,6 +61,37 @@ struct named_piece {
   std::size_t number{};  ///< among all pieces
 };
 
+namespace facts {
+template <class C>
+constexpr bool requires_addressable_peers = requires {
+  requires C::requires_addressable_peers;
+};
+template <class C>
+constexpr bool requires_native = requires {
+  requires C::requires_native;
+};
+template <class C>
+concept has_routes = requires {
+  &C::route_of;
+}
+|| !requires { &archetype::beside<C, archetype::routes>::route_of; };
+}  // namespace facts
+
+namespace detail {
+template <class C>
+concept adds_up = requires(const C collective, std::size_t n, archetype::endpoint self,
+                           reduction<archetype::fold> data) {
+  { collective.scratch_bytes(n, n, 1) } -> std::same_as<std::size_t>;
+  { collective.all_reduce(self, data) } -> std::same_as<task>;
+};
+template <class C>
+concept route_of =
+    requires(const std::conditional_t<facts::has_routes<C>, C, archetype::routes>& collective,
+             const named_piece& piece) {
+  { collective.route_of(piece) } -> std::convertible_to<std::uint64_t>;
+};
+}  // namespace detail
+
 /// A collective combines what every rank holds; afterwards every rank holds the same bits. It is
 /// written over any endpoint (message_endpoint): one that takes the transport's own all-reduce or
 /// its peers' memory says so.
@@ -76,14 +108,10 @@ struct named_piece {
 /// Messages that are in flight together begin together, before the first is awaited
 /// (base/all_of.hpp): some transports move them in a group.
 template <class C>
-concept collective_policy = std::same_as<typename C::role, role::collective> &&
-    requires(const C collective, std::size_t n, archetype::endpoint self,
-             reduction<archetype::fold> data) {
+concept collective_policy = std::same_as<typename C::role, role::collective> && requires {
   { C::rank_ordered } -> std::convertible_to<bool>;
   { C::ordered_start } -> std::convertible_to<bool>;
-  { collective.scratch_bytes(n, n, 1) } -> std::same_as<std::size_t>;
-  { collective.all_reduce(self, data) } -> std::same_as<task>;
-};
+} && detail::adds_up<C> && detail::route_of<C>;
 
 /// An all-reduce whose halves are of use alone: `reduce_scatter` leaves the sum of part `rank` on
 /// each rank, `all_gather` spreads those parts.
@@ -93,21 +121,6 @@ concept splitting_collective = collective_policy<C> &&
   { collective.reduce_scatter(self, data) } -> std::same_as<task>;
   { collective.all_gather(self, data) } -> std::same_as<task>;
 };
-
-namespace facts {
-template <class C>
-constexpr bool requires_addressable_peers = requires {
-  requires C::requires_addressable_peers;
-};
-template <class C>
-constexpr bool requires_native = requires {
-  requires C::requires_native;
-};
-template <class C>
-concept has_routes = requires {
-  &C::route_of;
-};
-}  // namespace facts
 
 /// Messages are all it takes, so it runs among some of the ranks as well.
 template <class C>

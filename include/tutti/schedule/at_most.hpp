@@ -9,6 +9,7 @@
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/role/schedule.hpp"
+#include "tutti/schedule/at_once.hpp"
 #include "tutti/schedule/in_order.hpp"
 
 namespace tutti::schedule {
@@ -29,9 +30,15 @@ struct at_most {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("exchanges", self.exchanges, "chunks that may be on their way at once, 1 or more");
+      visit("exchanges", self.exchanges,
+            "chunks that may be on their way at once; 0: as many as pay, by what the profile says "
+            "of one message");
     }
   };
+
+  static options planned(const options& set, const plan& made, const profile& known) {
+    return {set.exchanges == 0 ? as_many_as_pay(made, known) : set.exchanges};
+  }
 
   class state {
    public:
@@ -40,7 +47,7 @@ struct at_most {
         : waiting_(made, no_options()),
           free_(static_cast<std::ptrdiff_t>(std::min<std::size_t>(set.exchanges, PTRDIFF_MAX))) {
       if (set.exchanges == 0) {
-        throw usage_error("schedule.exchanges of 0 lets nothing go. Fix: use at least 1");
+        throw usage_error("schedule.exchanges of 0 lets nothing go unless it is planned. Fix: 1");
       }
     }
 

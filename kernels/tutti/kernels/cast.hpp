@@ -12,53 +12,85 @@
 
 namespace tutti::kernels {
 
-// A sixteen-bit format is two functions, float to bits and back. `to_bits` rounds to nearest, ties
-// to even; what is too large becomes infinite and NaN stays NaN. Neither branches, so loops over
-// them become vector code.
+// A format is its `bits` and two functions, float to bits and back. `to_bits` rounds to nearest,
+// ties to even; what is too large becomes infinite, or NaN in a format without infinities, and NaN
+// stays NaN. Neither branches, so loops over them become vector code.
 
-/// IEEE 754 binary16: 11 significant bits, largest finite value 65504.
-struct half {
-  static TUTTI_HD constexpr std::uint16_t to_bits(float value) {
-    constexpr std::uint32_t infinity = 255u << 23;
-    constexpr std::uint32_t too_large = (127u + 16) << 23;
-    constexpr std::uint32_t least_normal = (127u - 14) << 23;
-    constexpr std::uint32_t aligned_at = (127u - 15 + 23 - 10 + 1) << 23;
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t magnitude = bits & 0x7fff'ffffu;
+/// Whether the last exponent of a format is kept for infinities and NaN, as IEEE 754 has it, or
+/// has numbers and a single NaN.
+enum class last_exponent { special, of_numbers };
+
+/// A sign, `Exponent` bits of exponent and `Digits` more bits, with subnormals.
+template <class Bits, unsigned Exponent, unsigned Digits, last_exponent Last>
+struct small_float {
+  using bits = Bits;
+
+ private:
+  static constexpr std::uint32_t bias = (1u << (Exponent - 1)) - 1;
+  static constexpr std::uint32_t sign = 1u << (Exponent + Digits);
+  static constexpr unsigned dropped = 23 - Digits;
+  static constexpr std::uint32_t rebiased = (127 - bias) << 23;
+  static constexpr std::uint32_t least_normal = (127 + 1 - bias) << 23;
+  static constexpr std::uint32_t float_infinity = 255u << 23;
+
+ public:
+  /// The least bits that stand for no number, and those of NaN.
+  static constexpr std::uint32_t past_largest =
+      Last == last_exponent::special ? ((1u << Exponent) - 1) << Digits : sign - 1;
+  static constexpr std::uint32_t nan =
+      Last == last_exponent::special ? past_largest | 1u << (Digits - 1) : sign - 1;
+  static constexpr float largest = std::bit_cast<float>(((past_largest - 1) << dropped) + rebiased);
+
+  static TUTTI_HD constexpr Bits to_bits(float value) {
+    constexpr std::uint32_t too_large = (past_largest << dropped) + rebiased;
+    constexpr std::uint32_t aligned_at = (127 - bias + 23 - Digits + 1) << 23;
+    const auto its_bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = its_bits & 0x7fff'ffffu;
     // A float addition shifts a subnormal's digits into place and rounds them.
     const float shifted = std::bit_cast<float>(magnitude) + std::bit_cast<float>(aligned_at);
     const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(shifted) - aligned_at;
-    const std::uint32_t odd = magnitude >> 13 & 1;
-    const std::uint32_t normal = (magnitude - ((127u - 15) << 23) + 0xfff + odd) >> 13;
-    const std::uint32_t special = magnitude > infinity ? 0x7e00u : 0x7c00u;
+    const std::uint32_t odd = magnitude >> dropped & 1;
+    const std::uint32_t half_a_digit = (1u << (dropped - 1)) - 1;
+    const std::uint32_t normal = (magnitude - rebiased + half_a_digit + odd) >> dropped;
+    const std::uint32_t special = magnitude > float_infinity ? nan : past_largest;
     const std::uint32_t finite = magnitude < least_normal ? subnormal : normal;
-    return static_cast<std::uint16_t>((magnitude >= too_large ? special : finite) |
-                                      (bits >> 16 & 0x8000u));
+    return static_cast<Bits>((magnitude >= too_large ? special : finite) |
+                             (its_bits >> (31 - Exponent - Digits) & sign));
   }
 
-  static TUTTI_HD constexpr float to_float(std::uint16_t its_bits) {
-    constexpr std::uint32_t exponent = 0x7c00u << 13;
-    constexpr std::uint32_t least_normal = (127u - 14) << 23;
-    const std::uint32_t bits = its_bits;
-    const std::uint32_t digits = (bits & 0x7fffu) << 13;
-    const std::uint32_t normal = digits + ((127u - 15) << 23);
-    const std::uint32_t special = normal + ((128u - 16) << 23);
+  static TUTTI_HD constexpr float to_float(Bits its_bits) {
+    constexpr std::uint32_t exponent = ((1u << Exponent) - 1) << 23;
+    const std::uint32_t wide = its_bits;
+    const std::uint32_t digits = (wide & (sign - 1)) << dropped;
+    const std::uint32_t normal = digits + rebiased;
+    const std::uint32_t special =
+        Last == last_exponent::special ? digits - exponent + float_infinity : 0x7fc0'0000u;
     const float subnormal =
         std::bit_cast<float>(digits + least_normal) - std::bit_cast<float>(least_normal);
-    const std::uint32_t small =
+    const std::uint32_t finite =
         (digits & exponent) == 0 ? std::bit_cast<std::uint32_t>(subnormal) : normal;
-    const std::uint32_t magnitude = (digits & exponent) == exponent ? special : small;
-    return std::bit_cast<float>(magnitude | (bits & 0x8000u) << 16);
+    const std::uint32_t magnitude = digits >= past_largest << dropped ? special : finite;
+    return std::bit_cast<float>(magnitude | (wide & sign) << (31 - Exponent - Digits));
   }
 };
 
+/// IEEE 754 binary16: 11 significant bits, largest finite value 65504.
+using half = small_float<std::uint16_t, 5, 10, last_exponent::special>;
+
+/// OCP's FP8 formats (Micikevicius et al., "FP8 Formats for Deep Learning", 2022). e4m3 has 4
+/// significant bits, no infinity, one NaN and numbers up to 448; e5m2 has 3, and goes to 57344.
+using e4m3 = small_float<std::uint8_t, 4, 3, last_exponent::of_numbers>;
+using e5m2 = small_float<std::uint8_t, 5, 2, last_exponent::special>;
+
 /// bfloat16: the upper half of a float, 8 significant bits.
 struct bfloat {
+  using bits = std::uint16_t;
+
   static TUTTI_HD constexpr std::uint16_t to_bits(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    const std::uint32_t quiet = bits >> 16 | 0x40u;
-    return static_cast<std::uint16_t>((bits & 0x7fff'ffffu) > 0x7f80'0000u ? quiet : rounded);
+    const auto its_bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = (its_bits + 0x7fff + (its_bits >> 16 & 1)) >> 16;
+    const std::uint32_t quiet = its_bits >> 16 | 0x40u;
+    return static_cast<std::uint16_t>((its_bits & 0x7fff'ffffu) > 0x7f80'0000u ? quiet : rounded);
   }
 
   static TUTTI_HD constexpr float to_float(std::uint16_t its_bits) {
@@ -68,7 +100,7 @@ struct bfloat {
 
 /// out[i] = input[i], rounded.
 template <class Format, host_queue Queue>
-void narrow(Queue& queue, std::span<const float> input, std::uint16_t* out) {
+void narrow(Queue& queue, std::span<const float> input, typename Format::bits* out) {
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < input.size(); ++i) {
@@ -78,11 +110,11 @@ void narrow(Queue& queue, std::span<const float> input, std::uint16_t* out) {
   });
 }
 template <class Format>
-void narrow(cuda::stream& queue, std::span<const float> input, std::uint16_t* out);
+void narrow(cuda::stream& queue, std::span<const float> input, typename Format::bits* out);
 
 /// out[i] = input[i].
 template <class Format, host_queue Queue>
-void widen(Queue& queue, const std::uint16_t* input, std::span<float> out) {
+void widen(Queue& queue, const typename Format::bits* input, std::span<float> out) {
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < out.size(); ++i) {
@@ -92,11 +124,11 @@ void widen(Queue& queue, const std::uint16_t* input, std::span<float> out) {
   });
 }
 template <class Format>
-void widen(cuda::stream& queue, const std::uint16_t* input, std::span<float> out);
+void widen(cuda::stream& queue, const typename Format::bits* input, std::span<float> out);
 
 /// sum[i] += input[i].
 template <class Format, host_queue Queue>
-void add_widened(Queue& queue, const std::uint16_t* input, std::span<float> sum) {
+void add_widened(Queue& queue, const typename Format::bits* input, std::span<float> sum) {
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < sum.size(); ++i) {
@@ -106,11 +138,12 @@ void add_widened(Queue& queue, const std::uint16_t* input, std::span<float> sum)
   });
 }
 template <class Format>
-void add_widened(cuda::stream& queue, const std::uint16_t* input, std::span<float> sum);
+void add_widened(cuda::stream& queue, const typename Format::bits* input, std::span<float> sum);
 
 /// into[i] += from[i], added in float and rounded once.
 template <class Format, host_queue Queue>
-void add_narrow(Queue& queue, std::span<std::uint16_t> into, const std::uint16_t* from) {
+void add_narrow(Queue& queue, std::span<typename Format::bits> into,
+                const typename Format::bits* from) {
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < into.size(); ++i) {
@@ -120,6 +153,7 @@ void add_narrow(Queue& queue, std::span<std::uint16_t> into, const std::uint16_t
   });
 }
 template <class Format>
-void add_narrow(cuda::stream& queue, std::span<std::uint16_t> into, const std::uint16_t* from);
+void add_narrow(cuda::stream& queue, std::span<typename Format::bits> into,
+                const typename Format::bits* from);
 
 }  // namespace tutti::kernels

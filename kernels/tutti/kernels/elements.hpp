@@ -76,22 +76,28 @@ struct negate {
 
 template <class Format>
 struct narrow {
-  TUTTI_HD void operator()(float from, std::uint16_t& to) const { to = Format::to_bits(from); }
+  TUTTI_HD void operator()(float from, typename Format::bits& to) const {
+    to = Format::to_bits(from);
+  }
 };
 
 template <class Format>
 struct widen {
-  TUTTI_HD void operator()(std::uint16_t from, float& to) const { to = Format::to_float(from); }
+  TUTTI_HD void operator()(typename Format::bits from, float& to) const {
+    to = Format::to_float(from);
+  }
 };
 
 template <class Format>
 struct add_widened {
-  TUTTI_HD void operator()(std::uint16_t from, float& sum) const { sum += Format::to_float(from); }
+  TUTTI_HD void operator()(typename Format::bits from, float& sum) const {
+    sum += Format::to_float(from);
+  }
 };
 
 template <class Format>
 struct add_narrow {
-  TUTTI_HD void operator()(std::uint16_t& into, std::uint16_t from) const {
+  TUTTI_HD void operator()(typename Format::bits& into, typename Format::bits from) const {
     into = Format::to_bits(Format::to_float(into) + Format::to_float(from));
   }
 };

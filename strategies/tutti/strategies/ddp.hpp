@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "tutti/architecture/replicated.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/core/compose.hpp"
@@ -13,12 +14,13 @@ namespace tutti::strategies {
 /// One bucket an element type in the first step; then buckets of 25 MiB, the first of 1 MiB, of
 /// gradients in the order in which rank 0's came, launched strictly in order: Li et al., "PyTorch
 /// Distributed", VLDB 2020. `static_graph` is fusion::rebuild::after_second_step and
-/// `find_unused_parameters` is never. Deviations: rank 0 tells the others what it launches until
-/// its order is known; at most four buckets are under way; the mean is made after the sum; a
-/// gradient of 16 bits counts for its bytes as floats.
+/// `find_unused_parameters` is never. Every rank divides its gradients before they are added.
+/// Deviations: rank 0 tells the others what it launches until its order is known; at most four
+/// buckets are under way; a gradient of 16 bits counts for its bytes as floats.
 struct DDP {
   static constexpr std::string_view name = "DDP";
-  using strategy = compose<fusion::by_arrival, coordination::learned>;
+  using strategy = compose<fusion::by_arrival, coordination::learned,
+                           architecture::replicated<architecture::mean::before>>;
   static constexpr policy_options<strategy> defaults() {
     return {.fusion = {.bytes = 25_MiB, .first_bytes = 1_MiB, .types = fusion_types::apart}};
   }

@@ -19,10 +19,9 @@ namespace tutti::strategies {
 /// The algorithms of tf_cnn_benchmarks' `--all_reduce_spec`.
 enum class tf_algorithm {
   nccl,         ///< a ring of all ranks, as NCCL's for large messages
-  nccl_xring,   ///< inside each host, then a ring a share across; there one rank crosses for its
-                ///< host
-  nccl_rechd,   ///< inside each host, then recursive halving and doubling
-  nccl_pscpu,   ///< inside each host, then each host adds up a part
+  nccl_xring,   ///< on the first rank of each host, then a ring of those
+  nccl_rechd,   ///< likewise, then recursive halving and doubling
+  nccl_pscpu,   ///< likewise, then each host adds up a part
   xring,        ///< so many rings at once, with the shards of `xring#2`
   pscpu,        ///< each shard is added up on one host, the next chunk's on another
   psgpu,        ///< the same on any rank
@@ -41,13 +40,17 @@ struct star_of_hosts : collective::by_graph {
   constexpr star_of_hosts() : by_graph({.topology = collective::topology::tree}) {}
 };
 
+/// One rank crosses for its host.
+template <class Across>
+using after_nccl =
+    collective::hierarchical<collective::ring, Across, collective::crossing::first_rank>;
+
 struct tf_reduction
-    : collective::by_size<tf_algorithm, collective::ring, collective::hierarchical<>,
-                          collective::hierarchical<collective::ring, collective::halving_doubling>,
-                          collective::hierarchical<collective::ring, collective::canonical>,
-                          collective::rings, collective::shuffle<collective::gather_at::hosts>,
-                          collective::shuffle<collective::gather_at::ranks>, star_of_hosts,
-                          collective::rings> {
+    : collective::by_size<
+          tf_algorithm, collective::ring, after_nccl<collective::ring>,
+          after_nccl<collective::halving_doubling>, after_nccl<collective::canonical>,
+          collective::rings, collective::shuffle<collective::gather_at::hosts>,
+          collective::shuffle<collective::gather_at::ranks>, star_of_hosts, collective::rings> {
   using by_size::by_size;
 };
 

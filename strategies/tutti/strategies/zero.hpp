@@ -15,7 +15,8 @@ namespace tutti::strategies {
 /// "ZeRO", SC 2020. DeepSpeed cuts the whole model in p runs, here each bucket is; it gathers all
 /// parameters before a step ends, here they come in forward order under the next forward pass, and
 /// `wait()` flushes what the last step has left; its buckets hold 5e8 elements, these 25 MiB, so
-/// that there is something to overlap. Everything is fp32.
+/// that there is something to overlap; its ranks divide their gradients before they are added, here
+/// the owner divides the sum. Everything is fp32.
 struct ZeRO1 {
   static constexpr std::string_view name = "ZeRO1";
   using strategy = compose<fusion::up_to, schedule::split_phase, architecture::sharded<>>;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/mean.hpp"
 #include "tutti/architecture/parameter_server/rounds.hpp"
 #include "tutti/architecture/parameter_server/timed_engine.hpp"
 #include "tutti/base/error.hpp"
@@ -60,6 +61,8 @@ class parameter_server_server {
   static constexpr bool keeps_parameters = Architecture::keeps_parameters;
   static constexpr bool steps_by_push = Architecture::steps_by_push;
   static constexpr bool runs_optimizer = Architecture::owns_parameters;
+  static constexpr mean average_of_pushes =
+      at_once || steps_by_push ? mean::none : Architecture::mean_rule;
   static constexpr bool adds_payloads = !encodes_once<compression>;
   static constexpr bool encodes_means = !plain && !keeps_parameters && !adds_payloads;
   /// The sum itself is the answer: a slow worker may still read it while the next one begins.
@@ -398,18 +401,17 @@ class parameter_server_server {
     if (world_->phantom()) {
       return;
     }
-    const std::span<float> mean = sum_of(mine);
-    const int pushes = at_once || steps_by_push ? 1 : world_->workers();
+    const std::span<float> sum = sum_of(mine);
     const float average =
-        1.0f / (static_cast<float>(pushes) * static_cast<float>(world_->accumulation()));
+        average_of_pushes == mean::before ? 1.0f : average_of_gradients<average_of_pushes>(*world_);
     if (average != 1.0f) {
-      kernels::scale(queue, mean, average);
+      kernels::scale(queue, sum, average);
     }
     if constexpr (runs_optimizer) {
-      world_->values().apply(queue, span_of(mine.parameters), std::span<const float>(mean),
+      world_->values().apply(queue, span_of(mine.parameters), std::span<const float>(sum),
                              context_of(mine, piece, mine.momenta, step));
     } else if constexpr (encodes_means) {
-      encode(relay(world_->compressor()), queue, std::span<const float>(mean),
+      encode(relay(world_->compressor()), queue, std::span<const float>(sum),
              wire{mine.payload.data(), mine.payload.size()},
              context_of(mine, piece, mine.residual, step), &mine.payload_bytes);
     }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "tutti/kernels/cast.hpp"
@@ -11,23 +10,24 @@
 namespace tutti::kernels {
 
 template <class Format>
-void narrow(cuda::stream& queue, std::span<const float> input, std::uint16_t* out) {
+void narrow(cuda::stream& queue, std::span<const float> input, typename Format::bits* out) {
   device::each(queue, input.size(), element::narrow<Format>{}, input.data(),
-               only_written<std::uint16_t>{out});
+               only_written<typename Format::bits>{out});
 }
 
 template <class Format>
-void widen(cuda::stream& queue, const std::uint16_t* input, std::span<float> out) {
+void widen(cuda::stream& queue, const typename Format::bits* input, std::span<float> out) {
   device::each(queue, out.size(), element::widen<Format>{}, input, only_written<float>{out.data()});
 }
 
 template <class Format>
-void add_widened(cuda::stream& queue, const std::uint16_t* input, std::span<float> sum) {
+void add_widened(cuda::stream& queue, const typename Format::bits* input, std::span<float> sum) {
   device::each(queue, sum.size(), element::add_widened<Format>{}, input, sum.data());
 }
 
 template <class Format>
-void add_narrow(cuda::stream& queue, std::span<std::uint16_t> into, const std::uint16_t* from) {
+void add_narrow(cuda::stream& queue, std::span<typename Format::bits> into,
+                const typename Format::bits* from) {
   device::each(queue, into.size(), element::add_narrow<Format>{}, into.data(), from);
 }
 

@@ -9,7 +9,7 @@
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
 
-namespace tutti::fusion {
+namespace tutti {
 
 /// When each gradient exists, in seconds from the start of the backward pass: by the profile's
 /// times, also of tensors in between that travel otherwise, or in proportion to its elements,
@@ -43,4 +43,4 @@ inline std::vector<seconds> ready_times(std::span<const tensor_facts> backward,
   return ready;
 }
 
-}  // namespace tutti::fusion
+}  // namespace tutti

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "tutti/base/cost.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/ready_times.hpp"
+#include "tutti/base/units.hpp"
+
+namespace tutti::schedule {
+
+/// An exchange as a plan of several at once sees it: from when on it may begin, and what its
+/// start-up and its bytes take on a link that nobody else uses.
+struct timed_exchange {
+  seconds ready{};
+  seconds startup{};
+  seconds bytes{};
+};
+
+/// When the last of them ends if at most `most` are under way and each begins in its turn.
+/// Start-ups overlap with everything; where the bytes of n pass at once, each takes n times `share`
+/// as long as alone, or no longer. Cost: O(exchanges * most).
+[[gnu::cold]] inline seconds end_of(std::span<const timed_exchange> all, std::size_t most,
+                                    double share) {
+  std::vector<timed_exchange> under_way;  // what is left of each
+  seconds now = 0;
+  for (std::size_t next = 0; next < all.size() || !under_way.empty();) {
+    for (; next < all.size() && under_way.size() < most && all[next].ready <= now; ++next) {
+      under_way.push_back(all[next]);
+    }
+    const auto passing = std::count_if(under_way.begin(), under_way.end(),
+                                       [](const auto& each) { return each.startup <= 0; });
+    const double slowdown = std::max(1.0, static_cast<double>(passing) * share);
+    const auto until_something_ends = [slowdown](const timed_exchange& each) {
+      return each.startup > 0 ? each.startup : each.bytes * slowdown;
+    };
+    seconds step = std::numeric_limits<seconds>::infinity();
+    for (const timed_exchange& each : under_way) {
+      step = std::min(step, until_something_ends(each));
+    }
+    if (next < all.size() && under_way.size() < most) {
+      step = std::min(step, all[next].ready - now);
+    }
+    now += step;
+    for (timed_exchange& each : under_way) {
+      const bool ends = until_something_ends(each) <= step;
+      if (each.startup > 0) {
+        each.startup = ends ? 0 : each.startup - step;
+      } else {
+        each.bytes = ends ? -1 : each.bytes - step / slowdown;
+      }
+    }
+    std::erase_if(under_way, [](const timed_exchange& each) { return each.bytes < 0; });
+  }
+  return now;
+}
+
+/// As many exchanges at once as pay: one more where that ends the last of the plan's at least a
+/// hundredth sooner. One where the profile does not say what a message costs; all gradients are
+/// ready at once where it has no times.
+[[gnu::cold]] inline std::size_t as_many_as_pay(const plan& made, const profile& known) {
+  if (!known.message.measured()) {
+    return 1;
+  }
+  std::vector<tensor_facts> backward = made.backward;  // a plan has its classes apart
+  std::sort(backward.begin(), backward.end(),
+            [](const tensor_facts& a, const tensor_facts& b) { return index(a.id) > index(b.id); });
+  const std::vector<seconds> ready = ready_times(backward, known, 0);
+  std::vector<timed_exchange> all;
+  for (const chunk& each : made.chunks) {
+    const bucket& whole = made.buckets[each.bucket];
+    seconds full = 0;
+    for (std::size_t i = whole.first_tensor; i < whole.first_tensor + whole.tensors; ++i) {
+      full = std::max(full, ready[backward.size() - 1 - index(made.backward[i].id)]);
+    }
+    const seconds startup = known.message.startup();
+    all.push_back({full, startup, known.message(known.payload(each.elements)) - startup});
+  }
+  std::size_t most = 1;
+  for (seconds end = end_of(all, 1, known.share_of_one); most < all.size(); ++most) {
+    const seconds sooner = end_of(all, most + 1, known.share_of_one);
+    if (!(sooner <= 0.99 * end)) {
+      break;
+    }
+    end = sooner;
+  }
+  return most;
+}
+
+}  // namespace tutti::schedule

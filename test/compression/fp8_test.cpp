@@ -1,0 +1,240 @@
+// fp8 against tables of all 256 numbers that each format has, in double.
+#include "tutti/compression/fp8.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cfloat>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "compression/fused.hpp"
+#include "compression/placed.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/kernels/cast.hpp"
+
+namespace tutti {
+namespace {
+
+/// OCP's definition of a format: the number that each of its codes stands for.
+struct table {
+  std::vector<double> numbers;  // of codes 0 to 127, as far as they are finite
+  bool has_infinity;
+
+  table(int exponent_bits, int digit_bits, bool with_infinity) : has_infinity(with_infinity) {
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    for (int code = 0; code < 128; ++code) {
+      const int exponent = code >> digit_bits;
+      const int digits = code % (1 << digit_bits);
+      const bool last = exponent == (1 << exponent_bits) - 1;
+      if (with_infinity ? last : code == 127) {
+        break;
+      }
+      numbers.push_back(exponent == 0
+                            ? std::ldexp(digits, 1 - bias - digit_bits)
+                            : std::ldexp((1 << digit_bits) + digits, exponent - bias - digit_bits));
+    }
+  }
+
+  double largest() const { return numbers.back(); }
+
+  /// The code of the number nearest to a magnitude, ties to even; `past` is what would come next.
+  std::size_t nearest(double magnitude) const {
+    for (std::size_t code = 0;; ++code) {
+      if (code + 1 == numbers.size()) {
+        const double step = numbers[code] - numbers[code - 1];
+        const double middle = numbers[code] + step / 2;
+        return magnitude < middle || (magnitude == middle && code % 2 == 0) ? code : code + 1;
+      }
+      const double middle = (numbers[code] + numbers[code + 1]) / 2;
+      if (magnitude < middle || (magnitude == middle && code % 2 == 0)) {
+        return code;
+      }
+    }
+  }
+};
+
+struct e4m3_case {
+  using policy = compression::fp8_e4m3;
+  using format = kernels::e4m3;
+  static table its_table() { return {4, 3, false}; }
+};
+struct e5m2_case {
+  using policy = compression::fp8_e5m2;
+  using format = kernels::e5m2;
+  static table its_table() { return {5, 2, true}; }
+};
+
+template <class Case>
+class fp8 : public testing::Test {};
+using cases = testing::Types<e4m3_case, e5m2_case>;
+TYPED_TEST_SUITE(fp8, cases);
+
+// ---- the formats
+
+TYPED_TEST(fp8, reads_every_code) {
+  const table all = TypeParam::its_table();
+  EXPECT_EQ(all.largest(), all.has_infinity ? 57344 : 448) << "as OCP prints it";
+  for (unsigned code = 0; code < 256; ++code) {
+    const float read = TypeParam::format::to_float(static_cast<std::uint8_t>(code));
+    const std::size_t magnitude = code % 128;
+    ASSERT_EQ(std::signbit(read), code >= 128) << code;
+    if (magnitude < all.numbers.size()) {
+      ASSERT_EQ(std::fabs(double{read}), all.numbers[magnitude]) << code;
+    } else if (all.has_infinity && magnitude == all.numbers.size()) {
+      ASSERT_TRUE(std::isinf(read)) << code;
+    } else {
+      ASSERT_TRUE(std::isnan(read)) << code;
+    }
+  }
+}
+
+/// All numbers, what lies between two of them, and the floats beside that.
+std::vector<float> around(const table& all) {
+  std::vector<float> made = {FLT_TRUE_MIN, FLT_MIN, FLT_MAX,
+                             static_cast<float>(all.largest() * 1.5)};
+  for (std::size_t code = 0; code < all.numbers.size(); ++code) {
+    const double here = all.numbers[code];
+    const double step =
+        code + 1 < all.numbers.size() ? all.numbers[code + 1] - here : here - all.numbers[code - 1];
+    const auto middle = static_cast<float>(here + step / 2);
+    for (const float each : {static_cast<float>(here), middle, std::nextafter(middle, 0.0f),
+                             std::nextafter(middle, FLT_MAX)}) {
+      made.push_back(each);
+    }
+  }
+  return made;
+}
+
+TYPED_TEST(fp8, rounds_to_the_nearest_ties_to_even) {
+  const table all = TypeParam::its_table();
+  for (const float each : around(all)) {
+    const std::size_t code = all.nearest(double{each});
+    ASSERT_EQ(TypeParam::format::to_bits(each), code) << std::hexfloat << each;
+    ASSERT_EQ(TypeParam::format::to_bits(-each), code + 128) << std::hexfloat << each;
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(TypeParam::format::to_bits(infinity), all.numbers.size());
+  EXPECT_EQ(TypeParam::format::to_bits(-infinity), all.numbers.size() + 128);
+  for (const std::uint32_t bits : {0x7fc0'0000u, 0x7f80'0001u, 0xffff'ffffu}) {
+    const auto nan = std::bit_cast<float>(bits);
+    EXPECT_TRUE(std::isnan(TypeParam::format::to_float(TypeParam::format::to_bits(nan))));
+  }
+}
+
+// ---- the compressor
+
+struct sent {
+  std::vector<float> scales;
+  std::vector<std::uint8_t> codes;
+};
+
+sent read(const std::vector<std::byte>& payload, std::size_t n, std::size_t block) {
+  sent made{std::vector<float>((n + block - 1) / block), std::vector<std::uint8_t>(n)};
+  const std::size_t scales = made.scales.size() * sizeof(float);
+  EXPECT_EQ(payload.size(), scales + n);
+  if (n != 0) {
+    std::memcpy(made.scales.data(), payload.data(), scales);
+    std::memcpy(made.codes.data(), payload.data() + scales, n);
+  }
+  return made;
+}
+
+/// The least power of two from 2^-126 on that brings the magnitude into range, and keeps the
+/// largest number a float.
+double scale_for(const table& all, double magnitude) {
+  double scale = std::ldexp(1, -126);
+  while (magnitude > all.largest() * scale && all.largest() * scale * 2 <= double{FLT_MAX}) {
+    scale *= 2;
+  }
+  return scale;
+}
+
+void expect_as_defined(const table& all, const std::vector<float>& input, std::size_t block,
+                       const sent& payload, const std::vector<float>& decoded) {
+  for (std::size_t begin = 0; begin < input.size(); begin += block) {
+    const std::size_t end = std::min(input.size(), begin + block);
+    double largest = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      largest = std::max(largest, std::fabs(double{input[i]}));
+    }
+    const double scale = scale_for(all, largest);
+    ASSERT_EQ(double{payload.scales[begin / block]}, scale) << "of " << largest;
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t code =
+          std::min(all.nearest(std::fabs(double{input[i]}) / scale), all.numbers.size() - 1);
+      ASSERT_EQ(payload.codes[i], code + (std::signbit(input[i]) ? 128 : 0)) << input[i];
+      ASSERT_EQ(std::fabs(double{decoded[i]}), all.numbers[code] * scale) << "exactly";
+    }
+  }
+}
+
+std::vector<float> of_all_magnitudes(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> exponent(-150, 128);
+  std::vector<float> made(n);
+  for (float& each : made) {
+    const double magnitude = std::min(std::exp2(exponent(random)), double{FLT_MAX});
+    each = static_cast<float>(random() % 2 != 0 ? magnitude : -magnitude);
+  }
+  return made;
+}
+
+constexpr std::size_t blocks[] = {1, 7, 256, 5000};
+
+TYPED_TEST(fp8, is_one_rounding_of_what_the_scale_makes) {
+  const table all = TypeParam::its_table();
+  for (const std::size_t block : blocks) {
+    for (const std::size_t n : awkward_sizes) {
+      std::vector<std::vector<float>> inputs = {gradient_of(n, 1), of_all_magnitudes(n, 2)};
+      for (const float each :
+           {0.0f, -0.0f, 0.3f, FLT_MIN, -FLT_TRUE_MIN, FLT_MAX, -FLT_MAX, 448.0f, 57345.0f}) {
+        inputs.emplace_back(n, each);
+      }
+      for (const auto& input : inputs) {
+        placed<typename TypeParam::policy> codec(n, {.block = block});
+        const auto payload = codec.encode(input);
+        ASSERT_FALSE(codec.overran);
+        expect_as_defined(all, input, block, read(payload, n, block), codec.decode(payload));
+      }
+    }
+  }
+}
+
+TYPED_TEST(fp8, shows_what_is_not_finite_in_its_own_block) {
+  for (const float odd : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    std::vector<float> gradient(192, -1.0f);
+    gradient[70] = odd;
+    placed<typename TypeParam::policy> codec(gradient.size(), {.block = 64});
+    const auto decoded = codec.decode(codec.encode(gradient));
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      ASSERT_EQ(std::isnan(decoded[i]), i / 64 == 1) << odd << " at " << i;
+    }
+  }
+}
+
+TYPED_TEST(fp8, under_error_feedback_says_in_one_pass_what_steps_say) {
+  for (const std::size_t block : blocks) {
+    for (const std::size_t n : awkward_sizes) {
+      for (const auto& gradient :
+           {gradient_of(n, 7), std::vector<float>(n, -0.0f), std::vector<float>(n, FLT_TRUE_MIN),
+            std::vector<float>(n, FLT_MAX / 8)}) {
+        expect_fused_as_in_steps<typename TypeParam::policy>(n, {.block = block},
+                                                             [&](int) { return gradient; });
+      }
+    }
+  }
+}
+
+TYPED_TEST(fp8, refuses_an_empty_block) {
+  EXPECT_THROW(typename TypeParam::policy({.block = 0}), usage_error);
+}
+
+}  // namespace
+}  // namespace tutti
