@@ -35,8 +35,8 @@ namespace tutti::strategies {
 /// Every named strategy, for registries and for tests that try them all.
 using all =
     std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP, BytePS,
-               ByteScheduler, DeAR, TopK, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD,
-               QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
-               LocalSGD, Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
+               ByteScheduler, DeAR, TopK, TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD,
+               PowerSGD, QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging,
+               SMA, LocalSGD, Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

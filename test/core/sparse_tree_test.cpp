@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <type_traits>
 #include <vector>
 
 #include "support/sparse_tree_oracle.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
@@ -38,12 +40,14 @@ std::int64_t sparse(std::size_t rank, std::size_t step, std::size_t i) {
 }
 
 /// Two tensors, so that fusion has something to do.
-template <class Fusion, class Gradient>
+template <class Fusion, class Architecture = architecture::sparse_tree, class Gradient>
 history trained(give_back rule, std::size_t ranks, std::size_t n, std::size_t k, std::size_t steps,
                 Gradient gradient) {
-  using strategy =
-      compose<Fusion, compression::error_feedback<compression::top_k>, architecture::sparse_tree>;
-  engine_options<strategy> options{.compression = {.k = k}, .architecture = {.give_back = rule}};
+  using strategy = compose<Fusion, compression::error_feedback<compression::top_k>, Architecture>;
+  engine_options<strategy> options{.compression = {.k = k}};
+  if constexpr (std::is_same_v<Architecture, architecture::sparse_tree>) {
+    options.architecture.give_back = rule;
+  }
   options.run.deadline = 20;
   history all{{}, std::vector<integers>(ranks)};
   std::mutex mutex;
@@ -186,6 +190,50 @@ TEST(SparseTree, IsTheOriginalsWhereCompatible) {
       stated[39] = 49557;
     }
     EXPECT_EQ(lost(all, 40, mixed), stated) << each.ranks << " ranks";
+  }
+}
+
+// ---- selections of all, and of their sum again
+
+history selected_twice(std::size_t ranks, std::size_t n, std::size_t k, std::size_t steps) {
+  history all{{}, std::vector<integers>(ranks, integers(n))};
+  for (std::size_t step = 0; step < steps; ++step) {
+    std::vector<pairs> own(ranks);
+    pairs sum;
+    for (std::size_t i = 0; i < n; ++i) {
+      sum[i] = 0;
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      pairs whole;
+      for (std::size_t i = 0; i < n; ++i) {
+        whole[i] = all.residuals[rank][i] += mixed(rank, step, i);
+      }
+      own[rank] = largest(whole, k);
+      for (const auto& [i, value] : own[rank]) {
+        sum[i] += value;
+      }
+    }
+    const pairs kept = largest(sum, k);
+    all.sums.emplace_back(n);
+    for (const auto& [i, value] : kept) {
+      all.sums.back()[i] = value;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        all.residuals[rank][i] = own[rank].contains(i) ? 0 : all.residuals[rank][i];
+      }
+    }
+  }
+  return all;
+}
+
+TEST(SelectingAllGather, IsItsLoopsAndLosesNothing) {
+  using architecture::selecting_all_gather;
+  for (const std::size_t ranks : {1u, 2u, 3u, 5u}) {
+    for (const std::size_t n : {1u, 7u, 1001u}) {
+      const std::size_t k = std::max<std::size_t>(n / 10, 1);
+      const history all = trained<fusion::all, selecting_all_gather>({}, ranks, n, k, 4, mixed);
+      EXPECT_EQ(all, selected_twice(ranks, n, k, 4)) << ranks << " ranks, " << n;
+      EXPECT_EQ(lost(all, n, mixed), integers(n)) << ranks << " ranks, " << n;
+    }
   }
 }
 

@@ -24,6 +24,7 @@
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
@@ -45,6 +46,7 @@
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
+#include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
@@ -150,7 +152,9 @@ constexpr policies<
     compression::top_k, compression::qsgd, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
-    compression::error_feedback<compression::qsgd>, of_whole_buckets>
+    compression::error_feedback<compression::qsgd>,
+    compression::momentum_correction<compression::error_feedback<compression::top_k>>,
+    of_whole_buckets>
     compressions{"compression",
                  {"none",
                   "fp16",
@@ -177,6 +181,7 @@ constexpr policies<
                   "error_feedback<fp16>",
                   "error_feedback<top_k>",
                   "error_feedback<qsgd>",
+                  "momentum_correction<error_feedback<top_k>>",
                   "of_whole_buckets (a test's)"}};
 
 template <class Consistency, class UpdatedBy>
@@ -188,10 +193,11 @@ constexpr policies<
     architecture::all_reduce<collective::ring, architecture::mean::before>,
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::sparse_tree,
-    architecture::adasum<>, architecture::adasum<carries::difference>,
-    servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
-    servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
-    servers<asynchronous, updated_by::servers>, architecture::sharded<>,
+    architecture::selecting_all_gather, architecture::adasum<>,
+    architecture::adasum<carries::difference>, servers<synchronous, updated_by::workers>,
+    servers<synchronous, updated_by::servers>, servers<synchronous, updated_by::servers_by_push>,
+    servers<asynchronous, updated_by::workers>, servers<asynchronous, updated_by::servers>,
+    architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::pair_averaging, architecture::model_averaging<>, architecture::local_sgd<>,
     architecture::delayed<>,
@@ -206,6 +212,7 @@ constexpr policies<
                    "reduce_scatter_all_gather",
                    "majority_vote",
                    "sparse_tree",
+                   "selecting_all_gather",
                    "adasum",
                    "adasum<difference>",
                    "parameter_server<synchronous, workers>",

@@ -92,6 +92,8 @@ const std::tuple published{
         "fusion.bytes=26214400 fusion.modules=0 schedule.gathers_at_once=2 "},
     row<strategies::TopK, fusion::all, error_feedback<compression::top_k>,
         architecture::all_gather>{"compression.density=0.001 compression.k=0 "},
+    row<strategies::TopK2, fusion::all, error_feedback<compression::top_k>,
+        architecture::selecting_all_gather>{"compression.density=0.001 compression.k=0 "},
     // The tree of the original, which loses what two ranks leave out.
     row<strategies::gTopKSGD, fusion::all, error_feedback<compression::top_k>,
         architecture::sparse_tree>{

@@ -120,6 +120,12 @@ class error_feedback<C> {
   }
   template <class Queue>
   requires merges<C>
+  void select(Queue& queue, std::span<const float> values, wire out,
+              const chunk_context& where) const {
+    compression_.select(queue, values, out, where.after(1));
+  }
+  template <class Queue>
+  requires merges<C>
   void add_absent(Queue& queue, const_wire payload, const_wire others, std::span<float> sum) const {
     compression_.add_absent(queue, payload, others, sum);
   }

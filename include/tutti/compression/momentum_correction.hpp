@@ -134,6 +134,12 @@ class momentum_correction {
   }
   template <class Queue>
   requires merges<C>
+  void select(Queue& queue, std::span<const float> values, wire out,
+              const chunk_context& where) const {
+    compression_.select(queue, values, out, inner(where));
+  }
+  template <class Queue>
+  requires merges<C>
   void add_absent(Queue& queue, const_wire payload, const_wire others, std::span<float> sum) const {
     compression_.add_absent(queue, payload, others, sum);
   }

@@ -191,6 +191,7 @@ concept merges = requires(const C compression, inline_queue& queue, wire into, c
                           std::span<float> left_out, const chunk_context& where, std::size_t n) {
   { compression.merging_bytes(n) } -> std::same_as<std::size_t>;
   compression.merge(queue, into, from, left_out, where);
+  compression.select(queue, std::span<const float>(left_out), into, where);
   compression.add_absent(queue, from, from, left_out);
 };
 
@@ -200,6 +201,17 @@ concept remembers_residuals = requires(const C compression, const chunk_context&
                                        std::size_t n) {
   { compression.residual(where, n) } -> std::same_as<std::span<float>>;
 };
+
+/// What of a chunk's elements has not been sent; nothing where nobody remembers that.
+template <class C>
+constexpr std::span<float> residual_of(const C& compression, const chunk_context& where,
+                                       std::size_t elements) {
+  if constexpr (remembers_residuals<C>) {
+    return compression.residual(where, elements);
+  } else {
+    return {};
+  }
+}
 
 /// Whether the compressor with its default options makes the same bytes of every element and none
 /// beside: true also where that cannot be found out before run time.
@@ -428,10 +440,10 @@ concept knows_its_blocks = facts::unit_of<C>
 /// all of them in one pass;
 /// `merge(queue, into, from, left_out, context)`: of two payloads' sum as much as one holds goes to
 /// the first, and the rest, element by element, to `left_out`, unless that is empty; the context's
-/// scratch is of `merging_bytes(n)`. Beside it `add_absent(queue, payload, others, sum)`: adds what
-/// a payload has of elements that another has not.
-/// `clear_sent(queue, payload, values)`: 0 where the payload has an element;
-/// `residual(context, n)`: what of n elements has not been sent, a row of the memory;
+/// scratch is of `merging_bytes(n)`. Beside it `select(queue, values, out, context)`: an encoding
+/// of values as they are, and `add_absent(queue, payload, others, sum)`: adds what a payload has of
+/// elements that another has not. `clear_sent(queue, payload, values)`: 0 where the payload has an
+/// element; `residual(context, n)`: what of n elements has not been sent, a row of the memory;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`.
 template <class C>
