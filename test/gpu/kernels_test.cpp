@@ -38,6 +38,7 @@
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
 #include "tutti/kernels/sparse_pairs.hpp"
+#include "tutti/kernels/stratified.hpp"
 #include "tutti/kernels/votes.hpp"
 
 namespace tutti::test {
@@ -638,6 +639,34 @@ TEST_F(Kernels, ClippedMomenta) {
                              there_factor.data());
       EXPECT_TRUE(same_bits(there_momentum.read(), momentum)) << n << ", " << bound;
     }
+  }
+}
+
+TEST_F(Kernels, DrawnElements) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const std::size_t k = n / 10;
+    const auto input = normal_values(n, 17);
+    auto sum = normal_values(n, 18);
+    const on_gpu there_input(queue, input);
+    const on_gpu there_sum(queue, sum);
+    std::vector<std::uint32_t> key(2);
+    std::vector<float> values(k);
+    const on_gpu<std::uint32_t> there_key(queue, 2);
+    const on_gpu<float> there_values(queue, k);
+    constexpr std::uint64_t number = 0x1234'5678'9abc'def0;
+    constexpr auto as = kernels::drawn_as::its_run;
+    kernels::draw(host, input, number, as, {key.data(), values.data(), k});
+    kernels::draw(queue, there_input.input(), number, as,
+                  {there_key.data(), there_values.data(), k});
+    EXPECT_TRUE(same_bits(there_values.read(), values)) << n;
+    kernels::add_drawn(host, {key.data(), values.data(), k}, std::span(sum));
+    kernels::add_drawn(queue, {there_key.data(), there_values.data(), k}, there_sum.span());
+    EXPECT_TRUE(same_bits(there_sum.read(), sum)) << n;
+    kernels::clear_drawn(host, {key.data(), values.data(), k}, std::span(sum));
+    kernels::clear_drawn(queue, {there_key.data(), there_values.data(), k}, there_sum.span());
+    EXPECT_TRUE(same_bits(there_sum.read(), sum)) << n;
   }
 }
 

@@ -52,6 +52,7 @@
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/random_k.hpp"
 #include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
@@ -149,7 +150,7 @@ constexpr policies<
     compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
     compression::one_bit, compression::two_bit, compression::onebit, compression::topk,
     compression::randomk, compression::dithering, compression::push_only<compression::two_bit>,
-    compression::top_k, compression::qsgd, compression::power_sgd,
+    compression::top_k, compression::random_k, compression::qsgd, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>,
@@ -175,6 +176,7 @@ constexpr policies<
                   "dithering",
                   "push_only<two_bit>",
                   "top_k",
+                  "random_k",
                   "qsgd",
                   "power_sgd",
                   "select<matrices, power_sgd, none>",

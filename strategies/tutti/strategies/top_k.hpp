@@ -19,7 +19,7 @@ struct TopK {
                            architecture::all_gather>;
 };
 
-/// The same, and of the sum again no more than one rank sends: `topk2` of that paper's code.
+/// TopK, and of the sum again no more than one rank sends: `topk2` of that paper's code.
 struct TopK2 {
   static constexpr std::string_view name = "TopK2";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,

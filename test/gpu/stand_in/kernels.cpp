@@ -22,6 +22,7 @@
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
 #include "tutti/kernels/cuda/sparse_pairs.cuh"
+#include "tutti/kernels/cuda/stratified.cuh"
 
 namespace tutti::kernels {
 
