@@ -42,6 +42,7 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -150,7 +151,8 @@ constexpr policies<
     compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
     compression::one_bit, compression::two_bit, compression::onebit, compression::topk,
     compression::randomk, compression::dithering, compression::push_only<compression::two_bit>,
-    compression::top_k, compression::random_k, compression::qsgd, compression::power_sgd,
+    compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
+    compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>,
@@ -177,6 +179,7 @@ constexpr policies<
                   "push_only<two_bit>",
                   "top_k",
                   "random_k",
+                  "by_magnitude",
                   "qsgd",
                   "power_sgd",
                   "select<matrices, power_sgd, none>",
