@@ -18,6 +18,8 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/strategies/dgc.hpp"
+#include "tutti/strategies/gtopk_sgd.hpp"
 
 namespace tutti::test {
 namespace {
@@ -191,6 +193,47 @@ TEST(SparseTree, IsTheOriginalsWhereCompatible) {
     }
     EXPECT_EQ(lost(all, 40, mixed), stated) << each.ranks << " ranks";
   }
+}
+
+/// Densities of the first epochs: the plan is made anew between steps, and forgets nothing.
+TEST(SparseTree, LosesNothingWhileItWarmsUp) {
+  using strategy = strategies::gTopKSGD;
+  constexpr std::size_t n = 1000;
+  history all{{}, std::vector<integers>(3)};
+  std::mutex mutex;
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", n / 2}, {"two", n / 2}});
+    engine_options<strategy> options{.architecture = {.give_back = give_back::exact}};
+    options.run.deadline = 20;
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const auto density = [](std::size_t epoch) { return strategies::DGC::warm_up(epoch, 0.002); };
+    options.compression.density = density(0);
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::none{}, options);
+    std::vector<integers> sums;
+    for (std::size_t step = 0; step < 10; ++step) {
+      if (step % 2 == 0 && step > 0) {
+        options.compression.density = density(step / 2);
+        engine.replan(options);
+      }
+      for (std::size_t i = 0; i < n; ++i) {
+        memory.gradients()[i] = static_cast<float>(mixed(rank, step, i));
+      }
+      engine.ready(tensor_id(1));
+      engine.ready(tensor_id(0));
+      engine.wait();
+      sums.emplace_back(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        sums.back()[i] = std::llround(static_cast<double>(memory.gradients()[i]) * 3);
+      }
+      const auto sent = std::ranges::count_if(sums.back(), [](auto each) { return each != 0; });
+      EXPECT_EQ(static_cast<double>(sent), std::floor(n * density(step / 2))) << step;
+    }
+    const auto residual = engine.memories()[0];
+    const std::scoped_lock lock(mutex);
+    all.residuals[rank].assign(residual.begin(), residual.end());
+    all.sums = sums;
+  });
+  EXPECT_EQ(lost(all, n, mixed), integers(n));
 }
 
 // ---- selections of all, and of their sum again
