@@ -236,6 +236,26 @@ TEST(SparseTree, LosesNothingWhileItWarmsUp) {
   EXPECT_EQ(lost(all, n, mixed), integers(n));
 }
 
+/// Payloads that go up into the first host, counted round by round.
+TEST(SparseTree, IsBoundByTheHostOfItsRoot) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    for (const int per_host : {1, 2, 3, 4}) {
+      std::vector<double> received(static_cast<std::size_t>(ranks));
+      for (int distance = 1; distance < ranks; distance *= 2) {
+        for (int rank = 0; rank + distance < ranks; rank += 2 * distance) {
+          if (rank / per_host != (rank + distance) / per_host) {
+            received[static_cast<std::size_t>(rank / per_host)] += 7;
+          }
+        }
+      }
+      EXPECT_EQ(
+          architecture::sparse_tree::busiest_nic(7, 0, {.workers = ranks, .per_host = per_host}),
+          received[0])
+          << ranks << " ranks, " << per_host << " a host";
+    }
+  }
+}
+
 // ---- selections of all, and of their sum again
 
 history selected_twice(std::size_t ranks, std::size_t n, std::size_t k, std::size_t steps) {
