@@ -10,6 +10,7 @@
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
+#include "tutti/strategies/dgc.hpp"
 #include "tutti/strategies/distributed_replicated.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/gtopk_sgd.hpp"
@@ -40,8 +41,8 @@ namespace tutti::strategies {
 using all =
     std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
                HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR, TopK,
-               gTopKSGD, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNet2Bit,
-               MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1, ZeRO2,
-               Adasum, TFReplicated, DistributedReplicated>;
+               TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
+               MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
+               Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

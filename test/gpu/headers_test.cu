@@ -13,6 +13,7 @@
 #include "tutti/kernels/cuda/block_codes.cuh"
 #include "tutti/kernels/cuda/block_signs.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
+#include "tutti/kernels/cuda/clipping.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
 #include "tutti/kernels/cuda/index_pairs.cuh"
@@ -23,6 +24,7 @@
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
 #include "tutti/kernels/cuda/sparse_pairs.cuh"
+#include "tutti/kernels/cuda/stratified.cuh"
 
 namespace tutti::test {
 

@@ -25,6 +25,7 @@
 #include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
@@ -42,15 +43,18 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
+#include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/random_k.hpp"
 #include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
@@ -149,10 +153,13 @@ constexpr policies<
     compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
     compression::one_bit, compression::two_bit, compression::onebit, compression::topk,
     compression::randomk, compression::dithering, compression::push_only<compression::two_bit>,
-    compression::top_k, compression::qsgd, compression::power_sgd,
+    compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
+    compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
-    compression::error_feedback<compression::qsgd>, of_whole_buckets>
+    compression::error_feedback<compression::qsgd>,
+    compression::momentum_correction<compression::error_feedback<compression::top_k>>,
+    of_whole_buckets>
     compressions{"compression",
                  {"none",
                   "fp16",
@@ -173,12 +180,15 @@ constexpr policies<
                   "dithering",
                   "push_only<two_bit>",
                   "top_k",
+                  "random_k",
+                  "by_magnitude",
                   "qsgd",
                   "power_sgd",
                   "select<matrices, power_sgd, none>",
                   "error_feedback<fp16>",
                   "error_feedback<top_k>",
                   "error_feedback<qsgd>",
+                  "momentum_correction<error_feedback<top_k>>",
                   "of_whole_buckets (a test's)"}};
 
 template <class Consistency, class UpdatedBy>
@@ -190,11 +200,11 @@ constexpr policies<
     architecture::all_reduce<collective::ring, architecture::mean::before>,
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::momentum_exchange,
-    architecture::majority_vote, architecture::sparse_tree, architecture::adasum<>,
-    architecture::adasum<carries::difference>, servers<synchronous, updated_by::workers>,
-    servers<synchronous, updated_by::servers>, servers<synchronous, updated_by::servers_by_push>,
-    servers<asynchronous, updated_by::workers>, servers<asynchronous, updated_by::servers>,
-    architecture::sharded<>,
+    architecture::majority_vote, architecture::sparse_tree, architecture::selecting_all_gather,
+    architecture::adasum<>, architecture::adasum<carries::difference>,
+    servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
+    servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
+    servers<asynchronous, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::pair_averaging, architecture::model_averaging<>, architecture::local_sgd<>,
     architecture::delayed<>,
@@ -210,6 +220,7 @@ constexpr policies<
                    "momentum_exchange",
                    "majority_vote",
                    "sparse_tree",
+                   "selecting_all_gather",
                    "adasum",
                    "adasum<difference>",
                    "parameter_server<synchronous, workers>",

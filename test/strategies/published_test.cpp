@@ -105,11 +105,17 @@ const std::tuple published{
         "fusion.bytes=26214400 fusion.modules=0 schedule.gathers_at_once=2 "},
     row<strategies::TopK, fusion::all, error_feedback<compression::top_k>,
         architecture::all_gather>{"compression.density=0.001 compression.k=0 "},
+    row<strategies::TopK2, fusion::all, error_feedback<compression::top_k>,
+        architecture::selecting_all_gather>{"compression.density=0.001 compression.k=0 "},
     // The tree of the original, which loses what two ranks leave out.
     row<strategies::gTopKSGD, fusion::all, error_feedback<compression::top_k>,
         architecture::sparse_tree>{
         "compression.density=0.001 compression.k=0 architecture.give_back=compatible "},
     // Top-k's time per element and comparison is a P102-100's, all-gathers' that of its table.
+    row<strategies::DGC, compression::momentum_correction<error_feedback<compression::top_k>>,
+        architecture::all_gather>{
+        "compression.momentum=0.9 compression.masking=sent compression.clip=0 "
+        "compression.density=0.001 compression.k=0 "},
     row<strategies::OMGS, fusion::sparse_merge, at_most, error_feedback<compression::top_k>,
         architecture::all_gather>{
         "fusion.startup=0.0027 fusion.seconds_per_byte=1.3e-08 fusion.gather=4 "

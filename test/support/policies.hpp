@@ -5,16 +5,19 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
+#include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/natural.hpp"
 #include "tutti/compression/nesterov_momentum.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/random_k.hpp"
 #include "tutti/compression/randomk.hpp"
 #include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
@@ -58,18 +61,19 @@ using optimizers =
 using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
                    compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::top_k, compression::one_bit, compression::two_bit,
-                   compression::onebit, compression::fp8_e4m3, compression::fp8_e5m2,
-                   compression::natural, compression::topk, compression::randomk>;
+                   compression::top_k, compression::random_k, compression::one_bit,
+                   compression::two_bit, compression::onebit, compression::fp8_e4m3,
+                   compression::fp8_e5m2, compression::natural, compression::topk,
+                   compression::randomk>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::top_k, compression::qsgd, compression::dithering, compression::one_bit,
-    compression::two_bit, compression::onebit, compression::fp8_e4m3, compression::fp8_e5m2,
-    compression::natural, compression::topk, compression::randomk,
-    compression::error_feedback<compression::none>, compression::error_feedback<compression::fp16>,
-    compression::error_feedback<compression::sign>,
+    compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
+    compression::dithering, compression::one_bit, compression::two_bit, compression::onebit,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::topk,
+    compression::randomk, compression::error_feedback<compression::none>,
+    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,
@@ -82,6 +86,8 @@ using compressions = testing::Types<
     compression::dense_below<compression::error_feedback<compression::onebit>>,
     compression::dense_below<compression::dithering>,
     compression::nesterov_momentum<compression::dithering>,
-    compression::nesterov_momentum<compression::rescaled_error_feedback<compression::topk>>>;
+    compression::nesterov_momentum<compression::rescaled_error_feedback<compression::topk>>,
+    compression::momentum_correction<compression::fp16>,
+    compression::momentum_correction<compression::error_feedback<compression::top_k>>>;
 
 }  // namespace tutti::testing_lists

@@ -236,6 +236,7 @@ class chunk_records {
     const chunk& piece = plan_->chunks[number];
     chunk_context where = memory.at(piece.first_element, span_of(mine.scratch), mine.steps);
     where.rank = static_cast<std::uint64_t>(world_->rank());
+    where.ranks = static_cast<std::uint64_t>(around_->workers());
     if constexpr (facts::works_on_tensors<compression> || selects<compression>) {
       where.tensor = &around_->tensor_of(piece);
       where.remembered = mine.remembered.size() == 0 ? nullptr : mine.remembered.data();

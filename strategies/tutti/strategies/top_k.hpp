@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/compose.hpp"
@@ -16,6 +17,13 @@ struct TopK {
   static constexpr std::string_view name = "TopK";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::all_gather>;
+};
+
+/// TopK, and of the sum again no more than one rank sends: `topk2` of that paper's code.
+struct TopK2 {
+  static constexpr std::string_view name = "TopK2";
+  using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
+                           architecture::selecting_all_gather>;
 };
 
 }  // namespace tutti::strategies
