@@ -838,6 +838,16 @@ TEST(Named, P3) {
   EXPECT_NE(broken(observe<P3>(2, other), stated), "");
 }
 
+/// Lists of strategies print it.
+template <class... Each>
+void say_what_they_are_after(std::tuple<Each...>*) {
+  (EXPECT_FALSE(Each::after.empty()) << Each::name, ...);
+  (EXPECT_TRUE(Each::deviations.empty() || Each::deviations.ends_with('.')) << Each::name, ...);
+}
+TEST(Named, AllSayWhatTheyAreAfter) {
+  say_what_they_are_after(static_cast<strategies::all*>(nullptr));
+}
+
 /// What `of_kvstore` says, or what it refuses with.
 std::string kvstore(const char* type) {
   try {

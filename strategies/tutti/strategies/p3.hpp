@@ -9,12 +9,15 @@
 
 namespace tutti::strategies {
 
-/// Slices of 40,000 elements, most urgent first, server after server; workers update: Jayarajan et
-/// al., "Priority-based Parameter Propagation", MLSys 2019, and MXNet's kvstore over the van `p3`.
-/// So many bytes as ten full slices may wait to be sent, of a rank to all servers: there ten slices
-/// of whatever size to each, as its launcher says.
+/// Slices of 40,000 elements, most urgent first, server after server; workers update.
 struct P3 {
   static constexpr std::string_view name = "P3";
+  static constexpr std::string_view after =
+      "Jayarajan et al., \"Priority-based Parameter Propagation\", MLSys 2019, and MXNet's "
+      "kvstore over the van `p3`";
+  static constexpr std::string_view deviations =
+      "As many bytes as ten full slices may wait to be sent, of a rank to all servers; there "
+      "ten slices of whatever size to each, as its launcher says.";
   using strategy =
       compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults() {

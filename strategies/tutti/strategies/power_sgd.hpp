@@ -10,10 +10,12 @@
 
 namespace tutti::strategies {
 
-/// Matrices as products of rank 2, what is lost remembered; vectors as they are: Vogels et al.,
-/// "PowerSGD", NeurIPS 2019. Tensors are matrices by the shape that they are declared with.
+/// Matrices as products of rank 2, what is lost remembered; vectors as they are.
 struct PowerSGD {
   static constexpr std::string_view name = "PowerSGD";
+  static constexpr std::string_view after = "Vogels et al., \"PowerSGD\", NeurIPS 2019";
+  static constexpr std::string_view deviations =
+      "Tensors are matrices by the shape that they are declared with.";
   using strategy =
       compose<fusion::up_to,
               compression::select<matrices, compression::power_sgd, compression::none>>;
