@@ -34,10 +34,12 @@
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
+#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/compression/topk.hpp"
 #include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -306,6 +308,8 @@ void add_error_feedback() {
   add_feedback<tutti::compression::one_bit>("one_bit");
   add_feedback<tutti::compression::two_bit>("two_bit");
   add_feedback<tutti::compression::onebit>("onebit");
+  add_feedback<tutti::compression::topk>("topk");
+  add_feedback<tutti::compression::randomk>("randomk");
 }
 
 /// What the standard library offers: the magnitudes copied, and partly sorted.
@@ -332,6 +336,36 @@ void add_selection(const std::string& density, std::size_t one_in) {
   };
   add("select_largest/" + density + "/layered", selecting(&arrays::layered));
   add("select_largest/" + density + "/normal", selecting(&arrays::gradient));
+}
+
+/// What a rank of a tree merges: its own selection and another's, of which half are elsewhere.
+void add_merging() {
+  add("merge_pairs/0.1%", [](arrays& on) {
+    const std::size_t k = std::max<std::size_t>(on.n / 1000, 1);
+    std::vector<std::uint32_t> mine(k);
+    std::vector<std::uint32_t> theirs(k);
+    for (std::size_t i = 0; i < k; ++i) {
+      mine[i] = static_cast<std::uint32_t>(1000 * i);
+      theirs[i] = static_cast<std::uint32_t>(1000 * i + i % 2);
+    }
+    std::vector<std::uint32_t> merged(2 * k);
+    const auto plainly = [&on, mine, theirs]() mutable {
+      std::map<std::uint32_t, float> sums;
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        sums[mine[i]] += on.gradient[i];
+        sums[theirs[i]] += on.layered[i];
+      }
+      on.sum[0] = sums.begin()->second;
+    };
+    return comparison{{"",
+                       [&on, mine, theirs, merged]() mutable {
+                         kernels::merge_pairs(queue, {mine, on.gradient.data()},
+                                              {theirs, on.layered.data()}, {merged, on.sum.data()});
+                       },
+                       on.bytes(0.032)},
+                      on.copying(),
+                      {{"map", plainly}}};
+  });
 }
 
 void add_copies() {
@@ -388,6 +422,7 @@ void add_everything() {
   add_error_feedback();
   add_selection("0.1%", 1000);
   add_selection("1%", 100);
+  add_merging();
   add_low_rank();
   add_copies();
 }

@@ -13,6 +13,7 @@
 #include "common/nearest.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
+#include "tutti/strategies/tf_replicated.hpp"
 
 namespace common {
 

@@ -11,8 +11,11 @@
 #include "tutti/strategies/dear.hpp"
 #include "tutti/strategies/distributed_replicated.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/gtopk_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/horovod_hierarchical.hpp"
 #include "tutti/strategies/kungfu.hpp"
+#include "tutti/strategies/kungfu_nccl.hpp"
 #include "tutti/strategies/local.hpp"
 #include "tutti/strategies/local_sgd.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
@@ -23,6 +26,7 @@
 #include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/relaxed.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/tensorpack.hpp"
 #include "tutti/strategies/tf_replicated.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
@@ -30,11 +34,12 @@
 
 namespace tutti::strategies {
 
-/// Every named strategy, for registries and for tests that try them all.
-using all =
-    std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP, BytePS,
-               ByteScheduler, DeAR, TopK, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
-               MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
-               Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
+/// Named strategies for registries and for tests that try them all: one of each composition, and of
+/// variants of one those that show most.
+using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
+                       HorovodHierarchical, DDP, BytePS, BSPPS, ByteScheduler, DeAR, TopK, gTopKSGD,
+                       OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNet2Bit,
+                       MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1,
+                       ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

@@ -3,23 +3,30 @@
 #include <cstdint>
 
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/compression/none.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/transport/in_process.hpp"
 
-/// A verb that is a template and takes too few arguments: by its name it is stated, so that what
-/// arrives is not left to the default. The same template with all of them is called.
+/// A verb that is a template and takes too few arguments where floats travel: the policy's concept
+/// has not seen this world, so the engine says it.
+template <class Compression>
+struct counts {
+  template <class Position>
+  void arrive(Position, std::uint64_t) {}
+};
+#ifndef GOOD
+template <>
+struct counts<tutti::compression::none> {
+  template <class Position>
+  void arrive(Position) {}
+};
+#endif
 struct counts_arrivals : tutti::architecture::all_reduce<> {
   template <class World>
-  struct state : tutti::architecture::all_reduce<>::state<World> {
+  struct state : tutti::architecture::all_reduce<>::state<World>,
+                 counts<typename World::compression> {
     using tutti::architecture::all_reduce<>::state<World>::state;
-#ifdef GOOD
-    template <class Position>
-    void arrive(Position, std::uint64_t) {}
-#else
-    template <class Position>
-    void arrive(Position) {}
-#endif
   };
 };
 static_assert(sizeof(tutti::engine<tutti::compose<counts_arrivals>, tutti::transport::in_process,

@@ -23,14 +23,14 @@ inline double norm(std::span<const double> of) {
 class recurrence {
  public:
   recurrence(int count, std::size_t rows, std::size_t columns, std::size_t rank, std::uint64_t seed,
-             std::uint64_t tensor)
+             std::uint64_t tensor, std::uint64_t start = 0)
       : rows_(rows), columns_(columns), rank_(rank), inputs(static_cast<std::size_t>(count)) {
     for (std::vector<double>& each : inputs) {
       each.resize(rows * columns);
     }
     residuals = inputs;
     q_.assign(columns, std::vector<double>(rank));
-    const auto random = kernels::counted_random(seed).stream(tensor).stream(0);
+    const auto random = kernels::counted_random(seed).stream(tensor).stream(start);
     for (std::size_t k = 0; k < rank; ++k) {
       for (std::size_t j = 0; j < columns; ++j) {
         q_[j][k] = static_cast<float>(2 * random.stream(k).uniform(j) - 1);

@@ -12,6 +12,7 @@
 
 #include "compression/low_rank_recurrence.hpp"
 #include "compression/placed.hpp"
+#include "compression/power_sgd_vectors.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/select.hpp"
@@ -92,6 +93,11 @@ class ranks_of {
 
   const floats& residual(std::size_t number) const { return all_[number].residual; }
   const floats& remembered() const { return all_[0].remembered; }
+  void remember(const floats& q) {
+    for (rank& each : all_) {
+      each.remembered = q;
+    }
+  }
 
   compression::power_sgd policy;
   inline_queue queue;
@@ -153,6 +159,27 @@ TEST(power_sgd, is_the_recurrence_in_double_for_ten_steps) {
     }
   }
   RecordProperty("worst", std::to_string(worst));
+}
+
+/// From the hook's Q on, which it draws otherwise; both orders of the floats' sums are as good.
+TEST(power_sgd, is_pytorchs_hook) {
+  for (const test::hook_run& run : test::hook_runs()) {
+    ranks_of ranks(2, tensor_of({4, 3}), {.rank = run.rank});
+    ranks.remember(run.first_q);
+    for (int step = 2; step < 5; ++step) {
+      const floats mean =
+          ranks.step({test::gradient_of_hook(0, step), test::gradient_of_hook(1, step)});
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        ASSERT_NEAR(mean[i], run.means[static_cast<std::size_t>(step - 2)][i], 2e-6)
+            << "rank " << run.rank << ", step " << step << ", element " << i;
+      }
+    }
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      for (std::size_t i = 0; i < 12; ++i) {
+        ASSERT_NEAR(ranks.residual(rank)[i], run.residuals[rank][i], 4e-6) << i;
+      }
+    }
+  }
 }
 
 /// Contributed = applied + residual, over all ranks, up to a float's rounding of each.
@@ -267,12 +294,32 @@ TEST(select, asks_a_tensors_shape_size_or_name) {
       {.rule = {.elements = 64}});
   EXPECT_TRUE(by_size.chooses(tensor_of({8, 8})));
   EXPECT_FALSE(by_size.chooses(tensor_of({7, 9})));
-  struct named_like_a_bias {
-    bool operator()(const tensor_facts& tensor) const { return tensor.name.ends_with(".bias"); }
-  };
-  const compression::select<named_like_a_bias, compression::none, compression::signum> by_name;
+  const compression::select<named<"*.bias">, compression::none, compression::signum> by_name;
   EXPECT_TRUE(by_name.chooses({{}, 4, {}, "conv1.bias"}));
   EXPECT_FALSE(by_name.chooses({{}, 4, {}, "conv1.weight"}));
+  const compression::select<both<matrices, at_least>, compression::power_sgd, compression::none>
+      large({.rule = {.second = {.elements = 65}}});
+  EXPECT_FALSE(large.chooses(tensor_of({8, 8})));
+  EXPECT_FALSE(large.chooses(tensor_of({80})));
+  EXPECT_TRUE(large.chooses(tensor_of({8, 9})));
+}
+
+TEST(select, knows_names_by_their_ends) {
+  const auto is = [](auto rule, const char* name) {
+    const tensor_facts tensor{{}, 4, {}, name};
+    return rule(tensor);
+  };
+  EXPECT_TRUE(is(named<"head">{}, "head"));
+  EXPECT_FALSE(is(named<"head">{}, "head.bias"));
+  EXPECT_FALSE(is(named<"">{}, "head"));
+  EXPECT_TRUE(is(named<"layer1.*">{}, "layer1.0.weight"));
+  EXPECT_FALSE(is(named<"layer1.*">{}, "layer10.weight"));
+  EXPECT_TRUE(is(named<"*.bias">{}, "fc.bias"));
+  EXPECT_FALSE(is(named<"*.bias">{}, "fc.bias2"));
+  EXPECT_TRUE(is(named<"*norm*">{}, "layer.norm1.weight"));
+  EXPECT_FALSE(is(named<"*norm*">{}, "layer.weight"));
+  EXPECT_TRUE(is(named<"*">{}, "anything"));
+  EXPECT_TRUE(is(every_tensor{}, ""));
 }
 
 TEST(tensor_shape, has_at_most_eight_dimensions) {

@@ -62,6 +62,51 @@ TEST(Rounds, TrainAsTheRecurrenceInEveryWorld) {
   }
 }
 
+/// PyTorch's start_powerSGD_iter: the first steps are means, in which nothing is remembered, and
+/// the factors begin after them.
+TEST(Rounds, StartLaterWhereAsked) {
+  using strategy = compose<low_rank, fusion::up_to, partition::into>;
+  constexpr int steps = 6;
+  constexpr int start = 3;
+  for (const int workers : {1, 2, 5}) {
+    const auto wanted = trained_in_low_rank(workers, steps, 2, 5, {}, start);
+    engine_options<strategy> set;
+    set.compression = {.chosen = {.rank = 2, .seed = 5}, .start = start};
+    set.partition.elements = 50;
+    const auto& forward = shaped_declarations();
+    const auto real = train_on_threads<strategy>(workers, steps, set, optimizer_of(), forward);
+    for (const auto& each : real.parameters) {
+      expect_trained(each, wanted);
+      EXPECT_EQ(each, real.parameters[0]);
+    }
+    const auto sent = [&](int count) {
+      return train_in_simulation<strategy>(workers, count, set, forward).bytes;
+    };
+    const auto nothing = sent(0);
+    const auto dense = sent(start);
+    const auto all = sent(steps);
+    std::uint64_t before = 0;
+    std::uint64_t after = 0;
+    for (std::size_t worker = 0; worker < all.size(); ++worker) {
+      before += dense[worker] - nothing[worker];
+      after += all[worker] - dense[worker];
+    }
+    const auto around = static_cast<std::uint64_t>(2 * (workers - 1));
+    EXPECT_EQ(before, around * start * 4 * wanted.parameters.size());
+    EXPECT_EQ(after, around * (steps - start) * wanted.payload_bytes);
+  }
+}
+
+TEST(Rounds, ServersRefuseALaterStart) {
+  using strategy = compose<architecture::parameter_server<>, low_rank>;
+  engine_options<strategy> set;
+  set.compression.start = 2;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0, shaped_declarations());
+    EXPECT_THROW(make_engine<strategy>(world, memory.tensors(), optimizer_of(), set), usage_error);
+  });
+}
+
 /// Servers that add know nothing of factors: each round is a push and an answer as long.
 TEST(Rounds, TrainAsTheRecurrenceBesideServersThatAdd) {
   using server = architecture::parameter_server<>;

@@ -15,11 +15,13 @@
 #include "tutti/kernels/cuda/cast.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
+#include "tutti/kernels/cuda/index_pairs.cuh"
 #include "tutti/kernels/cuda/low_rank.cuh"
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/powers.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
+#include "tutti/kernels/cuda/sparse_pairs.cuh"
 
 namespace tutti::test {
 

@@ -31,10 +31,12 @@
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/index_pairs.hpp"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/sparse_pairs.hpp"
 #include "tutti/kernels/votes.hpp"
 
 namespace tutti::test {
@@ -169,6 +171,27 @@ TEST_F(Kernels, Adam) {
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
     EXPECT_TRUE(same_bits(there_v.read(), v)) << n;
+  }
+}
+
+TEST_F(Kernels, IndexPairs) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const auto input = normal_values(n, 1);
+    const on_gpu there(queue, input);
+    std::vector<kernels::index_pair> pairs(std::min<std::size_t>(n / 2, 300));
+    const on_gpu pairs_there(queue, pairs);
+    kernels::draw_pairs(host, input, 7, 1000, pairs);
+    kernels::draw_pairs(queue, there.input(), 7, 1000, pairs_there.span());
+    auto sum = normal_values(n, 2);
+    const on_gpu sum_there(queue, sum);
+    kernels::add_pairs(host, pairs, sum);
+    kernels::add_pairs(queue, pairs_there.input(), sum_there.span());
+    EXPECT_TRUE(same_bits(sum_there.read(), sum)) << n;
+    kernels::clear_pairs(host, sum, pairs);
+    kernels::clear_pairs(queue, sum_there.span(), pairs_there.input());
+    EXPECT_TRUE(same_bits(sum_there.read(), sum)) << n;
   }
 }
 
@@ -592,6 +615,56 @@ TEST_F(Kernels, RunsOfManyTensors) {
   kernels::copy_runs(queue, runs);
   EXPECT_TRUE(same_bits(to.read(), expected));
   kernels::copy_runs(queue, std::span<const kernels::copy_run>());
+}
+
+TEST_F(Kernels, MergedPairs) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::uint32_t n : {1u, 100u, 20'003u}) {
+    std::vector<std::uint32_t> mine;
+    std::vector<std::uint32_t> theirs;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      mine.push_back(2 * i);
+      theirs.push_back(3 * i);
+    }
+    const auto values = normal_values(2 * n, 14);
+    const on_gpu there_mine(queue, mine);
+    const on_gpu there_theirs(queue, theirs);
+    const on_gpu there_values(queue, values);
+    std::vector<std::uint32_t> indices(2 * n);
+    std::vector<float> sums(2 * n);
+    const on_gpu<std::uint32_t> there_indices(queue, 2 * n);
+    const on_gpu<float> there_sums(queue, 2 * n);
+    kernels::merge_pairs(host, {mine, values.data()}, {theirs, values.data() + n},
+                         {indices, sums.data()});
+    kernels::merge_pairs(queue, {there_mine.input(), there_values.data()},
+                         {there_theirs.input(), there_values.data() + n},
+                         {there_indices.span(), there_sums.data()});
+    EXPECT_EQ(there_indices.read(), indices) << n;
+    EXPECT_TRUE(same_bits(there_sums.read(), sums)) << n;
+
+    const std::size_t places = kernels::selection_candidates(2 * n, n);
+    const on_gpu<float> room(queue, places);
+    const on_gpu<std::uint32_t> room_of_indices(queue, places);
+    const on_gpu<std::uint32_t> there_kept(queue, n);
+    const on_gpu<float> there_largest(queue, n);
+    std::vector<std::uint32_t> kept(n);
+    std::vector<float> largest(n);
+    kernels::select_largest(host, kernels::pairs{indices, sums.data()}, 0, {kept, largest.data()},
+                            {});
+    kernels::select_largest(queue, kernels::pairs{there_indices.input(), there_sums.data()}, 0,
+                            {there_kept.span(), there_largest.data()},
+                            {room.span(), room_of_indices.span()});
+    EXPECT_EQ(there_kept.read(), kept) << n;
+    EXPECT_TRUE(same_bits(there_largest.read(), largest)) << n;
+
+    std::vector<float> left(3 * n, 0.5f);
+    const on_gpu there_left(queue, left);
+    kernels::add_absent(host, {indices, sums.data()}, kept, std::span(left));
+    kernels::add_absent(queue, {there_indices.input(), there_sums.data()}, there_kept.input(),
+                        there_left.span());
+    EXPECT_TRUE(same_bits(there_left.read(), left)) << n;
+  }
 }
 
 TEST_F(Kernels, ScatteredElements) {

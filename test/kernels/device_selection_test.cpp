@@ -16,6 +16,7 @@
 #include "kernels/values.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/selection_steps.hpp"
+#include "tutti/kernels/sparse_pairs.hpp"
 
 namespace tutti {
 namespace {
@@ -56,7 +57,8 @@ class counted {
 
 /// Selects as a device does, the last block first; `capacity` is its room for candidates, and
 /// memory is what it was before.
-selected on_blocks(const std::vector<float>& input, std::size_t k, std::size_t capacity) {
+selected on_blocks(const std::vector<float>& input, std::size_t k, std::size_t capacity,
+                   const std::uint32_t* names = nullptr) {
   const std::size_t places = capacity + steps::table_places(input.size());
   std::vector<float> values(places, std::numeric_limits<float>::quiet_NaN());
   std::vector<std::uint32_t> indices(places, ~0u);
@@ -74,7 +76,7 @@ selected on_blocks(const std::vector<float>& input, std::size_t k, std::size_t c
     }
   };
   const steps::job<counted> of(counted(input.data()), input.size(), k, values.data(),
-                               indices.data(), places, &state);
+                               indices.data(), places, &state, names);
   steps::select(launch, of, {out.indices.data(), out.values.data(), k, &out.refused, 0});
   out.reads = counted::reads;
   return out;
@@ -266,6 +268,95 @@ TEST(device_selection, fits_into_what_top_k_provides) {
       EXPECT_GE(capacity, std::min(n, 4 * k));
     }
   }
+}
+
+/// Of pairs both write the pairs' indices, and name them where one is not a number.
+TEST(device_selection, of_pairs_answers_their_indices) {
+  for (const std::size_t n : {1u, 33u, 5000u, 40'000u}) {
+    std::vector<float> input = normal_values(n, 5);
+    std::vector<std::uint32_t> names(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      names[i] = static_cast<std::uint32_t>(3 * i + 7);
+    }
+    for (const std::size_t k : {std::size_t{1}, n / 2, n}) {
+      if (k == 0) {
+        continue;
+      }
+      selected wanted = ranking(input).first(k);
+      for (std::uint32_t& each : wanted.indices) {
+        each = 3 * each + 7;
+      }
+      const selected device = on_blocks(input, k, n, names.data());
+      EXPECT_EQ(device.indices, wanted.indices) << k << " of " << n;
+      EXPECT_EQ(device.values, wanted.values) << k << " of " << n;
+      selected host{std::vector<std::uint32_t>(k), std::vector<float>(k)};
+      inline_queue queue;
+      kernels::select_largest(queue, kernels::pairs{names, input.data()}, 0,
+                              {host.indices, host.values.data()}, {});
+      EXPECT_EQ(host.indices, wanted.indices) << k << " of " << n;
+      EXPECT_EQ(host.values, wanted.values) << k << " of " << n;
+    }
+    input[n - 1] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_EQ(on_blocks(input, 1, n, names.data()).refused, 3 * (n - 1) + 7);
+    selected host{std::vector<std::uint32_t>(1), std::vector<float>(1)};
+    inline_queue queue;
+    try {
+      kernels::select_largest(queue, kernels::pairs{names, input.data()}, 1000,
+                              {host.indices, host.values.data()}, {});
+      FAIL() << n;
+    } catch (const usage_error& refused) {
+      const std::string place = "element " + std::to_string(1000 + 3 * (n - 1) + 7) + " ";
+      EXPECT_NE(std::string(refused.what()).find(place), std::string::npos) << refused.what();
+    }
+  }
+}
+
+/// Against sums in a map; every pair finds its place alone, so the last ones come first.
+TEST(device_selection, merges_pairs_in_any_order) {
+  using pairs = std::vector<std::pair<std::uint32_t, float>>;
+  const auto merged = [](const pairs& mine, const pairs& theirs) {
+    std::vector<std::uint32_t> indices[2];
+    std::vector<float> values[2];
+    for (const int which : {0, 1}) {
+      for (const auto& [index, value] : which == 0 ? mine : theirs) {
+        indices[which].push_back(index);
+        values[which].push_back(value);
+      }
+    }
+    const std::size_t all = mine.size() + theirs.size();
+    std::vector<std::uint32_t> out(all, 99);
+    std::vector<float> sums(all, 99.0f);
+    const element::merge_pairs merge{indices[0].data(), values[0].data(), mine.size(),
+                                     indices[1].data(), values[1].data(), theirs.size(),
+                                     out.data(),        sums.data()};
+    for (std::size_t i = all; i-- > 0;) {
+      merge(i);
+    }
+    pairs made;
+    for (std::size_t i = 0; i < all; ++i) {
+      made.emplace_back(out[i], sums[i]);
+    }
+    return made;
+  };
+  EXPECT_EQ(merged({}, {}), pairs{});
+  EXPECT_EQ(merged({{4, 1.0f}}, {}), (pairs{{4, 1.0f}}));
+  EXPECT_EQ(merged({}, {{4, 1.0f}}), (pairs{{4, 1.0f}}));
+  EXPECT_EQ(merged({{1, 1.0f}, {4, 2.0f}, {9, 3.0f}}, {{0, 4.0f}, {4, 5.0f}, {10, 6.0f}}),
+            (pairs{{0, 4.0f}, {1, 1.0f}, {4, 7.0f}, {4, 0.0f}, {9, 3.0f}, {10, 6.0f}}));
+  EXPECT_EQ(merged({{0, 1.0f}, {0, 0.0f}}, {{0, 2.0f}, {0, 0.0f}}),
+            (pairs{{0, 3.0f}, {0, 0.0f}, {0, 0.0f}, {0, 0.0f}}));
+  constexpr std::uint32_t last = ~0u;
+  EXPECT_EQ(merged({{last, 1.0f}}, {{last, 2.0f}}), (pairs{{last, 3.0f}, {last, 0.0f}}));
+
+  std::vector<float> sum(5, 1.0f);
+  const std::vector<std::uint32_t> some = {0, 2, 3, 4, 4};
+  const std::vector<float> values = {10, 20, 30, 40, 0};
+  const std::vector<std::uint32_t> present = {1, 3};
+  const element::add_absent add{some.data(), values.data(), present.data(), 2, sum.data()};
+  for (std::size_t i = some.size(); i-- > 0;) {
+    add(i);
+  }
+  EXPECT_EQ(sum, (std::vector<float>{11, 1, 21, 1, 41}));
 }
 
 TEST(device_selection, clears_and_adds_at_indices) {

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "support/rule.hpp"
+#include "support/sparse_tree_oracle.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/replicated.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/push_only.hpp"
@@ -86,6 +88,47 @@ TEST(Named, TopK) {
   EXPECT_EQ(broken(forgetful, sparse), "result ");
   sparse.result = all_have(trained_on_the_largest(false));
   EXPECT_EQ(broken(forgetful, sparse), "");
+}
+
+// ---- gTopKSGD
+
+/// The k largest of what a tree makes of the ranks' k largest.
+floats trained_on_a_tree(architecture::give_back rule) {
+  const auto of_floats = [](std::size_t rank, std::size_t step, std::size_t i) {
+    return gradient(static_cast<int>(rank), static_cast<int>(step), i);
+  };
+  const auto all = selected_by_a_tree(rule, 5, total_elements(), total_elements() / 1000,
+                                      observed_steps, of_floats);
+  return trained_with([&](int step, floats& means) {
+    means = all.sums[static_cast<std::size_t>(step)];
+    for (float& each : means) {
+      each *= 1.0f / 5;
+    }
+  });
+}
+
+/// Rank 0 answers ranks 1, 2 and 4, and rank 2 rank 3. What the two rules give differs already.
+TEST(Named, gTopKSGD) {
+  using architecture::give_back;
+  constexpr std::uint64_t payload = 35'300 * 8;
+  rule tree{0,
+            {6},
+            {35'300'008},
+            {0},
+            {3 * payload, payload, 2 * payload, payload, payload},
+            all_have(trained_on_a_tree(give_back::compatible))};
+  using architecture::sparse_tree;
+  using compression::error_feedback;
+  using compression::top_k;
+  EXPECT_EQ(broken(observe<strategies::gTopKSGD>(5), tree), "");
+  EXPECT_NE(broken(observe<strategies::TopK>(5), tree), "");
+  EXPECT_NE(broken(observe<compose<error_feedback<top_k>, sparse_tree>>(5), tree), "");
+  EXPECT_EQ(broken(observe<compose<fusion::all, top_k, sparse_tree>>(5), tree), "result ");
+  const auto exactly =
+      observe<strategies::gTopKSGD>(5, {.architecture = {.give_back = give_back::exact}});
+  EXPECT_EQ(broken(exactly, tree), "result ");
+  tree.result = all_have(trained_on_a_tree(give_back::exact));
+  EXPECT_EQ(broken(exactly, tree), "");
 }
 
 // ---- MXNet2Bit

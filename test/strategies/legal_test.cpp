@@ -25,6 +25,7 @@
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/collective/by_graph.hpp"
@@ -44,16 +45,19 @@
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/compression/topk.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
@@ -69,6 +73,7 @@
 #include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
@@ -136,16 +141,16 @@ constexpr policies<coordination::automatic, coordination::local, coordination::l
                    coordination::negotiated, coordination::learned>
     coordinations{"coordination", {"automatic", "local", "leader", "negotiated", "learned"}};
 
-constexpr policies<compression::none, compression::fp16, compression::bf16, compression::sign,
-                   compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::fp8_e4m3, compression::natural, compression::signum,
-                   compression::one_bit, compression::two_bit, compression::onebit,
-                   compression::dithering, compression::push_only<compression::two_bit>,
-                   compression::top_k, compression::qsgd, compression::power_sgd,
-                   compression::select<matrices, compression::power_sgd, compression::none>,
-                   compression::error_feedback<compression::fp16>,
-                   compression::error_feedback<compression::top_k>,
-                   compression::error_feedback<compression::qsgd>, of_whole_buckets>
+constexpr policies<
+    compression::none, compression::fp16, compression::bf16, compression::sign,
+    compression::scaled_sign, compression::block_sign, compression::block_int8,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
+    compression::one_bit, compression::two_bit, compression::onebit, compression::topk,
+    compression::randomk, compression::dithering, compression::push_only<compression::two_bit>,
+    compression::top_k, compression::qsgd, compression::power_sgd,
+    compression::select<matrices, compression::power_sgd, compression::none>,
+    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
+    compression::error_feedback<compression::qsgd>, of_whole_buckets>
     compressions{"compression",
                  {"none",
                   "fp16",
@@ -155,11 +160,14 @@ constexpr policies<compression::none, compression::fp16, compression::bf16, comp
                   "block_sign",
                   "block_int8",
                   "fp8_e4m3",
+                  "fp8_e5m2",
                   "natural",
                   "signum",
                   "one_bit",
                   "two_bit",
                   "onebit",
+                  "topk",
+                  "randomk",
                   "dithering",
                   "push_only<two_bit>",
                   "top_k",
@@ -179,11 +187,11 @@ constexpr policies<
     architecture::replicated<>, architecture::all_reduce<>,
     architecture::all_reduce<collective::ring, architecture::mean::before>,
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
-    architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::adasum<>,
-    architecture::adasum<carries::difference>, servers<synchronous, updated_by::workers>,
-    servers<synchronous, updated_by::servers>, servers<synchronous, updated_by::servers_by_push>,
-    servers<asynchronous, updated_by::workers>, servers<asynchronous, updated_by::servers>,
-    architecture::sharded<>,
+    architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::sparse_tree,
+    architecture::adasum<>, architecture::adasum<carries::difference>,
+    servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
+    servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
+    servers<asynchronous, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::pair_averaging, architecture::model_averaging<>, architecture::local_sgd<>,
     architecture::delayed<>,
@@ -197,6 +205,7 @@ constexpr policies<
                    "all_gather",
                    "reduce_scatter_all_gather",
                    "majority_vote",
+                   "sparse_tree",
                    "adasum",
                    "adasum<difference>",
                    "parameter_server<synchronous, workers>",
@@ -227,8 +236,8 @@ constexpr policies<
                  "hierarchical", "hierarchical_copy", "torus", "shuffle",
                  "excluding<reduce_scatter>", "addressable", "native"}};
 
-constexpr policies<optimizer::sgd, optimizer::none, of_whole_tensors> optimizers{
-    "optimizer", {"sgd", "none", "of_whole_tensors (a test's)"}};
+constexpr policies<optimizer::sgd, optimizer::adam, optimizer::none, of_whole_tensors> optimizers{
+    "optimizer", {"sgd", "adam", "none", "of_whole_tensors (a test's)"}};
 
 /// Memory of a stream's, as `transport::in_process_cuda` has it.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;
@@ -280,6 +289,8 @@ struct setting {
   static constexpr verdict verdicts[] = {
       {rule::payloads_must_add<A, K>::holds, "payloads_must_add", of_architecture | of_compression},
       {rule::votes_need_a_sign_each<A, K>::holds, "votes_need_a_sign_each",
+       of_architecture | of_compression},
+      {rule::payloads_must_merge<A, K>::holds, "payloads_must_merge",
        of_architecture | of_compression},
       {rule::native_adds_floats<A, K>::holds, "native_adds_floats",
        of_architecture | of_compression},

@@ -99,6 +99,15 @@ inline std::uint64_t to_owners(std::size_t rank, std::size_t workers, std::size_
 inline std::uint64_t votes(std::size_t rank, std::size_t workers, std::size_t n) {
   return (rank == 0 ? workers - 1 : 1) * 4 * ((n + 31) / 32);
 }
+/// A tenth of the elements, an index and a value each: to whoever is a rank's parent, and back to
+/// each of its children, who are 1, 2, 4, ... above it as far as its own number is a multiple.
+inline std::uint64_t up_and_down_a_tree(std::size_t rank, std::size_t workers, std::size_t n) {
+  std::uint64_t payloads = rank == 0 ? 0 : 1;
+  for (std::size_t above = 1; rank % (2 * above) == 0 && rank + above < workers; above *= 2) {
+    ++payloads;
+  }
+  return payloads * 8 * std::max<std::size_t>(n / 10, 1);
+}
 inline std::uint64_t once(std::size_t, std::size_t, std::size_t n) { return 4 * n; }
 /// Maleki et al.: halves are exchanged with ever farther ranks, at the i-th distance with i
 /// exchanges of three doubles, and spread the same way back. Ranks above a power of two hand all

@@ -9,7 +9,8 @@
 #include "compression/low_rank_recurrence.hpp"
 #include "support/oracle.hpp"
 
-// Training with PowerSGD for matrices and plain means for the rest, in double.
+// Training with PowerSGD for matrices, from step `start` on, and plain means for the rest, in
+// double.
 namespace tutti::test {
 
 /// Matrices, vectors between them, kernels of four dimensions, nothing, and no shape at all.
@@ -38,7 +39,8 @@ struct low_rank_training {
 };
 
 inline low_rank_training trained_in_low_rank(int workers, int steps, std::size_t rank,
-                                             std::uint64_t seed, sgd_values set = {}) {
+                                             std::uint64_t seed, sgd_values set = {},
+                                             int start = 0) {
   const auto& forward = shaped_declarations();
   std::size_t n = 0;
   for (const auto& each : forward) {
@@ -56,7 +58,8 @@ inline low_rank_training trained_in_low_rank(int workers, int steps, std::size_t
     const std::size_t columns = its.elements / rows;
     made.payload_bytes +=
         4 * (is_matrix(its) ? std::min({rank, rows, columns}) * (rows + columns) : its.elements);
-    recurrence exact(workers, rows, columns, std::min({rank, rows, columns}), seed, tensor);
+    recurrence exact(workers, rows, columns, std::min({rank, rows, columns}), seed, tensor,
+                     static_cast<std::uint64_t>(start));
     std::vector<double> momentum(its.elements);
     for (int step = 0; step < steps; ++step) {
       std::vector<std::vector<float>> gradients(static_cast<std::size_t>(workers));
@@ -68,7 +71,7 @@ inline low_rank_training trained_in_low_rank(int workers, int steps, std::size_t
           mean[i] += double{given} / workers;
         }
       }
-      if (is_matrix(its)) {
+      if (is_matrix(its) && step >= start) {
         mean = exact.step(gradients);
         for (const auto& input : exact.inputs) {
           largest = std::max(largest, norm(input));

@@ -13,11 +13,13 @@
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/compression/topk.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/by_modules.hpp"
@@ -53,15 +55,16 @@ using memoryless_compressions =
                    compression::scaled_sign, compression::block_sign, compression::block_int8,
                    compression::top_k, compression::one_bit, compression::two_bit,
                    compression::onebit, compression::fp8_e4m3, compression::fp8_e5m2,
-                   compression::natural>;
+                   compression::natural, compression::topk, compression::randomk>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
     compression::top_k, compression::qsgd, compression::dithering, compression::one_bit,
     compression::two_bit, compression::onebit, compression::fp8_e4m3, compression::fp8_e5m2,
-    compression::natural, compression::error_feedback<compression::none>,
-    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
+    compression::natural, compression::topk, compression::randomk,
+    compression::error_feedback<compression::none>, compression::error_feedback<compression::fp16>,
+    compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,

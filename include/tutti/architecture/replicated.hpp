@@ -48,6 +48,10 @@ struct replicated {
                          all_reduce<collective_over<Compression, Transport>, Mean>,
                          std::conditional_t<(facts::unit_of<Compression> <= unit::block),
                                             reduce_scatter_all_gather, all_gather>>;
+
+  template <class World>
+  using state = typename resolve<typename World::compression,
+                                 typename World::transport>::template state<World>;
 };
 static_assert(architecture_policy<replicated<>>);
 

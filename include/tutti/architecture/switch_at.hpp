@@ -75,6 +75,8 @@ struct switch_at {
   static constexpr bool weighs_tensors =
       facts::weighs_tensors<First> || facts::weighs_tensors<Second>;
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
+  static constexpr bool merges_payloads =
+      facts::merges_payloads<First> || facts::merges_payloads<Second>;
   static constexpr bool stale = facts::stale<First> || facts::stale<Second>;
   static constexpr bool updates_first = facts::updates_first<First> || facts::updates_first<Second>;
   static constexpr tutti::carries carries =

@@ -22,8 +22,13 @@ concept encodes_with_residual = requires(const C compression, inline_queue& queu
 /// Cost: one float of memory an element, beside the compressor's; three passes more, or none where
 /// the compressor encodes with the residual itself.
 /// After: Seide et al., "1-Bit SGD", 2014; Stich et al., "Sparsified SGD with Memory", 2018.
+///
+/// Around a `select` it stands around each of the two that leaves something behind.
+template <class C>
+requires(encodes_once<C> || selects<C>) class error_feedback;
+
 template <encodes_once C>
-class error_feedback {
+class error_feedback<C> {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = C::summable;
@@ -91,6 +96,24 @@ class error_feedback {
   template <class Queue>
   requires summable void fold(Queue& queue, wire into, const_wire from) const {
     compression_.fold(queue, into, from);
+  }
+
+  std::span<float> residual(const chunk_context& where, std::size_t elements) const {
+    return where.row(0, elements);
+  }
+  constexpr std::size_t merging_bytes(std::size_t elements) const requires merges<C> {
+    return compression_.merging_bytes(elements);
+  }
+  template <class Queue>
+  requires merges<C>
+  void merge(Queue& queue, wire into, const_wire from, std::span<float> left_out,
+             const chunk_context& where) const {
+    compression_.merge(queue, into, from, left_out, where.after(1));
+  }
+  template <class Queue>
+  requires merges<C>
+  void add_absent(Queue& queue, const_wire payload, const_wire others, std::span<float> sum) const {
+    compression_.add_absent(queue, payload, others, sum);
   }
 
   /// What goes back as floats has no residual.

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <string_view>
 
 #include "tutti/base/options.hpp"
+#include "tutti/compression/error_feedback.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti {
@@ -15,6 +18,42 @@ template <class R>
 concept tensor_rule = requires(const R rule, const tensor_facts& tensor) {
   { rule(tensor) } -> std::same_as<bool>;
 };
+
+/// All tensors.
+struct every_tensor {
+  constexpr bool operator()(const tensor_facts&) const { return true; }
+};
+static_assert(tensor_rule<every_tensor>);
+
+/// A text that a type may be made of.
+template <std::size_t Length>
+struct fixed_text {
+  char letters[Length]{};
+
+  constexpr fixed_text(const char (&text)[Length]) { std::copy_n(text, Length, letters); }
+  constexpr std::string_view view() const { return {letters, Length - 1}; }
+};
+
+/// Tensors whose name is the pattern; a `*` at its begin or its end stands for any letters:
+/// `named<"*.bias">`.
+template <fixed_text Pattern>
+struct named {
+  constexpr bool operator()(const tensor_facts& tensor) const {
+    std::string_view wanted = Pattern.view();
+    const std::string_view name = tensor.name;
+    const bool any_before = wanted.starts_with('*');
+    wanted.remove_prefix(any_before ? 1 : 0);
+    const bool any_after = wanted.ends_with('*');
+    wanted.remove_suffix(any_after ? 1 : 0);
+    if (any_before && any_after) {
+      return name.find(wanted) != std::string_view::npos;
+    }
+    return any_before  ? name.ends_with(wanted)
+           : any_after ? name.starts_with(wanted)
+                       : name == wanted;
+  }
+};
+static_assert(tensor_rule<named<"*.bias">>);
 
 /// Tensors of at least two dimensions, of which neither the first nor the rest is 1.
 struct matrices {
@@ -48,13 +87,45 @@ class at_least {
 };
 static_assert(tensor_rule<at_least>);
 
+/// Tensors that both rules choose.
+template <tensor_rule First, tensor_rule Second>
+class both {
+ public:
+  struct options {
+    options_of<First> first{};
+    options_of<Second> second{};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      options_of<First>::describe(self.first, visit);
+      options_of<Second>::describe(self.second, visit);
+    }
+  };
+
+  constexpr both() = default;
+  explicit constexpr both(const options& values)
+      : first_(make_policy<First>(values.first)), second_(make_policy<Second>(values.second)) {}
+  constexpr bool operator()(const tensor_facts& tensor) const {
+    return first_(tensor) && second_(tensor);
+  }
+
+ private:
+  First first_{};
+  Second second_{};
+};
+static_assert(tensor_rule<both<matrices, at_least>>);
+
 namespace compression {
 
 /// Tensors that a rule chooses are compressed in one way, all others in another; the two never
 /// share a launch. Plan: the fusion groups each kind as if the other were not there, so that all
 /// biases may travel in one launch. Wire: each tensor's as its compressor has it. Cost: neighbours
 /// in a bucket may lie apart in memory, and are copied then; a bucket of few small tensors is
-/// complete late. After: what every published compressor does with biases.
+/// complete late. From step `start` on; before it all tensors travel as those that are not chosen,
+/// launch by launch as later, and nothing is remembered of them: a warm-up, of the whole model with
+/// `every_tensor`. Servers that add know no steps and refuse one.
+/// After: what every published compressor does with biases; the start_powerSGD_iter of PyTorch's
+/// hook.
 template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>
 requires(!selects<C> && !selects<Otherwise>) class select {
  public:
@@ -71,9 +142,11 @@ requires(!selects<C> && !selects<Otherwise>) class select {
     options_of<Rule> rule{};
     options_of<C> chosen{};
     options_of<Otherwise> otherwise{};
+    std::uint64_t start{};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
+      visit("start", self.start, "first step in which what is chosen travels as such");
       options_of<Rule>::describe(self.rule, visit);
       options_of<C>::describe(self.chosen, visit);
       options_of<Otherwise>::describe(self.otherwise, visit);
@@ -84,9 +157,11 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   explicit constexpr select(const options& values)
       : rule_(make_policy<Rule>(values.rule)),
         chosen_(make_policy<C>(values.chosen)),
-        otherwise_(make_policy<Otherwise>(values.otherwise)) {}
+        otherwise_(make_policy<Otherwise>(values.otherwise)),
+        start_(values.start) {}
 
   constexpr bool chooses(const tensor_facts& tensor) const { return rule_(tensor); }
+  constexpr std::uint64_t start() const { return start_; }
   /// `f` of the compressor for what the rule has chosen, or of the other.
   template <class F>
   constexpr decltype(auto) visit(bool is_chosen, F&& f) const {
@@ -97,6 +172,27 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   Rule rule_{};
   C chosen_{};
   Otherwise otherwise_{};
+  std::uint64_t start_{};
+};
+
+namespace detail {
+template <class C>
+struct fed_back {
+  using type = C;
+};
+template <encodes_once C>
+requires(!facts::lossless<C>) struct fed_back<C> {
+  using type = error_feedback<C>;
+};
+}  // namespace detail
+
+/// A compressor of several rounds keeps a memory of its own.
+template <class Rule, class C, class Otherwise>
+class error_feedback<select<Rule, C, Otherwise>>
+    : public select<Rule, typename detail::fed_back<C>::type,
+                    typename detail::fed_back<Otherwise>::type> {
+ public:
+  using error_feedback::select::select;
 };
 
 }  // namespace compression

@@ -9,6 +9,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/selection.hpp"
+#include "tutti/kernels/sparse_pairs.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti::compression {
@@ -61,12 +62,11 @@ class top_k {
           "compression::top_k: a chunk of more than 2^32 - 1 elements has no indices of 32 bits. "
           "Fix: partition::into.");
     }
-    return selected(elements) * (sizeof(std::uint32_t) + sizeof(float));
+    return selected(elements) * pair_bytes;
   }
 
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
-    return kernels::selection_candidates(elements, selected(elements)) *
-           (sizeof(float) + sizeof(std::uint32_t));
+    return kernels::selection_candidates(elements, selected(elements)) * pair_bytes;
   }
 
   /// Throws usage_error at a NaN, by its place in the model.
@@ -74,7 +74,7 @@ class top_k {
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
     kernels::select_largest(queue, gradient, where.first_element, {indices(out), values(out)},
-                            room(where));
+                            room(where.scratch));
   }
 
   template <class Queue>
@@ -91,7 +91,38 @@ class top_k {
     kernels::clear_at(queue, residual, indices(out));
   }
 
+  constexpr std::size_t merging_bytes(std::size_t elements) const {
+    const std::size_t k = selected(elements);
+    return (2 * k + kernels::selection_candidates(2 * k, k)) * pair_bytes;
+  }
+
+  /// The k largest of both payloads' sum; of equal ones the first. Where fewer elements are not
+  /// zero, one may come twice, the second time with 0.
+  template <class Queue>
+  void merge(Queue& queue, wire into, const_wire from, std::span<float> left_out,
+             const chunk_context& where) const {
+    const std::size_t all = count(into) + count(from);
+    auto* both = reinterpret_cast<float*>(where.scratch.data());
+    auto* whose = reinterpret_cast<std::uint32_t*>(both + all);
+    const kernels::pairs sums{{whose, all}, both};
+    kernels::merge_pairs(queue, pairs(into), pairs(from), {{whose, all}, both});
+    kernels::select_largest(queue, sums, where.first_element, {indices(into), values(into)},
+                            room(where.scratch.subspan(all * pair_bytes)));
+    if (!left_out.empty()) {
+      kernels::add_absent(queue, sums, indices(into), left_out);
+    }
+  }
+  template <class Queue>
+  void add_absent(Queue& queue, const_wire payload, const_wire others, std::span<float> sum) const {
+    if (!sum.empty()) {
+      kernels::add_absent(queue, pairs(payload), indices(others), sum);
+    }
+  }
+
  private:
+  static constexpr std::size_t pair_bytes = sizeof(std::uint32_t) + sizeof(float);
+
+  static kernels::pairs pairs(const_wire in) { return {indices(in), values(in)}; }
   static std::span<std::uint32_t> indices(wire out) {
     return out.as<std::uint32_t>().first(count(out));
   }
@@ -100,12 +131,10 @@ class top_k {
   }
   static float* values(wire out) { return out.header<float>() + count(out); }
   static const float* values(const_wire in) { return in.header<float>() + count(in); }
-  static std::size_t count(const_wire in) {
-    return in.size / (sizeof(std::uint32_t) + sizeof(float));
-  }
-  static kernels::candidates room(const chunk_context& where) {
-    const std::size_t places = where.scratch.size() / (sizeof(float) + sizeof(std::uint32_t));
-    auto* values = reinterpret_cast<float*>(where.scratch.data());
+  static std::size_t count(const_wire in) { return in.size / pair_bytes; }
+  static kernels::candidates room(std::span<std::byte> scratch) {
+    const std::size_t places = scratch.size() / pair_bytes;
+    auto* values = reinterpret_cast<float*>(scratch.data());
     auto* indices = reinterpret_cast<std::uint32_t*>(values + places);
     return {{values, places}, {indices, places}};
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tutti/coordination/leader.hpp"
 #include "tutti/role/coordination.hpp"
 
 namespace tutti::coordination {
@@ -9,6 +10,10 @@ namespace tutti::coordination {
 struct automatic {
   using role = tutti::role::coordination;
   static constexpr bool one_order = false;
+
+  /// Of the two, the one that is legal everywhere.
+  template <class Choice>
+  using state = leader::state<Choice>;
 };
 static_assert(coordination_policy<automatic>);
 

@@ -190,14 +190,21 @@ class chunk_records {
   /// What the chunk's compressor works with.
   template <class C>
   void set_up(const C& its, record& mine, const chunk& piece) {
+    const auto scratch = [&](const auto& each) { return scratch_of(each, piece); };
+    mine.scratch = allocate<std::byte>(world_->queue(),
+                                       most_of_steps(around_->compressor(), piece.chosen, scratch));
     if constexpr (facts::in_rounds<C>) {
-      const tensor_facts& tensor = around_->tensor_of(piece);
-      mine.scratch = allocate<std::byte>(world_->queue(), its.scratch_bytes(tensor));
-      mine.remembered = allocate_zeros<float>(world_->queue(), its.remembers(tensor));
+      mine.remembered =
+          allocate_zeros<float>(world_->queue(), its.remembers(around_->tensor_of(piece)));
+    }
+  }
+  template <class C>
+  std::size_t scratch_of(const C& its, const chunk& piece) const {
+    if constexpr (facts::in_rounds<C>) {
+      return its.scratch_bytes(around_->tensor_of(piece));
     } else {
-      mine.scratch = allocate<std::byte>(
-          world_->queue(),
-          std::max(scratch_bytes(its, piece.elements), scratch_bytes(relay(its), piece.elements)));
+      return std::max(scratch_bytes(its, piece.elements),
+                      scratch_bytes(relay(its), piece.elements));
     }
   }
 

@@ -29,6 +29,7 @@ template <fusion_policy Fusion, partition_policy Partition, schedule_policy Sche
 struct strategy
     : private rule::check_payloads_must_add<Architecture, Compression>,
       private rule::check_votes_need_a_sign_each<Architecture, Compression>,
+      private rule::check_payloads_must_merge<Architecture, Compression>,
       private rule::check_native_adds_floats<Architecture, Compression>,
       private rule::check_one_payload_for_all<Architecture, Compression>,
       private rule::check_parameters_travel_whole<Architecture, Compression>,

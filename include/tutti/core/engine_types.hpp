@@ -10,6 +10,7 @@
 #include "tutti/coordination/local.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/core/rules.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/transport.hpp"
@@ -49,5 +50,20 @@ struct engine_types {
                          tutti::coordination::local>,
       typename strategy::coordination>;
 };
+
+/// What an engine's transport and optimizer must be for its strategy.
+template <class Types, class Architecture = typename Types::architecture,
+          class Compression = typename Types::compression,
+          class Optimizer = typename Types::optimizer, class Transport = typename Types::transport>
+struct engine_rules
+    : private rule::check_halves_need_an_exchange_of_two<typename Types::schedule, Architecture,
+                                                         Compression>,
+      private rule::check_owners_need_an_optimizer<Architecture, Optimizer>,
+      private rule::check_pieces_need_an_elementwise_optimizer<Architecture, Optimizer>,
+      private rule::check_optimizers_travel_as_bytes<Optimizer>,
+      private rule::check_peers_must_be_addressable<Architecture, Transport>,
+      private rule::check_native_needs_the_transport<Architecture, Transport>,
+      private rule::check_senders_must_be_known<Architecture, Transport>,
+      private rule::check_lengths_must_be_known<Compression, Transport> {};
 
 }  // namespace tutti

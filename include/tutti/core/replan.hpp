@@ -17,6 +17,7 @@
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/failure.hpp"
+#include "tutti/core/handing_in.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/remote_memories.hpp"
 #include "tutti/core/services.hpp"
@@ -226,7 +227,7 @@ class replan_steps {
       who = has_servers ? audience::everybody : audience::nobody;  // servers do not find that
       expect_same_order(its.plan_, made);
       who = audience::everybody;
-      its.expect_gradients_come_back(next, made);
+      handing_in<Types, Engine>::expect_gradients_come_back(its, next, made);
       if constexpr (has_servers) {
         for (int rank = its.workers_; its.world_->rank() == 0 && rank < its.world_->size();
              ++rank) {
@@ -481,7 +482,7 @@ class replan_steps {
     its.around_.accumulate(next.run.accumulation);
     std::vector<tensor> forward = its.model_.forward();
     its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted(),
-                  its.most_lent(its.set_)};
+                  handing_in<Types, Engine>::most_lent(its.set_)};
     its.state_.emplace(its.around_, its.set_.architecture);
     its.open_flow();
   }

@@ -32,6 +32,11 @@ struct votes_need_a_sign_each {
 };
 
 template <class Architecture, class Compression>
+struct payloads_must_merge {
+  static constexpr bool holds = !facts::merges_payloads<Architecture> || merges<Compression>;
+};
+
+template <class Architecture, class Compression>
 struct native_adds_floats {
   static constexpr bool native = [] {
     if constexpr (requires { typename Architecture::collective; }) {
@@ -187,6 +192,12 @@ struct check_votes_need_a_sign_each {
                 "tutti: this architecture counts votes, but this compressor's payload is not one "
                 "sign an element. Fix: use compression::sign or signum, or "
                 "architecture::replicated.");
+};
+template <class Architecture, class Compression>
+struct check_payloads_must_merge {
+  static_assert(payloads_must_merge<Architecture, Compression>::holds,
+                "tutti: this architecture merges two payloads into one, but this compressor does "
+                "not say how. Fix: use compression::top_k, or architecture::all_gather.");
 };
 template <class Architecture, class Compression>
 struct check_native_adds_floats {

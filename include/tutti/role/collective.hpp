@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
@@ -57,41 +58,7 @@ struct named_piece {
   std::size_t index{};        ///< among their pieces
   std::size_t begin{};        ///< element
   std::size_t end{};
-  std::size_t number{};  ///< among all pieces
-};
-
-/// A collective combines what every rank holds; afterwards every rank holds the same bits. It is
-/// written over any endpoint (message_endpoint): one that takes the transport's own all-reduce or
-/// its peers' memory says so.
-///
-/// * `rank_ordered`: element by element the sum is ((x0 + x1) + x2) + …, so that it depends on
-///   neither fusion, schedule nor transport.
-/// * `ordered_start`: every rank must start them in the same order.
-/// * `requires_addressable_peers`, `requires_native`: capabilities of the transport.
-/// * `scratch_bytes(elements, element_bytes, ranks)`, which with more ranks only grows or only
-///   shrinks; `all_reduce(endpoint, reduction)` -> task.
-/// * `options`, if it has any: those of `all_reduce`. Other architectures take its defaults.
-/// * `route_of(piece)`, where it has several routes: the `route` of that piece's reduction.
-///
-/// Messages that are in flight together begin together, before the first is awaited
-/// (base/all_of.hpp): some transports move them in a group.
-template <class C>
-concept collective_policy = std::same_as<typename C::role, role::collective> &&
-    requires(const C collective, std::size_t n, archetype::endpoint self,
-             reduction<archetype::fold> data) {
-  { C::rank_ordered } -> std::convertible_to<bool>;
-  { C::ordered_start } -> std::convertible_to<bool>;
-  { collective.scratch_bytes(n, n, 1) } -> std::same_as<std::size_t>;
-  { collective.all_reduce(self, data) } -> std::same_as<task>;
-};
-
-/// An all-reduce whose halves are of use alone: `reduce_scatter` leaves the sum of part `rank` on
-/// each rank, `all_gather` spreads those parts.
-template <class C>
-concept splitting_collective = collective_policy<C> &&
-    requires(const C collective, archetype::endpoint self, reduction<archetype::fold> data) {
-  { collective.reduce_scatter(self, data) } -> std::same_as<task>;
-  { collective.all_gather(self, data) } -> std::same_as<task>;
+  std::size_t turn{};  ///< among the pieces of its range of sizes, in forward order
 };
 
 namespace facts {
@@ -106,8 +73,55 @@ constexpr bool requires_native = requires {
 template <class C>
 concept has_routes = requires {
   &C::route_of;
-};
+}
+|| !requires { &archetype::beside<C, archetype::routes>::route_of; };
 }  // namespace facts
+
+namespace detail {
+template <class C>
+concept adds_up = requires(const C collective, std::size_t n, archetype::endpoint self,
+                           reduction<archetype::fold> data) {
+  { collective.scratch_bytes(n, n, 1) } -> std::same_as<std::size_t>;
+  { collective.all_reduce(self, data) } -> std::same_as<task>;
+};
+template <class C>
+concept route_of =
+    requires(const std::conditional_t<facts::has_routes<C>, C, archetype::routes>& collective,
+             const named_piece& piece) {
+  { collective.route_of(piece) } -> std::convertible_to<std::uint64_t>;
+};
+}  // namespace detail
+
+/// A collective combines what every rank holds; afterwards every rank holds the same bits. It is
+/// written over any endpoint (message_endpoint): one that takes the transport's own all-reduce or
+/// its peers' memory says so.
+///
+/// * `rank_ordered`: element by element the sum is ((x0 + x1) + x2) + …, so that it depends on
+///   neither fusion, schedule nor transport.
+/// * `ordered_start`: every rank must start them in the same order.
+/// * `requires_addressable_peers`, `requires_native`: capabilities of the transport.
+/// * `scratch_bytes(elements, element_bytes, ranks)`, which with more ranks only grows or only
+///   shrinks; `all_reduce(endpoint, reduction)` -> task.
+/// * `options`, if it has any: those of `all_reduce`. Other architectures take its defaults.
+/// * `route_of(piece)`, where it has several routes: the `route` of that piece's reduction; and
+///   `range_of(elements)`, where ranges of sizes take turns each on their own.
+///
+/// Messages that are in flight together begin together, before the first is awaited
+/// (base/all_of.hpp): some transports move them in a group.
+template <class C>
+concept collective_policy = std::same_as<typename C::role, role::collective> && requires {
+  { C::rank_ordered } -> std::convertible_to<bool>;
+  { C::ordered_start } -> std::convertible_to<bool>;
+} && detail::adds_up<C> && detail::route_of<C>;
+
+/// An all-reduce whose halves are of use alone: `reduce_scatter` leaves the sum of part `rank` on
+/// each rank, `all_gather` spreads those parts.
+template <class C>
+concept splitting_collective = collective_policy<C> &&
+    requires(const C collective, archetype::endpoint self, reduction<archetype::fold> data) {
+  { collective.reduce_scatter(self, data) } -> std::same_as<task>;
+  { collective.all_gather(self, data) } -> std::same_as<task>;
+};
 
 /// Messages are all it takes, so it runs among some of the ranks as well.
 template <class C>

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
+#include "tutti/base/beside.hpp"
 #include "tutti/base/cost.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
@@ -179,6 +182,23 @@ concept casts_votes = requires(const C compression, inline_queue& queue, payload
   compression.vote(queue, ballots, out);
 };
 
+/// A compressor of which two payloads merge into one of the same length, which stands for the
+/// larger part of their sum.
+template <class C>
+concept merges = requires(const C compression, inline_queue& queue, wire into, const_wire from,
+                          std::span<float> left_out, const chunk_context& where, std::size_t n) {
+  { compression.merging_bytes(n) } -> std::same_as<std::size_t>;
+  compression.merge(queue, into, from, left_out, where);
+  compression.add_absent(queue, from, from, left_out);
+};
+
+/// A compressor that adds what it has not sent to what it sends next.
+template <class C>
+concept remembers_residuals = requires(const C compression, const chunk_context& where,
+                                       std::size_t n) {
+  { compression.residual(where, n) } -> std::same_as<std::span<float>>;
+};
+
 /// Whether the compressor with its default options makes the same bytes of every element and none
 /// beside: true also where that cannot be found out before run time.
 template <class C>
@@ -222,9 +242,28 @@ concept folds = adds_by_element<C> &&
   compression.fold(queue, into, in);
 };
 
+namespace archetype {
+/// What a compressor has that needs memory to scribble on.
+struct scratch {
+  std::size_t scratch_bytes(std::size_t) const;
+};
+}  // namespace archetype
+
+/// Whoever needs memory to scribble on says how much.
+template <class C>
+concept has_scratch = requires {
+  &C::scratch_bytes;
+}
+|| !requires { &archetype::beside<C, archetype::scratch>::scratch_bytes; };
+template <class C>
+concept knows_its_scratch = requires(
+    const std::conditional_t<has_scratch<C>, C, archetype::scratch>& compression, std::size_t n) {
+  { compression.scratch_bytes(n) } -> std::convertible_to<std::size_t>;
+};
+
 /// A compressor of one payload.
 template <class C>
-concept encodes_once = std::same_as<typename C::role, role::compression> &&
+concept encodes_once = knows_its_scratch<C> && std::same_as<typename C::role, role::compression> &&
     (encodes_a_fixed_length<C> ||
      encodes_up_to_a_capacity<C>)&&(!facts::summable<C> ||
                                     folds<C>)&&requires(const C compression, inline_queue& queue,
@@ -291,6 +330,34 @@ constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& 
   }
 }
 
+/// The first step in which what a rule chooses is compressed as such; before it, it travels as
+/// what is not chosen does.
+template <class C>
+constexpr std::uint64_t first_chosen_step(const C& compression) {
+  if constexpr (requires { compression.start(); }) {
+    return compression.start();
+  } else {
+    return 0;
+  }
+}
+
+/// Calls `f` with the compressor that works on them in a step.
+template <class C, class F>
+constexpr decltype(auto) with_compressor(const C& compression, bool chosen, std::uint64_t step,
+                                         F&& f) {
+  return with_compressor(compression, chosen && step >= first_chosen_step(compression),
+                         std::forward<F>(f));
+}
+
+/// The most that `f` answers of the compressors which work on them, in any step.
+template <class C, class F>
+constexpr std::size_t most_of_steps(const C& compression, bool chosen, const F& f) {
+  const std::size_t later = with_compressor(compression, chosen, f);
+  return chosen && first_chosen_step(compression) > 0
+             ? std::max(later, with_compressor(compression, false, f))
+             : later;
+}
+
 /// How the tensors of a launch must be alike: of one class, or each alone; and where it may be cut.
 struct tensor_class {
   bool chosen{};            ///< by the rule of a compressor that selects
@@ -352,10 +419,16 @@ concept knows_its_blocks = facts::unit_of<C>
 /// * `decode(queue, const_wire sum, mean, context, summed)`: the last sum becomes the mean
 /// gradient.
 ///
-/// Of two kinds, tensor by tensor: `chosen`, `otherwise`, `chooses(tensor)`.
+/// Of two kinds, tensor by tensor: `chosen`, `otherwise`, `chooses(tensor)`; and `start()`, where
+/// the first kind's turn comes later than step 0.
 ///
 /// Optional: `fold_everywhere(queue, array of wires)`, a fold in that order which leaves the sum in
 /// all of them in one pass;
+/// `merge(queue, into, from, left_out, context)`: of two payloads' sum as much as one holds goes to
+/// the first, and the rest, element by element, to `left_out`, unless that is empty; the context's
+/// scratch is of `merging_bytes(n)`. Beside it `add_absent(queue, payload, others, sum)`: adds what
+/// a payload has of elements that another has not.
+/// `residual(context, n)`: what of n elements has not been sent, a row of the memory;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`.
 template <class C>

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/role/archetypes.hpp"
 
 namespace tutti {
 
@@ -31,23 +33,6 @@ struct all_ready {
 };
 
 }  // namespace coordination
-
-/// A coordination says who decides, on all ranks, what is launched next. Its machine has no input
-/// or output, threads or clock: events in, words and launches out. It allocates nothing after
-/// construction.
-///
-/// * `one_order`: every rank gets the same launches in the same order.
-/// * `joins`, false unless it says otherwise: ranks may have unequal numbers of batches. Its
-/// machine
-///   has `join(now)` and `all_have_joined()`.
-/// * `state<Choice>`: the machine, of a choice (a schedule, and a fusion at run time behind it).
-///
-/// A launch is known by its first chunk. Where the choice gathers, `after(chunk)` is the next chunk
-/// of the same launch, until the launch is released: read it before the chunk's tensors arrive.
-template <class C>
-concept coordination_policy = std::same_as<typename C::role, role::coordination> && requires {
-  { C::one_order } -> std::convertible_to<bool>;
-};
 
 namespace facts {
 
@@ -90,5 +75,42 @@ concept coordination_machine = requires(M& machine, const M& seen, std::uint32_t
   { seen.stuck(is_ready) } -> std::same_as<std::optional<std::uint32_t>>;
   { seen.expects_words() } -> std::same_as<bool>;
 };
+
+namespace detail {
+template <class C>
+using machine_of = typename C::template state<archetype::choice>;
+template <class C>
+concept makes_a_machine = requires(const plan& made, std::span<const tensor> forward,
+                                   coordination::ranks all, const tutti::options_of<C>& options,
+                                   archetype::choice choice) {
+  machine_of<C>(made, forward, all, options, choice);
+};
+/// Where ranks may join, the machine hears of it.
+template <class C>
+concept hears_of_joins = requires(
+    std::conditional_t<facts::joins<C>, machine_of<C>, archetype::joining>& machine, seconds now) {
+  machine.join(now);
+  { machine.all_have_joined() } -> std::same_as<bool>;
+};
+}  // namespace detail
+
+/// A coordination says who decides, on all ranks, what is launched next. Its machine has no input
+/// or output, threads or clock: events in, words and launches out. It allocates nothing after
+/// construction.
+///
+/// * `one_order`: every rank gets the same launches in the same order.
+/// * `joins`, false unless it says otherwise: ranks may have unequal numbers of batches. Its
+///   machine has `join(now)` and `all_have_joined()`.
+/// * `state<Choice>(plan, tensors, ranks, options, choice)`: the machine, a coordination_machine,
+/// of
+///   a choice (a schedule, and a fusion at run time behind it).
+///
+/// A launch is known by its first chunk. Where the choice gathers, `after(chunk)` is the next chunk
+/// of the same launch, until the launch is released: read it before the chunk's tensors arrive.
+template <class C>
+concept coordination_policy = std::same_as<typename C::role, role::coordination> && requires {
+  { C::one_order } -> std::convertible_to<bool>;
+} && coordination_machine<detail::machine_of<C>> && detail::makes_a_machine<C> &&
+    detail::hears_of_joins<C>;
 
 }  // namespace tutti

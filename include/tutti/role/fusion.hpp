@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "tutti/base/cost.hpp"
@@ -13,6 +14,7 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/role/archetypes.hpp"
 
 namespace tutti {
 
@@ -25,26 +27,6 @@ struct fusion {};
 enum class fusion_types { together, apart };
 /// In the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(fusion_types) { return {"together", "apart"}; }
-
-/// A fusion says which tensors travel together.
-///
-/// * `group_ends(backward, profile)`: tensors come in backward order; the answer holds, for each
-///   group, one past its last tensor, so the last entry is `backward.size()` (and there is none if
-///   there are no tensors). A pure function: every rank must get the same answer.
-/// * `options::types`, optional: where they are apart, it groups the tensors of each type as if
-///   there were no others, and `at_run_time` those are chunks of different kinds.
-/// * `at_run_time`, optional: chunks that are ready together are launched together, whatever the
-///   plan says. Then `state(plan, options)` is a machine that allocates nothing after construction:
-///   `stage(chunk)` takes what the schedule lets go; `next()` answers the chunks of the next launch
-///   by ascending number, until it answers none; `cycle()` is the time between two looks at what is
-///   ready; `unsettled_steps()`, optional, is the number of steps after which launches repeat, each
-///   step's as the last one's; and `most_bytes(plan)` is the gradient of the launches that buffers
-///   are made for at the start: a larger one has its buffer made when it comes.
-template <class F>
-concept fusion_policy = std::same_as<typename F::role, role::fusion> &&
-    requires(const F fusion, std::span<const tensor_facts> backward, const profile& known) {
-  { fusion.group_ends(backward, known) } -> std::same_as<std::vector<std::size_t>>;
-};
 
 namespace facts {
 template <class F>
@@ -61,17 +43,45 @@ constexpr bool keeps_types_apart(const Options& set) {
 }
 }  // namespace facts
 
-/// What a fusion that decides at run time has beside its groups.
+namespace detail {
 template <class F>
-concept run_time_fusion = fusion_policy<F> && facts::at_run_time<F> &&
-    requires(const F fusion, typename F::state& state, const plan& made, const options_of<F>& set,
-             std::uint32_t chunk) {
-  requires std::constructible_from < typename F::state, const plan&, const options_of<F>
-  & > ;
+concept makes_groups = requires(const F fusion, std::span<const tensor_facts> backward,
+                                const profile& known) {
+  { fusion.group_ends(backward, known) } -> std::same_as<std::vector<std::size_t>>;
+};
+/// What a fusion that decides at run time has beside its groups.
+template <class F, class State = typename F::state>
+concept gathers = requires(const F fusion, State& state, const plan& made,
+                           const tutti::options_of<F>& options, std::uint32_t chunk) {
+  State(made, options);
   state.stage(chunk);
   { state.next() } -> std::same_as<std::span<const std::uint32_t>>;
   { state.cycle() } -> std::same_as<seconds>;
   { fusion.most_bytes(made) } -> std::same_as<std::size_t>;
 };
+template <class F>
+using gathering = std::conditional_t<facts::at_run_time<F>, F, archetype::run_time_fusion>;
+}  // namespace detail
+
+/// A fusion says which tensors travel together.
+///
+/// * `group_ends(backward, profile)`: tensors come in backward order; the answer holds, for each
+///   group, one past its last tensor, so the last entry is `backward.size()` (and there is none if
+///   there are no tensors). A pure function: every rank must get the same answer.
+/// * `options::types`, optional: where they are apart, it groups the tensors of each type as if
+///   there were no others, and `at_run_time` those are chunks of different kinds.
+/// * `at_run_time`, optional: chunks that are ready together are launched together, whatever the
+///   plan says. Then `state(plan, options)` is a machine that allocates nothing after construction:
+///   `stage(chunk)` takes what the schedule lets go; `next()` answers the chunks of the next launch
+///   by ascending number, until it answers none; `cycle()` is the time between two looks at what is
+///   ready; `unsettled_steps()`, optional, is the number of steps after which launches repeat, each
+///   step's as the last one's; and `most_bytes(plan)` is the gradient of the launches that buffers
+///   are made for at the start: a larger one has its buffer made when it comes.
+template <class F>
+concept fusion_policy = std::same_as<typename F::role, role::fusion> && detail::makes_groups<F> &&
+    detail::gathers<detail::gathering<F>>;
+
+template <class F>
+concept run_time_fusion = fusion_policy<F> && facts::at_run_time<F>;
 
 }  // namespace tutti

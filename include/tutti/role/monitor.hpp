@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "tutti/base/units.hpp"
+#include "tutti/role/archetypes.hpp"
 
 namespace tutti {
 
@@ -32,27 +33,32 @@ inline constexpr std::uint32_t no_tensor = 0xffffffff;
 
 namespace facts {
 
-struct optional_verbs_of_monitors {
-  void sums();
-  void summed();
-};
 template <class M>
-struct verbs_beside_monitor : M, optional_verbs_of_monitors {};
-
-/// Found by name, so that whoever misspells a signature is told so; as a template or an overload,
-/// too, unless the class is final: a name that both bases have is ambiguous.
+using sums_beside = archetype::beside<M, archetype::summing>;
+/// It states one of them, and must have both.
 template <class M>
-concept has_sums = (std::is_final_v<M> &&
-                    requires {
-                      &M::sums;
-                      &M::summed;
-                    }) ||
-                   (!std::is_final_v<M> && !requires {
-                     &verbs_beside_monitor<M>::sums;
-                     &verbs_beside_monitor<M>::summed;
-                   });
+concept has_sums = requires {
+  &M::sums;
+  &M::summed;
+}
+|| !requires { &sums_beside<M>::sums; }
+|| !requires { &sums_beside<M>::summed; };
 
 }  // namespace facts
+
+namespace detail {
+template <class M>
+concept records = requires(M& monitor, event what, std::uint32_t which, seconds when) {
+  { M::observes } -> std::convertible_to<bool>;
+  monitor.record(what, which, when);
+};
+template <class M, class Sums = std::conditional_t<facts::has_sums<M>, M, archetype::summing>>
+concept sums = requires(Sums& monitor, std::span<const double> totals) {
+  requires Sums::observes;
+  { monitor.sums() } -> std::same_as<std::span<double>>;
+  monitor.summed(totals);
+};
+}  // namespace detail
 
 /// A monitor observes and changes nothing. `record(what, which, when)` is called on the rank's own
 /// threads, one at a time; a monitor that does not observe costs nothing.
@@ -64,14 +70,7 @@ concept has_sums = (std::is_final_v<M> &&
 ///   step, in the order of steps. It comes some time after the step: `drain` waits for it.
 /// Every worker must take the same number of steps.
 template <class M>
-concept monitor_policy = std::same_as<typename M::role, role::monitor> &&
-    requires(M& monitor, event what, std::uint32_t which, seconds when) {
-  { M::observes } -> std::convertible_to<bool>;
-  monitor.record(what, which, when);
-} &&(!facts::has_sums<M> || requires(M & monitor, std::span<const double> totals) {
-  requires M::observes;
-  { monitor.sums() } -> std::same_as<std::span<double>>;
-  monitor.summed(totals);
-});
+concept monitor_policy =
+    std::same_as<typename M::role, role::monitor> && detail::records<M> && detail::sums<M>;
 
 }  // namespace tutti

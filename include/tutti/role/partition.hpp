@@ -2,15 +2,37 @@
 
 #include <concepts>
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include "tutti/base/options.hpp"
+#include "tutti/role/archetypes.hpp"
 
 namespace tutti {
 
 namespace role {
 struct partition {};
 }  // namespace role
+
+namespace facts {
+template <class P>
+concept looks_at_owners = requires {
+  &P::among;
+}
+|| !requires { &archetype::beside<P, archetype::owners<P>>::among; };
+}  // namespace facts
+
+namespace detail {
+template <class P>
+concept piece_ends = requires(const P partition, std::size_t elements) {
+  { partition.piece_ends(elements) } -> std::same_as<std::vector<std::size_t>>;
+};
+template <class P>
+concept among = requires(
+    const std::conditional_t<facts::looks_at_owners<P>, P, archetype::owners<P>>& partition) {
+  { partition.among(1) } -> std::same_as<P>;
+};
+}  // namespace detail
 
 /// A partition says how a bucket is cut.
 ///
@@ -20,15 +42,13 @@ struct partition {};
 /// `among(owners)`, optional: the same policy where so many ranks own chunks: an architecture's
 /// servers, or 1.
 template <class P>
-concept partition_policy = std::same_as<typename P::role, role::partition> &&
-    requires(const P partition, std::size_t elements) {
-  { partition.piece_ends(elements) } -> std::same_as<std::vector<std::size_t>>;
-};
+concept partition_policy =
+    std::same_as<typename P::role, role::partition> && detail::piece_ends<P> && detail::among<P>;
 
 /// A partition where so many ranks own chunks.
 template <partition_policy P>
 constexpr P among(const P& partition, int owners) {
-  if constexpr (requires { partition.among(owners); }) {
+  if constexpr (facts::looks_at_owners<P>) {
     return partition.among(owners);
   } else {
     return partition;

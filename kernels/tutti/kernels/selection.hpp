@@ -30,6 +30,14 @@ struct selection {
   float* values{};
 };
 
+/// Values, and the element that each is of.
+struct pairs {
+  std::span<const std::uint32_t> indices{};
+  const float* values{};
+
+  std::size_t size() const { return indices.size(); }
+};
+
 namespace detail {
 
 /// Everything above `key` is selected, and the first `ties` of those equal to it.
@@ -146,6 +154,21 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
 void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room);
 
+/// Writes the out.indices.size() pairs of largest magnitude, in order; of equal ones the first.
+/// Throws usage_error at NaN, as above. Cost: five reads of the pairs.
+template <host_queue Queue>
+void select_largest(Queue& queue, const pairs& from, std::uint64_t first_element, selection out,
+                    candidates) {
+  queue.run([=] {
+    if (!out.indices.empty()) {
+      const auto index_of = [=](std::size_t i) { return from.indices[i]; };
+      detail::select_among({from.values, from.size()}, 0, index_of, first_element, out);
+    }
+  });
+}
+void select_largest(cuda::stream& queue, const pairs& from, std::uint64_t first_element,
+                    selection out, candidates room);
+
 namespace element {
 
 struct clear_at {
@@ -158,7 +181,11 @@ struct scatter_add {
   const std::uint32_t* indices;
   const float* values;
   float* sum;
-  TUTTI_HD void operator()(std::size_t i) const { sum[indices[i]] += values[i]; }
+  TUTTI_HD void operator()(std::size_t i) const {
+    if (values[i] != 0) {
+      sum[indices[i]] += values[i];
+    }
+  }
 };
 
 }  // namespace element
@@ -175,7 +202,7 @@ void clear_at(Queue& queue, std::span<float> data, std::span<const std::uint32_t
 }
 void clear_at(cuda::stream& queue, std::span<float> data, std::span<const std::uint32_t> indices);
 
-/// sum[indices[i]] += values[i]. On a device no index may come twice.
+/// sum[indices[i]] += values[i]. On a device no index may come twice with a value other than 0.
 template <host_queue Queue>
 void scatter_add(Queue& queue, std::span<const std::uint32_t> indices, const float* values,
                  std::span<float> sum) {

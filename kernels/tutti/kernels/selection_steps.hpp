@@ -53,6 +53,7 @@ constexpr std::size_t table_places(std::size_t n) { return 2 * tiles_of(n) + blo
 template <class Values>
 struct job {
   Values input;
+  const std::uint32_t* names;  // indices of the input's elements; null: they count up from 0
   std::size_t n;
   std::uint32_t k;
   sample sampled;
@@ -68,11 +69,13 @@ struct job {
   std::uint32_t* equal;
 
   job(Values its_input, std::size_t elements, std::size_t selected, float* its_values,
-      std::uint32_t* its_indices, std::size_t places, selecting* its_state)
+      std::uint32_t* its_indices, std::size_t places, selecting* its_state,
+      const std::uint32_t* its_names = nullptr)
       : input(its_input),
+        names(its_names),
         n(elements),
         k(static_cast<std::uint32_t>(selected)),
-        sampled(sample_for(elements, selected)),
+        sampled(its_names == nullptr ? sample_for(elements, selected) : sample{}),
         state(its_state),
         capacity(places - table_places(elements)),
         values(its_values),
@@ -87,7 +90,7 @@ struct job {
 
   TUTTI_HD source<Values> whole() const {
     return have_candidates() ? source<Values>{Values(values), indices, 0, state->found}
-                             : source<Values>{input, nullptr, 0, n};
+                             : source<Values>{input, names, 0, n};
   }
   TUTTI_HD source<Values> part(std::size_t number) const {
     if (have_candidates()) {
@@ -95,7 +98,8 @@ struct job {
       return {Values(values + begin), indices + begin, 0, holds[number]};
     }
     const std::size_t first = number * tile;
-    return {input + first, nullptr, first, n - first < tile ? n - first : tile};
+    return {input + first, names == nullptr ? nullptr : names + first, first,
+            n - first < tile ? n - first : tile};
   }
 
   TUTTI_HD tally table(std::size_t i) const { return {above[i], equal[i]}; }

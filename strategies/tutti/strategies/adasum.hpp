@@ -26,7 +26,8 @@ struct Adasum {
   using strategy = compose<fusion::when_ready, coordination::negotiated,
                            architecture::adasum<carries::difference>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
-    return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart}};
+    return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart},
+            .coordination = {.by = coordination::identity::name, .cache = 1024}};
   }
 };
 

@@ -25,4 +25,17 @@ struct DistributedReplicated {
   }
 };
 
+/// Variables are on servers alone, and each worker's gradient is a step there: tf_cnn_benchmarks,
+/// `--variable_update=parameter_server` with servers; tensorpack's
+/// DistributedTrainerParameterServer. A variable goes to the server that has the fewest bytes.
+/// There workers read variables in the next forward pass, here each keeps what has come back;
+/// pushes step as under DistributedReplicated.
+struct TFParameterServer {
+  static constexpr std::string_view name = "TFParameterServer";
+  using strategy = DistributedReplicated::strategy;
+  static constexpr policy_options<strategy> defaults() {
+    return {.architecture = {.placed_by = architecture::placed_by::least_loaded}};
+  }
+};
+
 }  // namespace tutti::strategies

@@ -18,8 +18,8 @@ struct MXNetDistSync {
   static constexpr std::string_view name = "MXNetDistSync";
   static constexpr std::string_view after = "MXNet's kvstore `dist_sync`";
   static constexpr std::string_view deviations =
-      "Every rank is a worker, there the devices of a machine together are; servers step by "
-      "the mean, there by the sum, which Module has the optimizer divide.";
+      "Every rank is a worker, there the devices of a machine together are; servers apply the "
+      "mean, MXNet's the sum, and leave its 1/n to the optimizer's `rescale_grad`.";
   using strategy =
       compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::synchronous, updated_by::servers>>;

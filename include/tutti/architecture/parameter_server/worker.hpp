@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tutti/architecture/parameter_server/rounds.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
@@ -28,7 +29,13 @@ class parameter_server_worker {
   static constexpr bool pushes_differences = Architecture::updates_first;
 
  public:
+  /// Throws usage_error if a compressor's turn comes at a later step than the first.
   explicit parameter_server_worker(World& world) : world_(&world) {
+    if (first_chosen_step(world.compressor()) > 0) {
+      throw usage_error(
+          "compression::select: servers know of no step in which to start. Fix: start = 0, or an "
+          "architecture that all-reduces.");
+    }
     if constexpr (pushes_differences) {
       if (world.trains()) {
         pulled_ = world.allocate_parallel();

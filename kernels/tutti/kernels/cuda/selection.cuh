@@ -26,23 +26,35 @@ struct launch_steps {
   }
 };
 
-}  // namespace device
-
-[[gnu::used]] inline void select_largest(cuda::stream& queue, std::span<const float> input,
-                                         std::uint64_t first_element, selection out,
-                                         candidates room) {
+/// `names`: the indices of the input's elements, or null where they count up from 0.
+inline void select(cuda::stream& queue, std::span<const float> input, const std::uint32_t* names,
+                   std::uint64_t first_element, selection out, candidates room) {
   if (out.indices.empty()) {
     return;
   }
   TUTTI_ASSERT(room.values.size() >= steps::table_places(input.size()) &&
                    room.indices.size() == room.values.size(),
                "a selection's scratch is shorter than selection_candidates");
-  const steps::job<const float*> of(input.data(), input.size(), out.indices.size(),
-                                    room.values.data(), room.indices.data(), room.values.size(),
-                                    reinterpret_cast<steps::selecting*>(queue.room().memory()));
+  const steps::job<const float*> of(
+      input.data(), input.size(), out.indices.size(), room.values.data(), room.indices.data(),
+      room.values.size(), reinterpret_cast<steps::selecting*>(queue.room().memory()), names);
   steps::select(
-      device::launch_steps{&queue}, of,
+      launch_steps{&queue}, of,
       {out.indices.data(), out.values, out.indices.size(), queue.room().refused(), first_element});
+}
+
+}  // namespace device
+
+[[gnu::used]] inline void select_largest(cuda::stream& queue, std::span<const float> input,
+                                         std::uint64_t first_element, selection out,
+                                         candidates room) {
+  device::select(queue, input, nullptr, first_element, out, room);
+}
+
+[[gnu::used]] inline void select_largest(cuda::stream& queue, const pairs& from,
+                                         std::uint64_t first_element, selection out,
+                                         candidates room) {
+  device::select(queue, {from.values, from.size()}, from.indices.data(), first_element, out, room);
 }
 
 [[gnu::used]] inline void clear_at(cuda::stream& queue, std::span<float> data,

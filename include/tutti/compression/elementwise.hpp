@@ -1,0 +1,52 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "tutti/kernels/cast.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// A format of one element: its `bits` and two functions, to them and back. Zero bits stand for
+/// zero, and both functions are TUTTI_HD where it is to run on a device.
+template <class F>
+concept element_format = std::is_trivially_copyable_v<typename F::bits> &&
+    requires(float value, typename F::bits bits) {
+  { F::to_bits(value) } -> std::same_as<typename F::bits>;
+  { F::to_float(bits) } -> std::same_as<float>;
+};
+
+/// Each element travels, and is summed, in a format of its own, whatever stands beside it.
+/// Wire: n elements' bits. A sum is made in float and becomes the format's again.
+/// Cost: the format's share of four bytes an element; one pass to encode, one to accumulate. On a
+/// GPU the formats of kernels/cast.hpp are compiled; another one's kernels nvcc must see.
+template <element_format Format>
+struct elementwise {
+  using role = tutti::role::compression;
+  static constexpr bool summable = true;
+
+  static constexpr std::size_t wire_bytes(std::size_t elements) { return elements * sizeof(bits); }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
+    kernels::narrow<Format>(queue, gradient, out.header<bits>());
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add_widened<Format>(queue, in.header<bits>(), sum);
+  }
+
+  template <class Queue>
+  void fold(Queue& queue, wire into, const_wire from) const {
+    kernels::add_narrow<Format>(queue, into.as<bits>(), from.header<bits>());
+  }
+
+ private:
+  using bits = typename Format::bits;
+};
+
+}  // namespace tutti::compression

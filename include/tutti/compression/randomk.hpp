@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tutti/base/error.hpp"
+#include "tutti/compression/index_pairs.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// BytePS's `randomk`: elements drawn by chance travel, exactly, in BytePS's words. All ranks draw
+/// the same ones, and so does whoever encodes their sum again. They are drawn with replacement and
+/// are not scaled up: of n elements about n (1 - e^(-k/n)) travel, and what does not is lost, or is
+/// the residual where there is error feedback.
+/// Wire: index_pairs; an element that was drawn twice is there twice, and counts once.
+/// Step t draws the numbers from t * k on of xorshift128+ whose state is the seed twice, modulo the
+/// chunk's length, as BytePS does where every step sends the chunk. Without a seed BytePS draws
+/// others on every rank; here there is always one.
+/// Cost: 8k bytes; k divisions to encode. To accumulate, on a host a read of the pairs for each
+/// 262144 elements, on a device k * k / 2 comparisons.
+/// After: BytePS, `byteps_compressor_type: randomk`; Stich et al., "Sparsified SGD with Memory",
+/// 2018.
+class randomk {
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+
+  struct options {
+    double density{0.001};
+    std::size_t k{0};
+    std::uint32_t seed{1};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("density", self.density, "share of each chunk's elements that is drawn");
+      visit("k", self.k, "elements of each chunk that are drawn; 0: density says it");
+      visit("seed", self.seed, "what all ranks draw from");
+    }
+  };
+
+  constexpr randomk() : randomk(options{}) {}
+  /// Throws usage_error unless 0 < density <= 1 and the seed is not 0.
+  explicit constexpr randomk(const options& values)
+      : layout_(values.density, values.k), seed_(values.seed) {
+    if (values.seed == 0) {
+      throw usage_error(
+          "compression::randomk: from a seed of 0 only zeros are drawn. Fix: a seed of 1.");
+    }
+  }
+
+  constexpr std::size_t wire_bytes(std::size_t elements) const {
+    return layout_.wire_bytes(elements);
+  }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out,
+              const chunk_context& where) const {
+    const auto pairs = index_pairs::pairs(out);
+    kernels::draw_pairs(queue, gradient, seed_, where.step * pairs.size(), pairs);
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add_pairs(queue, index_pairs::pairs(in), sum);
+  }
+
+  /// Encodes gradient + residual; the residual keeps all that does not travel.
+  template <class Queue>
+  void encode_with_residual(Queue& queue, std::span<const float> gradient,
+                            std::span<float> residual, wire out, const chunk_context& where) const {
+    kernels::add(queue, residual, gradient);
+    encode(queue, residual, out, where);
+    kernels::clear_pairs(queue, residual, index_pairs::pairs(out));
+  }
+
+ private:
+  index_pairs layout_;
+  std::uint64_t seed_;
+};
+static_assert(compression_policy<randomk>);
+
+}  // namespace tutti::compression

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "tutti/compression/index_pairs.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// BytePS's `topk`: only the elements of largest magnitude travel, exactly, in BytePS's words.
+/// Wire: index_pairs; the pairs are a heap of magnitudes as libstdc++ makes it, the smallest first,
+/// which an element enters that is larger than all of one place in it: of equal ones, those that
+/// are there stay. `top_k` sends the first of equal ones, in the order of indices.
+/// Cost: 8k bytes; one read of the chunk and log k comparisons for each element that enters, k
+/// additions to accumulate. A host's: it does not compile for a device, where top_k is. Throws
+/// usage_error at a NaN, which BytePS takes for smaller than everything or for larger.
+/// After: BytePS, `byteps_compressor_type: topk`.
+class topk {
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+
+  struct options {
+    double density{0.001};
+    std::size_t k{0};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("density", self.density, "share of each chunk's elements that travel");
+      visit("k", self.k, "elements of each chunk that travel; 0: density says it");
+    }
+  };
+
+  constexpr topk() : topk(options{}) {}
+  /// Throws usage_error unless 0 < density <= 1.
+  explicit constexpr topk(const options& values) : layout_(values.density, values.k) {}
+
+  constexpr std::size_t wire_bytes(std::size_t elements) const {
+    return layout_.wire_bytes(elements);
+  }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out,
+              const chunk_context& where) const {
+    kernels::select_by_heap(queue, gradient, where.first_element, index_pairs::pairs(out));
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add_pairs(queue, index_pairs::pairs(in), sum);
+  }
+
+  /// Encodes gradient + residual; the residual keeps all that does not travel.
+  template <class Queue>
+  void encode_with_residual(Queue& queue, std::span<const float> gradient,
+                            std::span<float> residual, wire out, const chunk_context& where) const {
+    kernels::add(queue, residual, gradient);
+    encode(queue, residual, out, where);
+    kernels::clear_pairs(queue, residual, index_pairs::pairs(out));
+  }
+
+ private:
+  index_pairs layout_;
+};
+static_assert(compression_policy<topk>);
+
+}  // namespace tutti::compression

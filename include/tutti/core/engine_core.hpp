@@ -1,0 +1,509 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/post_box.hpp"
+#include "tutti/base/predicate.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/core/arrival.hpp"
+#include "tutti/core/claim.hpp"
+#include "tutti/core/control.hpp"
+#include "tutti/core/engine_base.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti/core/engine_types.hpp"
+#include "tutti/core/failure.hpp"
+#include "tutti/core/flow.hpp"
+#include "tutti/core/handing_in.hpp"
+#include "tutti/core/joining.hpp"
+#include "tutti/core/model_memory.hpp"
+#include "tutti/core/observer.hpp"
+#include "tutti/core/plan_for.hpp"
+#include "tutti/core/replan.hpp"
+#include "tutti/core/rules.hpp"
+#include "tutti/core/services.hpp"
+#include "tutti/core/settings.hpp"
+#include "tutti/core/surroundings.hpp"
+#include "tutti/core/tensor_state.hpp"
+#include "tutti/core/waiting.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/monitor.hpp"
+#include "tutti/role/optimizer.hpp"
+#include "tutti/role/schedule.hpp"
+#include "tutti/role/transport.hpp"
+
+namespace tutti {
+
+/// An engine behind its verbs: the parts of core that it is made of, how it begins and ends, and
+/// what each part asks of the others through it. A user has it as an `engine`.
+template <class Strategy, transport_policy Transport, optimizer_policy Optimizer,
+          monitor_policy Monitor>
+class engine_core : engine_base<Transport> {
+  using base = engine_base<Transport>;
+  using base::has_posts;
+  using base::is_started_;
+  using base::posts_;
+  using base::unwritten_;
+
+ protected:
+  using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
+  using strategy = typename types::strategy;
+  using options = typename types::options;
+  using compression = typename types::compression;
+  using architecture = typename types::architecture;
+  using queue_event = typename Transport::queue_type::event;
+  static constexpr bool virtual_time = types::virtual_time;
+  static constexpr bool delays = facts::delay<architecture> > 0;
+  using world_type = surroundings<types>;
+  using state_type = typename architecture::template state<world_type>;
+  using flow_type = flow<types, engine_core>;
+  using gradients = handing_in<types, engine_core>;
+  static_assert(architecture_state<state_type, world_type>,
+                "tutti: a verb of this architecture's state cannot be called as "
+                "role/architecture.hpp says. Fix: its arguments and its result, or another name.");
+
+  static_assert(sizeof(engine_rules<types>) > 0);
+  using compiled_first =
+      typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
+
+  engine_core(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
+              Monitor monitor)
+      : base(std::type_identity<engine_core>(), tensors.size()),
+        world_(&world),
+        failure_(world),
+        claim_(world.ready_coroutines(), world.rank()),
+        set_(std::move(set)),
+        workers_(workers_among<architecture>(set_.architecture, world.size())),
+        compression_(make_policy<compression>(set_.compression)),
+        optimizer_(optimizer),
+        room_per_element_(optimizer.memory_per_element()),
+        observer_(world, std::move(monitor)),
+        plan_(planned_for(tensors, set_, compression_)),
+        model_(world.queue(), std::move(tensors), plan_, buffers_wanted(),
+               gradients::most_lent(set_)),
+        around_(
+            world, plan_, model_, compression_, optimizer_, workers_, set_.run.accumulation,
+            [](void* self, std::exception_ptr why) {
+              static_cast<engine_core*>(self)->chunk_failed(std::move(why));
+            },
+            this),
+        state_(std::in_place, around_, set_.architecture),
+        services_(world, plan_, workers_, *this),
+        joining_(*this, world.ready_coroutines(), plan_.backward.size()),
+        waits_(world, *this, failure_, set_.run.deadline) {
+    if constexpr (delays) {
+      detail::expect_floats(model_.forward());
+    }
+    for (const tensor& each : model_.forward()) {
+      gradients::expect_reachable(*this, each);
+    }
+    gradients::expect_gradients_come_back(*this, set_, plan_);
+    [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
+    open_flow();
+    if (!serves()) {
+      observer_.begin_sums(
+          services_.own_tag(own::sums), workers_, plan_.backward.size(),
+          [](void* self, std::exception_ptr why) {
+            static_cast<engine_core*>(self)->chunk_failed(std::move(why));
+          },
+          this);
+    }
+    startup_ = start_up();
+    startup_.start(world.ready_coroutines());
+    if constexpr (!virtual_time) {
+      try {
+        waits_.until([this] { return startup_.done(); });
+        synchronize();
+      } catch (...) {
+        quiesce();  // the destructor does not run where the constructor throws
+        throw;
+      }
+      waits_.start_thread(wanted);
+    }
+  }
+  engine_core(const engine_core&) = delete;
+  engine_core& operator=(const engine_core&) = delete;
+
+  [[gnu::cold]] ~engine_core() {
+    waits_.stop_thread();
+    if (services_.closed()) {
+      return;
+    }
+    end_with(failure_.last_words([this] { return outstanding(); },
+                                 [this] { return listens_to_all(world_->rank()); }));
+    if constexpr (is_stream_ordered<Transport>) {
+      try {
+        synchronize();
+      } catch (...) {
+      }  // a destructor has nobody to tell, and every rank has been told
+    }
+    if constexpr (!virtual_time) {
+      if (!failed()) {
+        if (flow_ && failure_.unwinds()) {
+          flow_->leave_unsaid();
+        }
+        closing_ = close();
+        closing_.start(world_->ready_coroutines());
+        waits_.however_long([this] { return closing_.done(); });
+      }
+    }
+    if (!services_.closed()) {
+      quiesce();
+      if constexpr (!virtual_time && requires { world_->leave(); }) {
+        world_->leave();  // nobody polls any more for what peers send
+      }
+    }
+  }
+
+  // ---- what the verbs and the parts of core both ask
+
+  /// Ends this rank's part once its gradients have arrived.
+  task close() { return services_.close(startup_); }
+  bool serves() const { return world_->rank() >= workers_; }
+  const std::vector<tensor>& tensors() const { return model_.forward(); }
+  std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
+  auto arrival(tensor_id id) { return arrival_operation<engine_core>(*this, id); }
+
+  friend base;
+  friend loop_round go_round<>(Transport&, engine_core&);
+  friend flow_type;
+  friend gradients;
+  friend arrival_operation<engine_core>;
+  friend replan_steps<types, engine_core>;
+  friend joining<engine_core>;
+
+  using audience = typename failure<Transport>::audience;
+  using model_type = model_memory<typename Transport::queue_type>;
+  using services_type = services<Transport>;
+  using own = typename services_type::own;
+
+  // ---- the plan, and who needs what
+
+  /// What every rank must set alike.
+  std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
+  plan planned_for(std::span<const tensor> forward, const options& set,
+                   const compression& compressor) const {
+    return plan_for<types>(forward, set, compressor, world_->size(), settings(set));
+  }
+  void open_flow() {
+    using schedule = typename strategy::schedule;
+    if (serves()) {
+      return;
+    }
+    if constexpr (facts::plans_options<schedule>) {
+      options set = set_;
+      if (!plan_.backward.empty()) {
+        set.profile.payload = class_of(compression_, plan_.backward.front()).payload;
+      }
+      set.schedule = schedule::planned(set.schedule, plan_, set.profile);
+      open_flow_by(set);
+    } else {
+      open_flow_by(set_);
+    }
+  }
+  void open_flow_by(const options& set) {
+    flow_.emplace(*world_, plan_, model_, set, around_, *state_,
+                  services_.service_tag(service::words), observer_, *this);
+  }
+  buffers buffers_wanted() const {
+    if (serves()) {
+      return buffers::none;
+    }
+    return facts::has_outgoing<state_type> || delays ? buffers::separate : buffers::views;
+  }
+
+  /// Whoever answers others while it trains must not leave them waiting until it calls again.
+  /// Throws usage_error where the transport allows no thread for that.
+  progress progress_wanted() const {
+    const bool answers = !serves() && listens_to_all(world_->rank());
+    if constexpr (requires { world_->single_threaded(); }) {
+      if (answers && world_->single_threaded()) {
+        throw usage_error(
+            "this architecture has ranks answer each other while they compute, which takes a "
+            "thread, but MPI was started for one thread. Fix: MPI_Init_thread with "
+            "MPI_THREAD_MULTIPLE, or let transport::mpi start MPI");
+      }
+    }
+    return answers && set_.run.progress == progress::automatic ? progress::by_thread
+                                                               : set_.run.progress;
+  }
+
+  task start_up() {
+    if constexpr (!virtual_time) {
+      waits_.start_answering();  // a rank that waits for others here answers, too
+    }
+    return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),
+                           settings(set_));
+  }
+  [[gnu::cold]] void begun() {
+    resume_architecture(0);
+    if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
+      services_.start_listening();
+    }
+    is_started_.store(true, std::memory_order_release);
+    open_posts();
+  }
+  void disagreed(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
+
+  // ---- tensors
+
+  tensor_state<queue_event>& at(tensor_id id) {
+    failure_.rethrow();
+    return flow_->at(plan_.position(id));
+  }
+
+  // ---- a rank that has joined
+
+  bool adds_up_passes() { return gradients::adds_up_passes(*this); }
+  /// The tensor has no gradient in the passes that its step still lacks.
+  void absent_to_the_end(tensor_id id) {
+    do {
+      gradients::absent(*this, id);
+    } while (at(id).accumulated.load(std::memory_order_relaxed) != 0);
+  }
+  void say_joined() { flow_->join(); }
+  void all_have_joined() { joining_.all_have_joined(); }
+
+  // ---- the loop
+
+  bool open_posts() {
+    bool any = false;
+    unwritten_.store(false, std::memory_order_relaxed);
+    while (has_posts()) {
+      if constexpr (sends_what_is_written<Transport>) {
+        const auto next = posts_.oldest();
+        if (next && !Transport::queue_type::passed(flow_->at(*next).written)) {
+          unwritten_.store(true, std::memory_order_relaxed);
+          break;
+        }
+      }
+      if (const auto position = posts_.take()) {
+        flow_->fill(*position);
+        any = true;
+      }
+    }
+    return any;
+  }
+  bool carry_out() {
+    hear_of_failure();
+    return flow_ && flow_->carry_out();
+  }
+  bool has_decided() const { return flow_ && flow_->has_decided(); }
+
+  // ---- waiting
+
+  bool outstanding() const { return flow_ && flow_->outstanding(); }
+
+  void wait_for(tensor_id id) {
+    auto& mine = at(id);
+    wait_until([&mine] { return mine.is_current(); }, static_cast<std::uint32_t>(index(id)));
+  }
+
+  /// Lets the device come so far; what its work has refused ends every rank's part.
+  void synchronize() {
+    try {
+      if constexpr (is_stream_ordered<Transport>) {
+        waits_.until_the_stream_has_come();
+      }
+      world_->queue().synchronize();
+    } catch (...) {
+      const auto why = std::current_exception();
+      waits_.exclusively([&] { fail(why, audience::everybody); });
+      throw;
+    }
+  }
+
+  /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
+  void hear_of_failure() {
+    if constexpr (requires { world_->failure(); }) {
+      if (world_->failure()) {
+        heard(world_->failure());
+      }
+    }
+  }
+
+  void wait_until(predicate done, std::uint32_t which) {
+    if (done()) {
+      failure_.rethrow();
+      return;
+    }
+    observer_.record(event::wait_begins, which);
+    const seconds begin = world_->now();
+    waits_.until(done);
+    exposed_.fetch_add(world_->now() - begin, std::memory_order_relaxed);
+    observer_.record(event::wait_ends, which);
+  }
+
+  // ---- failure
+
+  [[gnu::cold]] void end_with(const std::string& sentence) {
+    if (!sentence.empty()) {
+      fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
+    }
+  }
+
+  /// What this rank waits for.
+  chunk_step stuck() const {
+    const auto found = flow_ ? flow_->stuck() : std::nullopt;
+    return found.value_or(chunk_step{no_chunk, 0});
+  }
+
+  [[gnu::cold]] void describe(const chunk_step& about, control_message& answer) {
+    answer.tensor = no_tensor;
+    answer.state = chunk_state::started;
+    answer.averages = serves() ? ~std::uint64_t{0} : averages_.load(std::memory_order_relaxed);
+    answer.waiting = waits_.threads();
+    answer.handed_in = gradients::handed_in(*this);
+    if (flow_) {
+      flow_->describe(about.chunk, about.step, answer);
+    }
+  }
+
+  void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
+  void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
+  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
+  bool listens_to_all(int rank) const {
+    return listens<architecture>(set_.architecture, rank, world_->size());
+  }
+  task serve_chunk(typename base::message_type asked) {
+    if constexpr (facts::has_serve<state_type>) {
+      const auto self = around_.endpoint_of(asked.number());
+      return state_->serve(self, std::move(asked));
+    } else {
+      return {};
+    }
+  }
+  void take_values(std::span<const std::byte> bytes) {
+    std::memcpy(static_cast<void*>(&optimizer_), bytes.data(), sizeof optimizer_);
+  }
+  std::vector<std::span<float>> remembered() {
+    if constexpr (facts::has_memories<state_type>) {
+      return state_->memories();
+    } else {
+      return {};
+    }
+  }
+  std::size_t optimizer_floats() const {
+    std::size_t floats = around_.momenta().size();
+    if constexpr (facts::has_optimizer_floats<state_type>) {
+      floats += state_->optimizer_floats();
+    }
+    return floats;
+  }
+  void resume_architecture([[maybe_unused]] std::uint64_t steps) {
+    if constexpr (facts::has_resume<state_type>) {
+      state_->resume(steps);
+    }
+  }
+  task converse([[maybe_unused]] int worker, [[maybe_unused]] service what) {
+    if constexpr (facts::has_servers<architecture>) {
+      return what == service::replan ? replan_steps<types, engine_core>::as_told(*this)
+                                     : services_.converse(worker, what);
+    } else {
+      return {};
+    }
+  }
+  void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+  void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+
+  [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
+    if (failure_.end(std::move(why), who) && flow_) {
+      observer_.stop();
+      flow_->release_waiters();
+    }
+  }
+  task finish_gradients() {
+    if constexpr (facts::has_sums<Monitor>) {
+      return finish_sums();
+    } else {
+      return flow_->finish();
+    }
+  }
+  task finish_sums() {
+    co_await flow_->finish();
+    co_await observer_.finish();
+  }
+  task finish_architecture() {
+    if constexpr (facts::has_finish<state_type>) {
+      return finish_state();
+    } else {
+      return around_.finish();
+    }
+  }
+  task finish_state() {
+    co_await state_->finish();
+    co_await around_.finish();
+  }
+  task stop_answering() {
+    if constexpr (virtual_time) {
+      return {};
+    } else {
+      return waits_.stop_answering();
+    }
+  }
+  bool failed() const { return failure_.happened(); }
+
+  /// Waits until nothing of this rank is in flight: only then may its memory go.
+  [[gnu::cold]] void quiesce() {
+    fail(std::make_exception_ptr(communication_error("the engine has ended")), audience::nobody);
+    if (flow_) {
+      flow_->stop_speaking();
+    }
+    if constexpr (virtual_time) {
+      world_->ready_coroutines().drain();
+    } else {
+      waits_.settle([this] { return world_->in_flight() == 0 && at_rest(); });
+    }
+  }
+
+  bool at_rest() const {
+    if constexpr (facts::has_finish<state_type>) {
+      if (state_ && !state_->at_rest()) {
+        return false;
+      }
+    }
+    return around_.at_rest() && (!flow_ || flow_->at_rest()) && waits_.at_rest() &&
+           startup_.done() && services_.listening().done() && joining_.at_rest() &&
+           observer_.at_rest() && closing_.done();
+  }
+
+  Transport* world_;
+  failure<Transport> failure_;
+  claim claim_;
+  options set_;
+  int workers_;
+  compression compression_;
+  Optimizer optimizer_;
+  std::size_t room_per_element_;
+  observer<Monitor, Transport> observer_;
+  plan plan_;
+  model_type model_;
+  world_type around_;
+  std::optional<state_type> state_;  // empty where a plan was given up half made
+  services_type services_;
+  joining<engine_core> joining_;
+  waiting<Transport> waits_;
+  std::optional<flow_type> flow_{};
+  task startup_{};
+  task closing_{};
+  std::atomic<seconds> exposed_{0};         // several threads may wait
+  std::atomic<std::uint64_t> averages_{0};  // and re-plans
+  std::atomic<const char*> due_call_{"average()"};
+};
+
+}  // namespace tutti

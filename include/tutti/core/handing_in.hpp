@@ -1,0 +1,224 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/core/model_memory.hpp"
+#include "tutti/core/tensor_state.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/schedule.hpp"
+
+namespace tutti {
+
+/// How a model's thread hands gradients in to its engine: where their memory lies or is lent, how
+/// many passes make one gradient, and what may not be. For any thread; what is handed in becomes
+/// the loop's by a post.
+template <class Types, class Core>
+class handing_in {
+  using transport = typename Types::transport;
+  using queue_type = typename transport::queue_type;
+  using queue_event = typename queue_type::event;
+  using options = typename Types::options;
+  using architecture = typename Types::architecture;
+  using pass = typename model_memory<queue_type>::pass;
+  static constexpr bool gives_back = facts::gives_gradients_back<architecture>;
+
+ public:
+  // ---- the verbs
+
+  static void ready(Core& its, tensor_id id, queue_event when) {
+    auto& mine = expect_arrived(its, id);
+    if constexpr (gives_back) {
+      if (its.model_.lacks_gradient(its.plan_.position(id))) {
+        throw usage_error(name(its, id) +
+                          " is ready, and its gradient has no memory yet. Fix: write it where "
+                          "gradient(id) says, in every pass");
+      }
+    }
+    const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
+    if (passes < its.set_.run.accumulation) {
+      mine.accumulated.store(passes, std::memory_order_relaxed);
+      gradient_is_there(its, id, pass::any);
+      its.waits_.nudge();  // others may ask meanwhile
+      return;
+    }
+    mine.accumulated.store(0, std::memory_order_relaxed);
+    mine.written = when;
+    mine.readied.fetch_add(1, std::memory_order_relaxed);
+    gradient_is_there(its, id, pass::last);
+    its.posts_.post(static_cast<std::uint32_t>(its.plan_.position(id)));
+    its.waits_.nudge();
+  }
+
+  /// The gradient lies in `memory`.
+  static void ready_in(Core& its, tensor_id id, const gradient_memory& memory, queue_event when) {
+    auto& mine = expect_arrived(its, id);
+    const tensor& declared = its.model_.forward()[index(id)];
+    if (its.model_.lends()) {
+      throw usage_error(declared.name +
+                        " is ready with values elsewhere than in the memory that was lent for "
+                        "them. Fix: write them where gradient(id) says, and ready(id)");
+    }
+    its.model_.expect_gradient(declared, memory);
+    const bool stays = memory.wide.data() == declared.gradient.data() &&
+                       memory.narrow.data() == declared.narrow_gradient.data();
+    if (!stays) {
+      expect_reachable(its, declared, memory.wide.data());
+      expect_reachable(its, declared, memory.narrow.data());
+    }
+    mine.moved = stays ? gradient_memory() : memory;
+    ready(its, id, when);
+  }
+
+  static void absent(Core& its, tensor_id id) {
+    auto& queue = its.world_->queue();
+    const bool is_first = expect_arrived(its, id).accumulated.load(std::memory_order_relaxed) == 0;
+    const tensor& declared = its.model_.forward()[index(id)];
+    if (its.model_.lends()) {
+      const auto [memory, after] = lend(its, id);
+      queue.wait(after);
+      if (is_first) {
+        queue.clear(memory.data(), memory.size_bytes());
+      }
+    } else if (is_first) {
+      if (declared.gradient_type == element_type::fp32) {
+        queue.clear(declared.gradient.data(), declared.gradient.size_bytes());
+      } else {
+        queue.clear(declared.narrow_gradient.data(), declared.narrow_gradient.size_bytes());
+      }
+    }
+    ready(its, id, queue.record());
+  }
+
+  /// Memory for a gradient, and when it is free.
+  static std::pair<std::span<float>, queue_event> lend(Core& its, tensor_id id) {
+    expect_arrived(its, id);
+    if (!its.model_.lends()) {
+      throw usage_error(name(its, id) +
+                        " has memory for its gradient, or is a phantom, and is lent none. Fix: "
+                        "declare it by tensor::without_gradient");
+    }
+    const std::size_t position = its.plan_.position(id);
+    if constexpr (!Types::virtual_time) {  // the loop hands in a joined rank's zeros: it cannot
+                                           // wait
+      its.wait_until(
+          [&its, position] { return its.joining_.joined() || its.model_.has_room(position); },
+          static_cast<std::uint32_t>(index(id)));
+    }
+    return its.model_.lend(its.world_->queue(), position);
+  }
+
+  // ---- what it wants of a model and its options
+
+  /// A device's kernels cannot follow a pointer into memory that is the host's alone.
+  static void expect_reachable(Core& its, const tensor& declared) {
+    expect_reachable(its, declared, declared.parameter.data());
+    expect_reachable(its, declared, declared.gradient.data());
+    expect_reachable(its, declared, declared.narrow_gradient.data());
+  }
+
+  /// Whoever lends gradients their memory gets it back.
+  [[gnu::cold]] static void expect_gradients_come_back(Core& its, const options& set,
+                                                       const plan& made) {
+    if constexpr (!gives_back) {
+      if (its.model_.lends()) {
+        throw usage_error(
+            "the model's gradients have no memory, and this strategy lends none. Fix: "
+            "tensor(name, parameter, gradient), or architecture::sharded<..., "
+            "gradients::given_back>");
+      }
+    } else if (its.model_.lends() && most_lent(set) != 0) {
+      expect_buckets_come_back(its, made);
+    }
+  }
+
+  /// Bytes of gradients; 0 for as many as it takes.
+  static std::size_t most_lent(const options& set) {
+    if constexpr (requires { set.architecture.lent_bytes; }) {
+      return set.architecture.lent_bytes;
+    } else {
+      return 0;
+    }
+  }
+
+  // ---- passes
+
+  /// Some gradient is the sum of fewer passes than a step has.
+  static bool adds_up_passes(Core& its) {
+    for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
+      if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+  /// Gradients that `ready` has taken so far, in every pass. Summed when somebody asks.
+  [[gnu::cold]] static std::uint64_t handed_in(Core& its) {
+    std::uint64_t sum = 0;
+    for (std::size_t position = 0; its.flow_ && position < its.plan_.backward.size(); ++position) {
+      const auto& each = its.flow_->at(position);
+      sum += each.readied.load(std::memory_order_relaxed) * its.set_.run.accumulation +
+             each.accumulated.load(std::memory_order_relaxed);
+    }
+    return sum;
+  }
+
+ private:
+  static const std::string& name(Core& its, tensor_id id) {
+    return its.model_.forward()[index(id)].name;
+  }
+
+  /// The tensor's gradient is the caller's, not on its way.
+  static tensor_state<queue_event>& expect_arrived(Core& its, tensor_id id) {
+    auto& mine = its.at(id);
+    if (!mine.is_current()) {
+      throw usage_error(name(its, id) +
+                        " is ready again before its last gradient arrived. Fix: wait(id) first");
+    }
+    return mine;
+  }
+
+  static void gradient_is_there(Core& its, tensor_id id, pass which) {
+    if constexpr (gives_back) {
+      its.model_.gradient_is_there(its.plan_.position(id), which);
+    }
+  }
+
+  static void expect_reachable(Core& its, const tensor& declared, const void* memory) {
+    if constexpr (requires { its.world_->queue().reaches(nullptr); }) {
+      if (memory != nullptr && !its.world_->queue().reaches(memory)) {
+        throw usage_error(declared.name +
+                          " does not lie in memory of this transport's device. Fix: allocate it "
+                          "on the device, or train over transport::in_process");
+      }
+    }
+  }
+
+  /// Who waits for room must not wait for gradients that he has to write himself.
+  [[gnu::cold]] static void expect_buckets_come_back(Core& its, const plan& made) {
+    if (facts::holds_back<typename Types::schedule>) {
+      throw usage_error(
+          "architecture.lent_bytes wants a bucket to go when it is full, and this schedule may "
+          "hold it back until others are. Fix: schedule::as_ready, or lent_bytes 0");
+    }
+    for (const chunk& each : made.chunks) {
+      if (each.elements != 0 && its.around_.parameters(each).empty()) {
+        throw usage_error(
+            sentence({"architecture.lent_bytes wants a bucket's parameters side by "
+                      "side, and those of bucket ",
+                      each.bucket, " are not. Fix: an arena, or lent_bytes 0"}));
+      }
+    }
+  }
+};
+
+}  // namespace tutti

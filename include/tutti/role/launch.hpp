@@ -1,0 +1,205 @@
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "tutti/base/gate.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/tag.hpp"
+#include "tutti/base/wire.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti {
+
+/// Bytes that a compressor moves to encode so many elements, beside its payload: it reads them, and
+/// reads and writes what it remembers of each.
+template <class Compression>
+constexpr std::size_t encoding_bytes(std::size_t elements) {
+  return sizeof(float) * elements * (1 + 2 * facts::memory_per_element<Compression>);
+}
+
+/// What goes on the wire together, as an architecture sees it: a chunk with its buffer, the
+/// compressor, and what is remembered of its elements. On entry `data` holds what travels from this
+/// rank; when the exchange ends, what came back: the average, unless the architecture says
+/// otherwise. Without memory it is a phantom: its payloads have lengths and nothing is encoded.
+///
+/// It is valid until the exchange's task ends. Trivially copyable: it lives in coroutines' frames.
+template <class Compression>
+struct launch {
+  std::uint32_t number{};  ///< of its chunk: what messages and the schedule know it by
+  std::uint64_t step{};    ///< steps of this chunk that were completed before
+  std::span<float> data{};
+  const Compression* compression{};
+  chunk_context worker{};  ///< where this rank's gradient is encoded
+  chunk_context owner{};   ///< where a sum is encoded again, by the rank that made it
+  std::span<std::byte> workspace{};
+  float average{1.0f};  ///< turns the sum into what is wanted
+  int placed_on{};      ///< rank that owns the chunk, where the plan says so
+  bool chosen{};        ///< its tensors are, by the rule of a compressor that selects
+  void (*when_released)(void*, std::uint32_t){};
+  void (*when_half_done)(void*){};
+  void* context{};
+  gate* second_half{};  ///< opens when it may begin, where the schedule splits the exchange
+  /// Where each rank's share of the elements begins, and the end; none where parts are even.
+  std::span<const std::size_t> shares{};
+  /// Those that a fusion has gathered, side by side in `data`; none where it is `number` alone.
+  std::span<const std::uint32_t> chunks{};
+
+  /// The bytes have left this rank, or will have once its queue has come so far.
+  void released() const { when_released(context, number); }
+
+  /// `co_await what.between_halves()`: the first half has ended on this rank, and the schedule says
+  /// when the second begins.
+  class hand_back {
+   public:
+    explicit hand_back(const launch& of) : of_(&of) {}
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> waiter) const {
+      of_->second_half->await_suspend(waiter);
+      of_->when_half_done(of_->context);
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    const launch* of_;
+  };
+  hand_back between_halves() const { return hand_back(*this); }
+
+  bool phantom() const { return data.data() == nullptr; }
+  /// This launch with the compressor that works on it, one of the two of a selecting one.
+  template <class Other>
+  launch<Other> seen_by(const Other& other) const {
+    return {number,    step,        data,      &other, worker,        owner,
+            workspace, average,     placed_on, chosen, when_released, when_half_done,
+            context,   second_half, shares,    chunks};
+  }
+  /// Bytes of a payload of `count` elements, at most.
+  std::size_t capacity(std::size_t count) const { return tutti::capacity(*compression, count); }
+  std::size_t capacity() const { return capacity(data.size()); }
+  /// Encodes a sum for its way back.
+  std::size_t mean_capacity(std::size_t count) const {
+    return tutti::capacity(relay(*compression), count);
+  }
+  /// `bytes` of the workspace from `offset` on; without memory behind them for a phantom.
+  std::span<std::byte> room(std::size_t offset, std::size_t bytes) const {
+    return phantom() ? std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes)
+                     : workspace.subspan(offset, bytes);
+  }
+
+  /// Encodes `count` elements from `first` on, with this rank's memory of them, into `room` for
+  /// `capacity(count)` bytes; answers the payload. A phantom's is as long as it is expected to be.
+  template <class Queue>
+  std::span<std::byte> encode(Queue& queue, std::size_t first, std::size_t count,
+                              std::span<std::byte> room) const {
+    return encode_by(*compression, queue, first, count, room, worker);
+  }
+  /// Encodes the mean of `count` elements from `first` on, as their owner, into room for
+  /// `mean_capacity(count)` bytes.
+  template <class Queue>
+  std::span<std::byte> encode_mean(Queue& queue, std::size_t first, std::size_t count,
+                                   std::span<std::byte> room) const {
+    return encode_by(relay(*compression), queue, first, count, room, owner);
+  }
+  template <class Queue>
+  void accumulate(Queue& queue, std::span<const std::byte> payload, std::size_t first,
+                  std::size_t count) const {
+    accumulate_by(*compression, queue, payload, first, count);
+  }
+  /// What `encode_mean` has made.
+  template <class Queue>
+  void accumulate_mean(Queue& queue, std::span<const std::byte> payload, std::size_t first,
+                       std::size_t count) const {
+    accumulate_by(relay(*compression), queue, payload, first, count);
+  }
+
+  // ---- of several rounds, on a whole tensor
+
+  template <class Queue>
+  void encode_round(Queue& queue, int round, std::span<std::byte> out) const {
+    charge(queue, encoding_bytes<Compression>(data.size()) + out.size());
+    if (!phantom()) {
+      compression->encode(queue, round, data, wire{out.data(), out.size()}, worker);
+    }
+  }
+  /// The sum of a round that is not the last.
+  template <class Queue>
+  void between(Queue& queue, int round, std::span<const std::byte> sum) const {
+    charge(queue, 2 * sum.size());
+    if (!phantom()) {
+      compression->between(queue, round, const_wire(sum.data(), sum.size()), worker);
+    }
+  }
+  /// The last sum becomes `average` times the sum of what `ranks` ranks gave.
+  template <class Queue>
+  void decode(Queue& queue, std::span<const std::byte> sum, int ranks) const {
+    charge(queue, encoding_bytes<Compression>(data.size()) + sum.size());
+    if (!phantom()) {
+      compression->decode(queue, const_wire(sum.data(), sum.size()), data, worker,
+                          summed{ranks, average});
+    }
+  }
+  template <class Queue>
+  void clear(Queue& queue, std::size_t first, std::size_t count) const {
+    charge(queue, sizeof(float) * count);
+    if (!phantom()) {
+      queue.clear(data.data() + first, count * sizeof(float));
+    }
+  }
+  template <class Queue>
+  void scale(Queue& queue, std::size_t first, std::size_t count) const {
+    charge(queue, average == 1.0f ? 0 : 2 * sizeof(float) * count);
+    if (!phantom() && average != 1.0f) {
+      kernels::scale(queue, data.subspan(first, count), average);
+    }
+  }
+
+ private:
+  template <class C, class Queue>
+  std::span<std::byte> encode_by(const C& its, Queue& queue, std::size_t first, std::size_t count,
+                                 std::span<std::byte> room, const chunk_context& where) const {
+    std::size_t length = expected(its, count);
+    charge(queue, encoding_bytes<C>(count) + length);
+    if (!phantom()) {
+      tutti::encode(its, queue, data.subspan(first, count), wire{room.data(), room.size()},
+                    where.from(first), &length);
+    }
+    return room.first(length);
+  }
+  template <class C, class Queue>
+  void accumulate_by(const C& its, Queue& queue, std::span<const std::byte> payload,
+                     std::size_t first, std::size_t count) const {
+    charge(queue, payload.size() + 2 * sizeof(float) * count);
+    if (!phantom()) {
+      its.accumulate(queue, const_wire(payload.data(), payload.size()), data.subspan(first, count));
+    }
+  }
+};
+
+/// The endpoint on whose channel payloads of the compressor travel: the coded channel where a
+/// message may be shorter than its receiver's room.
+template <class Compression, class Endpoint>
+Endpoint carrier_of(const Endpoint& self) {
+  return facts::variable_length<Compression> ? self.on(channel::coded) : self;
+}
+
+/// What somebody sent to whoever listens. The sender's memory is read here, and the sender goes on
+/// when this is destroyed.
+template <class Loan>
+class message {
+ public:
+  explicit message(Loan&& lent) : loan_(std::move(lent)) {}
+
+  int peer() const { return loan_.peer(); }
+  /// The number under which it was sent: a chunk's.
+  std::uint32_t number() const { return loan_.where().chunk; }
+  std::span<const std::byte> bytes() const { return loan_.bytes(); }
+
+ private:
+  Loan loan_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/xorshift.hpp"
+
+namespace tutti::kernels {
+
+/// An element that travels, and where it belongs.
+struct index_pair {
+  std::uint32_t index;
+  float value;
+};
+
+namespace element {
+
+/// One thread's elements, drawn by chance one after the other.
+struct draw_some {
+  static constexpr std::size_t each = 64;
+
+  const float* input;
+  std::size_t n;
+  xorshift128_plus random;
+  std::size_t first_draw;
+  index_pair* out;
+  std::size_t count;
+
+  TUTTI_HD void operator()(std::size_t thread) const {
+    draw(thread * each, thread * each + each < count ? thread * each + each : count);
+  }
+  TUTTI_HD void draw(std::size_t begin, std::size_t end) const {
+    xorshift128_plus mine = random;
+    mine.discard(first_draw + begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t index = mine() % n;
+      out[i] = {static_cast<std::uint32_t>(index), input[index]};
+    }
+  }
+};
+
+struct clear_pair {
+  float* data;
+  const index_pair* pairs;
+  TUTTI_HD void operator()(std::size_t i) const { data[pairs[i].index] = 0; }
+};
+
+/// Adds a pair unless one before it has its index.
+struct add_new_pair {
+  const index_pair* pairs;
+  float* sum;
+  TUTTI_HD void operator()(std::size_t i) const {
+    for (std::size_t before = 0; before < i; ++before) {
+      if (pairs[before].index == pairs[i].index) {
+        return;
+      }
+    }
+    sum[pairs[i].index] += pairs[i].value;
+  }
+};
+
+}  // namespace element
+
+/// out[i] becomes the element of `input` that number `first_draw` + i of those that follow `seed`
+/// names, modulo the input's length: some come twice. `input` is empty only if `out` is.
+template <host_queue Queue>
+void draw_pairs(Queue& queue, std::span<const float> input, std::uint64_t seed,
+                std::size_t first_draw, std::span<index_pair> out) {
+  queue.run([=] {
+    if (!out.empty()) {
+      element::draw_some{input.data(), input.size(), xorshift128_plus(seed),
+                         first_draw,   out.data(),   out.size()}
+          .draw(0, out.size());
+    }
+  });
+}
+/// A thread draws 64 elements.
+void draw_pairs(cuda::stream& queue, std::span<const float> input, std::uint64_t seed,
+                std::size_t first_draw, std::span<index_pair> out);
+
+/// The out.size() elements of largest magnitude, at most input.size(), as a heap whose root is the
+/// smallest: a later element enters only if it is larger than the root, and takes its place. Throws
+/// usage_error at a NaN, named by `first_element` + its index. A heap depends on each element in
+/// turn, so this is a host's alone.
+template <class Queue>
+void select_by_heap(Queue& queue, std::span<const float> input, std::uint64_t first_element,
+                    std::span<index_pair> out) {
+  queue.run([=] {
+    const auto larger = [](const index_pair& a, const index_pair& b) {
+      return key_of(a.value) > key_of(b.value);
+    };
+    constexpr std::uint32_t infinity = 0x7f80'0000;
+    const auto at = [=](std::size_t i) {
+      if (key_of(input[i]) > infinity) {
+        refuse_nan(first_element + i);
+      }
+      return index_pair{static_cast<std::uint32_t>(i), input[i]};
+    };
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = at(i);
+      std::push_heap(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(i) + 1, larger);
+    }
+    constexpr std::size_t block = 64;  // most hold nothing that enters, and cost this one look
+    for (std::size_t begin = out.size(); begin < input.size() && !out.empty(); begin += block) {
+      const std::size_t end = std::min(begin + block, input.size());
+      std::uint32_t largest = 0;
+      for (std::size_t i = begin; i < end; ++i) {
+        largest = std::max(largest, key_of(input[i]));
+      }
+      for (std::size_t i = begin; i < end && largest > key_of(out.front().value); ++i) {
+        if (key_of(input[i]) > key_of(out.front().value)) {
+          std::pop_heap(out.begin(), out.end(), larger);
+          out.back() = at(i);
+          std::push_heap(out.begin(), out.end(), larger);
+        }
+      }
+    }
+  });
+}
+
+/// sum[index] += value, of pairs with an equal index the first alone.
+template <host_queue Queue>
+void add_pairs(Queue& queue, std::span<const index_pair> pairs, std::span<float> sum) {
+  queue.run([=] {
+    constexpr std::size_t window = 262144;  // of the sum: a bit each, in the first-level cache
+    std::array<std::uint64_t, window / 64> added;
+    for (std::size_t begin = 0; begin < sum.size() && !pairs.empty(); begin += window) {
+      added.fill(0);
+      for (const index_pair& each : pairs) {
+        const std::size_t place = each.index - begin;
+        if (place < window) {
+          const std::uint64_t bit = std::uint64_t{1} << place % 64;
+          if ((added[place / 64] & bit) == 0) {
+            added[place / 64] |= bit;
+            sum[each.index] += each.value;
+          }
+        }
+      }
+    }
+  });
+}
+/// Each pair is compared with all before it.
+void add_pairs(cuda::stream& queue, std::span<const index_pair> pairs, std::span<float> sum);
+
+/// data[index] = 0.
+template <host_queue Queue>
+void clear_pairs(Queue& queue, std::span<float> data, std::span<const index_pair> pairs) {
+  queue.run([=] {
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      element::clear_pair{data.data(), pairs.data()}(i);
+    }
+  });
+}
+void clear_pairs(cuda::stream& queue, std::span<float> data, std::span<const index_pair> pairs);
+
+}  // namespace tutti::kernels

@@ -1,0 +1,193 @@
+// gTopK's tree between threads: what it applies and remembers is what plain loops over integers
+// say, and what the original's own function made of the same gradients.
+#include "tutti/architecture/sparse_tree.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <vector>
+
+#include "support/sparse_tree_oracle.hpp"
+#include "support/training.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/fusion/when_ready.hpp"
+
+namespace tutti::test {
+namespace {
+
+using architecture::give_back;
+using integers = std::vector<std::int64_t>;
+using history = selections<std::int64_t>;
+using pairs = selected<std::int64_t>;
+
+/// 16 bits from their mixed place, so that all sums here are exact floats and hardly any are equal.
+std::int64_t mixed(std::size_t rank, std::size_t step, std::size_t i) {
+  auto x = static_cast<std::uint32_t>(i * 2654435761u + rank * 40503u + step * 2246822519u + 1);
+  x = (x ^ x >> 15) * 2246822519u;
+  x = (x ^ x >> 13) * 3266489917u;
+  return static_cast<std::int64_t>((x ^ x >> 16) & 0xffff) - 32768;
+}
+/// Mostly zeros, and equal magnitudes of both signs: sums cancel, and selections hold zeros.
+std::int64_t sparse(std::size_t rank, std::size_t step, std::size_t i) {
+  return i % 3 == 0 ? 0 : mixed(rank, step, i) % 3;
+}
+
+/// Two tensors, so that fusion has something to do.
+template <class Fusion, class Gradient>
+history trained(give_back rule, std::size_t ranks, std::size_t n, std::size_t k, std::size_t steps,
+                Gradient gradient) {
+  using strategy =
+      compose<Fusion, compression::error_feedback<compression::top_k>, architecture::sparse_tree>;
+  engine_options<strategy> options{.compression = {.k = k}, .architecture = {.give_back = rule}};
+  options.run.deadline = 20;
+  history all{{}, std::vector<integers>(ranks)};
+  std::mutex mutex;
+  transport::run_ranks(static_cast<int>(ranks), [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", n / 2}, {"two", n - n / 2}});
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::none{}, options);
+    const auto rank = static_cast<std::size_t>(world.rank());
+    std::vector<integers> sums(steps, integers(n));
+    for (std::size_t step = 0; step < steps; ++step) {
+      for (std::size_t i = 0; i < n; ++i) {
+        memory.gradients()[i] = static_cast<float>(gradient(rank, step, i));
+      }
+      engine.ready(tensor_id(1));
+      engine.ready(tensor_id(0));
+      engine.wait();
+      for (std::size_t i = 0; i < n; ++i) {
+        const float mean = memory.gradients()[i];
+        const auto sum = std::llround(static_cast<double>(mean) * static_cast<double>(ranks));
+        EXPECT_EQ(mean, static_cast<float>(sum) * (1.0f / static_cast<float>(ranks)));
+        sums[step][i] = sum;
+      }
+    }
+    const auto residual = engine.memories()[0];
+    const std::scoped_lock lock(mutex);
+    all.residuals[rank].assign(residual.begin(), residual.end());
+    all.sums = all.sums.empty() ? sums : all.sums;
+    EXPECT_EQ(all.sums, sums) << "rank " << rank << " of " << ranks;
+  });
+  return all;
+}
+
+/// Sum over ranks and steps of what went in, less what was applied and what is remembered.
+template <class Gradient>
+integers lost(const history& all, std::size_t n, Gradient gradient) {
+  integers left(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t step = 0; step < all.sums.size(); ++step) {
+      for (std::size_t rank = 0; rank < all.residuals.size(); ++rank) {
+        left[i] += gradient(rank, step, i);
+      }
+      left[i] -= all.sums[step][i];
+    }
+    for (const integers& residual : all.residuals) {
+      left[i] -= residual[i];
+    }
+  }
+  return left;
+}
+
+TEST(SparseTree, IsItsLoopsOnAnyNumberOfRanks) {
+  for (const give_back rule : {give_back::exact, give_back::compatible}) {
+    for (const std::size_t ranks : {1u, 2u, 3u, 4u, 5u, 8u}) {
+      for (const std::size_t n : {1u, 7u, 40u, 1001u}) {
+        const std::size_t k = std::max<std::size_t>(n / 10, 1);
+        EXPECT_EQ(trained<fusion::all>(rule, ranks, n, k, 3, mixed),
+                  selected_by_a_tree(rule, ranks, n, k, 3, mixed))
+            << names(rule)[static_cast<std::size_t>(rule)] << ", " << ranks << " ranks, " << n;
+      }
+    }
+  }
+}
+
+/// Ties go to the lower index, sums that cancel are zeros, and where fewer than k elements are not
+/// zero nothing is added twice.
+TEST(SparseTree, IsItsLoopsOnTiesAndZeros) {
+  for (const give_back rule : {give_back::exact, give_back::compatible}) {
+    for (const std::size_t ranks : {2u, 5u}) {
+      for (const std::size_t k : {1u, 20u, 33u}) {
+        EXPECT_EQ(trained<fusion::all>(rule, ranks, 60, k, 6, sparse),
+                  selected_by_a_tree(rule, ranks, 60, k, 6, sparse))
+            << ranks << " ranks, " << k;
+      }
+      // All of them are selected. What cancels may then count as left out, which is nothing, too.
+      const history all = trained<fusion::all>(rule, ranks, 60, 60, 6, sparse);
+      EXPECT_EQ(all.sums, selected_by_a_tree(rule, ranks, 60, 60, 6, sparse).sums)
+          << ranks << " ranks";
+      EXPECT_EQ(lost(all, 60, sparse), integers(60)) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(SparseTree, LosesNothingIfExact) {
+  for (const std::size_t ranks : {1u, 2u, 3u, 4u, 5u, 8u}) {
+    const history all = trained<fusion::when_ready>(give_back::exact, ranks, 96, 5, 12, mixed);
+    EXPECT_EQ(lost(all, 96, mixed), integers(96)) << ranks << " ranks";
+  }
+}
+
+/// Vectors: gtopk_sparse_allreduce of hclhkbu/gtopkssgd's allreducer.py was run by itself on
+/// threads under numpy 2, with its compressor's residuals as numpy has them, n = 40, ratio = 0.1.
+TEST(SparseTree, IsTheOriginalsWhereCompatible) {
+  struct vector {
+    std::size_t ranks;
+    std::vector<pairs> winners;
+    std::uint64_t residuals;  ///< of all ranks in order, hashed
+  };
+  const std::vector<vector> vectors{{1,
+                                     {{{1, -31205}, {9, -30706}, {12, -30958}, {24, -32168}},
+                                      {{0, -45806}, {18, -46418}, {31, 53697}, {33, -43201}},
+                                      {{5, 66591}, {13, -59819}, {26, 52452}, {27, 63421}}},
+                                     0x3fe0d46dd01967dd},
+                                    {2,
+                                     {{{1, -31205}, {20, -32706}, {24, -32168}, {28, 32450}},
+                                      {{5, 47412}, {27, -56831}, {31, 53697}, {39, 49557}},
+                                      {{0, -60795}, {5, 66591}, {11, -75988}, {27, 63421}}},
+                                     0xd43bada282344fcf},
+                                    {4,
+                                     {{{19, -32661}, {20, -32706}, {25, -32752}, {28, 32450}},
+                                      {{4, 110938}, {8, -59666}, {9, -60594}, {26, 61127}},
+                                      {{11, -75988}, {31, 76022}, {34, 75900}, {39, 71603}}},
+                                     0xfd39d8cce4b72fea},
+                                    {8,
+                                     {{{20, -32706}, {23, 32271}, {25, -32752}, {28, 32450}},
+                                      {{4, 110938}, {32, -62424}, {37, 62507}, {39, 112247}},
+                                      {{26, -80626}, {29, -150880}, {31, 76022}, {35, -81924}}},
+                                     0x3ef043cb88606b28}};
+  for (const vector& each : vectors) {
+    const history all = trained<fusion::all>(give_back::compatible, each.ranks, 40, 4, 3, mixed);
+    for (std::size_t step = 0; step < each.winners.size(); ++step) {
+      integers expected(40);
+      for (const auto& [i, value] : each.winners[step]) {
+        expected[i] = value;
+      }
+      EXPECT_EQ(all.sums[step], expected) << each.ranks << " ranks, step " << step;
+    }
+    std::uint64_t hash = 0;
+    for (const integers& residual : all.residuals) {
+      for (const std::int64_t value : residual) {
+        hash = hash * 1000003 + static_cast<std::uint64_t>(value);
+      }
+    }
+    EXPECT_EQ(hash, each.residuals) << each.ranks << " ranks";
+    integers stated(40);
+    if (each.ranks == 8) {
+      stated[20] = 31090;
+      stated[28] = 31230;
+      stated[31] = -49078;
+      stated[35] = 49277;
+      stated[37] = 56526;
+      stated[39] = 49557;
+    }
+    EXPECT_EQ(lost(all, 40, mixed), stated) << each.ranks << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test

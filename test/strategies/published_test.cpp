@@ -1,0 +1,309 @@
+// Every named strategy has the policies and the defaults that its system's papers, code and flags
+// say, and those of which no other file here says so do with them what they should. Of PowerSGD,
+// QSGD and PairAveraging there is the table alone, beside the laws of their policies.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "support/replica_oracle.hpp"
+#include "support/rule.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/strategies.hpp"
+
+namespace tutti::test {
+namespace {
+
+using compression::error_feedback;
+using schedule::at_most;
+using schedule::by_priority;
+using schedule::split_phase;
+template <class Consistency, class UpdatedBy>
+using servers = architecture::parameter_server<Consistency, UpdatedBy>;
+
+/// A strategy, its policies other than their roles' defaults, and every option of theirs.
+template <class Strategy, class... Policies>
+struct row {
+  std::string options;
+
+  static constexpr bool composed_so = std::is_same_v<strategy_of<Strategy>, compose<Policies...>>;
+};
+
+std::string up_to(std::size_t bytes) {
+  return "fusion.bytes=" + std::to_string(bytes) +
+         " fusion.elements=18446744073709551615 fusion.first_bytes=0 fusion.crossing=in "
+         "fusion.types=together ";
+}
+std::string merged(const std::string& rule) {
+  return "fusion.rule=" + rule +
+         " fusion.startup=0.0001 fusion.seconds_per_byte=1e-09 fusion.ring=0 "
+         "fusion.seconds_per_element=5e-09 ";
+}
+std::string cut_by(std::size_t bytes, const std::string& how) {
+  return "partition.bytes=" + std::to_string(bytes) + " partition.elements=0 partition.cut=" + how +
+         " partition.pieces=0 ";
+}
+std::string one_server(const std::string& placed_by, int threads = 0) {
+  return "architecture.servers=1 architecture.placed_by=" + placed_by +
+         " architecture.mixed_classes=101 architecture.engine_threads=" + std::to_string(threads) +
+         " architecture.engine_order=received ";
+}
+// HOROVOD_FUSION_THRESHOLD 128 MiB, _CYCLE_TIME 1 ms and _CACHE_CAPACITY 1024 since v0.21, and
+// FUSION_BUFFER_ATOMIC_UNIT, 64 of 8 bytes.
+const std::string fusion_buffers =
+    "fusion.bytes=134217728 fusion.cycle=0.001 fusion.multiple=512 fusion.alignment=1 "
+    "fusion.types=apart coordination.by=name coordination.cache=1024 ";
+// MXNET_KVSTORE_BIGARRAY_BOUND a million elements; keys by 9973.
+const std::string bigarray_bound =
+    "partition.bound=1000000 schedule.credit=0 schedule.rule=positive ";
+
+const std::tuple published{
+    row<strategies::Local, architecture::independent>{},
+    row<strategies::BSP, fusion::all, schedule::at_end>{},
+    row<strategies::WFBP, at_most>{"schedule.exchanges=1 "}, row<strategies::WFBPUnlimited>{},
+    row<strategies::MGWFBP, fusion::merge_gradients, at_most>{merged("greedy") +
+                                                              "schedule.exchanges=1 "},
+    row<strategies::MGWFBPExact, fusion::merge_gradients>{merged("exact")},
+    row<strategies::ASCWFBP, fusion::merge_gradients, at_most>{merged("greedy") +
+                                                               "schedule.exchanges=2 "},
+    row<strategies::Horovod, fusion::when_ready, coordination::negotiated>{fusion_buffers},
+    row<strategies::HorovodHierarchical, fusion::when_ready, coordination::negotiated,
+        architecture::all_reduce<collective::hierarchical<>>>{fusion_buffers},
+    // bucket_cap_mb 25, the first bucket of 1 MiB.
+    row<strategies::DDP, fusion::by_arrival, coordination::learned,
+        architecture::replicated<architecture::mean::before>>{
+        "fusion.bytes=26214400 fusion.first_bytes=1048576 fusion.rebuild=after_first_step "
+        "fusion.types=apart "},
+    // BYTEPS_PARTITION_BYTES 4,096,000, _SCHEDULING_CREDIT 0, _KEY_HASH_FN djb2,
+    // _MIXED_MODE_BOUND 101, _SERVER_ENGINE_THREAD 4, _SERVER_ENABLE_SCHEDULE 0.
+    row<strategies::BytePS, partition::into, by_priority, architecture::parameter_server<>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
+        one_server("djb2", 4)},
+    // BYTEPS_FUSION_THRESHOLD 536,870,912 in the survey's.
+    row<strategies::BSPPS, fusion::all, partition::into, schedule::at_end,
+        architecture::parameter_server<>>{cut_by(4'096'000, "fixed") + one_server("djb2", 4)},
+    // BYTESCHEDULER_PARTITION 1,000,000 and _CREDIT 4,000,000 elements.
+    row<strategies::ByteScheduler, partition::into, by_priority>{
+        cut_by(4'000'000, "fixed") + "schedule.credit=16000000 schedule.rule=positive "},
+    // THRESHOLD 25 MB; a module that waits for its group has the next one's begun.
+    row<strategies::DeAR, fusion::by_modules, split_phase, architecture::all_reduce<>>{
+        "fusion.bytes=26214400 fusion.modules=0 schedule.gathers_at_once=2 "},
+    row<strategies::TopK, fusion::all, error_feedback<compression::top_k>,
+        architecture::all_gather>{"compression.density=0.001 compression.k=0 "},
+    // The tree of the original, which loses what two ranks leave out.
+    row<strategies::gTopKSGD, fusion::all, error_feedback<compression::top_k>,
+        architecture::sparse_tree>{
+        "compression.density=0.001 compression.k=0 architecture.give_back=compatible "},
+    // Top-k's time per element and comparison is a P102-100's, all-gathers' that of its table.
+    row<strategies::OMGS, fusion::sparse_merge, at_most, error_feedback<compression::top_k>,
+        architecture::all_gather>{
+        "fusion.startup=0.0027 fusion.seconds_per_byte=1.3e-08 fusion.gather=4 "
+        "fusion.seconds_per_comparison=2.18897e-10 fusion.seconds_per_element=5e-09 "
+        "schedule.exchanges=1 compression.density=0.001 compression.k=0 "},
+    // Buckets of 100 MB.
+    row<strategies::SignSGD, fusion::up_to, compression::sign, architecture::majority_vote>{
+        up_to(100'000'000)},
+    row<strategies::Signum, fusion::up_to, compression::signum, architecture::majority_vote>{
+        up_to(100'000'000) + "compression.beta=0.9 "},
+    row<strategies::EFSignSGD, error_feedback<compression::scaled_sign>,
+        architecture::reduce_scatter_all_gather>{},
+    row<strategies::PowerSGD, fusion::up_to,
+        compression::select<matrices, compression::power_sgd, compression::none>>{
+        up_to(67'108'864) + "compression.start=0 compression.rank=2 compression.seed=1 "},
+    row<strategies::QSGD, compression::qsgd, architecture::all_gather>{
+        "compression.levels=7 compression.block=512 compression.seed=1 "},
+    row<strategies::MXNetDistSync, partition::over_servers, by_priority,
+        servers<consistency::synchronous, updated_by::servers>>{bigarray_bound +
+                                                                one_server("kvstore")},
+    // {'type': '2bit', 'threshold': 0.5}
+    row<strategies::MXNet2Bit, partition::over_servers, by_priority,
+        error_feedback<compression::two_bit>,
+        servers<consistency::synchronous, updated_by::servers>>{
+        bigarray_bound + "compression.threshold=0.5 " + one_server("kvstore")},
+    row<strategies::MXNetDistAsync, partition::over_servers, by_priority,
+        servers<consistency::asynchronous, updated_by::servers>>{bigarray_bound +
+                                                                 one_server("kvstore")},
+    // MXNET_KVSTORE_SLICE_THRESHOLD 40,000 elements; ten of them under DMLC_PS_WATER_MARK 10.
+    row<strategies::P3, partition::into, by_priority, architecture::parameter_server<>>{
+        cut_by(160'000, "fixed") + "schedule.credit=1600000 schedule.rule=positive " +
+        one_server("round_robin")},
+    row<strategies::KungFu, partition::into, architecture::all_reduce<collective::by_graph>>{
+        cut_by(1'048'576, "even") +
+        "architecture.topology=binary_tree_star architecture.hash=name "},
+    row<strategies::PairAveraging, fusion::all, architecture::pair_averaging>{
+        "architecture.seed=1 "},
+    row<strategies::SMA, architecture::model_averaging<>>{"architecture.alpha=0.1 "},
+    row<strategies::LocalSGD, fusion::up_to, architecture::local_sgd<>>{up_to(67'108'864) +
+                                                                        "architecture.period=4 "},
+    row<strategies::Relaxed, architecture::delayed<>>{},
+    row<strategies::ZeRO1, fusion::up_to, split_phase, architecture::sharded<>>{
+        up_to(26'214'400) + "schedule.gathers_at_once=2 "},
+    row<strategies::ZeRO2, fusion::up_to, split_phase,
+        architecture::sharded<collective::ring, architecture::gradients::given_back>>{
+        up_to(26'214'400) + "schedule.gathers_at_once=2 architecture.lent_bytes=0 "},
+    row<strategies::Adasum, fusion::when_ready, coordination::negotiated,
+        architecture::adasum<carries::difference>>{fusion_buffers},
+    // --all_reduce_spec nccl
+    row<strategies::TFReplicated, architecture::all_reduce<strategies::tf_reduction>>{
+        "architecture.algorithm=nccl architecture.shards=1 architecture.up_to=0 "
+        "architecture.algorithm2=nccl architecture.shards2=1 architecture.up_to2=0 "
+        "architecture.algorithm3=nccl architecture.shards3=1 architecture.up_to3=0 "
+        "architecture.algorithm4=nccl architecture.shards4=1 architecture.up_to4=0 "},
+    row<strategies::DistributedReplicated,
+        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")}};
+
+/// Variants of those, which apps have by their options or as a composition.
+const std::tuple in_no_registry{
+    row<strategies::HorovodTorus, fusion::when_ready, coordination::negotiated,
+        architecture::all_reduce<collective::torus>>{fusion_buffers + "architecture.columns=0 "},
+    // BYTEPS_SERVER_ENABLE_SCHEDULE 1
+    row<strategies::ByteSchedulerPS, partition::into, by_priority,
+        architecture::parameter_server<>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
+        "architecture.servers=1 architecture.placed_by=djb2 architecture.mixed_classes=101 "
+        "architecture.engine_threads=4 architecture.engine_order=most_pushed "},
+    row<strategies::KungFuNCCL, coordination::learned,
+        architecture::all_reduce<collective::ring>>{},
+    row<strategies::KungFuNCCLFused, fusion::all, architecture::all_reduce<collective::ring>>{},
+    row<strategies::KungFuHierarchicalNCCL, coordination::learned,
+        architecture::all_reduce<collective::hierarchical<>>>{},
+    row<strategies::TFParameterServer,
+        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("least_loaded")},
+    row<strategies::TensorpackReplicated,
+        architecture::all_reduce<collective::ring, architecture::mean::none>>{}};
+
+static_assert(std::tuple_size_v<decltype(published)> == std::tuple_size_v<strategies::all>,
+              "a strategy has no row here, or a row no strategy");
+
+/// The options of a strategy's policies as its defaults have them.
+template <class Strategy>
+std::string defaults_of() {
+  std::ostringstream said;
+  auto all = default_options<Strategy>();
+  decltype(all)::each(all, [&said](std::string_view role, auto& own) {
+    std::remove_cvref_t<decltype(own)>::describe(
+        own, [&](std::string_view name, const auto& value, std::string_view) {
+          said << role << "." << name << "=";
+          if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>) {
+            said << names(value)[static_cast<std::size_t>(value)] << " ";
+          } else {
+            said << value << " ";
+          }
+        });
+  });
+  return said.str();
+}
+
+TEST(Published, EveryStrategyHasItsPoliciesAndDefaults) {
+  const auto check = []<class Strategy, class... Policies>(const row<Strategy, Policies...>& each,
+                                                           const Strategy*) {
+    EXPECT_TRUE((row<Strategy, Policies...>::composed_so)) << Strategy::name;
+    EXPECT_EQ(defaults_of<Strategy>(), each.options) << Strategy::name;
+  };
+  const auto its_own =
+      [&]<class Strategy, class... Policies>(const row<Strategy, Policies...>& each) {
+        check(each, static_cast<const Strategy*>(nullptr));
+      };
+  std::apply([&](const auto&... rows) { (its_own(rows), ...); }, in_no_registry);
+  // One row each, in the order of the list.
+  [&]<class... Strategies>(const std::tuple<Strategies...>*) {
+    std::apply(
+        [&](const auto&... rows) { (check(rows, static_cast<const Strategies*>(nullptr)), ...); },
+        published);
+  }(static_cast<const strategies::all*>(nullptr));
+}
+
+/// What a composition has of the roles that it does not name.
+TEST(Published, RolesHaveTheirDefaults) {
+  EXPECT_TRUE((std::is_same_v<compose<>, strategy<fusion::none, partition::none, schedule::as_ready,
+                                                  coordination::automatic, compression::none,
+                                                  architecture::replicated<>>>));
+}
+
+/// What HOROVOD_FUSION_THRESHOLD and _CYCLE_TIME were before v0.21, on hosts of one rank and of
+/// three.
+TEST(Published, HorovodBefore021HadHalfTheBuffersAndLongerCycles) {
+  const std::string rest =
+      " fusion.alignment=1 fusion.types=apart coordination.by=name coordination.cache=1024 ";
+  using strategies::HorovodBefore021;
+  EXPECT_TRUE((std::is_same_v<strategy_of<HorovodBefore021>, strategies::Horovod::strategy>));
+  EXPECT_EQ(defaults_of<HorovodBefore021>(),
+            "fusion.bytes=67108864 fusion.cycle=0.005 fusion.multiple=512" + rest);
+  EXPECT_EQ(HorovodBefore021::defaults(3).fusion.multiple, 1536U);
+}
+
+/// KungFu under its other flags differs in the topology alone.
+TEST(Published, KungFusStrategiesDifferInTheirTopology) {
+  const auto check = []<class Over>(const Over&, const std::string& topology) {
+    EXPECT_TRUE((std::is_same_v<strategy_of<Over>, strategies::KungFu::strategy>));
+    EXPECT_EQ(defaults_of<Over>(), cut_by(1'048'576, "even") + "architecture.topology=" + topology +
+                                       " architecture.hash=name ");
+  };
+  check(strategies::KungFuStar(), "star");
+  check(strategies::KungFuMultiStar(), "multi_star");
+  check(strategies::KungFuRing(), "ring");
+  check(strategies::KungFuClique(), "clique");
+  check(strategies::KungFuTree(), "tree");
+  check(strategies::KungFuBinaryTree(), "binary_tree");
+  check(strategies::KungFuMultiBinaryTreeStar(), "multi_binary_tree_star");
+  check(strategies::KungFuAuto(), "automatic");
+}
+
+// ---- what some of them do: two workers, three steps
+
+constexpr std::uint64_t everything = 141'200'032;  // bytes of the large model
+const std::vector<std::size_t> tensor_by_tensor{2'500'000, 25'000'000, 5'000'000,
+                                                8,         2'500'000,  300'000};
+const rule as_ready{
+    0, {1, 1, 1, 1, 1, 1}, tensor_by_tensor, {1, 0, 2, 3, 5, 4}, {everything, everything}};
+
+std::function<bool(const outcomes&)> each_has(std::vector<std::vector<float>> expected) {
+  return [expected = std::move(expected)](const outcomes& made) {
+    return close(made[0], expected[0]) && close(made[1], expected[1]);
+  };
+}
+
+TEST(Published, RelaxedAppliesNothingAtFirst) {
+  rule late = as_ready;
+  late.bytes = {everything / 2, everything / 2};  // a tensor arrives when its exchange has begun
+  late.result = all_have(trained(2, observed_steps - 1));
+  EXPECT_EQ(broken(observe<strategies::Relaxed>(2), late), "");
+  EXPECT_EQ(broken(observe<compose<>>(2), late), "bytes result ");
+}
+
+TEST(Published, SMAGoesATenthOfTheWay) {
+  rule drawn = as_ready;
+  const auto by = [](float alpha) {
+    return each_has(of_replicas(2, observed_steps, [alpha](auto& all, int step, std::size_t i) {
+      const float mean = mean_of(all);
+      for (replica& each : all) {
+        each.x = (1 - alpha) * each.x + alpha * mean;
+      }
+      step_alone(all, step, i);
+    }));
+  };
+  drawn.result = by(0.1f);
+  EXPECT_EQ(broken(observe<strategies::SMA>(2), drawn), "");
+  drawn.result = by(0.2f);
+  EXPECT_EQ(broken(observe<strategies::SMA>(2), drawn), "result ");
+}
+
+/// For three steps; the fourth would send.
+TEST(Published, LocalSGDStepsAlone) {
+  rule alone{0, {2, 4}, {27'500'000, 7'800'008}, {}, {0, 0}};
+  alone.result = each_has(of_replicas(2, observed_steps, step_alone));
+  EXPECT_EQ(broken(observe<strategies::LocalSGD>(2), alone), "");
+  engine_options<strategies::LocalSGD> sooner;
+  sooner.architecture.period = 3;
+  EXPECT_EQ(broken(observe<strategies::LocalSGD>(2, sooner), alone), "result ");
+}
+
+}  // namespace
+}  // namespace tutti::test
