@@ -871,13 +871,15 @@ TEST(Named, P3) {
 }
 
 /// Lists of strategies print it.
-template <class... Each>
-void say_what_they_are_after(std::tuple<Each...>*) {
-  (EXPECT_FALSE(Each::after.empty()) << Each::name, ...);
-  (EXPECT_TRUE(Each::deviations.empty() || Each::deviations.ends_with('.')) << Each::name, ...);
+template <class Named>
+void says_what_it_is_after() {
+  EXPECT_FALSE(Named::after.empty()) << Named::name;
+  EXPECT_TRUE(Named::deviations.empty() || Named::deviations.ends_with('.')) << Named::name;
 }
 TEST(Named, AllSayWhatTheyAreAfter) {
-  say_what_they_are_after(static_cast<strategies::all*>(nullptr));
+  []<class... Each>(std::tuple<Each...>*) {
+    (says_what_it_is_after<Each>(), ...);
+  }(static_cast<strategies::all*>(nullptr));
 }
 
 /// What `of_kvstore` says, or what it refuses with.
