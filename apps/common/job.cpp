@@ -149,7 +149,8 @@ class flags {
   }
 
   void lists() {
-    named("list-strategies", "print their names", po::bool_switch(&into_->list_strategies));
+    named("list-strategies", "print their names, compositions, papers, defaults and deviations",
+          po::bool_switch(&into_->list_strategies));
     named("list-models", "print their names", po::bool_switch(&into_->list_models));
   }
 

@@ -870,6 +870,18 @@ TEST(Named, P3) {
   EXPECT_NE(broken(observe<P3>(2, other), stated), "");
 }
 
+/// Lists of strategies print it.
+template <class Named>
+void says_what_it_is_after() {
+  EXPECT_FALSE(Named::after.empty()) << Named::name;
+  EXPECT_TRUE(Named::deviations.empty() || Named::deviations.ends_with('.')) << Named::name;
+}
+TEST(Named, AllSayWhatTheyAreAfter) {
+  []<class... Each>(std::tuple<Each...>*) {
+    (says_what_it_is_after<Each>(), ...);
+  }(static_cast<strategies::all*>(nullptr));
+}
+
 /// What `of_kvstore` says, or what it refuses with.
 std::string kvstore(const char* type) {
   try {

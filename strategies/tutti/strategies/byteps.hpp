@@ -14,15 +14,21 @@
 namespace tutti::strategies {
 
 /// Pieces of 4,096,000 bytes, rounded up to whole pages of each rank of a host, most urgent first,
-/// added up on servers; workers update: Jiang et al., "BytePS", OSDI 2020. Its defaults: a piece's
-/// server is djb2 of its key, and keys go by the tensors' names, as its PyTorch plugin declares
-/// gradients; a server has four threads, which take what comes as it comes (`engine_order`
-/// `most_pushed`: its server's schedule). Credit is off: nothing waits, so nothing is sorted. It is
-/// counted in pieces (`BYTEPS_SCHEDULING_CREDIT`); there it comes back when a host's GPUs have
-/// added up the piece, here when it has been pushed. Urgent is what the next forward pass needs
-/// first, as its MXNet plugin says; its PyTorch plugin says nothing, and pieces go by their keys.
+/// added up on servers; workers update. Its defaults: a piece's server is djb2 of its key, and keys
+/// go by the tensors' names, as its PyTorch plugin declares gradients; a server has four threads,
+/// which take what comes as it comes (`engine_order` `most_pushed`: its server's schedule). Credit
+/// is off: nothing waits, so nothing is sorted. It is counted in pieces
+/// (`BYTEPS_SCHEDULING_CREDIT`).
 struct BytePS {
   static constexpr std::string_view name = "BytePS";
+  static constexpr std::string_view after = "Jiang et al., \"BytePS\", OSDI 2020";
+  static constexpr std::string_view deviations =
+      "There the GPUs of a machine add up first, and one of them speaks to servers; here "
+      "every rank does. Credit comes back when a piece has been pushed, there when those GPUs "
+      "have added it up. Urgent is what the next forward pass needs first, as its MXNet "
+      "plugin says; its PyTorch plugin says nothing, and pieces go by their keys. The "
+      "server's threads and their order are the virtual clock's alone: over threads and MPI "
+      "it adds on one, as pushes come.";
   using strategy =
       compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1,
@@ -38,6 +44,10 @@ struct BytePS {
 /// 2020, a BytePS of theirs with a fusion threshold of 512 MiB, which held every model's.
 struct BSPPS {
   static constexpr std::string_view name = "BSPPS";
+  static constexpr std::string_view after =
+      "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, `bspps`";
+  static constexpr std::string_view deviations =
+      "As BytePS's; and there a fusion threshold of 512 MiB ends its buffer.";
   using strategy =
       compose<fusion::all, partition::into, schedule::at_end, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
@@ -50,6 +60,10 @@ struct BSPPS {
 /// first take what most workers have pushed.
 struct ByteSchedulerPS {
   static constexpr std::string_view name = "ByteSchedulerPS";
+  static constexpr std::string_view after =
+      "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, "
+      "`byteschedulerps`";
+  static constexpr std::string_view deviations = "As BytePS's.";
   using strategy = BytePS::strategy;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
     auto its = BytePS::defaults(on_a_host);

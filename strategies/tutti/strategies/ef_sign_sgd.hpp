@@ -10,10 +10,12 @@
 namespace tutti::strategies {
 
 /// One bit an element and a scale for each rank's part of a tensor, what is lost remembered at both
-/// ends as a step not made, so that it follows a changed learning rate: Karimireddy et al., "Error
-/// Feedback Fixes SignSGD", ICML 2019, algorithm 2, whose scale is a tensor's.
+/// ends as a step not made, so that it follows a changed learning rate.
 struct EFSignSGD {
   static constexpr std::string_view name = "EFSignSGD";
+  static constexpr std::string_view after =
+      "Karimireddy et al., \"Error Feedback Fixes SignSGD\", ICML 2019, algorithm 2";
+  static constexpr std::string_view deviations = "There a scale is of a whole tensor.";
   using strategy = compose<compression::rescaled_error_feedback<compression::scaled_sign>,
                            architecture::reduce_scatter_all_gather>;
 };

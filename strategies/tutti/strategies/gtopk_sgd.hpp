@@ -17,6 +17,8 @@ namespace tutti::strategies {
 /// = architecture::give_back::exact}`: all of it.
 struct gTopKSGD {
   static constexpr std::string_view name = "gTopKSGD";
+  static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019";
+  static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::sparse_tree>;
   static constexpr policy_options<strategy> defaults() {

@@ -16,6 +16,10 @@ namespace tutti::strategies {
 /// to one of them, which crosses; here some shares are longer by an element.
 struct HorovodHierarchical {
   static constexpr std::string_view name = "HorovodHierarchical";
+  static constexpr std::string_view after = "Horovod, `--hierarchical-allreduce`";
+  static constexpr std::string_view deviations =
+      "As Horovod's; and it reduces what does not divide by a host's ranks to one of them, "
+      "which crosses; here some shares are longer by an element.";
   using strategy = compose<fusion::when_ready, coordination::negotiated,
                            architecture::all_reduce<collective::hierarchical<>>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
@@ -29,6 +33,9 @@ struct HorovodHierarchical {
 /// hosts.
 struct HorovodTorus {
   static constexpr std::string_view name = "HorovodTorus";
+  static constexpr std::string_view after = "Horovod, `--torus-allreduce`";
+  static constexpr std::string_view deviations =
+      "As Horovod's; and there the last rank of a row also takes what does not divide.";
   using strategy = compose<fusion::when_ready, coordination::negotiated,
                            architecture::all_reduce<collective::torus>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {

@@ -14,6 +14,10 @@ namespace tutti::strategies {
 /// the mode; `cpu` is `collective::canonical`, `hierarchical` `collective::hierarchical_copy`.
 struct TensorpackReplicated {
   static constexpr std::string_view name = "TensorpackReplicated";
+  static constexpr std::string_view after =
+      "tensorpack's SyncMultiGPUTrainerReplicated with average=False, mode `nccl`";
+  static constexpr std::string_view deviations =
+      "Its benchmark runs in another mode: `cpu`, or `hierarchical` from 8 GPUs on.";
   using strategy = compose<architecture::all_reduce<collective::ring, architecture::mean::none>>;
 };
 

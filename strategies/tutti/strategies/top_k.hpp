@@ -11,10 +11,13 @@
 
 namespace tutti::strategies {
 
-/// The largest 0.1 % of the whole model's gradient, the rest remembered, gathered from all:
-/// TopK-SGD as in Shi et al., "gTop-k S-SGD", ICDCS 2019.
+/// The largest 0.1 % of the whole model's gradient, the rest remembered, gathered from all.
 struct TopK {
   static constexpr std::string_view name = "TopK";
+  static constexpr std::string_view after =
+      "Shi et al., \"gTop-k S-SGD\", ICDCS 2019, its TopK-SGD";
+  static constexpr std::string_view deviations =
+      "The density does not begin higher in the first epoch.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::all_gather>;
 };
