@@ -13,6 +13,7 @@
 #include "common/nearest.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
+#include "tutti/strategies/tf_replicated.hpp"
 
 namespace common {
 
@@ -148,7 +149,8 @@ class flags {
   }
 
   void lists() {
-    named("list-strategies", "print their names", po::bool_switch(&into_->list_strategies));
+    named("list-strategies", "print their names, compositions, papers, defaults and deviations",
+          po::bool_switch(&into_->list_strategies));
     named("list-models", "print their names", po::bool_switch(&into_->list_models));
   }
 

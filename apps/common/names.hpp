@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/described.hpp"
 #include "common/job.hpp"
 #include "common/nearest.hpp"
 
@@ -62,6 +63,13 @@ std::vector<std::string> names_of(const Registry& all) {
     names.emplace_back(each.name);
   }
   return names;
+}
+
+template <class Registry>
+void print_descriptions(const Registry& all) {
+  for (const auto& each : all) {
+    print(each.described());
+  }
 }
 
 inline void print_names(const std::vector<std::string>& names) {

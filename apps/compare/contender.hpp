@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/described.hpp"
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
 #include "common/ways.hpp"
@@ -107,6 +108,7 @@ struct row {
 struct contender {
   std::string_view name;
   kind what;
+  common::description (*described)();
   std::vector<std::pair<std::string, std::string>> (*flags)();
   int (*servers)(const common::job&);
   row (*run)(scenario, const common::job&);
@@ -296,6 +298,7 @@ template <class Strategy>
 contender entry() {
   return {Strategy::name,
           detail::kind_of<Strategy>(),
+          common::described<Strategy>,
           common::policy_flags<Strategy>,
           common::servers<Strategy>,
           detail::run<Strategy>,

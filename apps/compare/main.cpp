@@ -287,7 +287,7 @@ int main(int argc, char** argv) {
     if (asked.help) {
       std::fputs(common::help(common::app::compare).c_str(), stdout);
     } else if (asked.list_strategies) {
-      common::print_names(common::names_of(compare::registry()));
+      common::print_descriptions(compare::registry());
     } else if (asked.list_models) {
       common::print_names(models::replayed_names());
     } else {

@@ -57,7 +57,7 @@ void run(int argc, char** argv) {
   if (asked.help) {
     print_help(asked);
   } else if (asked.list_strategies) {
-    common::print_names(common::names_of(train::registry()));
+    common::print_descriptions(train::registry());
   } else if (asked.list_models) {
     common::print_names(models::names());
   } else {

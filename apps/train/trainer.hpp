@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/cell.hpp"
+#include "common/described.hpp"
 #include "common/input.hpp"
 #include "common/job.hpp"
 #include "common/pace.hpp"
@@ -39,6 +40,7 @@ struct device {
 /// A named strategy as the registry knows it.
 struct trainable {
   std::string_view name;
+  common::description (*described)();
   std::vector<std::pair<std::string, std::string>> (*flags)();
   /// Ranks that serve beside the job's workers. Throws flag_error if the job does not fit.
   int (*servers)(const common::job&);
@@ -298,6 +300,7 @@ void run(const common::job& job, const data::splits& images) {
 template <class Strategy, class... Devices>
 trainable entry() {
   return {Strategy::name,
+          common::described<Strategy>,
           common::policy_flags<Strategy>,
           common::servers<Strategy>,
           {device{Devices::name, Devices::expect, run<Strategy, Devices>}...}};

@@ -6,14 +6,18 @@
 #include "tutti/strategies/asc_wfbp.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/byteps.hpp"
+#include "tutti/strategies/byteps_compressed.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
+#include "tutti/strategies/dgc.hpp"
 #include "tutti/strategies/distributed_replicated.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/gtopk_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
+#include "tutti/strategies/horovod_hierarchical.hpp"
 #include "tutti/strategies/kungfu.hpp"
+#include "tutti/strategies/kungfu_nccl.hpp"
 #include "tutti/strategies/local.hpp"
 #include "tutti/strategies/local_sgd.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
@@ -24,6 +28,7 @@
 #include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/relaxed.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/tensorpack.hpp"
 #include "tutti/strategies/tf_replicated.hpp"
 #include "tutti/strategies/top_k.hpp"
 #include "tutti/strategies/wfbp.hpp"
@@ -32,11 +37,13 @@
 
 namespace tutti::strategies {
 
-/// Every named strategy, for registries and for tests that try them all.
-using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod, DDP,
-                       BytePS, ByteScheduler, DeAR, TopK, gTopKSGD, OMGS, SignSGD, Signum,
-                       EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3,
-                       KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1, ZeRO2, ZeROPlusPlus,
-                       Adasum, TFReplicated, DistributedReplicated>;
+/// Named strategies for registries and for tests that try them all: one of each composition, and of
+/// variants of one those that show most.
+using all =
+    std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
+               HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR, TopK,
+               TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
+               MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
+               Relaxed, ZeRO1, ZeRO2, ZeROPlusPlus, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

@@ -54,7 +54,7 @@ TEST_F(Compare, EveryTableHasA16BitBaselineAndARowForEachStrategy) {
     EXPECT_TRUE(each["measured_ms"].is_null());
   }
   ASSERT_EQ(names.size(), 2U);
-  EXPECT_EQ(names[2].size(), lines(compare("--list-strategies").out));
+  EXPECT_EQ(names[2].size(), listed(compare("--list-strategies").out));
   EXPECT_EQ(names[3], names[2]);
   EXPECT_EQ(rows("--strategy BSP --model mobilenet_v2").back()["strategy"], "Dense16");
   std::vector<std::string> family;
@@ -380,7 +380,7 @@ TEST_F(Compare, NoIterationIsShorterThanItsBound) {
   const std::string models = " --model small.csv,large.csv ";
   const std::string links =
       "--link 1Gbit/50us,100Gbit/5us,1Gbit/5ms,2x10Gbit/50us,4x1Gbit/50us --ranks 1,2,4,5,7";
-  const std::size_t all = lines(compare("--list-strategies").out);
+  const std::size_t all = listed(compare("--list-strategies").out);
   keep_it(models + links, all * 2 * 5 * 5);
   keep_it("--model resnet50 --ranks 2,5 --link 1Gbit/50us,4x100Gbit/5us", all * 2 * 2);
 

@@ -29,6 +29,15 @@ inline std::size_t lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
+/// The names that a list has: lines that begin with something else than a space.
+inline std::size_t listed(const std::string& text) {
+  std::size_t names = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    names += (i == 0 || text[i - 1] == '\n') && text[i] != ' ' ? 1 : 0;
+  }
+  return names;
+}
+
 /// A directory of its own for every test, where it runs.
 class Apps : public ::testing::Test {
  protected:

@@ -417,6 +417,46 @@ TEST(Architectures, DelayedOverServers) {
   equals<strategy>(delayed_by_one, set);
 }
 
+/// What `count` steps come to on worker 0, once nothing is on its way.
+template <class Strategy>
+std::vector<float> trained_for(int count, int workers) {
+  std::vector<float> result;
+  transport::run_ranks(workers, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(values),
+                                        options_for<Strategy>());
+    for (int step = 0; step < count; ++step) {
+      engine.wait();
+      hand_in(engine, memory, step);
+    }
+    engine.drain();
+    if (world.rank() == 0) {
+      result.assign(memory.parameters().begin(), memory.parameters().end());
+    }
+  });
+  return result;
+}
+
+/// A delay that is stated as none.
+struct on_time : architecture::all_reduce<canonical> {
+  static constexpr int delay = 0;
+};
+
+/// One step more comes to the same bits: the first applies nothing, and what the last step's mean
+/// would do stays undone, however long its launch is waited for.
+TEST(Architectures, DelayedIsBitForBitAStepLate) {
+  using sums = architecture::all_reduce<canonical>;
+  for (const int workers : {1, 3}) {
+    for (const int count : {0, 1, 2, 5}) {
+      const auto undelayed = trained_for<cut<sums>>(count, workers);
+      EXPECT_EQ(trained_for<cut<on_time>>(count, workers), undelayed);
+      EXPECT_EQ(trained_for<cut<architecture::delayed<sums>>>(count + 1, workers), undelayed)
+          << count << " steps, " << workers << " workers";
+    }
+    EXPECT_NE(trained_for<cut<sums>>(1, workers), trained_for<cut<sums>>(0, workers));
+  }
+}
+
 /// Of each chunk an owner remembers and sends so much, counted from its length alone; of a chunk
 /// that is the whole model, no rank more than its ceiling.
 TEST(Architectures, SharesAreAllThatTheirOwnersRemember) {

@@ -1,21 +1,18 @@
 // A run that changes its plan on the way ends as one that had either plan all along, where sums are
 // exact; where a compressor remembers, as one that was saved there and resumed under the new plan.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <span>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "support/adaptive_sum_oracle.hpp"
 #include "support/device_training.hpp"
-#include "support/errors.hpp"
 #include "support/replanning.hpp"
 #include "support/training.hpp"
 #include "support/unbuffered_library.hpp"
@@ -446,110 +443,6 @@ TEST(Replan, KeepsResidualsWhereAStreamMovesChunks) {
     const auto expected = replanned_over<strategy, transport::in_process>(ranks, on_threads);
     EXPECT_FALSE(expected.empty());
     EXPECT_EQ((replanned_over<strategy, streamed>(ranks, in_order_of_streams)), expected);
-  }
-}
-
-// ---- what does not fit
-
-/// What each of `ranks` ranks says after `act(engine, memory)`, and that its engine has ended.
-template <class Strategy, class Act>
-std::vector<std::string> said_after(int ranks, engine_options<Strategy> set, Act act) {
-  return errors(ranks, [&](transport::in_process& world) {
-    arena memory = model_of(world.rank());
-    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), set);
-    if (engine.serves()) {
-      engine.serve();
-      return;
-    }
-    take_step(engine, memory, 0);
-    try {
-      act(engine, memory);
-    } catch (const std::exception& why) {
-      const std::string said = why.what();
-      EXPECT_ANY_THROW(engine.wait(tensor_id(0)));
-      EXPECT_ANY_THROW(engine.ready(tensor_id(0)));
-      throw std::runtime_error(said);
-    }
-  });
-}
-
-TEST(Replan, OptionsThatDifferAreNamedOnEveryRank) {
-  using strategy = compose<dense, fusion::up_to, partition::into>;
-  for (const int ranks : {2, 3, 5}) {
-    const auto said =
-        said_after<strategy>(ranks, plan_of<strategy>(0), [ranks](auto& engine, arena&) {
-          auto set = plan_of<strategy>(1);
-          set.partition.bytes += engine.worker() + 1 == ranks ? 8 : 0;
-          engine.replan(set);
-        });
-    for (const std::string& each : said) {
-      EXPECT_EQ(each, "partition.bytes is 7000 on rank 0 and 7008 on rank " +
-                          std::to_string(ranks - 1) + ". Fix: set it alike on every rank");
-    }
-  }
-}
-
-TEST(Replan, WhoServesCannotChange) {
-  using strategy = compose<architecture::parameter_server<>, fusion::up_to>;
-  const auto said = said_after<strategy>(5, plan_of<strategy>(0), [](auto& engine, arena&) {
-    auto set = plan_of<strategy>(1);
-    set.architecture.servers = 1;
-    engine.replan(set);
-  });
-  for (const std::string& each : said) {
-    EXPECT_NE(each.find("who trains and who serves cannot change while they do. Fix: replan with "
-                        "as many servers as before"),
-              std::string::npos)
-        << each;
-  }
-}
-
-TEST(Replan, WhatIsRefusedEndsEveryRank) {
-  using strategy = compose<architecture::local_sgd<collective::canonical>, fusion::up_to>;
-  const auto said = said_after<strategy>(3, plan_of<strategy>(0), [](auto& engine, arena&) {
-    auto set = plan_of<strategy>(1);
-    set.architecture.period = 0;
-    engine.replan(set);
-  });
-  for (const std::string& each : said) {
-    EXPECT_NE(each.find("architecture::local_sgd: the period must be at least 1 step. Fix: 4."),
-              std::string::npos)
-        << each;
-  }
-}
-
-TEST(Replan, BetweenTwoPassesIsRefused) {
-  using strategy = compose<dense, fusion::up_to>;
-  auto set = plan_of<strategy>(0);
-  set.run.accumulation = 2;
-  const auto said = said_after<strategy>(
-      2, set, [](auto& engine, arena&) { engine.replan(plan_of<strategy>(1)); });
-  for (const std::string& each : said) {
-    EXPECT_NE(each.find("a plan cannot change between two passes of a step"), std::string::npos)
-        << each;
-  }
-}
-
-TEST(Replan, WhoDoesNotCallIsNamed) {
-  using strategy = compose<dense, fusion::up_to>;
-  auto set = plan_of<strategy>(0);
-  set.run.deadline = 1;
-  set.run.progress = progress::by_thread;
-  std::atomic<bool> ended{false};
-  const auto said = said_after<strategy>(3, set, [&ended](auto& engine, arena&) {
-    engine.wait();
-    while (engine.worker() == 1 && !ended) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    try {
-      engine.replan(plan_of<strategy>(1));
-    } catch (...) {
-      ended = true;
-      throw;
-    }
-  });
-  for (const std::string& each : said) {
-    EXPECT_EQ(each, "rank 1 never called replan()");
   }
 }
 

@@ -10,6 +10,7 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "support/errors.hpp"
@@ -22,6 +23,7 @@
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
+#include "tutti/compression/power_sgd.hpp"
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/core/plan_maker.hpp"
@@ -62,6 +64,16 @@ static_assert(tensor_rule<every>);
 using dense = architecture::all_reduce<collective::canonical>;
 using lossy = compression::error_feedback<compression::fp16>;
 using mixed = compression::select<every, lossy, compression::none>;
+/// As users may write it: what loses nothing, or has several rounds, is left as it is.
+using around_both =
+    compression::error_feedback<compression::select<every, compression::fp16, compression::none>>;
+static_assert(compression_policy<around_both> && selects<around_both>);
+static_assert(std::is_same_v<around_both::chosen, lossy> &&
+              std::is_same_v<around_both::otherwise, compression::none>);
+using low_rank_or_lossy = compression::error_feedback<
+    compression::select<matrices, compression::power_sgd, compression::fp16>>;
+static_assert(std::is_same_v<low_rank_or_lossy::chosen, compression::power_sgd> &&
+              std::is_same_v<low_rank_or_lossy::otherwise, lossy>);
 
 /// What a plan is to be, found tensor by tensor: a class is a model of its own, of which only the
 /// first forward index and the place in the flat space are not its own.
@@ -232,6 +244,7 @@ void trains_each_as_alone(engine_options<Strategy> set) {
 TEST(Select, TrainsEachAsItsCompressorAlone) {
   trains_each_as_alone<compose<dense, mixed>>({});
   trains_each_as_alone<compose<dense, mixed, fusion::all>>({});
+  trains_each_as_alone<compose<dense, around_both>>({});
 }
 TEST(Select, TrainsInBucketsThatAreCut) {
   trains_each_as_alone<compose<dense, mixed, fusion::up_to, partition::into, schedule::in_order>>(

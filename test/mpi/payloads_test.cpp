@@ -1,12 +1,19 @@
-// Payloads of unknown length and sums in rounds, between processes: values against the oracles, and
-// bytes as the codec makes them.
+// What is no mean of floats, between processes: payloads of unknown length, sums in rounds and
+// votes against the oracles, bytes as the codec makes them; servers that count every push once;
+// ranks that send nothing.
+#include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "support/low_rank_oracle.hpp"
 #include "support/mpi_world.hpp"
 #include "support/strategy_laws.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/strategies/local.hpp"
 #include "tutti/strategies/power_sgd.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -14,6 +21,78 @@ namespace tutti::test {
 
 static_assert(strategies_in<coded_strategies_on<on_processes>> == 7);
 INSTANTIATE_TYPED_TEST_SUITE_P(Coded, StrategyLaw, coded_strategies_on<on_processes>);
+
+using votes_of_processes = testing::Types<strategy_on<listed::SignSGD, on_processes>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Votes, StrategyLaw, votes_of_processes);
+
+/// Two servers where three processes leave a worker, else one. Whoever comes first, every worker's
+/// push of every step counts once: without momentum a gradient moves the parameters by the same
+/// wherever they stand.
+template <class UpdatedBy>
+void counts_every_push_once() {
+  constexpr int steps = 4;
+  constexpr float rate = 0.01f;
+  using strategy = compose<architecture::parameter_server<consistency::asynchronous, UpdatedBy>,
+                           fusion::up_to, partition::into>;
+  on_all_processes([](transport::mpi& world) {
+    if (world.size() == 1) {
+      GTEST_SKIP() << "a server leaves no worker";
+    }
+    engine_options<strategy> set;
+    set.fusion.bytes = 3000;
+    set.partition.bytes = 20'000;
+    set.architecture.servers = world.size() == 2 ? 1 : 2;
+    const int workers = world.size() - set.architecture.servers;
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = rate}, set);
+    if (engine.serves()) {
+      EXPECT_EQ(engine.serve(), 0);
+      return;
+    }
+    for (int step = 0; step < steps; ++step) {
+      take_step(engine, memory, step);
+    }
+    engine.wait();
+    engine.average(0);  // everybody has pushed
+    std::ranges::fill(memory.gradients(), 0.0f);
+    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+      engine.ready(tensor_id(id));
+    }
+    engine.wait();  // and has what came of it
+    for (std::size_t i = 0; i < memory.parameters().size(); ++i) {
+      double expected = initial(i);
+      for (int step = 0; step < steps; ++step) {
+        for (int worker = 0; worker < workers; ++worker) {
+          expected -= double{rate} * gradient(worker, step, i);
+        }
+      }
+      ASSERT_NEAR(memory.parameters()[i], expected, 1e-4) << i;
+    }
+  });
+}
+TEST(AsynchronousServers, AddEveryDifferenceOnce) { counts_every_push_once<updated_by::workers>(); }
+TEST(AsynchronousServers, StepByEveryGradientOnce) {
+  counts_every_push_once<updated_by::servers>();
+}
+
+TEST(Independent, RanksTrainAloneAndSendNothing) {
+  constexpr int steps = 4;
+  on_all_processes([](transport::mpi& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategies::Local>(world, memory.tensors(), optimizer_of());
+    const auto before = engine.counted().bytes_sent;
+    for (int step = 0; step < steps; ++step) {
+      take_step(engine, memory, step);
+    }
+    engine.wait();
+    const auto alone = descended(
+        steps, {}, [&world](int step, std::size_t i) { return gradient(world.rank(), step, i); });
+    const auto mine = memory.parameters();
+    EXPECT_EQ(std::vector<float>(mine.begin(), mine.end()), alone);
+    EXPECT_EQ(engine.counted().bytes_sent, before);
+  });
+}
 
 TEST(MpiPayloads, AreAddedInRounds) {
   constexpr int steps = 4;

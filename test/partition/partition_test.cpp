@@ -70,6 +70,23 @@ TEST(partition_into, cuts_evenly_as_kungfu_does) {
   EXPECT_EQ(mebibyte.piece_ends((1 << 18) + 1), (ends{(1 << 17) + 1, (1 << 18) + 1}));
 }
 
+/// As many pieces as tf_cnn_benchmarks packs gradients in, whatever the size that is set beside it.
+TEST(partition_into, cuts_in_so_many_pieces) {
+  for (const std::size_t pieces : {1u, 2u, 3u, 8u}) {
+    const partition::into policy({.elements = 5, .pieces = pieces});
+    for (const std::size_t elements : {0u, 1u, 2u, 3u, 7u, 8u, 1001u}) {
+      const ends all = policy.piece_ends(elements);
+      expect_covers_once(all, elements);
+      ASSERT_EQ(all.size(), std::max<std::size_t>(1, std::min(pieces, elements)));
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::size_t length = all[i] - (i == 0 ? 0 : all[i - 1]);
+        EXPECT_GE(length, elements / all.size());
+        EXPECT_LE(length, elements / all.size() + 1);
+      }
+    }
+  }
+}
+
 TEST(partition_into, refuses_a_piece_of_nothing) {
   for (const std::size_t bytes : {0u, 3u}) {
     try {

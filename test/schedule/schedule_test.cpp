@@ -195,7 +195,8 @@ TEST(Schedule, OneReadiedAgainIsLetGoAgain) {
 
 // ---- credit
 
-/// Both rules, plainly: the most urgent of what is ready, where credit allows it.
+/// Both rules, plainly. ByteScheduler takes the most urgent of what is ready as long as there is
+/// credit; BytePS goes through what is ready by urgency and takes the first that fits.
 class window {
  public:
   window(const plan& made, std::size_t credit, credit_rule rule)
@@ -209,16 +210,19 @@ class window {
     }
   }
   std::optional<std::uint32_t> next() {
-    if (waiting_.empty()) {
-      return std::nullopt;
+    for (const auto& one : waiting_) {
+      const std::uint32_t chunk = one.second;
+      if (most_ != 0 && rule_ == credit_rule::positive && credit_ <= 0) {
+        return std::nullopt;
+      }
+      if (most_ != 0 && rule_ == credit_rule::fits && size(chunk) > credit_) {
+        continue;
+      }
+      credit_ -= size(chunk);
+      waiting_.erase(one);
+      return chunk;
     }
-    const std::uint32_t first = waiting_.begin()->second;
-    if (most_ != 0 && (rule_ == credit_rule::positive ? credit_ <= 0 : size(first) > credit_)) {
-      return std::nullopt;
-    }
-    credit_ -= size(first);
-    waiting_.erase(waiting_.begin());
-    return first;
+    return std::nullopt;
   }
   void released(std::uint32_t chunk) { credit_ = std::min(most_, credit_ + size(chunk)); }
 
@@ -319,20 +323,44 @@ TEST(ByPriority, WindowsTellTheRulesApart) {
   positive.released(0);
   positive.released(2);
   EXPECT_EQ(all_of(positive), (chunks{3}));
+}
 
-  // A chunk that does not fit holds up smaller, less urgent ones: priority is not given up.
-  const plan mixed = cut({1, 3, 2});  // forward; chunk 2 is the most urgent
-  schedule::by_priority::state fits(mixed, {12, credit_rule::fits});
-  fits.ready(0);
-  EXPECT_EQ(all_of(fits), (chunks{0}));  // 8 of 12
-  fits.ready(1);
-  EXPECT_EQ(all_of(fits), chunks{});
-  fits.ready(2);
-  EXPECT_EQ(all_of(fits), (chunks{2}));
+/// What `BytePSScheduledQueue::getTask` takes of 12, 8 and 4 bytes, the most urgent first, with 16
+/// bytes of credit: 12, over 8, then 4; when the 12 are back, 8.
+TEST(ByPriority, WhatDoesNotFitIsPassedOver) {
+  const plan mixed = cut({3, 2, 1});  // forward; chunk 2 is the most urgent
+  schedule::by_priority::state fits(mixed, {16, credit_rule::fits});
+  for (const std::uint32_t bucket : {0U, 1U, 2U}) {
+    fits.ready(bucket);
+  }
+  EXPECT_EQ(all_of(fits), (chunks{2, 0}));
   fits.released(0);
-  EXPECT_EQ(all_of(fits), chunks{});  // 8 of 12, and it needs 12
+  EXPECT_EQ(all_of(fits), chunks{});  // 4 of 16, and it needs 8
   fits.released(2);
   EXPECT_EQ(all_of(fits), (chunks{1}));
+
+  // ByteScheduler's holds to the order: with 4 bytes left the next goes, of whatever size.
+  schedule::by_priority::state positive(mixed, {16, credit_rule::positive});
+  for (const std::uint32_t bucket : {0U, 1U, 2U}) {
+    positive.ready(bucket);
+  }
+  EXPECT_EQ(all_of(positive), (chunks{2, 1}));
+}
+
+/// A credit larger than everything, and a plan without a chunk.
+TEST(ByPriority, NothingWaitsWhereNothingIs) {
+  for (const auto rule : {credit_rule::positive, credit_rule::fits}) {
+    const plan made = cut({1, 0, 2});
+    for (const std::size_t credit : {std::size_t{12}, SIZE_MAX}) {
+      schedule::by_priority::state state(made, {credit, rule});
+      EXPECT_EQ(state.next(), std::nullopt);
+      state.ready(1);
+      EXPECT_EQ(all_of(state), (chunks{1}));
+    }
+    const plan empty;
+    schedule::by_priority::state none(empty, {12, rule});
+    EXPECT_EQ(none.next(), std::nullopt);
+  }
 }
 
 TEST(ByPriority, WhoHasTheOrderFromElsewhereTakesTheCreditHimself) {

@@ -1,8 +1,10 @@
 // Schedules that hold nothing back, over every architecture, and launches that are gathered as they
 // become ready; and what those engines send.
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <map>
 
 #include "support/byte_laws.hpp"
 #include "support/order_laws.hpp"
@@ -44,13 +46,50 @@ TEST(Bytes, OfASelection) {
   sends_as_stated<compose<architecture::sparse_tree, compression::top_k, coordination::local>>(
       {.compression = {.density = 0.1}}, bytes::up_and_down_a_tree, counted_steps, SIZE_MAX);
 }
+/// All data goes to rank 0, and the sum from there.
+std::uint64_t through_one(std::size_t rank, std::size_t workers, std::size_t n) {
+  return 4 * (rank == 0 ? workers - 1 : 1) * n;
+}
+/// All data goes up a binary tree, and the sum down to both children.
+std::uint64_t up_and_down_two_by_two(std::size_t rank, std::size_t workers, std::size_t n) {
+  const std::size_t children =
+      (2 * rank + 1 < workers ? 1U : 0U) + (2 * rank + 2 < workers ? 1U : 0U);
+  return 4 * ((rank == 0 ? 0 : 1) + children) * n;
+}
+/// Thakur et al.: among as many ranks as are a power of two each gives away all parts but its own,
+/// and then, to ever farther ranks, the parts that it has come to have: its own, two, four. A rank
+/// above them hands all down and gets all back.
+std::uint64_t halves(std::size_t rank, std::size_t workers, std::size_t n) {
+  const std::size_t core = std::bit_floor(workers);
+  if (rank >= core) {
+    return 4 * n;
+  }
+  std::size_t sent = n - bytes::part(n, core, rank) + (rank + core < workers ? n : 0);
+  for (std::size_t known = 1; known < core; known *= 2) {
+    for (std::size_t each = rank / known * known; each < rank / known * known + known; ++each) {
+      sent += bytes::part(n, core, each);
+    }
+  }
+  return 4 * sent;
+}
+/// Together ranks send as much by any of them; who sends it tells some of them apart.
 TEST(Bytes, OfAMeanByEachCollective) {
   using strategy = compose<architecture::all_reduce<any_collective>, partition::into>;
+  const std::map<some_collective, bytes_of_piece> by_rank{
+      {some_collective::ring, bytes::around},
+      {some_collective::halving_doubling, halves},
+      {some_collective::star, through_one},
+      {some_collective::canonical, bytes::to_owners},
+      {some_collective::by_graph, up_and_down_two_by_two}};
   for (std::size_t i = 0; i < names(some_collective()).size(); ++i) {
     SCOPED_TRACE(names(some_collective())[i]);
     engine_options<strategy> options{.partition = {.bytes = 4 * counted_piece}};
     options.architecture.ranges[0].algorithm = some_collective(i);
-    send_together<strategy>(options, [](std::size_t workers) { return 2 * (workers - 1); });
+    if (const auto stated = by_rank.find(some_collective(i)); stated != by_rank.end()) {
+      sends_as_stated<strategy>(options, stated->second);
+    } else {
+      send_together<strategy>(options, [](std::size_t workers) { return 2 * (workers - 1); });
+    }
   }
 }
 TEST(Bytes, OfServers) {
@@ -67,6 +106,9 @@ TEST(Bytes, OfModels) {
   counts_as_stated<architecture::model_averaging<>>(bytes::around);
   counts_as_stated<architecture::local_sgd<>>(bytes::around, counted_steps / 4);
   counts_as_stated<architecture::sharded<>>(bytes::around);
+  counts_as_stated<architecture::local_sgd<collective::canonical>>(bytes::to_owners,
+                                                                   counted_steps / 4);
+  counts_as_stated<architecture::sharded<collective::canonical>>(bytes::to_owners);
   counts_as_stated<architecture::independent>(bytes::none);
   using alone = ordered<schedule::as_ready, coordination::local, architecture::pair_averaging>;
   send_together<alone::strategy>(alone::options(), [](std::size_t workers) {

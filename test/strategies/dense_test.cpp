@@ -291,7 +291,7 @@ TEST(Named, Horovod) {
   constexpr auto own = strategies::Horovod::defaults();
   rule cycles = dense(alone, tensor_by_tensor, {0, 4});
   cycles.bytes[0] += (1 + 5 + 1) * sizeof(std::uint32_t);  // launches
-  cycles.bytes[1] += 6 * sizeof(std::uint32_t);            // what is ready
+  cycles.bytes[1] += 6 * 4 * sizeof(std::uint32_t);        // bucket, length and 7 letters of each
   EXPECT_EQ(broken(observe<strategies::Horovod>(2), cycles), "");
   EXPECT_NE(broken(observe<compose<coordination::negotiated>>(2), cycles), "");
   EXPECT_EQ(broken(observe<compose<fusion::when_ready>>(2, {.fusion = own.fusion}), cycles),
@@ -300,7 +300,12 @@ TEST(Named, Horovod) {
   // Without a cycle the first goes alone; what gathered while rank 1 told of it goes together.
   rule at_once = dense(alone, tensor_by_tensor, {1, 0});
   at_once.bytes = cycles.bytes;
-  EXPECT_EQ(broken(observe<strategies::Horovod>(2, {.fusion = {.cycle = 0}}), at_once), "");
+  engine_options<strategies::Horovod> options;
+  options.fusion.cycle = 0;
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2, options), at_once), "");
+  options = {};
+  options.coordination.by = coordination::identity::number;
+  EXPECT_EQ(broken(observe<strategies::Horovod>(2, options), cycles), "bytes ");
 }
 
 using collective::topology;
@@ -355,14 +360,17 @@ TEST(Named, Adasum) {
   // and three doubles a tensor.
   rule adaptive = dense(alone, tensor_by_tensor, {0, 4});
   adaptive.bytes[0] += 6 * 3 * sizeof(double) + (1 + 5 + 1) * sizeof(std::uint32_t);
-  adaptive.bytes[1] += 6 * 3 * sizeof(double) + 6 * sizeof(std::uint32_t);
+  adaptive.bytes[1] += 6 * 3 * sizeof(double) + 6 * 4 * sizeof(std::uint32_t);
   adaptive.result = all_have(of_adaptive_steps(2, observed_steps, gradient));
   EXPECT_EQ(broken(observe<strategies::Adasum>(2), adaptive), "");
   EXPECT_EQ(broken(observe<strategies::Horovod>(2), adaptive), "bytes result ");
   using of_gradients =
       compose<fusion::when_ready, coordination::negotiated, architecture::adasum<>>;
   constexpr auto own = strategies::Adasum::defaults();
-  EXPECT_EQ(broken(observe<of_gradients>(2, {.fusion = own.fusion}), adaptive), "result ");
+  EXPECT_EQ(
+      broken(observe<of_gradients>(2, {.fusion = own.fusion, .coordination = own.coordination}),
+             adaptive),
+      "result ");
 }
 
 TEST(Named, KungFu) {
@@ -674,9 +682,17 @@ TEST(Named, ByteScheduler) {
 using owners = std::vector<int>;
 
 /// BytePS on three servers: what its own function makes of keys tensor · 65,536 + piece, run with
-/// djb2; a piece is 1,024,000 elements.
+/// djb2; a piece is 1,024,000 elements. Four of tensor 4 fill the window. Its loop over what waits
+/// takes the most urgent that fits: into the room of piece 3 go 37, over 34 and 35 the end of
+/// tensor 1, which is 36, and the eight elements of 33; into that of 37, which is away sooner than
+/// 6, and of 36 go the ends of the tensors 4 and 5.
 rule of_byteps() {
-  rule stated = dense(alone, pieces(1'024'000), four_then_by_priority());
+  numbers starts{3, 4, 5, 6, 37, 36, 33, 34, 35, 27, 28, 2, 29, 30, 31, 32};
+  for (std::uint32_t chunk = 7; chunk <= 26; ++chunk) {
+    starts.push_back(chunk);
+  }
+  starts.insert(starts.end(), {0, 1});
+  rule stated = dense(alone, pieces(1'024'000), std::move(starts));
   stated.servers = 3;
   stated.owners = {0, 1, 2,                    //
                    1, 2, 0, 1, 2, 0, 0, 1, 2,  //
@@ -718,15 +734,16 @@ void is_a_server_by_priority(const rule& stated, numbers at_once, std::size_t wi
   unlimited.starts = std::move(at_once);
   EXPECT_EQ(broken(observe<Strategy>(2, options), unlimited), "");
 
-  options.schedule.credit = window;
-  EXPECT_EQ(broken(observe<Strategy>(2, options), stated), "");
   for (std::size_t other = 0; other < names(own.architecture.placed_by).size(); ++other) {
     engine_options<Strategy> elsewhere = options;
     elsewhere.architecture.placed_by = static_cast<architecture::placed_by>(other);
-    EXPECT_EQ(broken(observe<Strategy>(2, elsewhere), stated),
+    EXPECT_EQ(broken(observe<Strategy>(2, elsewhere), unlimited),
               elsewhere.architecture.placed_by == own.architecture.placed_by ? "" : "owners ")
         << names(own.architecture.placed_by)[other];
   }
+
+  options.schedule.credit = window;
+  EXPECT_EQ(broken(observe<Strategy>(2, options), stated), "");
   const auto serving = options.architecture;
   using unscheduled = compose<typename parts::partition, typename parts::architecture>;
   EXPECT_EQ(broken(observe<unscheduled>(2, {.partition = own.partition, .architecture = serving}),
@@ -756,6 +773,18 @@ const numbers parts_at_once = from_to({{3, 5}, {0, 2}, {6, 8}, {9, 9}, {13, 13},
 TEST(Named, BytePS) {
   is_a_server_by_priority<strategies::BytePS>(
       of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
+  // Under ByteScheduler's rule nothing is overtaken, and a window of no whole pieces overshoots.
+  engine_options<strategies::BytePS> options;
+  options.architecture.servers = 3;
+  options.schedule = {.credit = 16'384'000, .rule = schedule::credit_rule::positive};
+  EXPECT_EQ(broken(observe<strategies::BytePS>(2, options), of_byteps()), "starts ");
+  // A piece is of whole pages of 4 KiB for each rank of a host; a credit is of pieces.
+  for (const auto& [ranks, bytes] : {std::pair{1U, 4'096'000U}, std::pair{3U, 4'104'192U},
+                                     std::pair{8U, 4'096'000U}, std::pair{16U, 4'128'768U}}) {
+    const auto set = strategies::BytePS::defaults(ranks, 4);
+    EXPECT_EQ(set.partition.bytes, bytes);
+    EXPECT_EQ(set.schedule.credit, 4 * bytes);
+  }
   // Of its servers' engine: on the clock, test/simulated/server_threads_test.cpp.
   constexpr auto own = strategies::BytePS::defaults().architecture;
   EXPECT_EQ(own.engine_threads, 4);
@@ -834,8 +863,23 @@ TEST(Named, P3) {
   other.schedule.credit += 160'000;
   EXPECT_EQ(broken(observe<P3>(2, other), stated), "starts ");
   other = options;
+  other.schedule.rule = schedule::credit_rule::fits;  // tensor 2's slice overtakes tensor 1's
+  EXPECT_EQ(broken(observe<P3>(2, other), stated), "starts ");
+  other = options;
   other.partition.bytes += 4;
   EXPECT_NE(broken(observe<P3>(2, other), stated), "");
+}
+
+/// Lists of strategies print it.
+template <class Named>
+void says_what_it_is_after() {
+  EXPECT_FALSE(Named::after.empty()) << Named::name;
+  EXPECT_TRUE(Named::deviations.empty() || Named::deviations.ends_with('.')) << Named::name;
+}
+TEST(Named, AllSayWhatTheyAreAfter) {
+  []<class... Each>(std::tuple<Each...>*) {
+    (says_what_it_is_after<Each>(), ...);
+  }(static_cast<strategies::all*>(nullptr));
 }
 
 /// What `of_kvstore` says, or what it refuses with.
@@ -883,8 +927,8 @@ TEST(Named, ByTheTypeOfAKVStore) {
             "kvstore 'dist_async_p3' cannot be: p3 is synchronous. Fix: p3, or dist_async");
 }
 
-/// `pscpu` one chunk after another to ranks 0 to 3, of these numbers 3 and 5; all else around rings
-/// or by halving and doubling, 2(p-1)/p of the bytes.
+/// `pscpu` to ranks 0 to 3 in turns, tensor 0 to the first and then tensor 2 to the second; all
+/// else around rings or by halving and doubling, 2(p-1)/p of the bytes.
 TEST(Named, TFReplicated) {
   using strategies::TFReplicated;
   const auto spec = [](std::string_view text) {
@@ -896,13 +940,75 @@ TEST(Named, TFReplicated) {
   constexpr std::uint64_t small = 4 * 8;
   constexpr std::uint64_t large = 4 * 300'000;
   rule by_size = one_way;
-  by_size.bytes = {around + small + large, around + small + 3 * large, around + small + large,
-                   around + 3 * small + large};
+  by_size.bytes = {around + small + 3 * large, around + 3 * small + large, around + small + large,
+                   around + small + large};
   by_size.result = all_have(trained(4, observed_steps));
   EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:300k:nccl/rechd:4M:xring")), by_size), "");
   EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:300000:xring")), by_size), "");
   EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:299999:xring")), by_size), "bytes ");
   EXPECT_EQ(broken(observe<TFReplicated>(4), by_size), "bytes ");
+}
+
+/// tf_cnn_benchmarks goes through the variables from the first on, once a range of sizes, and gives
+/// every gradient of the range to the next group of hosts, beginning with the first. So of 18
+/// biases between weights the hosts 0 to 3 add up 5, 5, 4 and 4 where one host does so, and of two
+/// ranges with `pscpu` neither goes on where the other has stopped.
+TEST(Named, TFReplicatedTakesTurnsRangeByRange) {
+  using strategies::TFReplicated;
+  constexpr std::size_t hosts = 4;
+  std::vector<std::size_t> model;
+  for (std::size_t layer = 0; layer < 9; ++layer) {
+    model.insert(model.end(), {1'000'000, 4096, layer < 2 ? 512U : 4096U});
+  }
+  const auto sent = [&](std::string_view spec) {
+    std::vector<std::uint64_t> bytes(hosts);
+    transport::run_simulated(
+        hosts, transport::link{1.25e9, 50e-6}, [&](transport::simulated& world) -> task {
+          std::vector<tensor> tensors;
+          for (const std::size_t each : model) {
+            tensors.push_back(tensor::phantom("tensor" + std::to_string(tensors.size()), each));
+          }
+          engine_options<TFReplicated> set{.architecture = strategies::of_all_reduce_spec(spec)};
+          auto engine =
+              make_engine<TFReplicated>(world, tensors, optimizer_of(), set, monitor::timeline());
+          co_await engine.started();
+          const std::uint64_t before = engine.counted().bytes_sent;
+          for (std::size_t id = model.size(); id-- > 0;) {
+            engine.ready(tensor_id(id));
+          }
+          for (std::size_t id = 0; id < model.size(); ++id) {
+            co_await engine.arrival(tensor_id(id));
+          }
+          bytes[static_cast<std::size_t>(world.rank())] = engine.counted().bytes_sent - before;
+          co_await engine.close();
+        });
+    return bytes;
+  };
+  /// Of ranges up to these sizes, with so many shards in place of a ring where not 0.
+  const auto expected = [&](const std::vector<std::pair<std::size_t, std::size_t>>& ranges) {
+    std::vector<std::uint64_t> bytes(hosts);
+    std::size_t above = 0;
+    for (const auto& [up_to, shards] : ranges) {
+      std::size_t group_index = 0;
+      const std::size_t groups = shards == 0 ? 1 : hosts / shards;
+      for (const std::size_t each : model) {
+        if (each <= above || each > up_to) {
+          continue;
+        }
+        for (std::size_t host = 0; host < hosts; ++host) {
+          const std::size_t part = shards == 0 ? each / hosts : each / shards;
+          const bool adds = shards == 0 || host % groups == group_index;
+          bytes[host] += 4 * (each - (adds ? part : 0) + (adds ? (hosts - 1) * part : 0));
+        }
+        group_index = (group_index + 1) % groups;
+      }
+      above = up_to;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(sent("pscpu:32k:xring"), expected({{32'768, 1}, {SIZE_MAX, 0}}));
+  EXPECT_EQ(sent("pscpu:1k:pscpu#2:32k:xring"), expected({{1024, 1}, {32'768, 2}, {SIZE_MAX, 0}}));
+  EXPECT_EQ(sent("pscpu:1k:pscpu:32k:pscpu"), expected({{1024, 1}, {32'768, 1}, {SIZE_MAX, 1}}));
 }
 
 /// tf_cnn_benchmarks' and tensorpack's `replicated` add: the sum is in the type.

@@ -48,7 +48,7 @@ std::string merged(const std::string& rule) {
 }
 std::string cut_by(std::size_t bytes, const std::string& how) {
   return "partition.bytes=" + std::to_string(bytes) + " partition.elements=0 partition.cut=" + how +
-         " ";
+         " partition.pieces=0 ";
 }
 std::string one_server(const std::string& placed_by, int threads = 0) {
   return "architecture.servers=1 architecture.placed_by=" + placed_by +
@@ -59,7 +59,9 @@ std::string one_server(const std::string& placed_by, int threads = 0) {
 // FUSION_BUFFER_ATOMIC_UNIT, 64 of 8 bytes.
 const std::string fusion_buffers =
     "fusion.bytes=134217728 fusion.cycle=0.001 fusion.multiple=512 fusion.alignment=1 "
-    "fusion.types=apart coordination.by=number coordination.cache=1024 ";
+    "fusion.types=apart coordination.by=name coordination.cache=1024 ";
+// Equal votes pack to 0, which is +1.
+const std::string a_tie_is_positive = "architecture.tie=positive architecture.seed=1 ";
 // MXNET_KVSTORE_BIGARRAY_BOUND a million elements; keys by 9973.
 const std::string bigarray_bound =
     "partition.bound=1000000 schedule.credit=0 schedule.rule=positive ";
@@ -74,8 +76,11 @@ const std::tuple published{
     row<strategies::ASCWFBP, fusion::merge_gradients, at_most>{merged("greedy") +
                                                                "schedule.exchanges=2 "},
     row<strategies::Horovod, fusion::when_ready, coordination::negotiated>{fusion_buffers},
+    row<strategies::HorovodHierarchical, fusion::when_ready, coordination::negotiated,
+        architecture::all_reduce<collective::hierarchical<>>>{fusion_buffers},
     // bucket_cap_mb 25, the first bucket of 1 MiB.
-    row<strategies::DDP, fusion::by_arrival, coordination::learned>{
+    row<strategies::DDP, fusion::by_arrival, coordination::learned,
+        architecture::replicated<architecture::mean::before>>{
         "fusion.bytes=26214400 fusion.first_bytes=1048576 fusion.rebuild=after_first_step "
         "fusion.types=apart "},
     // BYTEPS_PARTITION_BYTES 4,096,000, _SCHEDULING_CREDIT 0, _KEY_HASH_FN djb2,
@@ -83,6 +88,15 @@ const std::tuple published{
     row<strategies::BytePS, partition::into, by_priority, architecture::parameter_server<>>{
         cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
         one_server("djb2", 4)},
+    // BYTEPS_FUSION_THRESHOLD 536,870,912 in the survey's.
+    row<strategies::BSPPS, fusion::all, partition::into, schedule::at_end,
+        architecture::parameter_server<>>{cut_by(4'096'000, "fixed") + one_server("djb2", 4)},
+    // BYTEPS_MIN_COMPRESS_BYTES 65536; {'compressor': 'onebit', 'scaling': True, 'ef': 'vanilla'}
+    row<strategies::BytePSOneBit, partition::into, by_priority,
+        compression::dense_below<compression::rescaled_error_feedback<compression::onebit>>,
+        architecture::parameter_server<>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
+        "compression.worth=mean_magnitude compression.dense_below=65536 " + one_server("djb2", 4)},
     // BYTESCHEDULER_PARTITION 1,000,000 and _CREDIT 4,000,000 elements.
     row<strategies::ByteScheduler, partition::into, by_priority>{
         cut_by(4'000'000, "fixed") + "schedule.credit=16000000 schedule.rule=positive "},
@@ -91,7 +105,17 @@ const std::tuple published{
         "fusion.bytes=26214400 fusion.modules=0 schedule.gathers_at_once=2 "},
     row<strategies::TopK, fusion::all, error_feedback<compression::top_k>,
         architecture::all_gather>{"compression.density=0.001 compression.k=0 "},
+    row<strategies::TopK2, fusion::all, error_feedback<compression::top_k>,
+        architecture::selecting_all_gather>{"compression.density=0.001 compression.k=0 "},
+    // The tree of the original, which loses what two ranks leave out.
+    row<strategies::gTopKSGD, fusion::all, error_feedback<compression::top_k>,
+        architecture::sparse_tree>{
+        "compression.density=0.001 compression.k=0 architecture.give_back=compatible "},
     // Top-k's time per element and comparison is a P102-100's, all-gathers' that of its table.
+    row<strategies::DGC, compression::momentum_correction<error_feedback<compression::top_k>>,
+        architecture::all_gather>{
+        "compression.momentum=0.9 compression.masking=sent compression.clip=0 "
+        "compression.density=0.001 compression.k=0 "},
     row<strategies::OMGS, fusion::sparse_merge, at_most, error_feedback<compression::top_k>,
         architecture::all_gather>{
         "fusion.startup=0.0027 fusion.seconds_per_byte=1.3e-08 fusion.gather=4 "
@@ -99,14 +123,14 @@ const std::tuple published{
         "schedule.exchanges=1 compression.density=0.001 compression.k=0 "},
     // Buckets of 100 MB.
     row<strategies::SignSGD, fusion::up_to, compression::sign, architecture::majority_vote>{
-        up_to(100'000'000)},
+        up_to(100'000'000) + a_tie_is_positive},
     row<strategies::Signum, fusion::up_to, compression::signum, architecture::majority_vote>{
-        up_to(100'000'000) + "compression.beta=0.9 "},
-    row<strategies::EFSignSGD, error_feedback<compression::scaled_sign>,
+        up_to(100'000'000) + "compression.beta=0.9 " + a_tie_is_positive},
+    row<strategies::EFSignSGD, compression::rescaled_error_feedback<compression::scaled_sign>,
         architecture::reduce_scatter_all_gather>{},
     row<strategies::PowerSGD, fusion::up_to,
         compression::select<matrices, compression::power_sgd, compression::none>>{
-        up_to(67'108'864) + "compression.rank=2 compression.seed=1 "},
+        up_to(67'108'864) + "compression.start=0 compression.rank=2 compression.seed=1 "},
     row<strategies::QSGD, compression::qsgd, architecture::all_gather>{
         "compression.levels=7 compression.block=512 compression.seed=1 "},
     row<strategies::MXNetDistSync, partition::over_servers, by_priority,
@@ -122,7 +146,7 @@ const std::tuple published{
                                                                  one_server("kvstore")},
     // MXNET_KVSTORE_SLICE_THRESHOLD 40,000 elements; ten of them under DMLC_PS_WATER_MARK 10.
     row<strategies::P3, partition::into, by_priority, architecture::parameter_server<>>{
-        cut_by(160'000, "fixed") + "schedule.credit=1600000 schedule.rule=fits " +
+        cut_by(160'000, "fixed") + "schedule.credit=1600000 schedule.rule=positive " +
         one_server("round_robin")},
     row<strategies::KungFu, partition::into, architecture::all_reduce<collective::by_graph>>{
         cut_by(1'048'576, "even") +
@@ -138,6 +162,9 @@ const std::tuple published{
     row<strategies::ZeRO2, fusion::up_to, split_phase,
         architecture::sharded<collective::ring, architecture::gradients::given_back>>{
         up_to(26'214'400) + "schedule.gathers_at_once=2 architecture.lent_bytes=0 "},
+    row<strategies::ZeROPlusPlus, fusion::up_to, split_phase, architecture::sharded_by_owners,
+        compression::remembering_answers<compression::block_int8>>{
+        up_to(26'214'400) + "schedule.gathers_at_once=2 compression.block=256 "},
     row<strategies::Adasum, fusion::when_ready, coordination::negotiated,
         architecture::adasum<carries::difference>>{fusion_buffers},
     // --all_reduce_spec nccl
@@ -148,6 +175,26 @@ const std::tuple published{
         "architecture.algorithm4=nccl architecture.shards4=1 architecture.up_to4=0 "},
     row<strategies::DistributedReplicated,
         servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")}};
+
+/// Variants of those, which apps have by their options or as a composition.
+const std::tuple in_no_registry{
+    row<strategies::HorovodTorus, fusion::when_ready, coordination::negotiated,
+        architecture::all_reduce<collective::torus>>{fusion_buffers + "architecture.columns=0 "},
+    // BYTEPS_SERVER_ENABLE_SCHEDULE 1
+    row<strategies::ByteSchedulerPS, partition::into, by_priority,
+        architecture::parameter_server<>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
+        "architecture.servers=1 architecture.placed_by=djb2 architecture.mixed_classes=101 "
+        "architecture.engine_threads=4 architecture.engine_order=most_pushed "},
+    row<strategies::KungFuNCCL, coordination::learned,
+        architecture::all_reduce<collective::ring>>{},
+    row<strategies::KungFuNCCLFused, fusion::all, architecture::all_reduce<collective::ring>>{},
+    row<strategies::KungFuHierarchicalNCCL, coordination::learned,
+        architecture::all_reduce<collective::hierarchical<>>>{},
+    row<strategies::TFParameterServer,
+        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("least_loaded")},
+    row<strategies::TensorpackReplicated,
+        architecture::all_reduce<collective::ring, architecture::mean::none>>{}};
 
 static_assert(std::tuple_size_v<decltype(published)> == std::tuple_size_v<strategies::all>,
               "a strategy has no row here, or a row no strategy");
@@ -177,6 +224,11 @@ TEST(Published, EveryStrategyHasItsPoliciesAndDefaults) {
     EXPECT_TRUE((row<Strategy, Policies...>::composed_so)) << Strategy::name;
     EXPECT_EQ(defaults_of<Strategy>(), each.options) << Strategy::name;
   };
+  const auto its_own =
+      [&]<class Strategy, class... Policies>(const row<Strategy, Policies...>& each) {
+        check(each, static_cast<const Strategy*>(nullptr));
+      };
+  std::apply([&](const auto&... rows) { (its_own(rows), ...); }, in_no_registry);
   // One row each, in the order of the list.
   [&]<class... Strategies>(const std::tuple<Strategies...>*) {
     std::apply(
@@ -189,7 +241,19 @@ TEST(Published, EveryStrategyHasItsPoliciesAndDefaults) {
 TEST(Published, RolesHaveTheirDefaults) {
   EXPECT_TRUE((std::is_same_v<compose<>, strategy<fusion::none, partition::none, schedule::as_ready,
                                                   coordination::automatic, compression::none,
-                                                  architecture::replicated>>));
+                                                  architecture::replicated<>>>));
+}
+
+/// What HOROVOD_FUSION_THRESHOLD and _CYCLE_TIME were before v0.21, on hosts of one rank and of
+/// three.
+TEST(Published, HorovodBefore021HadHalfTheBuffersAndLongerCycles) {
+  const std::string rest =
+      " fusion.alignment=1 fusion.types=apart coordination.by=name coordination.cache=1024 ";
+  using strategies::HorovodBefore021;
+  EXPECT_TRUE((std::is_same_v<strategy_of<HorovodBefore021>, strategies::Horovod::strategy>));
+  EXPECT_EQ(defaults_of<HorovodBefore021>(),
+            "fusion.bytes=67108864 fusion.cycle=0.005 fusion.multiple=512" + rest);
+  EXPECT_EQ(HorovodBefore021::defaults(3).fusion.multiple, 1536U);
 }
 
 /// KungFu under its other flags differs in the topology alone.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "tutti/architecture/mean.hpp"
 #include "tutti/base/bounds.hpp"
@@ -83,7 +84,11 @@ struct all_reduce {
 
    public:
     state(World& world, const options& set)
-        : world_(&world), collective_(make_policy<Collective>(set)) {}
+        : world_(&world), collective_(make_policy<Collective>(set)) {
+      if constexpr (facts::has_routes<Collective>) {
+        find_routes();
+      }
+    }
 
     std::size_t workspace_bytes(std::size_t elements) const requires encodes_once<compressor> {
       return workspace_of(world_->compressor(), elements);
@@ -172,7 +177,7 @@ struct all_reduce {
                       std::size_t room) const {
       reduction<payload_fold<C>> sum{nullptr, elements, element_bytes, {what.compression}};
       if constexpr (facts::has_routes<Collective>) {
-        sum.route = route_of(what.number);
+        sum.route = routes_[what.number];
       }
       if (!what.phantom()) {
         sum.data = what.workspace.data();
@@ -181,13 +186,25 @@ struct all_reduce {
       return sum;
     }
 
-    std::uint64_t route_of(std::uint32_t number) const {
+    /// Turns are counted once, from the model's first bucket to its last.
+    [[gnu::cold]] void find_routes() {
       const plan& made = world_->planned();
-      const chunk& piece = made.chunks[number];
-      const bucket& whole = made.buckets[piece.bucket];
-      const std::size_t begin = piece.first_element - whole.first_element;
-      return collective_.route_of({world_->tensor_of(piece).name, number - whole.first_chunk, begin,
-                                   begin + piece.elements, number});
+      routes_.resize(made.chunks.size());
+      std::vector<std::size_t> turns(1);
+      for (std::size_t group = made.buckets.size(); group-- > 0;) {
+        const bucket& whole = made.buckets[group];
+        for (std::uint32_t i = 0; i < whole.chunks; ++i) {
+          const chunk& piece = made.chunks[whole.first_chunk + i];
+          std::size_t range = 0;
+          if constexpr (requires { collective_.range_of(piece.elements); }) {
+            range = collective_.range_of(piece.elements);
+            turns.resize(std::max(turns.size(), range + 1));
+          }
+          const std::size_t begin = piece.first_element - whole.first_element;
+          routes_[whole.first_chunk + i] = collective_.route_of(
+              {world_->tensor_of(piece).name, i, begin, begin + piece.elements, turns[range]++});
+        }
+      }
     }
 
     template <class C>
@@ -219,6 +236,7 @@ struct all_reduce {
 
     World* world_;
     Collective collective_;
+    std::vector<std::uint64_t> routes_{};  ///< of each chunk, where there are several
   };
 };
 static_assert(architecture_policy<all_reduce<>>);

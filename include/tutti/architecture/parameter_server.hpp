@@ -119,7 +119,7 @@ struct parameter_server {
             "simulated: threads of a synchronous server that add, each as fast as its device, "
             "BytePS's BYTEPS_SERVER_ENGINE_THREAD; 0: the device's one queue");
       visit("engine_order", self.engine_order,
-            "what such a thread does next: received, most_pushed, byteps as its "
+            "simulated: what such a thread does next: received, most_pushed, byteps as its "
             "BYTEPS_SERVER_ENABLE_SCHEDULE");
     }
   };
@@ -187,6 +187,7 @@ struct parameter_server {
       server_.resume(step);
     }
     std::vector<std::span<float>> memories() { return server_.memories(); }
+    void rescale(float factor) { server_.rescale(factor); }
     std::size_t optimizer_floats() const { return server_.optimizer_floats(); }
 
    private:

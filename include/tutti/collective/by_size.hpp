@@ -87,12 +87,16 @@ class by_size {
 
   /// Those that some chunk may take: the first without a limit is the last.
   std::span<const range> ranges() const { return std::span(options_.ranges).first(used()); }
-  constexpr const range& chosen(std::size_t elements) const {
+  /// The number of the range that a chunk of so many elements is in.
+  constexpr std::size_t range_of(std::size_t elements) const {
     std::size_t i = 0;
     while (i + 1 < used() && elements > options_.ranges[i].up_to) {
       ++i;
     }
-    return options_.ranges[i];
+    return i;
+  }
+  constexpr const range& chosen(std::size_t elements) const {
+    return options_.ranges[range_of(elements)];
   }
   /// As `xring`, or with more shards than one as `xring#2`.
   std::string way_of(std::size_t elements) const {

@@ -22,7 +22,7 @@ struct hierarchical_copy {
   static constexpr bool ordered_start = false;
 
   std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
-  std::uint64_t route_of(const named_piece& piece) const { return piece.number; }
+  std::uint64_t route_of(const named_piece& piece) const { return piece.turn; }
 
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {

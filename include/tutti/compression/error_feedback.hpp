@@ -22,8 +22,13 @@ concept encodes_with_residual = requires(const C compression, inline_queue& queu
 /// Cost: one float of memory an element, beside the compressor's; three passes more, or none where
 /// the compressor encodes with the residual itself.
 /// After: Seide et al., "1-Bit SGD", 2014; Stich et al., "Sparsified SGD with Memory", 2018.
+///
+/// Around a `select` it stands around each of the two that leaves something behind.
+template <class C>
+requires(encodes_once<C> || selects<C>) class error_feedback;
+
 template <encodes_once C>
-class error_feedback {
+class error_feedback<C> {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = C::summable;
@@ -93,6 +98,14 @@ class error_feedback {
     compression_.fold(queue, into, from);
   }
 
+  template <class Queue>
+  requires requires(const C& its, Queue& queue, const_wire payload, std::span<float> values) {
+    its.clear_sent(queue, payload, values);
+  }
+  void clear_sent(Queue& queue, const_wire payload, std::span<float> values) const {
+    compression_.clear_sent(queue, payload, values);
+  }
+
   std::span<float> residual(const chunk_context& where, std::size_t elements) const {
     return where.row(0, elements);
   }
@@ -104,6 +117,12 @@ class error_feedback {
   void merge(Queue& queue, wire into, const_wire from, std::span<float> left_out,
              const chunk_context& where) const {
     compression_.merge(queue, into, from, left_out, where.after(1));
+  }
+  template <class Queue>
+  requires merges<C>
+  void select(Queue& queue, std::span<const float> values, wire out,
+              const chunk_context& where) const {
+    compression_.select(queue, values, out, where.after(1));
   }
   template <class Queue>
   requires merges<C>

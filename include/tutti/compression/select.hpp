@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tutti/base/options.hpp"
+#include "tutti/compression/error_feedback.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti {
@@ -172,6 +173,26 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   C chosen_{};
   Otherwise otherwise_{};
   std::uint64_t start_{};
+};
+
+namespace detail {
+template <class C>
+struct fed_back {
+  using type = C;
+};
+template <encodes_once C>
+requires(!facts::lossless<C>) struct fed_back<C> {
+  using type = error_feedback<C>;
+};
+}  // namespace detail
+
+/// A compressor of several rounds keeps a memory of its own.
+template <class Rule, class C, class Otherwise>
+class error_feedback<select<Rule, C, Otherwise>>
+    : public select<Rule, typename detail::fed_back<C>::type,
+                    typename detail::fed_back<Otherwise>::type> {
+ public:
+  using error_feedback::select::select;
 };
 
 }  // namespace compression

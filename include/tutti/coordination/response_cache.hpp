@@ -10,7 +10,10 @@
 namespace tutti::coordination {
 
 /// The buckets that were launched last, each in a slot whose number stands for it; the one launched
-/// longest ago makes room. Ranks that see the same launches have the same cache.
+/// longest ago makes room. Ranks that see the same launches have the same cache. Nothing in it goes
+/// stale: what invalidates a slot of Horovod's, a tensor that comes back with another shape, type
+/// or operation, is agreed on here when an engine starts, and a new plan begins with an empty
+/// cache.
 class response_cache {
  public:
   static constexpr std::uint32_t none = 0xffffffff;

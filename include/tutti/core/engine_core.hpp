@@ -32,7 +32,7 @@
 #include "tutti/core/joining.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
-#include "tutti/core/plan_of.hpp"
+#include "tutti/core/plan_for.hpp"
 #include "tutti/core/replan.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/core/services.hpp"
@@ -198,7 +198,7 @@ class engine_core : engine_base<Transport> {
   std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
   plan planned_for(std::span<const tensor> forward, const options& set,
                    const compression& compressor) const {
-    return plan_of<types>(forward, set, compressor, world_->size(), settings(set));
+    return plan_for<types>(forward, set, compressor, world_->size(), settings(set));
   }
   void open_flow() {
     using schedule = typename strategy::schedule;
@@ -260,7 +260,7 @@ class engine_core : engine_base<Transport> {
   }
   void disagreed(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
 
-  // ---- gradients in
+  // ---- tensors
 
   tensor_state<queue_event>& at(tensor_id id) {
     failure_.rethrow();
@@ -278,6 +278,8 @@ class engine_core : engine_base<Transport> {
   }
   void say_joined() { flow_->join(); }
   void all_have_joined() { joining_.all_have_joined(); }
+
+  // ---- the loop
 
   bool open_posts() {
     bool any = false;
@@ -387,7 +389,23 @@ class engine_core : engine_base<Transport> {
     }
   }
   void take_values(std::span<const std::byte> bytes) {
-    std::memcpy(static_cast<void*>(&optimizer_), bytes.data(), sizeof optimizer_);
+    Optimizer values = optimizer_;
+    std::memcpy(static_cast<void*>(&values), bytes.data(), sizeof values);
+    rescale(change_of_rate(optimizer_, values));
+    optimizer_ = values;
+  }
+  /// What this rank remembers in steps of the optimizer becomes `factor` times as much.
+  void rescale([[maybe_unused]] float factor) {
+    if constexpr (facts::rescales<compression>) {
+      if (factor != 1.0f && flow_) {
+        flow_->rescale(factor);
+      }
+      if constexpr (facts::has_rescale<state_type>) {
+        if (factor != 1.0f && state_) {
+          state_->rescale(factor);
+        }
+      }
+    }
   }
   std::vector<std::span<float>> remembered() {
     if constexpr (facts::has_memories<state_type>) {

@@ -24,7 +24,8 @@ constexpr std::array<std::string_view, 2> names(cut) { return {"fixed", "even"};
 /// A bucket is cut in pieces of so many bytes, so that an urgent tensor need not wait for a long
 /// one. Plan: neighbouring pieces, in order, each of which travels on its own. Cost: one latency
 /// more for each cut; nothing is copied. After: BytePS (4,096,000 bytes), ByteScheduler (elements),
-/// KungFu (even parts of a MiB).
+/// KungFu (even parts of a MiB), tf_cnn_benchmarks and tensorpack (so many pieces, the last the
+/// longest; tensorpack leaves gradients as they are where a piece has less than 1024 elements).
 class into {
  public:
   using role = tutti::role::partition;
@@ -33,12 +34,14 @@ class into {
     std::size_t bytes{4'096'000};
     std::size_t elements{0};
     partition::cut cut{partition::cut::fixed};
+    std::size_t pieces{0};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("bytes", self.bytes, "cut a bucket in pieces of this many bytes");
       visit("elements", self.elements, "the size in elements; 0: bytes says it");
       visit("cut", self.cut, "fixed: the remainder last; even: pieces of one size");
+      visit("pieces", self.pieces, "cut a bucket in so many even pieces; 0: by their size");
     }
   };
 
@@ -53,17 +56,22 @@ class into {
   }
 
   std::vector<std::size_t> piece_ends(std::size_t elements) const {
-    const std::size_t pieces =
-        elements == 0 ? 1 : elements / piece() + (elements % piece() != 0 ? 1 : 0);
+    const std::size_t pieces = std::max<std::size_t>(1, count(elements));
+    const bool even = options_.pieces != 0 || options_.cut == cut::even;
     std::vector<std::size_t> ends(pieces);
     for (std::size_t i = 0; i < pieces; ++i) {
-      ends[i] = options_.cut == cut::even ? part_begin(elements, pieces, i + 1)
-                                          : std::min(elements, (i + 1) * piece());
+      ends[i] = even ? part_begin(elements, pieces, i + 1) : std::min(elements, (i + 1) * piece());
     }
     return ends;
   }
 
  private:
+  constexpr std::size_t count(std::size_t elements) const {
+    if (options_.pieces != 0) {
+      return std::min(elements, options_.pieces);
+    }
+    return elements / piece() + (elements % piece() != 0 ? 1 : 0);
+  }
   constexpr std::size_t piece() const {
     return options_.elements != 0 ? options_.elements : options_.bytes / sizeof(float);
   }

@@ -58,7 +58,7 @@ struct named_piece {
   std::size_t index{};        ///< among their pieces
   std::size_t begin{};        ///< element
   std::size_t end{};
-  std::size_t number{};  ///< among all pieces
+  std::size_t turn{};  ///< among the pieces of its range of sizes, in forward order
 };
 
 namespace facts {
@@ -103,7 +103,8 @@ concept route_of =
 /// * `scratch_bytes(elements, element_bytes, ranks)`, which with more ranks only grows or only
 ///   shrinks; `all_reduce(endpoint, reduction)` -> task.
 /// * `options`, if it has any: those of `all_reduce`. Other architectures take its defaults.
-/// * `route_of(piece)`, where it has several routes: the `route` of that piece's reduction.
+/// * `route_of(piece)`, where it has several routes: the `route` of that piece's reduction; and
+///   `range_of(elements)`, where ranges of sizes take turns each on their own.
 ///
 /// Messages that are in flight together begin together, before the first is awaited
 /// (base/all_of.hpp): some transports move them in a group.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,14 +18,15 @@ namespace tutti::schedule {
 /// When credit allows a chunk to start.
 enum class credit_rule {
   positive,  ///< ByteScheduler: any credit left will do, and it may go below zero
-  fits,      ///< BytePS: the chunk must fit in what is left
+  fits,      ///< BytePS: what does not fit in what is left is passed over
 };
 
 constexpr auto names(credit_rule) { return std::to_array<std::string_view>({"positive", "fits"}); }
 
 /// The chunk that the next forward pass needs first goes first, within a window of credit.
-/// Plan: among ready chunks, by forward index, then by place. Cost: a logarithm a chunk; a chunk
-/// started waits for nobody, so preemption is as fine as the partition.
+/// Plan: among ready chunks, by forward index, then by place; a chunk too large for what `fits` has
+/// left lets smaller ones overtake it. Cost: a logarithm a chunk, also where thousands are passed
+/// over, and 40 bytes; a chunk started waits for nobody, so preemption is as fine as the partition.
 /// After: Peng et al., "ByteScheduler", SOSP 2019; Jiang et al., "BytePS", OSDI 2020.
 struct by_priority {
   using role = tutti::role::schedule;
@@ -42,55 +45,63 @@ struct by_priority {
     }
   };
 
+  /// A tournament of the waiting chunks, ordered by urgency: each match remembers the fewest bytes
+  /// below it, so the most urgent chunk that may go is found from the top.
   class state {
-    struct later {
-      const plan* made;
-      bool operator()(std::uint32_t a, std::uint32_t b) const {
-        const auto& one = made->chunks[a];
-        const auto& other = made->chunks[b];
-        return one.priority != other.priority ? one.priority > other.priority : a > b;
-      }
-    };
+    static constexpr std::ptrdiff_t nothing = PTRDIFF_MAX;  ///< no chunk waits there
 
    public:
     state(const plan& made, const options& set)
         : plan_(&made),
           set_(set),
-          credit_(static_cast<std::ptrdiff_t>(std::min<std::size_t>(set.credit, PTRDIFF_MAX))) {
-      waiting_.reserve(made.chunks.size());
-      for (const auto& each : made.chunks) {
-        if (set_.rule == credit_rule::fits && set_.credit != 0 && bytes(each) > credit_) {
+          credit_(static_cast<std::ptrdiff_t>(std::min<std::size_t>(set.credit, nothing - 1))),
+          by_urgency_(made.chunks.size()),
+          place_(made.chunks.size()),
+          leaves_(std::bit_ceil(made.chunks.size())),
+          fewest_(2 * leaves_, nothing) {
+      for (std::uint32_t chunk = 0; chunk < made.chunks.size(); ++chunk) {
+        by_urgency_[chunk] = chunk;
+        const std::ptrdiff_t size = bytes(made.chunks[chunk]);
+        if (set_.rule == credit_rule::fits && set_.credit != 0 && size > credit_) {
           throw usage_error(
-              sentence({"a chunk of ", bytes(each), " bytes never fits in a credit of ",
-                        set_.credit, ". Fix: raise schedule.credit or cut with partition::into"}));
+              sentence({"a chunk of ", size, " bytes never fits in a credit of ", set_.credit,
+                        ". Fix: raise schedule.credit or cut with partition::into"}));
         }
+      }
+      std::sort(by_urgency_.begin(), by_urgency_.end(), [&made](std::uint32_t a, std::uint32_t b) {
+        const std::uint32_t one = made.chunks[a].priority;
+        const std::uint32_t other = made.chunks[b].priority;
+        return one != other ? one < other : a < b;
+      });
+      for (std::uint32_t place = 0; place < by_urgency_.size(); ++place) {
+        place_[by_urgency_[place]] = place;
       }
     }
 
+    /// Not again before its chunks have begun.
     void ready(std::uint32_t bucket) {
       const auto& full = plan_->buckets[bucket];
-      for (std::uint32_t i = 0; i < full.chunks; ++i) {
-        waiting_.push_back(full.first_chunk + i);
-        std::push_heap(waiting_.begin(), waiting_.end(), later{plan_});
+      for (std::uint32_t i = full.first_chunk; i < full.first_chunk + full.chunks; ++i) {
+        put(leaves_ + place_[i], bytes(plan_->chunks[i]));
       }
     }
     void released(std::uint32_t chunk) { credit_ += bytes(plan_->chunks[chunk]); }
     std::optional<std::uint32_t> next() {
-      if (waiting_.empty() || !admits(waiting_.front())) {
+      const std::ptrdiff_t most = largest_allowed();
+      std::size_t node = 1;
+      if (fewest_[node] > most) {
         return std::nullopt;
       }
-      std::pop_heap(waiting_.begin(), waiting_.end(), later{plan_});
-      const std::uint32_t chunk = waiting_.back();
-      waiting_.pop_back();
+      while (node < leaves_) {
+        node = 2 * node + (fewest_[2 * node] > most ? 1 : 0);
+      }
+      put(node, nothing);
+      const std::uint32_t chunk = by_urgency_[node - leaves_];
       take(chunk);
       return chunk;
     }
     bool admits(std::uint32_t chunk) const {
-      if (set_.credit == 0) {
-        return true;
-      }
-      return set_.rule == credit_rule::positive ? credit_ > 0
-                                                : bytes(plan_->chunks[chunk]) <= credit_;
+      return bytes(plan_->chunks[chunk]) <= largest_allowed();
     }
     void take(std::uint32_t chunk) { credit_ -= bytes(plan_->chunks[chunk]); }
 
@@ -98,10 +109,27 @@ struct by_priority {
     static std::ptrdiff_t bytes(const tutti::chunk& piece) {
       return static_cast<std::ptrdiff_t>(piece.elements * sizeof(float));
     }
+    /// Bytes that a chunk may have to start now; below zero: none may.
+    std::ptrdiff_t largest_allowed() const {
+      if (set_.credit != 0 && set_.rule == credit_rule::fits) {
+        return credit_;
+      }
+      return set_.credit == 0 || credit_ > 0 ? nothing - 1 : -1;
+    }
+    void put(std::size_t node, std::ptrdiff_t its_bytes) {
+      for (fewest_[node] = its_bytes; node > 1;) {
+        node /= 2;
+        fewest_[node] = std::min(fewest_[2 * node], fewest_[2 * node + 1]);
+      }
+    }
+
     const plan* plan_;
     options set_;
     std::ptrdiff_t credit_;
-    std::vector<std::uint32_t> waiting_;
+    std::vector<std::uint32_t> by_urgency_;  ///< chunks
+    std::vector<std::uint32_t> place_;       ///< of each chunk in it
+    std::size_t leaves_;
+    std::vector<std::ptrdiff_t> fewest_;  ///< bytes of a chunk under each node; 1 is the top
   };
 };
 static_assert(schedule_policy<by_priority>);

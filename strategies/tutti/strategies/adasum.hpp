@@ -12,17 +12,22 @@
 
 namespace tutti::strategies {
 
-/// Each rank takes its own optimizer step, and what the steps have in common counts once: Maleki et
-/// al., "Scaling distributed training with adaptive summation", MLSys 2021, as Horovod's
-/// `DistributedOptimizer(op=Adasum)`, in its fusion buffers. Horovod wants a power of two of ranks;
-/// here those above it first combine with the rank that is as many places below. It adds in MPI,
-/// or on GPUs means inside a host first; here all ranks are alike, and everything is fp32.
+/// Each rank takes its own optimizer step, and what the steps have in common counts once, in
+/// Horovod's fusion buffers.
 struct Adasum {
   static constexpr std::string_view name = "Adasum";
+  static constexpr std::string_view after =
+      "Maleki et al., \"Scaling distributed training with adaptive summation\", MLSys 2021, "
+      "as Horovod's `DistributedOptimizer(op=Adasum)`";
+  static constexpr std::string_view deviations =
+      "Horovod wants a power of two of ranks; here those above it first combine with the rank "
+      "that is as many places below. It adds in MPI, or on GPUs means inside a host first; "
+      "here all ranks are alike, and everything is fp32.";
   using strategy = compose<fusion::when_ready, coordination::negotiated,
                            architecture::adasum<carries::difference>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
-    return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart}};
+    return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart},
+            .coordination = {.by = coordination::identity::name, .cache = 1024}};
   }
 };
 

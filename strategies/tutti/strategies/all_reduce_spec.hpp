@@ -11,7 +11,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/loops.hpp"
-#include "tutti/strategies/tf_replicated.hpp"
+#include "tutti/strategies/tf_reduction.hpp"
 
 namespace tutti::strategies {
 

@@ -8,13 +8,16 @@
 
 namespace tutti::strategies {
 
-/// Merged tensors, two all-reduces on their way at once, for one alone does not fill the link: Shi,
-/// Chu and Li, "Exploiting Simultaneous Communications to Accelerate Data Parallel Distributed Deep
-/// Learning", INFOCOM 2021. Deviation: neither its text nor a program of its own could be read, but
-/// the figures of its plots; what is merged is MG-WFBP's published rule. With
+/// Merged tensors, two all-reduces on their way at once, for one alone does not fill the link. With
 /// `schedule.exchanges` 0 there are as many at once as pay.
 struct ASCWFBP {
   static constexpr std::string_view name = "ASCWFBP";
+  static constexpr std::string_view after =
+      "Shi, Chu and Li, \"Exploiting Simultaneous Communications to Accelerate Data Parallel "
+      "Distributed Deep Learning\", INFOCOM 2021";
+  static constexpr std::string_view deviations =
+      "Neither its text nor a program of its own could be read, but the figures of its plots; "
+      "what is merged is MG-WFBP's published rule.";
   using strategy = compose<fusion::merge_gradients, schedule::at_most>;
   static constexpr policy_options<strategy> defaults() {
     return {.fusion = {.rule = fusion::rule::greedy}, .schedule = {.exchanges = 2}};

@@ -8,9 +8,12 @@
 
 namespace tutti::strategies {
 
-/// One all-reduce of everything after the backward pass: BSP-A2A of Shi et al.'s survey, 2020.
+/// One all-reduce of everything after the backward pass.
 struct BSP {
   static constexpr std::string_view name = "BSP";
+  static constexpr std::string_view after =
+      "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, BSP-A2A";
+  static constexpr std::string_view deviations = "Its buffer ends after 2^29 elements.";
   using strategy = compose<fusion::all, schedule::at_end>;
 };
 

@@ -1,26 +1,74 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/base/units.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/fusion/all.hpp"
 #include "tutti/partition/into.hpp"
+#include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/by_priority.hpp"
 
 namespace tutti::strategies {
 
-/// Pieces of 4,096,000 bytes, most urgent first, added up on servers; workers update: Jiang et al.,
-/// "BytePS", OSDI 2020. Its defaults: credit is off; a piece's server is djb2 of its key, and keys
+/// Pieces of 4,096,000 bytes, rounded up to whole pages of each rank of a host, most urgent first,
+/// added up on servers; workers update. Its defaults: a piece's server is djb2 of its key, and keys
 /// go by the tensors' names, as its PyTorch plugin declares gradients; a server has four threads,
-/// which take what comes as it comes (`engine_order` `most_pushed`: its server's schedule).
+/// which take what comes as it comes (`engine_order` `most_pushed`: its server's schedule). Credit
+/// is off: nothing waits, so nothing is sorted. It is counted in pieces
+/// (`BYTEPS_SCHEDULING_CREDIT`).
 struct BytePS {
   static constexpr std::string_view name = "BytePS";
+  static constexpr std::string_view after = "Jiang et al., \"BytePS\", OSDI 2020";
+  static constexpr std::string_view deviations =
+      "There the GPUs of a machine add up first, and one of them speaks to servers; here "
+      "every rank does. Credit comes back when a piece has been pushed, there when those GPUs "
+      "have added it up. Urgent is what the next forward pass needs first, as its MXNet "
+      "plugin says; its PyTorch plugin says nothing, and pieces go by their keys. The "
+      "server's threads and their order are the virtual clock's alone: over threads and MPI "
+      "it adds on one, as pushes come.";
   using strategy =
       compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
-  static constexpr policy_options<strategy> defaults() {
-    return {.partition = {.bytes = 4'096'000},
-            .schedule = {.credit = 0, .rule = schedule::credit_rule::fits},
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1,
+                                                     std::size_t credit = 0) {
+    const std::size_t piece = round_up(4'096'000, 4'096 * on_a_host);
+    return {.partition = {.bytes = piece},
+            .schedule = {.credit = credit * piece, .rule = schedule::credit_rule::fits},
             .architecture = {.placed_by = architecture::placed_by::djb2, .engine_threads = 4}};
+  }
+};
+
+/// BytePS after the whole backward pass, all gradients at once: `bspps` of Shi et al.'s survey,
+/// 2020, a BytePS of theirs with a fusion threshold of 512 MiB, which held every model's.
+struct BSPPS {
+  static constexpr std::string_view name = "BSPPS";
+  static constexpr std::string_view after =
+      "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, `bspps`";
+  static constexpr std::string_view deviations =
+      "As BytePS's; and there a fusion threshold of 512 MiB ends its buffer.";
+  using strategy =
+      compose<fusion::all, partition::into, schedule::at_end, architecture::parameter_server<>>;
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
+    const auto its = BytePS::defaults(on_a_host);
+    return {.partition = its.partition, .architecture = its.architecture};
+  }
+};
+
+/// BytePS with BYTEPS_SERVER_ENABLE_SCHEDULE: `byteschedulerps` of that survey. A server's threads
+/// first take what most workers have pushed.
+struct ByteSchedulerPS {
+  static constexpr std::string_view name = "ByteSchedulerPS";
+  static constexpr std::string_view after =
+      "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, "
+      "`byteschedulerps`";
+  static constexpr std::string_view deviations = "As BytePS's.";
+  using strategy = BytePS::strategy;
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
+    auto its = BytePS::defaults(on_a_host);
+    its.architecture.engine_order = architecture::engine_order::most_pushed;
+    return its;
   }
 };
 

@@ -9,9 +9,12 @@
 namespace tutti::strategies {
 
 /// Pieces of a million elements within a credit of four million, most urgent first, all-reduced as
-/// rank 0 decides: Peng et al., "ByteScheduler", SOSP 2019.
+/// rank 0 decides.
 struct ByteScheduler {
   static constexpr std::string_view name = "ByteScheduler";
+  static constexpr std::string_view after = "Peng et al., \"ByteScheduler\", SOSP 2019";
+  static constexpr std::string_view deviations =
+      "Its credit is tuned while it trains unless that is turned off; here it stays.";
   using strategy = compose<partition::into, schedule::by_priority>;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 4'000'000},

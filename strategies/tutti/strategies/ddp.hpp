@@ -12,13 +12,16 @@
 namespace tutti::strategies {
 
 /// One bucket an element type in the first step; then buckets of 25 MiB, the first of 1 MiB, of
-/// gradients in the order in which rank 0's came, launched strictly in order: Li et al., "PyTorch
-/// Distributed", VLDB 2020. `static_graph` is fusion::rebuild::after_second_step and
-/// `find_unused_parameters` is never. Every rank divides its gradients before they are added.
-/// Deviations: rank 0 tells the others what it launches until its order is known; at most four
-/// buckets are under way; a gradient of 16 bits counts for its bytes as floats.
+/// gradients in the order in which rank 0's came, launched strictly in order. Every rank divides
+/// its gradients before they are added. `static_graph` is fusion::rebuild::after_second_step and
+/// `find_unused_parameters` is never.
 struct DDP {
   static constexpr std::string_view name = "DDP";
+  static constexpr std::string_view after =
+      "Li et al., \"PyTorch Distributed\", VLDB 2020, and DistributedDataParallel";
+  static constexpr std::string_view deviations =
+      "Rank 0 tells the others what it launches until its order is known; at most four "
+      "buckets are under way; a gradient of 16 bits counts for its bytes as floats.";
   using strategy = compose<fusion::by_arrival, coordination::learned,
                            architecture::replicated<architecture::mean::before>>;
   static constexpr policy_options<strategy> defaults() {

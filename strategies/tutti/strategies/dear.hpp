@@ -11,10 +11,12 @@
 namespace tutti::strategies {
 
 /// Reduce-scatters under the backward pass, all-gathers under the next forward pass, in groups of
-/// whole modules below 25 MiB: Zhang et al., "DeAR", ICDCS 2023. Here `wait()` flushes what the
-/// last step has left, and nothing is padded.
+/// whole modules below 25 MiB.
 struct DeAR {
   static constexpr std::string_view name = "DeAR";
+  static constexpr std::string_view after = "Zhang et al., \"DeAR\", ICDCS 2023";
+  static constexpr std::string_view deviations =
+      "`wait()` flushes what the last step has left; nothing is padded.";
   using strategy = compose<fusion::by_modules, schedule::split_phase, architecture::all_reduce<>>;
 };
 

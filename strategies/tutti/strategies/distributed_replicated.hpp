@@ -8,17 +8,33 @@
 namespace tutti::strategies {
 
 /// Every worker has a copy of the variables and servers the master copy: each worker's gradient is
-/// a step there, variable by variable, and once all workers' are, its new value goes to every copy:
-/// tf_cnn_benchmarks, `--variable_update=distributed_replicated`; tensorpack's
-/// DistributedTrainerReplicated. Variables go round the servers as they are declared. There pushes
-/// step in the order in which they come, here in rank order; with plain SGD the same up to
-/// rounding, that of the sum of gradients.
+/// a step there, variable by variable, and once all workers' are, its new value goes to every copy.
+/// Variables go round the servers as they are declared.
 struct DistributedReplicated {
   static constexpr std::string_view name = "DistributedReplicated";
+  static constexpr std::string_view after =
+      "tf_cnn_benchmarks, `--variable_update=distributed_replicated`; tensorpack's "
+      "DistributedTrainerReplicated";
+  static constexpr std::string_view deviations =
+      "Pushes step in the order in which they come, here in rank order; with plain SGD the "
+      "same up to rounding, that of the sum of gradients.";
   using strategy = compose<
       architecture::parameter_server<consistency::synchronous, updated_by::servers_by_push>>;
   static constexpr policy_options<strategy> defaults() {
     return {.architecture = {.placed_by = architecture::placed_by::round_robin}};
+  }
+};
+
+/// Variables are on servers alone, and each worker's gradient is a step there: tf_cnn_benchmarks,
+/// `--variable_update=parameter_server` with servers; tensorpack's
+/// DistributedTrainerParameterServer. A variable goes to the server that has the fewest bytes.
+/// There workers read variables in the next forward pass, here each keeps what has come back;
+/// pushes step as under DistributedReplicated.
+struct TFParameterServer {
+  static constexpr std::string_view name = "TFParameterServer";
+  using strategy = DistributedReplicated::strategy;
+  static constexpr policy_options<strategy> defaults() {
+    return {.architecture = {.placed_by = architecture::placed_by::least_loaded}};
   }
 };
 

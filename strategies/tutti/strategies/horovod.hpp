@@ -12,19 +12,35 @@
 
 namespace tutti::strategies {
 
-/// Every cycle sends what became ready on all ranks in it, in fusion buffers: Sergeev and Del
-/// Balso, "Horovod", 2018, with its defaults since v0.21, a cycle of 1 ms and buffers of 128 MiB,
-/// rounded up to a multiple of 64 doubles for each rank of a host (here the caller says how many);
-/// a tensor counts for its bytes, as on CPUs there.
+/// Every cycle sends what became ready on all ranks in it, in fusion buffers: with the defaults
+/// since v0.21 a cycle is 1 ms and buffers are of 128 MiB, rounded up to a multiple of 64 doubles
+/// for each rank of a host. What is ready is told by name, and by a bit while it is among the last
+/// 1024 that were launched.
 struct Horovod {
   static constexpr std::string_view name = "Horovod";
+  static constexpr std::string_view after = "Sergeev and Del Balso, \"Horovod\", 2018, as of v0.21";
+  static constexpr std::string_view deviations =
+      "A tensor counts for its bytes, as on CPUs there; the caller says how many ranks share "
+      "a host; a cycle begins when there is news.";
   using strategy = compose<fusion::when_ready, schedule::as_ready, coordination::negotiated>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
-    return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart}};
+    return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart},
+            .coordination = {.by = coordination::identity::name, .cache = 1024}};
   }
-  /// Cycles of 5 ms and buffers of 64 MiB.
-  static constexpr policy_options<strategy> defaults_before_0_21(std::size_t on_a_host = 1) {
-    return {.fusion = {64_MiB, 5e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart}};
+};
+
+/// Horovod with its defaults before v0.21: cycles of 5 ms and buffers of 64 MiB.
+struct HorovodBefore021 {
+  static constexpr std::string_view name = "HorovodBefore021";
+  static constexpr std::string_view after =
+      "Sergeev and Del Balso, \"Horovod\", 2018, before v0.21";
+  static constexpr std::string_view deviations = "As Horovod's.";
+  using strategy = Horovod::strategy;
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
+    auto its = Horovod::defaults(on_a_host);
+    its.fusion.bytes = 64_MiB;
+    its.fusion.cycle = 5e-3;
+    return its;
   }
 };
 

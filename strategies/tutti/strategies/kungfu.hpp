@@ -14,11 +14,13 @@
 namespace tutti::strategies {
 
 /// An all-reduce a tensor, as soon as its gradient exists, in even pieces of at most 1 MiB, each
-/// along one of its topology's graphs: Mai et al., "KungFu", OSDI 2020, `sync-sgd`. The topology is
-/// its BINARY_TREE_STAR, the hash over names; a tensor is named as the model does, not TensorFlow's
-/// operation, and of characters beyond ASCII each byte counts.
+/// along one of its topology's graphs: BINARY_TREE_STAR, the hash over names.
 struct KungFu {
   static constexpr std::string_view name = "KungFu";
+  static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd`";
+  static constexpr std::string_view deviations =
+      "A tensor is named as the model does, not TensorFlow's operation; of characters beyond "
+      "ASCII each byte counts.";
   using strategy = compose<partition::into, architecture::all_reduce<collective::by_graph>>;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 1_MiB, .cut = partition::cut::even}};
@@ -29,6 +31,8 @@ struct KungFu {
 /// those are flags.
 template <collective::topology Topology>
 struct KungFuOver {
+  static constexpr std::string_view after = KungFu::after;
+  static constexpr std::string_view deviations = KungFu::deviations;
   using strategy = KungFu::strategy;
   static constexpr policy_options<strategy> defaults() {
     auto its = KungFu::defaults();
@@ -62,16 +66,20 @@ struct KungFuAuto : KungFuOver<collective::topology::automatic> {
 };
 
 /// In each step half-way to the model of a peer drawn at random, nobody in lock-step; one buffer
-/// for the whole model: Mai et al., "KungFu", OSDI 2020, `async-sgd`.
+/// for the whole model.
 struct PairAveraging {
   static constexpr std::string_view name = "PairAveraging";
+  static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `async-sgd`";
+  static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::all, architecture::pair_averaging>;
 };
 
-/// In each step a tenth of the way to the mean of all models: KungFu's `sma`, around a ring instead
-/// of along its `-strategy`.
+/// In each step a tenth of the way to the mean of all models.
 struct SMA {
   static constexpr std::string_view name = "SMA";
+  static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sma`";
+  static constexpr std::string_view deviations =
+      "Models travel around a ring instead of along its `-strategy`.";
   using strategy = compose<architecture::model_averaging<>>;
 };
 

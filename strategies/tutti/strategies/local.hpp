@@ -10,6 +10,8 @@ namespace tutti::strategies {
 /// No communication at all: a bound, and training on one rank.
 struct Local {
   static constexpr std::string_view name = "Local";
+  static constexpr std::string_view after = "ours: a bound";
+  static constexpr std::string_view deviations = "";
   using strategy = compose<architecture::independent>;
 };
 

@@ -8,10 +8,12 @@
 
 namespace tutti::strategies {
 
-/// Four steps alone, then the mean of all models: Stich, "Local SGD converges fast and communicates
-/// little", ICLR 2019.
+/// Four steps alone, then the mean of all models.
 struct LocalSGD {
   static constexpr std::string_view name = "LocalSGD";
+  static constexpr std::string_view after =
+      "Stich, \"Local SGD converges fast and communicates little\", ICLR 2019";
+  static constexpr std::string_view deviations = "The paper leaves the period open; four is ours.";
   using strategy = compose<fusion::up_to, architecture::local_sgd<>>;
 };
 

@@ -10,9 +10,13 @@
 namespace tutti::strategies {
 
 /// Tensors are merged where waiting for the next costs less than another start-up, by the published
-/// rule, and sent one message at a time: Shi, Chu and Li, "MG-WFBP", INFOCOM 2019.
+/// rule, and sent one message at a time.
 struct MGWFBP {
   static constexpr std::string_view name = "MGWFBP";
+  static constexpr std::string_view after = "Shi, Chu and Li, \"MG-WFBP\", INFOCOM 2019";
+  static constexpr std::string_view deviations =
+      "Its program times the backward pass and messages first; here the job's profile says "
+      "what they take, or options do.";
   using strategy = compose<fusion::merge_gradients, schedule::at_most>;
   static constexpr policy_options<strategy> defaults() {
     return {.fusion = {.rule = fusion::rule::greedy}};
@@ -23,6 +27,8 @@ struct MGWFBP {
 /// else is on its way.
 struct MGWFBPExact {
   static constexpr std::string_view name = "MGWFBPExact";
+  static constexpr std::string_view after = "ours";
+  static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::merge_gradients, schedule::as_ready>;
 };
 

@@ -11,11 +11,15 @@
 
 namespace tutti::strategies {
 
-/// MXNet's kvstore `dist_sync`: servers add what all workers pushed, update once, and hand out
-/// parameters; the layers nearest the input first. Of a tensor from a million elements on each
-/// server has a part, any other is its key's, 9973 · its place in forward order.
+/// Servers add what all workers pushed, update once, and hand out parameters; the layers nearest
+/// the input first. Of a tensor from a million elements on each server has a part, any other is its
+/// key's, 9973 · its place in forward order.
 struct MXNetDistSync {
   static constexpr std::string_view name = "MXNetDistSync";
+  static constexpr std::string_view after = "MXNet's kvstore `dist_sync`";
+  static constexpr std::string_view deviations =
+      "Every rank is a worker, there the devices of a machine together are; servers apply the "
+      "mean, MXNet's the sum, and leave its 1/n to the optimizer's `rescale_grad`.";
   using strategy =
       compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
@@ -26,11 +30,15 @@ struct MXNetDistSync {
   }
 };
 
-/// MXNet's kvstore `dist_sync` after `set_gradient_compression({'type': '2bit'})`: workers push
-/// -threshold, 0 or threshold an element and keep the rest for later; parameters come back whole.
-/// A part's end is that of a word of 16 codes, the next one where MXNet rounds to the nearest.
+/// MXNetDistSync with workers that push -threshold, 0 or threshold an element and keep the rest for
+/// later; parameters come back whole.
 struct MXNet2Bit {
   static constexpr std::string_view name = "MXNet2Bit";
+  static constexpr std::string_view after =
+      "MXNet's kvstore `dist_sync` after `set_gradient_compression({'type': '2bit'})`";
+  static constexpr std::string_view deviations =
+      "As MXNetDistSync's; and a part's end is that of a word of 16 codes, the next one where "
+      "MXNet rounds to the nearest.";
   using strategy =
       compose<partition::over_servers, schedule::by_priority,
               compression::error_feedback<compression::two_bit>,
@@ -43,9 +51,12 @@ struct MXNet2Bit {
   }
 };
 
-/// MXNet's kvstore `dist_async`: as dist_sync, but servers update at every push.
+/// As MXNetDistSync, but servers update at every push.
 struct MXNetDistAsync {
   static constexpr std::string_view name = "MXNetDistAsync";
+  static constexpr std::string_view after = "MXNet's kvstore `dist_async`";
+  static constexpr std::string_view deviations =
+      "Every rank is a worker, there the devices of a machine together are.";
   using strategy =
       compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::asynchronous, updated_by::servers>>;

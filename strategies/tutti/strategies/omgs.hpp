@@ -12,11 +12,15 @@
 namespace tutti::strategies {
 
 /// The largest 0.1 % of each group of tensors, merged where that costs less than it saves, the rest
-/// remembered, gathered from all one message at a time: OMGS-SGD, Shi et al., "Communication-
-/// efficient distributed deep learning with merged gradient sparsification on GPUs", INFOCOM 2020.
-/// Deviation: indices and values travel as one message.
+/// remembered, gathered from all one message at a time: OMGS-SGD.
 struct OMGS {
   static constexpr std::string_view name = "OMGS";
+  static constexpr std::string_view after =
+      "Shi et al., \"Communication-efficient distributed deep learning with merged gradient "
+      "sparsification on GPUs\", INFOCOM 2020";
+  static constexpr std::string_view deviations =
+      "Indices and values travel as one message; the two tensors nearest the output are "
+      "weighed as others are, and payloads count by whole elements.";
   using strategy = compose<fusion::sparse_merge, schedule::at_most, architecture::all_gather,
                            compression::error_feedback<compression::top_k>>;
   static constexpr policy_options<strategy> defaults() {

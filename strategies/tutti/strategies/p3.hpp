@@ -9,17 +9,21 @@
 
 namespace tutti::strategies {
 
-/// Slices of 40,000 elements, most urgent first, server after server; workers update: Jayarajan et
-/// al., "Priority-based Parameter Propagation", MLSys 2019, and MXNet's kvstore over the van `p3`.
-/// So many bytes as ten full slices may wait to be sent, of a rank to all servers: there ten slices
-/// of whatever size to each, as its launcher says.
+/// Slices of 40,000 elements, most urgent first, server after server; workers update.
 struct P3 {
   static constexpr std::string_view name = "P3";
+  static constexpr std::string_view after =
+      "Jayarajan et al., \"Priority-based Parameter Propagation\", MLSys 2019, and MXNet's "
+      "kvstore over the van `p3`";
+  static constexpr std::string_view deviations =
+      "As much as ten full slices may wait to be sent, of a rank to all servers, and the most "
+      "urgent slice is not overtaken while it waits for that; there ten slices of whatever "
+      "size to each, as its launcher says, and one thread that sends them.";
   using strategy =
       compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 160'000},
-            .schedule = {.credit = 1'600'000, .rule = schedule::credit_rule::fits},
+            .schedule = {.credit = 1'600'000, .rule = schedule::credit_rule::positive},
             .architecture = {.placed_by = architecture::placed_by::round_robin}};
   }
 };

@@ -10,13 +10,15 @@
 
 namespace tutti::strategies {
 
-/// Matrices as products of rank 2, what is lost remembered; vectors as they are: Vogels et al.,
-/// "PowerSGD", NeurIPS 2019. Tensors are matrices by the shape that they are declared with.
-/// PyTorch's hook begins with 1000 dense steps (`start`), compresses a matrix only where that
-/// halves it, and remembers of other tensors by how much they differ from the mean, which the sum
-/// over all ranks does not show.
+/// Matrices as products of rank 2, what is lost remembered; vectors as they are.
 struct PowerSGD {
   static constexpr std::string_view name = "PowerSGD";
+  static constexpr std::string_view after = "Vogels et al., \"PowerSGD\", NeurIPS 2019";
+  static constexpr std::string_view deviations =
+      "Tensors are matrices by the shape that they are declared with. PyTorch's hook begins "
+      "with 1000 dense steps (`start`), compresses a matrix only where that halves it, and "
+      "remembers of other tensors by how much they differ from the mean, which the sum over "
+      "all ranks does not show.";
   using strategy =
       compose<fusion::up_to,
               compression::select<matrices, compression::power_sgd, compression::none>>;

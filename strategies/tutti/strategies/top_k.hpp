@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/compose.hpp"
@@ -10,12 +11,22 @@
 
 namespace tutti::strategies {
 
-/// The largest 0.1 % of the whole model's gradient, the rest remembered, gathered from all:
-/// TopK-SGD as in Shi et al., "gTop-k S-SGD", ICDCS 2019.
+/// The largest 0.1 % of the whole model's gradient, the rest remembered, gathered from all.
 struct TopK {
   static constexpr std::string_view name = "TopK";
+  static constexpr std::string_view after =
+      "Shi et al., \"gTop-k S-SGD\", ICDCS 2019, its TopK-SGD";
+  static constexpr std::string_view deviations =
+      "The density does not begin higher in the first epoch.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::all_gather>;
+};
+
+/// TopK, and of the sum again no more than one rank sends: `topk2` of that paper's code.
+struct TopK2 {
+  static constexpr std::string_view name = "TopK2";
+  using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
+                           architecture::selecting_all_gather>;
 };
 
 }  // namespace tutti::strategies

@@ -9,16 +9,22 @@
 
 namespace tutti::strategies {
 
-/// One all-reduce a tensor, under the backward pass and one at a time: wait-free back-propagation,
-/// Zhang et al., "Poseidon", ATC 2017, on the serial link of Shi, Chu and Li, INFOCOM 2019.
+/// One all-reduce a tensor, under the backward pass and one at a time: wait-free back-propagation.
 struct WFBP {
   static constexpr std::string_view name = "WFBP";
+  static constexpr std::string_view after =
+      "Zhang et al., \"Poseidon\", ATC 2017; one at a time: Shi, Chu and Li, INFOCOM 2019";
+  static constexpr std::string_view deviations =
+      "Poseidon sends to servers, and factors of dense layers; this is the all-reduce a "
+      "tensor of whoever compares with it.";
   using strategy = compose<fusion::none, schedule::at_most>;
 };
 
 /// Likewise, each as soon as its gradient exists, whatever else is on its way; ours.
 struct WFBPUnlimited {
   static constexpr std::string_view name = "WFBPUnlimited";
+  static constexpr std::string_view after = "ours";
+  static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::none, schedule::as_ready>;
 };
 

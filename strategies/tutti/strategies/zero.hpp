@@ -11,24 +11,32 @@
 
 namespace tutti::strategies {
 
-/// Optimizer state of a p-th of the parameters on each of p ranks: stage 1 of Rajbhandari et al.,
-/// "ZeRO", SC 2020. DeepSpeed cuts the whole model in p runs, here each bucket is; it gathers all
-/// parameters before a step ends, here they come in forward order under the next forward pass, and
-/// `wait()` flushes what the last step has left; its buckets hold 5e8 elements, these 25 MiB, so
-/// that there is something to overlap; its ranks divide their gradients before they are added, here
-/// the owner divides the sum. Everything is fp32.
+/// Optimizer state of a p-th of the parameters on each of p ranks.
 struct ZeRO1 {
   static constexpr std::string_view name = "ZeRO1";
+  static constexpr std::string_view after = "Rajbhandari et al., \"ZeRO\", SC 2020, stage 1";
+  static constexpr std::string_view deviations =
+      "DeepSpeed cuts the whole model in p runs, here each bucket is, and the first ranks "
+      "have an element more of one that does not divide: of 160 tensors of 3 elements, each "
+      "alone, ranks 0 to 2 of 4 keep 160 floats of momentum and rank 3 none, where 120 were "
+      "its; it gathers all parameters before a step ends, here they come in forward order "
+      "under the next forward pass, and `wait()` flushes what the last step has left; its "
+      "buckets hold 5e8 elements, these 25 MiB, so that there is something to overlap; its "
+      "ranks divide their gradients before they are added, here the owner divides the sum. "
+      "Everything is fp32.";
   using strategy = compose<fusion::up_to, schedule::split_phase, architecture::sharded<>>;
   static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25_MiB}}; }
 };
 
-/// ZeRO1, and gradients of at most a p-th of the parameters outlive their reduce-scatter: stage 2.
-/// There a rank keeps its share of the mean until the step ends, here the share is used up at
-/// once; there each of several accumulated passes is reduced, here their sum. Only a model without
-/// memory of its own for gradients saves any (`engine::gradient`).
+/// ZeRO1, and gradients of at most a p-th of the parameters outlive their reduce-scatter. Only a
+/// model without memory of its own for gradients saves any (`engine::gradient`).
 struct ZeRO2 {
   static constexpr std::string_view name = "ZeRO2";
+  static constexpr std::string_view after = "Rajbhandari et al., \"ZeRO\", SC 2020, stage 2";
+  static constexpr std::string_view deviations =
+      "As ZeRO1's; and there a rank keeps its share of the mean until the step ends, here the "
+      "share is used up at once; there each of several accumulated passes is reduced, here "
+      "their sum.";
   using strategy =
       compose<fusion::up_to, schedule::split_phase,
               architecture::sharded<collective::ring, architecture::gradients::given_back>>;

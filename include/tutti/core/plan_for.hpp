@@ -19,8 +19,8 @@ namespace tutti {
 /// pieces, classes and owners. `settings` is what else every rank must set alike. Throws
 /// usage_error.
 template <class Types>
-plan plan_of(std::span<const tensor> forward, const typename Types::options& set,
-             const typename Types::compression& compressor, int size, std::string_view settings) {
+plan plan_for(std::span<const tensor> forward, const typename Types::options& set,
+              const typename Types::compression& compressor, int size, std::string_view settings) {
   using architecture = typename Types::architecture;
   using strategy = typename Types::strategy;
   const auto place = [&](plan& made) {

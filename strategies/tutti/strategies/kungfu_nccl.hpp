@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/collective/hierarchical.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/coordination/learned.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/all.hpp"
+
+namespace tutti::strategies {
+
+/// An all-reduce a tensor around a ring, as NCCL's, which every rank starts in the order in which
+/// rank 0 had them in its first step: Mai et al., "KungFu", OSDI 2020, `sync-sgd-nccl`.
+struct KungFuNCCL {
+  static constexpr std::string_view name = "KungFuNCCL";
+  static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd-nccl`";
+  static constexpr std::string_view deviations = "";
+  using strategy = compose<coordination::learned, architecture::all_reduce<collective::ring>>;
+};
+
+/// KungFuNCCL with `--fuse`: all gradients in one message, so that there is no order to learn.
+struct KungFuNCCLFused {
+  static constexpr std::string_view name = "KungFuNCCLFused";
+  static constexpr std::string_view after =
+      "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd-nccl` with `--fuse`";
+  static constexpr std::string_view deviations = "";
+  using strategy = compose<fusion::all, architecture::all_reduce<collective::ring>>;
+};
+
+/// KungFu's `sync-sgd-hierarchical-nccl`, in the learned order: inside hosts first. There a host's
+/// first rank crosses, along `-strategy`; here all of them, a share each, around rings. There a
+/// host learns an order of its own for both ways inside it.
+struct KungFuHierarchicalNCCL {
+  static constexpr std::string_view name = "KungFuHierarchicalNCCL";
+  static constexpr std::string_view after =
+      "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd-hierarchical-nccl`";
+  static constexpr std::string_view deviations =
+      "There a host's first rank crosses, along `-strategy`; here all of them, a share each, "
+      "around rings. There a host learns an order of its own for both ways inside it.";
+  using strategy =
+      compose<coordination::learned, architecture::all_reduce<collective::hierarchical<>>>;
+};
+
+}  // namespace tutti::strategies

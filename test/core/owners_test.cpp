@@ -1,0 +1,161 @@
+// Who owns what, at its limits: chunks without elements, fewer elements than owners, ranks that
+// have no gradient, and ranks that have no batches left. Against plain sums in double.
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sharded.hpp"
+#include "tutti/architecture/switch_at.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/coordination/negotiated.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::test {
+namespace {
+
+using shares = architecture::sharded<collective::canonical>;
+using means = architecture::reduce_scatter_all_gather;
+
+// ---- parts of a chunk
+
+/// Every element has one owner, parts follow the ranks, and the first ranks have one more.
+template <class Architecture>
+void parts_cover_a_chunk() {
+  for (const std::size_t elements : {0U, 1U, 2U, 4U, 5U, 63U, 64U, 1000U}) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      const auto p = static_cast<std::size_t>(ranks);
+      std::size_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto [begin, end] = Architecture::owned(elements, rank, ranks);
+        const bool one_more = static_cast<std::size_t>(rank) < elements % p;
+        EXPECT_EQ(begin, next) << elements << " elements, rank " << rank << " of " << ranks;
+        EXPECT_EQ(end - begin, elements / p + (one_more ? 1 : 0)) << elements << ", rank " << rank;
+        next = end;
+      }
+      EXPECT_EQ(next, elements) << ranks << " ranks";
+    }
+  }
+}
+TEST(Owners, OfPartsCoverAChunk) {
+  std::apply([](auto... each) { (parts_cover_a_chunk<decltype(each)>(), ...); },
+             std::tuple<shares, means, architecture::switch_at<means, means>>());
+}
+
+// ---- training
+
+constexpr int steps = 6;
+constexpr std::size_t sizes[] = {0, 1, 3, 2, 0, 7};
+
+/// What a rank has no gradient for in a step, and how many batches it has.
+struct lacks {
+  bool some = false;
+  bool batches = false;
+
+  bool gradient(int rank, int step, std::size_t id) const {
+    return some && rank % 2 == 1 && id == static_cast<std::size_t>(step) % std::size(sizes);
+  }
+  int of_batches(int rank) const { return batches ? std::max(0, steps - 2 * rank) : steps; }
+};
+
+/// Whole numbers, so that sums are exact, and means of 1, 2 and 4 ranks.
+float gradient_of(int rank, int step, std::size_t id, std::size_t i) {
+  return static_cast<float>((7 * rank + 3 * step + 5 * static_cast<int>(id + i)) % 9 - 4);
+}
+
+double expected_of(int ranks, lacks of, std::size_t id, std::size_t i) {
+  double sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int step = 0; step < of.of_batches(rank); ++step) {
+      sum += of.gradient(rank, step, id) ? 0.0 : gradient_of(rank, step, id, i);
+    }
+  }
+  return -sum / ranks;
+}
+
+/// Each tensor is a chunk.
+template <class Strategy>
+void trains(int workers, engine_options<Strategy> set, lacks of) {
+  transport::run_ranks(workers + servers_in<Strategy>(set), [&](transport::in_process& world) {
+    std::vector<arena::declaration> declared;
+    for (const std::size_t each : sizes) {
+      declared.push_back({"t" + std::to_string(declared.size()), each});
+    }
+    arena memory(declared);
+    auto engine =
+        make_engine<Strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = 1.0f}, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    EXPECT_EQ(engine.planned().chunks.size(), std::size(sizes));
+    for (int step = 0; step < of.of_batches(world.rank()); ++step) {
+      for (std::size_t id = std::size(sizes); id-- > 0;) {
+        engine.wait(tensor_id(id));
+        if (of.gradient(world.rank(), step, id)) {
+          engine.absent(tensor_id(id));
+          continue;
+        }
+        const auto gradient = memory.tensors()[id].gradient;
+        for (std::size_t i = 0; i < gradient.size(); ++i) {
+          gradient[i] = gradient_of(world.rank(), step, id, i);
+        }
+        engine.ready(tensor_id(id));
+      }
+    }
+    if constexpr (facts::joins<typename strategy_of<Strategy>::coordination>) {
+      engine.join();
+    }
+    engine.wait();
+    for (std::size_t id = 0; id < std::size(sizes); ++id) {
+      const auto got = memory.tensors()[id].parameter;
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        EXPECT_NEAR(got[i], expected_of(workers, of, id, i),
+                    std::has_single_bit(static_cast<unsigned>(workers)) ? 0 : 1e-5)
+            << "rank " << world.rank() << " of " << workers << ", tensor " << id;
+      }
+    }
+  });
+}
+
+template <class Architecture>
+class OwnersInTraining : public testing::Test {};
+using owning = testing::Types<shares, means>;
+TYPED_TEST_SUITE(OwnersInTraining, owning, );
+
+TYPED_TEST(OwnersInTraining, have_fewer_elements_than_they_are) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    trains<compose<TypeParam>>(ranks, {}, {});
+  }
+}
+TYPED_TEST(OwnersInTraining, take_an_absent_gradient_for_zero) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    trains<compose<TypeParam>>(ranks, {}, {.some = true});
+  }
+}
+TYPED_TEST(OwnersInTraining, own_on_when_they_have_joined) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    trains<compose<TypeParam, coordination::negotiated>>(ranks, {},
+                                                         {.some = true, .batches = true});
+  }
+}
+
+/// Chunks without elements have an owner, and a server without chunks ends with the others.
+TEST(Owners, OfWholeChunksMayBeMoreThanChunks) {
+  using strategy = compose<architecture::parameter_server<>>;
+  for (const int servers : {1, 3, 7}) {
+    engine_options<strategy> set;
+    set.architecture.servers = servers;
+    trains<strategy>(2, set, {.some = true});
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
