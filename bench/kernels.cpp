@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,7 @@
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
+#include "tutti/compression/random_k.hpp"
 #include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
@@ -45,11 +47,14 @@
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/block_signs.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/clipping.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/low_rank.hpp"
+#include "tutti/kernels/momentum.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
+#include "tutti/kernels/sparse_pairs.hpp"
 #include "tutti/kernels/votes.hpp"
 
 namespace bench {
@@ -194,6 +199,8 @@ void add_arithmetic() {
     kernels::adam(queue, on.sum, on.residual, std::span(on.scratch).first(on.n), on.gradient,
                   {0.9F, 0.1F, 0.999F, 0.001F, 1e-6F, 1.0F, 1e-8F, 0.0F, 1.0F});
   });
+  add("add_nesterov", 16, adding,
+      [](arrays& on) { kernels::add_nesterov(queue, on.residual, on.sum, on.gradient, 0.9F); });
   add("largest_magnitude", 4, reading,
       [](arrays& on) { kernels::largest_magnitude(queue, on.gradient, on.scratch.data()); });
 }
@@ -368,6 +375,38 @@ void add_merging() {
   });
 }
 
+/// Each element that is drawn is a cache line read.
+void add_draws() {
+  add("draw/0.1%", [](arrays& on) {
+    const tutti::compression::random_k compression({.density = 0.001});
+    return comparison{{"",
+                       [&on, compression] {
+                         compression.encode(queue, on.gradient, on.wire(compression), on.context());
+                       },
+                       on.bytes(0.064)},
+                      on.reading()};
+  });
+}
+
+void add_clipping() {
+  add("find_clip_factor", [](arrays& on) {
+    return comparison{
+        {"", [&on] { kernels::find_clip_factor(queue, on.gradient, 1, on.sum.data()); },
+         on.bytes(4)},
+        on.reading()};
+  });
+  add("blend_clipped", [](arrays& on) {
+    on.sum[0] = 0.5F;
+    return comparison{{"",
+                       [&on] {
+                         kernels::blend_clipped(queue, std::span(on.residual), on.gradient, 0.9F,
+                                                on.sum.data());
+                       },
+                       on.bytes(12)},
+                      on.adding()};
+  });
+}
+
 void add_copies() {
   add("copy_runs", [](arrays& on) {
     std::vector<kernels::copy_run> runs;
@@ -423,6 +462,8 @@ void add_everything() {
   add_selection("0.1%", 1000);
   add_selection("1%", 100);
   add_merging();
+  add_draws();
+  add_clipping();
   add_low_rank();
   add_copies();
 }

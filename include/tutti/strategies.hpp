@@ -6,9 +6,11 @@
 #include "tutti/strategies/asc_wfbp.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/byteps.hpp"
+#include "tutti/strategies/byteps_compressed.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
+#include "tutti/strategies/dgc.hpp"
 #include "tutti/strategies/distributed_replicated.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/gtopk_sgd.hpp"
@@ -36,10 +38,11 @@ namespace tutti::strategies {
 
 /// Named strategies for registries and for tests that try them all: one of each composition, and of
 /// variants of one those that show most.
-using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
-                       HorovodHierarchical, DDP, BytePS, BSPPS, ByteScheduler, DeAR, TopK, gTopKSGD,
-                       OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD, MXNetDistSync, MXNet2Bit,
-                       MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD, Relaxed, ZeRO1,
-                       ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
+using all =
+    std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
+               HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR, TopK,
+               TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
+               MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
+               Relaxed, ZeRO1, ZeRO2, Adasum, TFReplicated, DistributedReplicated>;
 
 }  // namespace tutti::strategies

@@ -53,6 +53,7 @@ class placed {
     made.scratch = std::as_writable_bytes(std::span(scratch_));
     made.step = step_;
     made.first_element = 5000;
+    made.ranks = ranks;
     return made;
   }
 
@@ -96,6 +97,7 @@ class placed {
   }
 
   C policy;
+  std::uint64_t ranks = 1;
   bool overran = false;  ///< something outside the payload or the rows was written
 
  private:

@@ -11,12 +11,12 @@
 
 namespace tutti::test {
 
-static_assert(strategies_in<lossy_strategies_on<on_host_streams>> == 5);
+static_assert(strategies_in<lossy_strategies_on<on_host_streams>> == 6);
 INSTANTIATE_TYPED_TEST_SUITE_P(LossyOnHostStreams, StrategyLaw,
                                lossy_strategies_on<on_host_streams>);
 
 // All but votes that servers receive from anybody.
-static_assert(strategies_in<lossy_strategies_on<in_stream_order>> == 4);
+static_assert(strategies_in<lossy_strategies_on<in_stream_order>> == 5);
 INSTANTIATE_TYPED_TEST_SUITE_P(LossyInStreamOrder, StrategyLaw,
                                lossy_strategies_on<in_stream_order>);
 

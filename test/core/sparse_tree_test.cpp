@@ -8,14 +8,18 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <type_traits>
 #include <vector>
 
 #include "support/sparse_tree_oracle.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/strategies/dgc.hpp"
+#include "tutti/strategies/gtopk_sgd.hpp"
 
 namespace tutti::test {
 namespace {
@@ -38,12 +42,14 @@ std::int64_t sparse(std::size_t rank, std::size_t step, std::size_t i) {
 }
 
 /// Two tensors, so that fusion has something to do.
-template <class Fusion, class Gradient>
+template <class Fusion, class Architecture = architecture::sparse_tree, class Gradient>
 history trained(give_back rule, std::size_t ranks, std::size_t n, std::size_t k, std::size_t steps,
                 Gradient gradient) {
-  using strategy =
-      compose<Fusion, compression::error_feedback<compression::top_k>, architecture::sparse_tree>;
-  engine_options<strategy> options{.compression = {.k = k}, .architecture = {.give_back = rule}};
+  using strategy = compose<Fusion, compression::error_feedback<compression::top_k>, Architecture>;
+  engine_options<strategy> options{.compression = {.k = k}};
+  if constexpr (std::is_same_v<Architecture, architecture::sparse_tree>) {
+    options.architecture.give_back = rule;
+  }
   options.run.deadline = 20;
   history all{{}, std::vector<integers>(ranks)};
   std::mutex mutex;
@@ -186,6 +192,111 @@ TEST(SparseTree, IsTheOriginalsWhereCompatible) {
       stated[39] = 49557;
     }
     EXPECT_EQ(lost(all, 40, mixed), stated) << each.ranks << " ranks";
+  }
+}
+
+/// Densities of the first epochs: the plan is made anew between steps, and forgets nothing.
+TEST(SparseTree, LosesNothingWhileItWarmsUp) {
+  using strategy = strategies::gTopKSGD;
+  constexpr std::size_t n = 1000;
+  history all{{}, std::vector<integers>(3)};
+  std::mutex mutex;
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", n / 2}, {"two", n / 2}});
+    engine_options<strategy> options{.architecture = {.give_back = give_back::exact}};
+    options.run.deadline = 20;
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const auto density = [](std::size_t epoch) { return strategies::DGC::warm_up(epoch, 0.002); };
+    options.compression.density = density(0);
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::none{}, options);
+    std::vector<integers> sums;
+    for (std::size_t step = 0; step < 10; ++step) {
+      if (step % 2 == 0 && step > 0) {
+        options.compression.density = density(step / 2);
+        engine.replan(options);
+      }
+      for (std::size_t i = 0; i < n; ++i) {
+        memory.gradients()[i] = static_cast<float>(mixed(rank, step, i));
+      }
+      engine.ready(tensor_id(1));
+      engine.ready(tensor_id(0));
+      engine.wait();
+      sums.emplace_back(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        sums.back()[i] = std::llround(static_cast<double>(memory.gradients()[i]) * 3);
+      }
+      const auto sent = std::ranges::count_if(sums.back(), [](auto each) { return each != 0; });
+      EXPECT_EQ(static_cast<double>(sent), std::floor(n * density(step / 2))) << step;
+    }
+    const auto residual = engine.memories()[0];
+    const std::scoped_lock lock(mutex);
+    all.residuals[rank].assign(residual.begin(), residual.end());
+    all.sums = sums;
+  });
+  EXPECT_EQ(lost(all, n, mixed), integers(n));
+}
+
+/// Payloads that go up into the first host, counted round by round.
+TEST(SparseTree, IsBoundByTheHostOfItsRoot) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    for (const int per_host : {1, 2, 3, 4}) {
+      std::vector<double> received(static_cast<std::size_t>(ranks));
+      for (int distance = 1; distance < ranks; distance *= 2) {
+        for (int rank = 0; rank + distance < ranks; rank += 2 * distance) {
+          if (rank / per_host != (rank + distance) / per_host) {
+            received[static_cast<std::size_t>(rank / per_host)] += 7;
+          }
+        }
+      }
+      EXPECT_EQ(
+          architecture::sparse_tree::busiest_nic(7, 0, {.workers = ranks, .per_host = per_host}),
+          received[0])
+          << ranks << " ranks, " << per_host << " a host";
+    }
+  }
+}
+
+// ---- selections of all, and of their sum again
+
+history selected_twice(std::size_t ranks, std::size_t n, std::size_t k, std::size_t steps) {
+  history all{{}, std::vector<integers>(ranks, integers(n))};
+  for (std::size_t step = 0; step < steps; ++step) {
+    std::vector<pairs> own(ranks);
+    pairs sum;
+    for (std::size_t i = 0; i < n; ++i) {
+      sum[i] = 0;
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      pairs whole;
+      for (std::size_t i = 0; i < n; ++i) {
+        whole[i] = all.residuals[rank][i] += mixed(rank, step, i);
+      }
+      own[rank] = largest(whole, k);
+      for (const auto& [i, value] : own[rank]) {
+        sum[i] += value;
+      }
+    }
+    const pairs kept = largest(sum, k);
+    all.sums.emplace_back(n);
+    for (const auto& [i, value] : kept) {
+      all.sums.back()[i] = value;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        all.residuals[rank][i] = own[rank].contains(i) ? 0 : all.residuals[rank][i];
+      }
+    }
+  }
+  return all;
+}
+
+TEST(SelectingAllGather, IsItsLoopsAndLosesNothing) {
+  using architecture::selecting_all_gather;
+  for (const std::size_t ranks : {1u, 2u, 3u, 5u}) {
+    for (const std::size_t n : {1u, 7u, 1001u}) {
+      const std::size_t k = std::max<std::size_t>(n / 10, 1);
+      const history all = trained<fusion::all, selecting_all_gather>({}, ranks, n, k, 4, mixed);
+      EXPECT_EQ(all, selected_twice(ranks, n, k, 4)) << ranks << " ranks, " << n;
+      EXPECT_EQ(lost(all, n, mixed), integers(n)) << ranks << " ranks, " << n;
+    }
   }
 }
 

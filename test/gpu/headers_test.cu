@@ -13,15 +13,18 @@
 #include "tutti/kernels/cuda/block_codes.cuh"
 #include "tutti/kernels/cuda/block_signs.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
+#include "tutti/kernels/cuda/clipping.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
 #include "tutti/kernels/cuda/index_pairs.cuh"
 #include "tutti/kernels/cuda/low_rank.cuh"
+#include "tutti/kernels/cuda/momentum.cuh"
 #include "tutti/kernels/cuda/norms.cuh"
 #include "tutti/kernels/cuda/powers.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
 #include "tutti/kernels/cuda/signs.cuh"
 #include "tutti/kernels/cuda/sparse_pairs.cuh"
+#include "tutti/kernels/cuda/stratified.cuh"
 
 namespace tutti::test {
 

@@ -28,15 +28,18 @@
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/clipping.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/index_pairs.hpp"
 #include "tutti/kernels/low_rank.hpp"
+#include "tutti/kernels/momentum.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/signs.hpp"
 #include "tutti/kernels/sparse_pairs.hpp"
+#include "tutti/kernels/stratified.hpp"
 #include "tutti/kernels/votes.hpp"
 
 namespace tutti::test {
@@ -171,6 +174,35 @@ TEST_F(Kernels, Adam) {
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
     EXPECT_TRUE(same_bits(there_v.read(), v)) << n;
+  }
+}
+
+TEST_F(Kernels, NesterovMomentum) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    auto m = normal_values(n, 1);
+    std::vector<float> direction(n);
+    const auto g = normal_values(n, 2);
+    const on_gpu there_m(queue, m);
+    const on_gpu there_direction(queue, direction);
+    const on_gpu there_g(queue, g);
+    kernels::add_nesterov(host, m, direction, g, 0.9f);
+    kernels::add_nesterov(queue, there_m.span(), there_direction.span(), there_g.input(), 0.9f);
+    EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
+    EXPECT_TRUE(same_bits(there_direction.read(), direction)) << n;
+  }
+}
+
+TEST_F(Kernels, RandomWords) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    std::vector<std::uint32_t> words(n);
+    const on_gpu there(queue, words);
+    kernels::draw_words(host, words, kernels::counted_random(3));
+    kernels::draw_words(queue, there.span(), kernels::counted_random(3));
+    EXPECT_EQ(there.read(), words);
   }
 }
 
@@ -615,6 +647,57 @@ TEST_F(Kernels, RunsOfManyTensors) {
   kernels::copy_runs(queue, runs);
   EXPECT_TRUE(same_bits(to.read(), expected));
   kernels::copy_runs(queue, std::span<const kernels::copy_run>());
+}
+
+TEST_F(Kernels, ClippedMomenta) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const auto gradient = normal_values(n, 15);
+    const on_gpu there_gradient(queue, gradient);
+    for (const double bound : {0.0, 0.5, 1e9}) {
+      auto momentum = normal_values(n, 16);
+      const on_gpu there_momentum(queue, momentum);
+      std::vector<float> factor(1);
+      const on_gpu<float> there_factor(queue, 1);
+      kernels::find_clip_factor(host, gradient, bound, factor.data());
+      kernels::find_clip_factor(queue, there_gradient.input(), bound, there_factor.data());
+      EXPECT_FLOAT_EQ(there_factor.read()[0], factor[0]) << n << ", " << bound;
+      factor[0] = there_factor.read()[0];
+      kernels::blend_clipped(host, std::span(momentum), gradient, 0.9f, factor.data());
+      kernels::blend_clipped(queue, there_momentum.span(), there_gradient.input(), 0.9f,
+                             there_factor.data());
+      EXPECT_TRUE(same_bits(there_momentum.read(), momentum)) << n << ", " << bound;
+    }
+  }
+}
+
+TEST_F(Kernels, DrawnElements) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    const std::size_t k = n / 10;
+    const auto input = normal_values(n, 17);
+    auto sum = normal_values(n, 18);
+    const on_gpu there_input(queue, input);
+    const on_gpu there_sum(queue, sum);
+    std::vector<std::uint32_t> key(2);
+    std::vector<float> values(k);
+    const on_gpu<std::uint32_t> there_key(queue, 2);
+    const on_gpu<float> there_values(queue, k);
+    constexpr std::uint64_t number = 0x1234'5678'9abc'def0;
+    constexpr auto as = kernels::drawn_as::its_run;
+    kernels::draw(host, input, number, as, {key.data(), values.data(), k});
+    kernels::draw(queue, there_input.input(), number, as,
+                  {there_key.data(), there_values.data(), k});
+    EXPECT_TRUE(same_bits(there_values.read(), values)) << n;
+    kernels::add_drawn(host, {key.data(), values.data(), k}, std::span(sum));
+    kernels::add_drawn(queue, {there_key.data(), there_values.data(), k}, there_sum.span());
+    EXPECT_TRUE(same_bits(there_sum.read(), sum)) << n;
+    kernels::clear_drawn(host, {key.data(), values.data(), k}, std::span(sum));
+    kernels::clear_drawn(queue, {there_key.data(), there_values.data(), k}, there_sum.span());
+    EXPECT_TRUE(same_bits(there_sum.read(), sum)) << n;
+  }
 }
 
 TEST_F(Kernels, MergedPairs) {

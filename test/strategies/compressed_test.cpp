@@ -19,6 +19,7 @@
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
+#include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
@@ -129,6 +130,67 @@ TEST(Named, gTopKSGD) {
   EXPECT_EQ(broken(exactly, tree), "result ");
   tree.result = all_have(trained_on_a_tree(give_back::exact));
   EXPECT_EQ(broken(exactly, tree), "");
+}
+
+// ---- DGC
+
+/// Of each tensor the k largest of what momenta have come to, which then begin again at 0.
+floats trained_on_corrected_momenta(bool masks) {
+  std::vector<floats> momenta(workers, floats(total_elements()));
+  std::vector<floats> left(workers, floats(total_elements()));
+  return trained_with([&](int step, floats& means) {
+    std::size_t begin = 0;
+    for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
+      const std::size_t n = tensor_sizes()[tensor];
+      for (std::size_t worker = 0; worker < workers; ++worker) {
+        floats& u = momenta[worker];
+        floats& v = left[worker];
+        std::vector<std::size_t> order(n);
+        std::iota(order.begin(), order.end(), begin);
+        for (const std::size_t i : order) {
+          u[i] = 0.9f * u[i] + gradient(static_cast<int>(worker), step, i);
+          v[i] += u[i];
+        }
+        std::ranges::stable_sort(
+            order, [&](std::size_t a, std::size_t b) { return std::abs(v[a]) > std::abs(v[b]); });
+        order.resize(std::min(n, std::max<std::size_t>(n / 1000, 1)));
+        for (const std::size_t i : order) {
+          means[i] += v[i] * (1.0f / workers);
+          v[i] = 0.0f;
+          u[i] = masks ? 0.0f : u[i];
+        }
+      }
+      begin += n;
+    }
+  });
+}
+
+TEST(Named, DGC) {
+  rule corrected{
+      0,
+      alone,
+      {2'500'000, 25'000'000, 5'000'000, 8, 2'500'000, 300'000},
+      {1, 0, 2, 3, 5, 4},
+      std::vector<std::uint64_t>(workers, 2 * 8 * (2500 + 25'000 + 5000 + 1 + 2500 + 300)),
+      all_have(trained_on_corrected_momenta(true))};
+  using architecture::all_gather;
+  using compression::error_feedback;
+  using compression::momentum_correction;
+  using compression::top_k;
+  EXPECT_EQ(broken(observe<strategies::DGC>(workers), corrected), "");
+  EXPECT_EQ(broken(observe<compose<error_feedback<top_k>, all_gather>>(workers), corrected),
+            "result ");
+  EXPECT_EQ(broken(observe<compose<momentum_correction<top_k>, all_gather>>(workers), corrected),
+            "result ");
+  EXPECT_NE(
+      broken(observe<compose<momentum_correction<error_feedback<top_k>>>>(workers), corrected), "");
+  EXPECT_EQ(broken(observe<strategies::DGC>(workers, {.compression = {.clip = 1e-3}}), corrected),
+            "result ");
+  const auto unmasked = observe<strategies::DGC>(
+      workers, {.compression = {.masking = compression::factor_masking::none}});
+  EXPECT_EQ(broken(unmasked, corrected), "result ");
+  corrected.result = all_have(trained_on_corrected_momenta(false));
+  EXPECT_EQ(broken(unmasked, corrected), "");
 }
 
 // ---- MXNet2Bit

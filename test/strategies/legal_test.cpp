@@ -22,8 +22,10 @@
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/model_averaging.hpp"
+#include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
@@ -41,15 +43,18 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
+#include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/natural.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/random_k.hpp"
 #include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
@@ -75,6 +80,7 @@
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/over_servers.hpp"
@@ -147,10 +153,13 @@ constexpr policies<
     compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
     compression::one_bit, compression::two_bit, compression::onebit, compression::topk,
     compression::randomk, compression::dithering, compression::push_only<compression::two_bit>,
-    compression::top_k, compression::qsgd, compression::power_sgd,
+    compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
+    compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
-    compression::error_feedback<compression::qsgd>, of_whole_buckets>
+    compression::error_feedback<compression::qsgd>,
+    compression::momentum_correction<compression::error_feedback<compression::top_k>>,
+    of_whole_buckets>
     compressions{"compression",
                  {"none",
                   "fp16",
@@ -171,12 +180,15 @@ constexpr policies<
                   "dithering",
                   "push_only<two_bit>",
                   "top_k",
+                  "random_k",
+                  "by_magnitude",
                   "qsgd",
                   "power_sgd",
                   "select<matrices, power_sgd, none>",
                   "error_feedback<fp16>",
                   "error_feedback<top_k>",
                   "error_feedback<qsgd>",
+                  "momentum_correction<error_feedback<top_k>>",
                   "of_whole_buckets (a test's)"}};
 
 template <class Consistency, class UpdatedBy>
@@ -187,7 +199,8 @@ constexpr policies<
     architecture::replicated<>, architecture::all_reduce<>,
     architecture::all_reduce<collective::ring, architecture::mean::before>,
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
-    architecture::reduce_scatter_all_gather, architecture::majority_vote, architecture::sparse_tree,
+    architecture::reduce_scatter_all_gather, architecture::momentum_exchange,
+    architecture::majority_vote, architecture::sparse_tree, architecture::selecting_all_gather,
     architecture::adasum<>, architecture::adasum<carries::difference>,
     servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
     servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
@@ -204,8 +217,10 @@ constexpr policies<
                    "all_reduce<none>",
                    "all_gather",
                    "reduce_scatter_all_gather",
+                   "momentum_exchange",
                    "majority_vote",
                    "sparse_tree",
+                   "selecting_all_gather",
                    "adasum",
                    "adasum<difference>",
                    "parameter_server<synchronous, workers>",
@@ -236,8 +251,9 @@ constexpr policies<
                  "hierarchical", "hierarchical_copy", "torus", "shuffle",
                  "excluding<reduce_scatter>", "addressable", "native"}};
 
-constexpr policies<optimizer::sgd, optimizer::adam, optimizer::none, of_whole_tensors> optimizers{
-    "optimizer", {"sgd", "adam", "none", "of_whole_tensors (a test's)"}};
+constexpr policies<optimizer::sgd, optimizer::adam, optimizer::one_bit_adam, optimizer::none,
+                   of_whole_tensors>
+    optimizers{"optimizer", {"sgd", "adam", "one_bit_adam", "none", "of_whole_tensors (a test's)"}};
 
 /// Memory of a stream's, as `transport::in_process_cuda` has it.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;
@@ -316,6 +332,8 @@ struct setting {
       {rule::halves_need_an_exchange_of_two<S, R, K>::holds, "halves_need_an_exchange_of_two",
        of_schedule | of_architecture | of_compression | of_transport},
       {rule::owners_need_an_optimizer<R, O>::holds, "owners_need_an_optimizer",
+       of_architecture | of_optimizer},
+      {rule::momenta_are_exchanged_by_both<R, O>::holds, "momenta_are_exchanged_by_both",
        of_architecture | of_optimizer},
       {rule::pieces_need_an_elementwise_optimizer<R, O>::holds,
        "pieces_need_an_elementwise_optimizer", of_architecture | of_optimizer},

@@ -60,6 +60,8 @@ std::string one_server(const std::string& placed_by, int threads = 0) {
 const std::string fusion_buffers =
     "fusion.bytes=134217728 fusion.cycle=0.001 fusion.multiple=512 fusion.alignment=1 "
     "fusion.types=apart coordination.by=name coordination.cache=1024 ";
+// Equal votes pack to 0, which is +1.
+const std::string a_tie_is_positive = "architecture.tie=positive architecture.seed=1 ";
 // MXNET_KVSTORE_BIGARRAY_BOUND a million elements; keys by 9973.
 const std::string bigarray_bound =
     "partition.bound=1000000 schedule.credit=0 schedule.rule=positive ";
@@ -89,6 +91,12 @@ const std::tuple published{
     // BYTEPS_FUSION_THRESHOLD 536,870,912 in the survey's.
     row<strategies::BSPPS, fusion::all, partition::into, schedule::at_end,
         architecture::parameter_server<>>{cut_by(4'096'000, "fixed") + one_server("djb2", 4)},
+    // BYTEPS_MIN_COMPRESS_BYTES 65536; {'compressor': 'onebit', 'scaling': True, 'ef': 'vanilla'}
+    row<strategies::BytePSOneBit, partition::into, by_priority,
+        compression::dense_below<compression::rescaled_error_feedback<compression::onebit>>,
+        architecture::parameter_server<>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
+        "compression.worth=mean_magnitude compression.dense_below=65536 " + one_server("djb2", 4)},
     // BYTESCHEDULER_PARTITION 1,000,000 and _CREDIT 4,000,000 elements.
     row<strategies::ByteScheduler, partition::into, by_priority>{
         cut_by(4'000'000, "fixed") + "schedule.credit=16000000 schedule.rule=positive "},
@@ -97,11 +105,17 @@ const std::tuple published{
         "fusion.bytes=26214400 fusion.modules=0 schedule.gathers_at_once=2 "},
     row<strategies::TopK, fusion::all, error_feedback<compression::top_k>,
         architecture::all_gather>{"compression.density=0.001 compression.k=0 "},
+    row<strategies::TopK2, fusion::all, error_feedback<compression::top_k>,
+        architecture::selecting_all_gather>{"compression.density=0.001 compression.k=0 "},
     // The tree of the original, which loses what two ranks leave out.
     row<strategies::gTopKSGD, fusion::all, error_feedback<compression::top_k>,
         architecture::sparse_tree>{
         "compression.density=0.001 compression.k=0 architecture.give_back=compatible "},
     // Top-k's time per element and comparison is a P102-100's, all-gathers' that of its table.
+    row<strategies::DGC, compression::momentum_correction<error_feedback<compression::top_k>>,
+        architecture::all_gather>{
+        "compression.momentum=0.9 compression.masking=sent compression.clip=0 "
+        "compression.density=0.001 compression.k=0 "},
     row<strategies::OMGS, fusion::sparse_merge, at_most, error_feedback<compression::top_k>,
         architecture::all_gather>{
         "fusion.startup=0.0027 fusion.seconds_per_byte=1.3e-08 fusion.gather=4 "
@@ -109,10 +123,10 @@ const std::tuple published{
         "schedule.exchanges=1 compression.density=0.001 compression.k=0 "},
     // Buckets of 100 MB.
     row<strategies::SignSGD, fusion::up_to, compression::sign, architecture::majority_vote>{
-        up_to(100'000'000)},
+        up_to(100'000'000) + a_tie_is_positive},
     row<strategies::Signum, fusion::up_to, compression::signum, architecture::majority_vote>{
-        up_to(100'000'000) + "compression.beta=0.9 "},
-    row<strategies::EFSignSGD, error_feedback<compression::scaled_sign>,
+        up_to(100'000'000) + "compression.beta=0.9 " + a_tie_is_positive},
+    row<strategies::EFSignSGD, compression::rescaled_error_feedback<compression::scaled_sign>,
         architecture::reduce_scatter_all_gather>{},
     row<strategies::PowerSGD, fusion::up_to,
         compression::select<matrices, compression::power_sgd, compression::none>>{

@@ -5,15 +5,21 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_magnitude.hpp"
+#include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
+#include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/natural.hpp"
+#include "tutti/compression/nesterov_momentum.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/random_k.hpp"
 #include "tutti/compression/randomk.hpp"
+#include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
@@ -32,6 +38,7 @@
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/none.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
@@ -46,25 +53,27 @@ using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion:
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
-using optimizers = testing::Types<optimizer::none, optimizer::sgd, optimizer::adam>;
+using optimizers =
+    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.
 using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
                    compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::top_k, compression::one_bit, compression::two_bit,
-                   compression::onebit, compression::fp8_e4m3, compression::fp8_e5m2,
-                   compression::natural, compression::topk, compression::randomk>;
+                   compression::top_k, compression::random_k, compression::one_bit,
+                   compression::two_bit, compression::onebit, compression::fp8_e4m3,
+                   compression::fp8_e5m2, compression::natural, compression::topk,
+                   compression::randomk>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::top_k, compression::qsgd, compression::dithering, compression::one_bit,
-    compression::two_bit, compression::onebit, compression::fp8_e4m3, compression::fp8_e5m2,
-    compression::natural, compression::topk, compression::randomk,
-    compression::error_feedback<compression::none>, compression::error_feedback<compression::fp16>,
-    compression::error_feedback<compression::sign>,
+    compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
+    compression::dithering, compression::one_bit, compression::two_bit, compression::onebit,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::topk,
+    compression::randomk, compression::error_feedback<compression::none>,
+    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,
@@ -72,6 +81,13 @@ using compressions = testing::Types<
     compression::error_feedback<compression::dithering>,
     compression::error_feedback<compression::one_bit>,
     compression::error_feedback<compression::two_bit>,
-    compression::error_feedback<compression::onebit>>;
+    compression::error_feedback<compression::onebit>,
+    compression::rescaled_error_feedback<compression::onebit>,
+    compression::dense_below<compression::error_feedback<compression::onebit>>,
+    compression::dense_below<compression::dithering>,
+    compression::nesterov_momentum<compression::dithering>,
+    compression::nesterov_momentum<compression::rescaled_error_feedback<compression::topk>>,
+    compression::momentum_correction<compression::fp16>,
+    compression::momentum_correction<compression::error_feedback<compression::top_k>>>;
 
 }  // namespace tutti::testing_lists

@@ -7,6 +7,7 @@
 #include "support/oracle.hpp"
 #include "support/payload_oracle.hpp"
 #include "support/replica_oracle.hpp"
+#include "support/sparse_tree_oracle.hpp"
 #include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/delayed.hpp"
@@ -43,6 +44,7 @@
 #include "tutti/strategies/adasum.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/gtopk_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
 #include "tutti/strategies/kungfu.hpp"
 #include "tutti/strategies/qsgd.hpp"
@@ -184,6 +186,21 @@ struct TopK : with_defaults<strategies::TopK> {
   }
 };
 
+struct gTopKSGD : with_defaults<strategies::gTopKSGD> {
+  static std::vector<options> variants() { return {{.compression = {.density = 0.1}}}; }
+  static std::vector<float> expected(int workers, int steps) {
+    const auto of_rank = [](std::size_t rank, std::size_t step, std::size_t i) {
+      return gradient(static_cast<int>(rank), static_cast<int>(step), i);
+    };
+    const auto all = selected_by_a_tree(
+        architecture::give_back::compatible, static_cast<std::size_t>(workers), total_elements(),
+        total_elements() / 10, static_cast<std::size_t>(steps), of_rank);
+    return descended(steps, {}, [&](int step, std::size_t i) {
+      return all.sums[static_cast<std::size_t>(step)][i] * (1.0f / static_cast<float>(workers));
+    });
+  }
+};
+
 struct EFSignSGD : with_defaults<strategies::EFSignSGD> {
   static std::vector<float> expected(int workers, int steps) {
     using its = compression::error_feedback<compression::scaled_sign>;
@@ -237,8 +254,9 @@ using each_dense_strategy =
                    Each<servers_that_update>>;
 
 template <template <class> class Each>
-using each_lossy_strategy = testing::Types<Each<TopK>, Each<EFSignSGD>, Each<SignSGD>,
-                                           Each<votes_by_owners>, Each<votes_by_servers>>;
+using each_lossy_strategy =
+    testing::Types<Each<TopK>, Each<gTopKSGD>, Each<EFSignSGD>, Each<SignSGD>,
+                   Each<votes_by_owners>, Each<votes_by_servers>>;
 
 template <template <class> class Each>
 using each_coded_strategy = testing::Types<

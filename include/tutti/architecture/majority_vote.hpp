@@ -1,21 +1,46 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string_view>
+
 #include "tutti/base/bounds.hpp"
 #include "tutti/collective/fan_out.hpp"
+#include "tutti/kernels/counted_random.hpp"
+#include "tutti/kernels/votes.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 
 namespace tutti::architecture {
 
+/// What an even number of voters elects who do not agree: +1, or one of the two by chance.
+enum class tie { positive, by_chance };
+
+/// In the order of the enumerators.
+constexpr std::array<std::string_view, 2> names(tie) { return {"positive", "by_chance"}; }
+
 /// Every rank sends one vote an element to rank 0, itself a voter, which sends the majority back.
-/// A tie is +1. The outcome stands for the mean: an optimizer's weight decay comes after the vote.
-/// Wire: one payload from every rank to rank 0 and one back. Cost: rank 0's link, 2(p-1) payloads.
-/// After: Bernstein et al., "signSGD with Majority Vote", 2018.
+/// The outcome stands for the mean: an optimizer's weight decay comes after the vote. A tie is +1
+/// as published, which pulls every element one way where voters are even; `by_chance` it is
+/// unbiased: an even number of voters is joined by a ballot of random votes, which decides ties
+/// alone. Wire: one payload from every rank to rank 0 and one back. Cost: rank 0's link, 2(p-1)
+/// payloads. After: Bernstein et al., "signSGD with Majority Vote", 2018.
 struct majority_vote {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
   static constexpr bool counts_votes = true;
+
+  struct options {
+    architecture::tie tie{architecture::tie::positive};
+    std::uint64_t seed{1};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("tie", self.tie, "of an even number of voters: positive, as published, or by_chance");
+      visit("seed", self.seed, "what decides a tie by chance");
+    }
+  };
 
   /// Rank 0's host receives the ballots of all that live elsewhere.
   static constexpr double busiest_nic(double payload, double, placement who) {
@@ -28,10 +53,13 @@ struct majority_vote {
   template <class World>
   class state {
    public:
-    state(World& world, const no_options&) : world_(&world) {}
+    state(World& world, const options& set)
+        : world_(&world),
+          has_ballot_of_chance_(set.tie == tie::by_chance && world.size() % 2 == 0),
+          random_(set.seed) {}
 
     std::size_t workspace_bytes(std::size_t elements) const {
-      return at(world_->size()) * slot(world_->compressor(), elements);
+      return at(ballots()) * slot(world_->compressor(), elements);
     }
 
     task exchange(typename World::endpoint self, const typename World::launch& what) {
@@ -46,7 +74,10 @@ struct majority_vote {
         for (int rank = 1; rank < self.size(); ++rank) {
           co_await self.receive(rank, ballot(what, rank));
         }
-        count(queue, what, self.size());
+        if (has_ballot_of_chance_) {
+          cast_by_chance(queue, what, ballot(what, self.size()));
+        }
+        count(queue, what, ballots());
         co_await collective::send_to_all(self, mine);
       }
       what.clear(queue, 0, elements);
@@ -54,7 +85,22 @@ struct majority_vote {
     }
 
    private:
+    int ballots() const { return world_->size() + (has_ballot_of_chance_ ? 1 : 0); }
+
+    template <class Queue>
+    void cast_by_chance(Queue& queue, const typename World::launch& what,
+                        std::span<std::byte> votes) const {
+      charge(queue, votes.size());
+      if (!what.phantom()) {
+        const wire out{votes.data(), votes.size()};
+        kernels::draw_words(queue, out.as<std::uint32_t>(),
+                            random_.stream(what.worker.step).stream(what.worker.first_element));
+      }
+    }
+
     World* world_;
+    bool has_ballot_of_chance_;
+    kernels::counted_random random_;
   };
 
  private:

@@ -187,6 +187,7 @@ struct parameter_server {
       server_.resume(step);
     }
     std::vector<std::span<float>> memories() { return server_.memories(); }
+    void rescale(float factor) { server_.rescale(factor); }
     std::size_t optimizer_floats() const { return server_.optimizer_floats(); }
 
    private:

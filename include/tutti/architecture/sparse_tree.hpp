@@ -147,13 +147,8 @@ struct sparse_tree {
                                         remembered(what));
       }
     }
-    /// What this rank has not sent, if it remembers that.
     std::span<float> remembered(const launch& what) const {
-      if constexpr (remembers_residuals<typename World::compression>) {
-        return world_->compressor().residual(what.worker, what.data.size());
-      } else {
-        return {};
-      }
+      return residual_of(world_->compressor(), what.worker, what.data.size());
     }
 
     World* world_;

@@ -98,6 +98,14 @@ class error_feedback<C> {
     compression_.fold(queue, into, from);
   }
 
+  template <class Queue>
+  requires requires(const C& its, Queue& queue, const_wire payload, std::span<float> values) {
+    its.clear_sent(queue, payload, values);
+  }
+  void clear_sent(Queue& queue, const_wire payload, std::span<float> values) const {
+    compression_.clear_sent(queue, payload, values);
+  }
+
   std::span<float> residual(const chunk_context& where, std::size_t elements) const {
     return where.row(0, elements);
   }
@@ -109,6 +117,12 @@ class error_feedback<C> {
   void merge(Queue& queue, wire into, const_wire from, std::span<float> left_out,
              const chunk_context& where) const {
     compression_.merge(queue, into, from, left_out, where.after(1));
+  }
+  template <class Queue>
+  requires merges<C>
+  void select(Queue& queue, std::span<const float> values, wire out,
+              const chunk_context& where) const {
+    compression_.select(queue, values, out, where.after(1));
   }
   template <class Queue>
   requires merges<C>

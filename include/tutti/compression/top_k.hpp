@@ -91,6 +91,17 @@ class top_k {
     kernels::clear_at(queue, residual, indices(out));
   }
 
+  template <class Queue>
+  void clear_sent(Queue& queue, const_wire payload, std::span<float> values) const {
+    kernels::clear_at(queue, values, indices(payload));
+  }
+
+  template <class Queue>
+  void select(Queue& queue, std::span<const float> values, wire out,
+              const chunk_context& where) const {
+    encode(queue, values, out, where);
+  }
+
   constexpr std::size_t merging_bytes(std::size_t elements) const {
     const std::size_t k = selected(elements);
     return (2 * k + kernels::selection_candidates(2 * k, k)) * pair_bytes;

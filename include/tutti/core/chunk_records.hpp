@@ -139,6 +139,19 @@ class chunk_records {
   chunk_context worker_context(std::uint32_t number) { return context_in(worker_memory_, number); }
   chunk_context owner_context(std::uint32_t number) { return context_in(owner_memory_, number); }
 
+  /// What is remembered in steps of the optimizer becomes `factor` times as much.
+  [[gnu::cold]] void rescale(float factor) {
+    for (std::uint32_t number = 0; number < records_.size(); ++number) {
+      const chunk& piece = plan_->chunks[number];
+      with_compressor(around_->compressor(), piece.chosen, [&](const auto& its) {
+        rescale(its, worker_memory_, number, factor);
+        if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
+          rescale(relay(its), owner_memory_, number, factor);
+        }
+      });
+    }
+  }
+
   /// What is remembered from step to step of each element sent, of each mean, and of each tensor.
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all{worker_memory_.floats(), owner_memory_.floats()};
@@ -208,11 +221,22 @@ class chunk_records {
     }
   }
 
+  template <class C>
+  void rescale(const C& its, state_memory<queue_type>& memory, std::uint32_t number, float factor) {
+    if constexpr (facts::rescales<C>) {
+      if (!memory.floats().empty()) {
+        its.rescale(world_->queue(), context_in(memory, number), plan_->chunks[number].elements,
+                    factor);
+      }
+    }
+  }
+
   chunk_context context_in(state_memory<queue_type>& memory, std::uint32_t number) {
     record& mine = records_[number];
     const chunk& piece = plan_->chunks[number];
     chunk_context where = memory.at(piece.first_element, span_of(mine.scratch), mine.steps);
     where.rank = static_cast<std::uint64_t>(world_->rank());
+    where.ranks = static_cast<std::uint64_t>(around_->workers());
     if constexpr (facts::works_on_tensors<compression> || selects<compression>) {
       where.tensor = &around_->tensor_of(piece);
       where.remembered = mine.remembered.size() == 0 ? nullptr : mine.remembered.data();

@@ -67,6 +67,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using core::outstanding;
   using core::plan_;
   using core::remembered;
+  using core::rescale;
   using core::resume_architecture;
   using core::room_per_element_;
   using core::services_;
@@ -253,8 +254,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
-  /// same steps, with the same values. Throws usage_error, and changes nothing, if they need more
-  /// memory an element than those that the engine was made with.
+  /// same steps, with the same values. Residuals that are steps follow the learning rate
+  /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if they
+  /// need more memory an element than those that the engine was made with.
   void change(const Optimizer& values) requires(!virtual_time) {
     if (values.memory_per_element() > room_per_element_) {
       throw usage_error(sentence(
@@ -264,12 +266,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
            "before the first step"}));
     }
     wait();
-    optimizer_ = values;
-    if (servers() > 0) {
-      task telling = services_.tell_values(std::as_bytes(std::span(&optimizer_, 1)));
-      waits_.run(telling);
-      average(0);
-    }
+    waits_.exclusively([&] { rescale(change_of_rate(optimizer_, values)); });
+    tell(values);
   }
   const Optimizer& values() const { return optimizer_; }
 
@@ -392,12 +390,22 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
         });
       }
     });
-    change(values);
+    tell(values);
     if (servers() > 0) {
       if (world_->rank() == 0) {
         task restoring = services_.restore(steps, model_.forward(), theirs);
         waits_.run(restoring);
       }
+      average(0);
+    }
+  }
+
+ private:
+  void tell(const Optimizer& values) {
+    optimizer_ = values;
+    if (servers() > 0) {
+      task telling = services_.tell_values(std::as_bytes(std::span(&optimizer_, 1)));
+      waits_.run(telling);
       average(0);
     }
   }

@@ -389,7 +389,23 @@ class engine_core : engine_base<Transport> {
     }
   }
   void take_values(std::span<const std::byte> bytes) {
-    std::memcpy(static_cast<void*>(&optimizer_), bytes.data(), sizeof optimizer_);
+    Optimizer values = optimizer_;
+    std::memcpy(static_cast<void*>(&values), bytes.data(), sizeof values);
+    rescale(change_of_rate(optimizer_, values));
+    optimizer_ = values;
+  }
+  /// What this rank remembers in steps of the optimizer becomes `factor` times as much.
+  void rescale([[maybe_unused]] float factor) {
+    if constexpr (facts::rescales<compression>) {
+      if (factor != 1.0f && flow_) {
+        flow_->rescale(factor);
+      }
+      if constexpr (facts::has_rescale<state_type>) {
+        if (factor != 1.0f && state_) {
+          state_->rescale(factor);
+        }
+      }
+    }
   }
   std::vector<std::span<float>> remembered() {
     if constexpr (facts::has_memories<state_type>) {

@@ -59,6 +59,7 @@ struct engine_rules
     : private rule::check_halves_need_an_exchange_of_two<typename Types::schedule, Architecture,
                                                          Compression>,
       private rule::check_owners_need_an_optimizer<Architecture, Optimizer>,
+      private rule::check_momenta_are_exchanged_by_both<Architecture, Optimizer>,
       private rule::check_pieces_need_an_elementwise_optimizer<Architecture, Optimizer>,
       private rule::check_optimizers_travel_as_bytes<Optimizer>,
       private rule::check_peers_must_be_addressable<Architecture, Transport>,

@@ -160,6 +160,7 @@ class flow {
     }
     return all;
   }
+  void rescale(float factor) { chunks_.rescale(factor); }
   /// The launches of a step in their order, as this rank has learned it.
   std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
   /// Steps before launches repeat: a book is begun after them.

@@ -124,6 +124,12 @@ struct owners_need_an_optimizer {
 };
 
 template <class Architecture, class Optimizer>
+struct momenta_are_exchanged_by_both {
+  static constexpr bool holds =
+      facts::exchanges_momenta<Architecture> == exchanges_momenta<Optimizer>;
+};
+
+template <class Architecture, class Optimizer>
 struct pieces_need_an_elementwise_optimizer {
   static constexpr bool holds =
       !facts::owns_parameters<Architecture> || facts::elementwise<Optimizer>;
@@ -284,6 +290,13 @@ struct check_owners_need_an_optimizer {
   static_assert(owners_need_an_optimizer<Architecture, Optimizer>::holds,
                 "tutti: this architecture updates the parameters itself, on their owner or before "
                 "it sends them, but it was given no optimizer. Fix: pass one to make_engine.");
+};
+template <class Architecture, class Optimizer>
+struct check_momenta_are_exchanged_by_both {
+  static_assert(momenta_are_exchanged_by_both<Architecture, Optimizer>::holds,
+                "tutti: momenta are exchanged by an architecture that sends them and an optimizer "
+                "that makes them, but only one of these does. Fix: "
+                "architecture::momentum_exchange with optimizer::one_bit_adam, or neither.");
 };
 template <class Architecture, class Optimizer>
 struct check_pieces_need_an_elementwise_optimizer {

@@ -166,6 +166,7 @@ struct optional_verbs {
   void resume(std::uint64_t);
   std::vector<std::span<float>> memories();
   std::size_t optimizer_floats() const;
+  void rescale(float);
   task finish();
   bool at_rest() const;
 };

@@ -114,6 +114,11 @@ template <class A>
 constexpr bool turns_on_steps = requires {
   requires A::turns_on_steps;
 };
+/// From some step on, momenta travel, which the optimizer makes of gradients.
+template <class A>
+constexpr bool exchanges_momenta = requires {
+  requires A::exchanges_momenta;
+};
 template <class A>
 constexpr int delay = 0;
 template <class A>
@@ -194,6 +199,11 @@ concept has_optimizer_floats = requires {
   &S::optimizer_floats;
 }
 || !requires { &verbs_beside<S>::optimizer_floats; };
+template <class S>
+concept has_rescale = requires {
+  &S::rescale;
+}
+|| !requires { &verbs_beside<S>::rescale; };
 template <class A>
 using placing_beside = archetype::beside<A, archetype::placing>;
 /// Some ranks, the last ones, do not train.
@@ -296,6 +306,10 @@ concept optimizer_floats = requires(const if_stated<facts::has_optimizer_floats<
   { state.optimizer_floats() } -> std::same_as<std::size_t>;
 };
 template <class S>
+concept rescale = requires(if_stated<facts::has_rescale<S>, S>& state, float factor) {
+  state.rescale(factor);
+};
+template <class S>
 concept finish = requires(if_stated<facts::has_finish<S>, S>& state) {
   { state.finish() } -> std::same_as<task>;
   { state.at_rest() } -> std::same_as<bool>;
@@ -307,7 +321,7 @@ template <class S, class World>
 concept architecture_state = verbs::exchange<S, World> && verbs::workspace_bytes<S> &&
     verbs::sends<S> && verbs::outgoing<S> && verbs::incoming<S> && verbs::average<S> &&
     verbs::depart<S> && verbs::arrive<S> && verbs::serve<S, World> && verbs::resume<S> &&
-    verbs::memories<S> && verbs::optimizer_floats<S> && verbs::finish<S>;
+    verbs::memories<S> && verbs::optimizer_floats<S> && verbs::rescale<S> && verbs::finish<S>;
 
 namespace detail {
 template <class A>
@@ -370,6 +384,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
 ///   steps before (0 or 1); nothing before there was one.
 /// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
+/// * `exchanges_momenta`: it sends what an optimizer of such steps makes of a gradient.
 /// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.
 /// * `listens(options, rank, size)`: this rank answers whoever asks; needs `serve`.
 /// * `place(plan, options, size)`: says which rank owns each chunk. Throws usage_error.
@@ -409,6 +424,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   the model, the flat order, whatever the chunks; or, on ranks that own chunks and do not train,
 ///   chunk by chunk, as many spans for each that is not empty, of whole floats an element; or,
 ///   where ranks own parts of every chunk, one span for each chunk, row by row.
+/// * `rescale(factor)`: residuals of means that it remembers itself, in steps of the optimizer,
+///   become `factor` times as much.
 /// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>

@@ -43,6 +43,8 @@ struct chunk_context {
   std::uint64_t first_element{};
   /// The rank that encodes: ranks which round at random must not all round the same way.
   std::uint64_t rank{};
+  /// Ranks that encode gradients.
+  std::uint64_t ranks{1};
   /// The tensor at hand and `remembers(tensor)` floats for it, where the unit is a tensor.
   const tensor_facts* tensor{};
   float* remembered{};
@@ -107,6 +109,18 @@ template <class C>
 constexpr bool lossless = requires {
   requires C::lossless;
 };
+/// What it remembers depends on the learning rate, and follows when that changes.
+template <class C>
+constexpr bool rescales = requires(const C compression, inline_queue& queue,
+                                   const chunk_context& where, std::size_t n) {
+  compression.rescale(queue, where, n, 1.0f);
+};
+template <class C>
+requires requires {
+  typename C::chosen;
+  typename C::otherwise;
+}
+constexpr bool rescales<C> = (rescales<typename C::chosen>) || (rescales<typename C::otherwise>);
 }  // namespace facts
 
 template <class C>
@@ -189,6 +203,7 @@ concept merges = requires(const C compression, inline_queue& queue, wire into, c
                           std::span<float> left_out, const chunk_context& where, std::size_t n) {
   { compression.merging_bytes(n) } -> std::same_as<std::size_t>;
   compression.merge(queue, into, from, left_out, where);
+  compression.select(queue, std::span<const float>(left_out), into, where);
   compression.add_absent(queue, from, from, left_out);
 };
 
@@ -198,6 +213,17 @@ concept remembers_residuals = requires(const C compression, const chunk_context&
                                        std::size_t n) {
   { compression.residual(where, n) } -> std::same_as<std::span<float>>;
 };
+
+/// What of a chunk's elements has not been sent; nothing where nobody remembers that.
+template <class C>
+constexpr std::span<float> residual_of(const C& compression, const chunk_context& where,
+                                       std::size_t elements) {
+  if constexpr (remembers_residuals<C>) {
+    return compression.residual(where, elements);
+  } else {
+    return {};
+  }
+}
 
 /// Whether the compressor with its default options makes the same bytes of every element and none
 /// beside: true also where that cannot be found out before run time.
@@ -426,9 +452,13 @@ concept knows_its_blocks = facts::unit_of<C>
 /// all of them in one pass;
 /// `merge(queue, into, from, left_out, context)`: of two payloads' sum as much as one holds goes to
 /// the first, and the rest, element by element, to `left_out`, unless that is empty; the context's
-/// scratch is of `merging_bytes(n)`. Beside it `add_absent(queue, payload, others, sum)`: adds what
-/// a payload has of elements that another has not.
-/// `residual(context, n)`: what of n elements has not been sent, a row of the memory;
+/// scratch is of `merging_bytes(n)`. Beside it `select(queue, values, out, context)`: an encoding
+/// of values as they are, and `add_absent(queue, payload, others, sum)`: adds what a payload has of
+/// elements that another has not. `clear_sent(queue, payload, values)`: 0 where the payload has an
+/// element; `residual(context, n)`: what of n elements has not been sent, a row of the memory;
+/// `rescale(queue, context, n, factor)`: what it remembers of n elements and measures in steps of
+/// the optimizer becomes `factor` times as much, for the learning rate has become 1 / factor of
+/// what it was;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`.
 template <class C>

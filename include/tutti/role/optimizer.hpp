@@ -56,4 +56,28 @@ concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
   O::describe(optimizer, detail::looks_at_values{});
 };
 
+/// Some of its steps take the mean of what ranks make of their own gradients and of what they
+/// remember alike: `exchanges_momenta(step)`, and `outgoing(queue, gradient, context)`, which
+/// writes that over the gradient. architecture::momentum_exchange sends it.
+template <class O>
+concept exchanges_momenta = requires(const O& values, inline_queue& queue,
+                                     std::span<float> gradient, const chunk_context& where,
+                                     std::uint64_t step) {
+  { values.exchanges_momenta(step) } -> std::same_as<bool>;
+  values.outgoing(queue, gradient, where);
+};
+
+/// What is remembered in steps of `before` is so many times as much in steps of `after`: the
+/// quotient of their learning rates, or 1 where they have none or one of them is 0.
+template <optimizer_policy O>
+float change_of_rate(const O& before, const O& after) {
+  if constexpr (requires { after.learning_rate; }) {
+    const auto from = static_cast<double>(before.learning_rate);
+    const auto to = static_cast<double>(after.learning_rate);
+    return from == 0 || to == 0 ? 1.0f : static_cast<float>(from / to);
+  } else {
+    return 1.0f;
+  }
+}
+
 }  // namespace tutti

@@ -10,6 +10,8 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
+#include "tutti/kernels/counted_random.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/signs.hpp"
 #include "tutti/kernels/widest.hpp"
 
@@ -18,6 +20,14 @@
 namespace tutti::kernels {
 
 namespace element {
+
+struct draw_word {
+  counted_random random;
+  std::uint32_t* out;
+  TUTTI_HD void operator()(std::size_t i) const {
+    out[i] = static_cast<std::uint32_t>(random.bits(i) >> 32);
+  }
+};
 
 /// Counts the votes of words in as many bits as `Planes` says: fewer than 2^Planes voters.
 template <unsigned Planes>
@@ -122,5 +132,16 @@ void majority(Queue& queue, std::span<std::uint32_t> out, payload_row ballots) {
   });
 }
 void majority(cuda::stream& queue, std::span<std::uint32_t> out, payload_row ballots);
+
+/// out[i] becomes 32 random bits, of place i.
+template <host_queue Queue>
+void draw_words(Queue& queue, std::span<std::uint32_t> out, counted_random random) {
+  queue.run([=] {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      element::draw_word{random, out.data()}(i);
+    }
+  });
+}
+void draw_words(cuda::stream& queue, std::span<std::uint32_t> out, counted_random random);
 
 }  // namespace tutti::kernels

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/compression/density_warm_up.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/compose.hpp"
@@ -12,7 +13,8 @@ namespace tutti::strategies {
 
 /// The largest 0.1 % of the sum of all ranks' largest 0.1 %, over the whole model, merged along a
 /// tree; what loses is remembered, as far as the original does: gTopK-SGD, Shi et al., "gTop-k
-/// S-SGD", ICDCS 2019. `.architecture = {.give_back = architecture::give_back::exact}`: all of it.
+/// S-SGD", ICDCS 2019; `warm_up` is for engine.replan between epochs. `.architecture = {.give_back
+/// = architecture::give_back::exact}`: all of it.
 struct gTopKSGD {
   static constexpr std::string_view name = "gTopKSGD";
   static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019";
@@ -22,6 +24,7 @@ struct gTopKSGD {
   static constexpr policy_options<strategy> defaults() {
     return {.architecture = {.give_back = architecture::give_back::compatible}};
   }
+  static constexpr compression::density_warm_up warm_up{0.004};
 };
 
 }  // namespace tutti::strategies

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/compose.hpp"
@@ -19,6 +20,15 @@ struct TopK {
       "The density does not begin higher in the first epoch.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::all_gather>;
+};
+
+/// TopK, and of the sum again no more than one rank sends: `topk2` of that paper's code.
+struct TopK2 {
+  static constexpr std::string_view name = "TopK2";
+  static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019, its `topk2`";
+  static constexpr std::string_view deviations = "";
+  using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
+                           architecture::selecting_all_gather>;
 };
 
 }  // namespace tutti::strategies

@@ -166,6 +166,20 @@ class parameter_server_server {
     return runs_optimizer && !world_->phantom() ? world_->momenta_per_element() * elements : 0;
   }
 
+  void rescale([[maybe_unused]] float factor) {
+    if constexpr (encodes_means && facts::rescales<relay_type>) {
+      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
+        shelf& mine = shelves_[number];
+        if (mine.residual.size() != 0) {
+          const chunk& piece = world_->planned().chunks[number];
+          relay(world_->compressor())
+              .rescale(world_->queue(), context_of(mine, piece, mine.residual, mine.steps),
+                       piece.elements, factor);
+        }
+      }
+    }
+  }
+
   /// Of each chunk placed here: residuals of means, momenta, parameters; what there is of them.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all;

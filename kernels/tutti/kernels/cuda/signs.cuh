@@ -66,4 +66,9 @@ void count_votes(cuda::stream& queue, std::span<std::uint32_t> out, payload_row 
   }
 }
 
+[[gnu::used]] inline void draw_words(cuda::stream& queue, std::span<std::uint32_t> out,
+                                     counted_random random) {
+  device::for_each(queue, out.size(), element::draw_word{random, out.data()});
+}
+
 }  // namespace tutti::kernels

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/collective/ring.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/collective.hpp"
+
+namespace tutti::architecture {
+
+/// Means of gradients as floats while an optimizer warms up; from the step on that it says, means
+/// of momenta, compressed at both ends as reduce_scatter_all_gather does. Every rank's momentum is
+/// then the one that came back. The optimizer is one that knows of it (one_bit_adam).
+/// Wire: 2(p-1)/p of the floats from every rank, then as much of the payload. Cost: a buffer as
+/// large as the model. After: Tang et al., "1-bit Adam", ICML 2021.
+struct momentum_exchange : reduce_scatter_all_gather {
+  static constexpr bool turns_on_steps = true;
+  static constexpr bool exchanges_momenta = true;
+
+  template <class World>
+  class state : public reduce_scatter_all_gather::state<World> {
+    using base = reduce_scatter_all_gather::state<World>;
+    using launch = typename World::launch;
+
+   public:
+    state(World& world, const no_options& none)
+        : base(world, none), world_(&world), departed_(world.planned().backward.size()) {}
+
+    std::size_t workspace_bytes(std::size_t elements) const {
+      return std::max(base::workspace_bytes(elements),
+                      collective::ring{}.scratch_bytes(elements, sizeof(float), world_->size()));
+    }
+
+    /// A gradient has been divided by its passes before it was taken into a momentum.
+    float average() const { return 1.0f / static_cast<float>(world_->workers()); }
+    void depart(std::size_t position, std::uint64_t step) { departed_[position] = step; }
+
+    void outgoing(const chunk& piece, std::span<float> buffer) {
+      world_->read_gradients(piece, buffer);
+      if (world_->phantom()) {
+        return;
+      }
+      auto& queue = world_->queue();
+      if (world_->accumulation() != 1) {
+        kernels::scale(queue, buffer, 1.0f / static_cast<float>(world_->accumulation()));
+      }
+      chunk_context where;
+      where.memory = world_->momenta().data() + piece.first_element;
+      where.stride = world_->momenta().size() / world_->momenta_per_element();
+      where.step = step_of(piece);
+      where.first_element = piece.first_element;
+      world_->values().outgoing(queue, buffer, where);
+    }
+
+    task exchange(typename World::endpoint self, const launch& what) {
+      return world_->values().exchanges_momenta(what.step) ? base::exchange(self, what)
+                                                           : add_floats(self, what);
+    }
+
+    void arrive(std::size_t position, std::uint64_t step) {
+      world_->update_by_launches(position, step);
+    }
+
+   private:
+    struct addition {
+      static constexpr std::size_t unit = 64;
+      template <class Queue>
+      void operator()(Queue& queue, std::byte* into, const std::byte* from,
+                      std::size_t bytes) const {
+        kernels::add(queue, std::span(reinterpret_cast<float*>(into), bytes / sizeof(float)),
+                     std::span(reinterpret_cast<const float*>(from), bytes / sizeof(float)));
+      }
+    };
+
+    static task add_floats(typename World::endpoint self, const launch& what) {
+      reduction<addition> sum{nullptr, what.data.size(), sizeof(float), {}};
+      if (!what.phantom()) {
+        sum.data = reinterpret_cast<std::byte*>(what.data.data());
+        sum.scratch = what.workspace;
+      }
+      co_await collective::ring{}.all_reduce(self, sum);
+      what.scale(self.queue(), 0, what.data.size());
+    }
+
+    /// A chunk is on its way from when all its tensors have departed until the first of them
+    /// departs again.
+    std::uint64_t step_of(const chunk& piece) const {
+      std::uint64_t step = 0;
+      world_->planned().for_each_tensor(piece,
+                                        [&](std::size_t position) { step = departed_[position]; });
+      return step;
+    }
+
+    World* world_;
+    std::vector<std::uint64_t> departed_;  ///< the step that each tensor last departed in
+  };
+};
+static_assert(architecture_policy<momentum_exchange>);
+
+}  // namespace tutti::architecture

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "tutti/compression/none.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// Chunks of fewer bytes travel as floats; longer ones are compressed. `select` decides it by
+/// tensor, and groups each kind; this is for architectures that send every chunk in one way, as
+/// parameter servers do. A fusion's chunks are counted as they travel.
+/// Wire: n floats, or as the compressor that it decorates. Cost: none beside.
+/// After: BytePS, `BYTEPS_MIN_COMPRESS_BYTES`, which counts a tensor before it is cut: there the
+/// last piece of a long tensor is compressed, however short.
+template <encodes_once C>
+class dense_below {
+  static constexpr bool variable = facts::variable_length<C>;
+
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+  static constexpr bool lossless = facts::lossless<C>;
+  static constexpr tutti::unit unit = facts::unit_of<C>;
+  static constexpr std::size_t memory_per_element = facts::memory_per_element<C>;
+
+  struct options {
+    options_of<C> compressed{};
+    std::size_t bytes{65536};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      options_of<C>::describe(self.compressed, visit);
+      visit("dense_below", self.bytes, "chunks of fewer bytes are not compressed");
+    }
+  };
+
+  constexpr dense_below() = default;
+  explicit constexpr dense_below(const options& values)
+      : dense_below(make_policy<C>(values.compressed), values.bytes) {}
+  constexpr dense_below(const C& compression, std::size_t bytes)
+      : compression_(compression), bytes_(bytes) {}
+
+  constexpr std::size_t block() const requires(unit == tutti::unit::block) {
+    return compression_.block();
+  }
+  constexpr std::size_t wire_bytes(std::size_t elements) const requires(!variable) {
+    return dense(elements) ? none::wire_bytes(elements) : compression_.wire_bytes(elements);
+  }
+  constexpr std::size_t capacity(std::size_t elements) const requires variable {
+    return dense(elements) ? none::wire_bytes(elements) : compression_.capacity(elements);
+  }
+  constexpr std::size_t expected(std::size_t elements) const requires variable {
+    return dense(elements) ? none::wire_bytes(elements) : compression_.expected(elements);
+  }
+  constexpr std::size_t scratch_bytes(std::size_t elements) const {
+    return tutti::scratch_bytes(compression_, elements);
+  }
+
+  template <class Queue>
+  requires(!variable) void encode(Queue& queue, std::span<const float> gradient, wire out,
+                                  const chunk_context& where) const {
+    if (dense(gradient.size())) {
+      none{}.encode(queue, gradient, {out.data, none::wire_bytes(gradient.size())});
+    } else {
+      tutti::encode(compression_, queue, gradient, out, where);
+    }
+  }
+  template <class Queue>
+  requires variable void encode(Queue& queue, std::span<const float> gradient, wire out,
+                                const chunk_context& where, std::size_t* length) const {
+    if (dense(gradient.size())) {
+      none{}.encode(queue, gradient, {out.data, none::wire_bytes(gradient.size())});
+      *length = none::wire_bytes(gradient.size());
+    } else {
+      compression_.encode(queue, gradient, out, where, length);
+    }
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    if (dense(sum.size())) {
+      none{}.accumulate(queue, {in.data, std::min(in.size, none::wire_bytes(sum.size()))}, sum);
+    } else {
+      compression_.accumulate(queue, in, sum);
+    }
+  }
+
+  /// What goes back as floats does so whatever its length.
+  constexpr auto relay() const {
+    using relayed = decltype(tutti::relay(compression_));
+    if constexpr (facts::identity<relayed>) {
+      return tutti::relay(compression_);
+    } else {
+      return dense_below<relayed>(tutti::relay(compression_), bytes_);
+    }
+  }
+
+  template <class Queue>
+  requires facts::rescales<C>
+  void rescale(Queue& queue, const chunk_context& where, std::size_t elements, float factor) const {
+    compression_.rescale(queue, where, elements, factor);
+  }
+
+ private:
+  constexpr bool dense(std::size_t elements) const { return elements * sizeof(float) < bytes_; }
+
+  C compression_{};
+  std::size_t bytes_{options{}.bytes};
+};
+
+}  // namespace tutti::compression

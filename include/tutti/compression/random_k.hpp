@@ -1,0 +1,124 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "tutti/base/error.hpp"
+#include "tutti/kernels/counted_random.hpp"
+#include "tutti/kernels/stratified.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::kernels {
+
+constexpr std::array<std::string_view, 2> names(drawn_as) { return {"itself", "its_run"}; }
+
+}  // namespace tutti::kernels
+
+namespace tutti::compression {
+
+/// k elements of each chunk travel, drawn by chance without replacement: one from each of k runs
+/// of equal length, so that any element is as likely as its run is short. All ranks draw the same
+/// ones, and so does whoever encodes their sum again, which then loses nothing more.
+/// As `itself` a value is exact, and what was not drawn is left to error_feedback. As `its_run` a
+/// value stands for as many as its run has: the mean of what is decoded is the gradient, and error
+/// feedback does not belong around it.
+/// Wire: the key of the draw, 8 bytes, and k floats: no indices; k = max(floor(n * density), 1),
+/// and 0 bytes for an empty chunk. `randomk` is BytePS's.
+/// Cost: k random numbers to encode and k to accumulate; nothing is read but what is drawn.
+/// After: Stich et al., "Sparsified SGD with Memory", 2018; unbiased: Wangni et al., "Gradient
+/// Sparsification", 2018. Deviation: both draw from the whole vector, and not run by run.
+class random_k {
+ public:
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+
+  struct options {
+    double density{0.001};
+    std::size_t k{0};
+    kernels::drawn_as drawn_as{kernels::drawn_as::itself};
+    std::uint64_t seed{1};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("density", self.density, "share of each chunk's elements that is drawn");
+      visit("k", self.k, "elements of each chunk that are drawn; 0: density says it");
+      visit("drawn_as", self.drawn_as,
+            "what a value stands for: itself, for error feedback; its_run: as many as it was drawn "
+            "from, which is unbiased");
+      visit("seed", self.seed, "what all ranks draw from");
+    }
+  };
+
+  constexpr random_k() = default;
+  /// Throws usage_error unless 0 < density <= 1.
+  explicit constexpr random_k(const options& values) : options_(values) {
+    if (!(values.density > 0 && values.density <= 1)) {
+      throw usage_error(
+          "compression::random_k: density must be above 0 and at most 1. Fix: 0.001 sends one "
+          "element in a thousand.");
+    }
+  }
+
+  /// Throws usage_error above 2^32 - 1 elements.
+  constexpr std::size_t wire_bytes(std::size_t elements) const {
+    if (elements > std::numeric_limits<std::uint32_t>::max()) {
+      throw usage_error(
+          "compression::random_k: elements of a chunk are drawn by numbers of 32 bits. Fix: "
+          "partition::into.");
+    }
+    const std::size_t wanted =
+        options_.k != 0
+            ? options_.k
+            : static_cast<std::size_t>(static_cast<double>(elements) * options_.density);
+    const std::size_t k = std::min(elements, std::max<std::size_t>(wanted, 1));
+    return k == 0 ? 0 : key_bytes + k * sizeof(float);
+  }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out,
+              const chunk_context& where) const {
+    const auto key =
+        kernels::counted_random(options_.seed).stream(where.step).bits(where.first_element);
+    kernels::draw(queue, gradient, key, options_.drawn_as,
+                  {out.header<std::uint32_t>(), values(out), count(out)});
+  }
+
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    kernels::add_drawn(queue, drawn(in), sum);
+  }
+
+  template <class Queue>
+  void clear_sent(Queue& queue, const_wire in, std::span<float> data) const {
+    kernels::clear_drawn(queue, drawn(in), data);
+  }
+
+  /// A sum of what stands for runs does so already.
+  constexpr random_k relay() const {
+    random_k other = *this;
+    other.options_.drawn_as = kernels::drawn_as::itself;
+    return other;
+  }
+
+ private:
+  static constexpr std::size_t key_bytes = 2 * sizeof(std::uint32_t);
+
+  static kernels::const_drawn_values drawn(const_wire in) {
+    return {in.header<std::uint32_t>(), values(in), count(in)};
+  }
+  static float* values(wire out) { return out.header<float>() + 2; }
+  static const float* values(const_wire in) { return in.header<float>() + 2; }
+  static std::size_t count(const_wire in) {
+    return in.size == 0 ? 0 : (in.size - key_bytes) / sizeof(float);
+  }
+
+  options options_{};
+};
+static_assert(compression_policy<random_k>);
+
+}  // namespace tutti::compression

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/role/compression.hpp"
+
+namespace tutti::compression {
+
+/// Error feedback that remembers a step which was not made, instead of a gradient that was not
+/// sent: where the learning rate changes from a to b, the residual e becomes e * a / b. So the rate
+/// is inside the residual, as EF-signSGD has it: its p = rate * g + e is `rate` times what is
+/// encoded here, and what it sends is `rate` times what is sent here, whenever the compressor takes
+/// multiples to multiples. An engine does it in `change`, at both ends, for an optimizer that has a
+/// `learning_rate`; a rate of 0 leaves residuals as they are.
+/// Wire, cost: as error_feedback; a pass over the residual where the rate changes.
+/// After: Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019; Zheng et al.,
+/// "Communication-Efficient Distributed Blockwise Momentum SGD with Error-Feedback", NeurIPS 2019;
+/// BytePS, `byteps_ef_type: vanilla`, which reads the rate from the file lr.s before it encodes.
+template <encodes_once C>
+class rescaled_error_feedback : public error_feedback<C> {
+ public:
+  using error_feedback<C>::error_feedback;
+
+  template <class Queue>
+  void rescale(Queue& queue, const chunk_context& where, std::size_t elements, float factor) const {
+    kernels::scale(queue, where.row(0, elements), factor);
+  }
+};
+
+}  // namespace tutti::compression

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tutti/kernels/adam.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/role/optimizer.hpp"
+
+namespace tutti::optimizer {
+
+/// 1-bit Adam. Before step `freeze_step`: m = beta1 * m + (1 - beta1) * g; v = beta2 * v +
+/// (1 - beta2) * g^2; x -= learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * x), without
+/// bias corrections. From it on v stays as it is, and what comes is not the mean gradient but the
+/// momentum that all ranks have from now on: m becomes it, and x moves along it. What a rank sends
+/// for that is `outgoing`: beta1 * m + (1 - beta1) * g of its own gradient.
+/// Needs architecture::momentum_exchange. Cost: as adam; while frozen one pass and a copy less.
+/// After: Tang et al., "1-bit Adam", ICML 2021; DeepSpeed's OnebitAdam, whose first step moves
+/// nothing.
+struct one_bit_adam {
+  using role = tutti::role::optimizer;
+  static constexpr bool elementwise = true;
+
+  float learning_rate{0.001f};
+  double beta1{0.9};
+  double beta2{0.999};
+  float epsilon{1e-8f};
+  float weight_decay{0.0f};
+  std::uint64_t freeze_step{100'000};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("learning_rate", self.learning_rate, "a step's length");
+    visit("beta1", self.beta1, "share of the mean gradient that stays each step");
+    visit("beta2", self.beta2, "share of the mean squared gradient that stays each step");
+    visit("epsilon", self.epsilon, "added to the root of the mean square");
+    visit("weight_decay", self.weight_decay, "share of a parameter added to its step");
+    visit("freeze_step", self.freeze_step,
+          "the first step whose mean square is the one before's, and that exchanges momenta");
+  }
+
+  static std::size_t memory_per_element() { return 2; }
+
+  bool exchanges_momenta(std::uint64_t step) const { return step >= freeze_step; }
+
+  /// A gradient becomes what travels in its place.
+  template <class Queue>
+  void outgoing(Queue& queue, std::span<float> gradient, const chunk_context& where) const {
+    if (exchanges_momenta(where.step)) {
+      kernels::blend(queue, gradient, where.row(0, gradient.size()), static_cast<float>(1 - beta1),
+                     static_cast<float>(beta1));
+    }
+  }
+
+  template <class Queue>
+  void apply(Queue& queue, std::span<float> parameters, std::span<const float> mean,
+             const chunk_context& where) const {
+    const std::size_t n = parameters.size();
+    const std::span<float> m = where.row(0, n);
+    const std::span<float> v = where.row(1, n);
+    if (exchanges_momenta(where.step)) {
+      queue.copy(m.data(), mean.data(), mean.size_bytes());
+      kernels::adam_along(queue, parameters, m, v, values());
+    } else {
+      kernels::adam(queue, parameters, m, v, mean, values());
+    }
+  }
+
+ private:
+  kernels::adam_step values() const {
+    kernels::adam_step made;
+    made.keep = static_cast<float>(beta1);
+    made.take = static_cast<float>(1 - beta1);
+    made.keep_squares = static_cast<float>(beta2);
+    made.take_squares = static_cast<float>(1 - beta2);
+    made.rate = learning_rate;
+    made.root_factor = 1;
+    made.epsilon = epsilon;
+    made.kept_parameter = 1 - learning_rate * weight_decay;
+    return made;
+  }
+};
+static_assert(optimizer_policy<one_bit_adam>);
+
+}  // namespace tutti::optimizer

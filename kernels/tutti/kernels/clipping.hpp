@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+#include "tutti/base/host_device.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/sum_in_lanes.hpp"
+#include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/norms.hpp"
+#include "tutti/kernels/widest.hpp"
+
+namespace tutti::kernels {
+
+namespace element {
+
+/// PyTorch's clip_grad_norm_ and those who followed it add a millionth to the norm.
+struct keep_clip_factor {
+  float* factor;
+  double bound;
+  TUTTI_HD void operator()(double squares) const {
+    const double wanted = bound / (std::sqrt(squares) + 1e-6);
+    *factor = wanted < 1 ? static_cast<float>(wanted) : 1.0f;
+  }
+};
+
+struct blend_clipped {
+  float keep;
+  const float* factor;
+  TUTTI_HD void operator()(float& into, float from) const {
+    into = product(keep, into) + product(*factor, from);
+  }
+};
+
+}  // namespace element
+
+/// *factor becomes what brings the euclidean norm of `input` down to `bound`, and 1 where it is
+/// below: bound / (norm + 1e-6), computed in double and rounded once. A device adds up the squares
+/// in an order of its own: the two factors are the same float or neighbours.
+template <host_queue Queue>
+void find_clip_factor(Queue& queue, std::span<const float> input, double bound, float* factor) {
+  queue.run([=] {
+    widest([=] {
+      element::keep_clip_factor{factor,
+                                bound}(sum_in_lanes(input.size(), element::square{input.data()}));
+    });
+  });
+}
+void find_clip_factor(cuda::stream& queue, std::span<const float> input, double bound,
+                      float* factor);
+
+/// into[i] = keep * into[i] + *factor * from[i], each product rounded; the factor is read when the
+/// queue runs this.
+template <host_queue Queue>
+void blend_clipped(Queue& queue, std::span<float> into, std::span<const float> from, float keep,
+                   const float* factor) {
+  queue.run([=] {
+    const element::blend_clipped step{keep, factor};
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      step(into[i], from[i]);
+    }
+  });
+}
+void blend_clipped(cuda::stream& queue, std::span<float> into, std::span<const float> from,
+                   float keep, const float* factor);
+
+}  // namespace tutti::kernels

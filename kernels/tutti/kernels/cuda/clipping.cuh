@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/clipping.hpp"
+#include "tutti/kernels/cuda/each.cuh"
+
+// The definitions of what clipping.hpp declares for a cuda::stream.
+namespace tutti::kernels {
+
+[[gnu::used]] inline void find_clip_factor(cuda::stream& queue, std::span<const float> input,
+                                           double bound, float* factor) {
+  device::add_up(queue, input.size(), element::square{input.data()},
+                 element::keep_clip_factor{factor, bound});
+}
+
+[[gnu::used]] inline void blend_clipped(cuda::stream& queue, std::span<float> into,
+                                        std::span<const float> from, float keep,
+                                        const float* factor) {
+  device::each(queue, into.size(), element::blend_clipped{keep, factor}, into.data(), from.data());
+}
+
+}  // namespace tutti::kernels

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/compression/dense_below.hpp"
+#include "tutti/compression/dithering.hpp"
+#include "tutti/compression/nesterov_momentum.hpp"
+#include "tutti/compression/onebit.hpp"
+#include "tutti/compression/randomk.hpp"
+#include "tutti/compression/rescaled_error_feedback.hpp"
+#include "tutti/compression/topk.hpp"
+#include "tutti/strategies/byteps.hpp"
+
+namespace tutti::strategies {
+
+/// BytePS whose pieces from 65,536 bytes on are compressed both ways: servers decode what they add,
+/// and encode the mean again. Its momentum goes around all of it:
+/// `BytePSCompressed<compression::nesterov_momentum<…>>`.
+template <class Compression>
+struct BytePSCompressed {
+  using strategy = compose<partition::into, schedule::by_priority, Compression,
+                           architecture::parameter_server<>>;
+  static constexpr policy_options<strategy> defaults() {
+    constexpr auto own = BytePS::defaults();
+    return {.partition = own.partition, .schedule = own.schedule, .architecture = own.architecture};
+  }
+};
+
+/// BytePS with `onebit` and `vanilla` error feedback: a bit an element, and the mean magnitude.
+struct BytePSOneBit
+    : BytePSCompressed<
+          compression::dense_below<compression::rescaled_error_feedback<compression::onebit>>> {
+  static constexpr std::string_view name = "BytePSOneBit";
+  static constexpr std::string_view after = "BytePS with `onebit`";
+  static constexpr std::string_view deviations = "As BytePS's.";
+};
+
+/// BytePS with `topk` and `vanilla` error feedback.
+struct BytePSTopK
+    : BytePSCompressed<
+          compression::dense_below<compression::rescaled_error_feedback<compression::topk>>> {
+  static constexpr std::string_view name = "BytePSTopK";
+  static constexpr std::string_view after = "BytePS with `topk`";
+  static constexpr std::string_view deviations = "As BytePS's.";
+};
+
+/// BytePS with `randomk` and `vanilla` error feedback.
+struct BytePSRandomK
+    : BytePSCompressed<
+          compression::dense_below<compression::rescaled_error_feedback<compression::randomk>>> {
+  static constexpr std::string_view name = "BytePSRandomK";
+  static constexpr std::string_view after = "BytePS with `randomk`";
+  static constexpr std::string_view deviations = "As BytePS's.";
+};
+
+/// BytePS with `dithering`, which is unbiased and remembers nothing.
+struct BytePSDithering : BytePSCompressed<compression::dense_below<compression::dithering>> {
+  static constexpr std::string_view name = "BytePSDithering";
+  static constexpr std::string_view after = "BytePS with `dithering`";
+  static constexpr std::string_view deviations = "As BytePS's.";
+};
+
+}  // namespace tutti::strategies

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/compression/density_warm_up.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/momentum_correction.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/core/compose.hpp"
+
+namespace tutti::strategies {
+
+/// The largest 0.1 % of each tensor's accumulated momentum, gathered from all: deep gradient
+/// compression, Lin et al., ICLR 2018. The optimizer must have no momentum; `warm_up` is for
+/// engine.replan between epochs, `.compression.clip` the paper's local clipping for recurrent
+/// networks. Deviations: selections are exact, where the paper samples a threshold; biases are
+/// compressed, too, k = max(floor(n / 1000), 1).
+struct DGC {
+  static constexpr std::string_view name = "DGC";
+  static constexpr std::string_view after = "Lin et al., \"Deep Gradient Compression\", ICLR 2018";
+  static constexpr std::string_view deviations =
+      "Selections are exact, where the paper samples a threshold; biases are compressed, too, "
+      "k = max(floor(n / 1000), 1).";
+  using strategy =
+      compose<compression::momentum_correction<compression::error_feedback<compression::top_k>>,
+              architecture::all_gather>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.compression = {.momentum = 0.9, .decorated = {.density = 0.001}}};
+  }
+  static constexpr compression::density_warm_up warm_up{0.25, 0.0625, 0.015625, 0.004};
+};
+
+}  // namespace tutti::strategies

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/momentum_exchange.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
+
+namespace tutti::strategies {
+
+/// Dense steps of Adam, then momenta of a bit an element and a scale for each rank's part, with
+/// what is lost remembered at workers and owners: Tang et al., "1-bit Adam", ICML 2021. Its
+/// engine's optimizer is optimizer::one_bit_adam, whose `freeze_step` is where one turns into the
+/// other. A scale is the mean magnitude, which leaves the least behind; DeepSpeed's is the root
+/// mean square.
+struct OneBitAdam {
+  static constexpr std::string_view name = "OneBitAdam";
+  static constexpr std::string_view after = "Tang et al., \"1-bit Adam\", ICML 2021";
+  static constexpr std::string_view deviations =
+      "A scale is the mean magnitude, which leaves the least behind; DeepSpeed's is the root "
+      "mean square.";
+  using strategy = compose<compression::error_feedback<compression::scaled_sign>,
+                           architecture::momentum_exchange>;
+};
+
+}  // namespace tutti::strategies

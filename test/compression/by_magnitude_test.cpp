@@ -1,0 +1,103 @@
+// by_magnitude: what travels is what reaches the magnitude, and no payload is believed blindly.
+#include "tutti/compression/by_magnitude.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <vector>
+
+#include "compression/placed.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/momentum_correction.hpp"
+
+namespace tutti {
+namespace {
+
+using compression::by_magnitude;
+using floats = std::vector<float>;
+
+TEST(by_magnitude, sends_what_reaches_it) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const float below = std::nextafter(0.5f, 0.0f);
+  const floats gradient{0.5f, below, -0.5f, -below, 3, 0, -infinity, 1e-40f, -0.0f};
+  placed<by_magnitude> codec(gradient.size(), {.magnitude = 0.5f});
+  const auto payload = codec.encode(gradient);
+  std::vector<std::uint32_t> words(payload.size() / 4);
+  std::memcpy(words.data(), payload.data(), payload.size());
+  const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
+  EXPECT_EQ(words, (std::vector<std::uint32_t>{4, 0, bits(0.5f), 2, bits(-0.5f), 4, bits(3), 6,
+                                               bits(-infinity)}));
+  EXPECT_EQ(codec.decode(payload), (floats{0.5f, 0, -0.5f, 0, 3, 0, -infinity, 0, 0}));
+  EXPECT_FALSE(codec.overran);
+}
+
+TEST(by_magnitude, sends_everything_at_zero) {
+  for (const std::size_t n : awkward_sizes) {
+    placed<by_magnitude> codec(n, {.magnitude = 0});
+    const floats gradient = gradient_of(n, 1);
+    const auto payload = codec.encode(gradient);
+    EXPECT_EQ(payload.size(), 4 + 8 * n);
+    EXPECT_EQ(codec.decode(payload), gradient);
+    EXPECT_FALSE(codec.overran);
+  }
+}
+
+/// Selections of halves, which add exactly: what is left is below the magnitude, and nothing is
+/// lost.
+TEST(by_magnitude, leaves_less_than_the_magnitude) {
+  constexpr std::size_t n = 100;
+  placed<compression::error_feedback<by_magnitude>> codec(n, {.magnitude = 4});
+  std::vector<double> given(n);
+  std::vector<double> sent(n);
+  for (unsigned step = 0; step < 20; ++step) {
+    floats gradient(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      gradient[i] = static_cast<float>((i * 37 + step * 101) % 15) / 2 - 3.5f;
+      given[i] += static_cast<double>(gradient[i]);
+    }
+    const floats decoded = codec.decode(codec.encode(gradient));
+    for (std::size_t i = 0; i < n; ++i) {
+      sent[i] += static_cast<double>(decoded[i]);
+      EXPECT_LT(std::fabs(codec.row(0)[i]), 4.0f);
+      EXPECT_EQ(sent[i] + static_cast<double>(codec.row(0)[i]), given[i]) << step << ", " << i;
+    }
+  }
+}
+
+TEST(by_magnitude, says_what_it_has_sent) {
+  using corrected = compression::momentum_correction<compression::error_feedback<by_magnitude>>;
+  placed<corrected> codec(3, {.momentum = 0.5, .decorated = {.magnitude = 2}});
+  EXPECT_EQ(codec.decode(codec.encode(floats{1, 2, -3})), (floats{0, 2, -3}));
+  EXPECT_EQ(floats(codec.row(0).begin(), codec.row(0).end()), (floats{1, 0, 0}));
+  EXPECT_EQ(codec.decode(codec.encode(floats{1, 1, 1})), (floats{2.5, 0, 0}));
+}
+
+TEST(by_magnitude, does_not_believe_a_payload_blindly) {
+  placed<by_magnitude> codec(4, {.magnitude = 1});
+  const auto made_of = [](const std::vector<std::uint32_t>& words) {
+    std::vector<std::byte> payload(4 * words.size());
+    std::memcpy(payload.data(), words.data(), payload.size());
+    return payload;
+  };
+  const auto one = std::bit_cast<std::uint32_t>(1.0f);
+  EXPECT_EQ(codec.decode(made_of({1, 3, one, 2, one})), (floats{0, 0, 0, 1}));
+  EXPECT_EQ(codec.decode(made_of({~0u, 3, one, 2, one})), (floats{0, 0, 1, 1}));
+  EXPECT_EQ(codec.decode(made_of({2, 4, one, 2, one})), (floats{0, 0, 1, 0}));
+  EXPECT_EQ(codec.decode(made_of({1})), floats(4));
+  EXPECT_EQ(codec.decode({}), floats(4));
+}
+
+TEST(by_magnitude, refuses_what_is_none) {
+  EXPECT_THROW(by_magnitude({.magnitude = -1}), usage_error);
+  EXPECT_THROW(by_magnitude({.magnitude = std::nanf("")}), usage_error);
+  EXPECT_THROW(by_magnitude({.density = 2}), usage_error);
+  EXPECT_THROW(by_magnitude().capacity(std::size_t{1} << 32), usage_error);
+  EXPECT_EQ(by_magnitude({.density = 0.5}).expected(10), 44u);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,239 @@
+// BytePS with its compressors: what workers and servers remember, send and forget, in plain loops;
+// and that residuals which are steps follow the learning rate, wherever they are kept.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/rule.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/strategies/byteps_compressed.hpp"
+
+namespace tutti::test {
+namespace {
+
+using compression::dense_below;
+using compression::nesterov_momentum;
+using compression::onebit;
+using compression::rescaled_error_feedback;
+using floats = std::vector<float>;
+
+constexpr int workers = 3;
+constexpr std::size_t dense_bytes = 1000;  // two of six tensors are longer
+constexpr float rates[] = {0.25f, 0.25f, 0.125f, 0.5f, 0.5f};
+
+/// What one end remembers: of each element an error, and what a step of it is worth.
+class one_bit_end {
+ public:
+  /// Each of `values`, elements from `first` on, becomes its sign times the mean magnitude of all,
+  /// errors included.
+  void encode(floats& values, std::size_t first, float rate_before, float rate) {
+    if (values.size() * sizeof(float) < dense_bytes) {
+      return;
+    }
+    double magnitude = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      float& error = errors_[first + i];
+      error = error * (rate_before / rate) + values[i];
+      magnitude += std::abs(static_cast<double>(error));
+    }
+    const auto mean = static_cast<float>(magnitude / static_cast<double>(values.size()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      float& error = errors_[first + i];
+      values[i] = error < 0 ? -mean : mean;
+      error -= values[i];
+    }
+  }
+
+ private:
+  floats errors_ = floats(total_elements());
+};
+
+/// Parameters after training with these rates. Chunks are tensors, or a part of each tensor for
+/// each worker.
+floats trained_by_one_bit(float momentum, bool in_parts) {
+  std::vector<one_bit_end> at_workers(workers);
+  one_bit_end at_owners;
+  std::vector<floats> directions(workers, floats(total_elements()));
+  floats x(total_elements());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = initial(i);
+  }
+  int step = 0;
+  float before = rates[0];
+  for (const float rate : rates) {
+    std::size_t first = 0;
+    for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
+      const std::size_t whole = tensor_sizes()[tensor];
+      for (std::size_t part = 0; part < (in_parts ? workers : 1); ++part) {
+        const std::size_t count =
+            in_parts ? whole / workers + (part < whole % workers ? 1 : 0) : whole;
+        floats sum(count);
+        for (int worker = 0; worker < workers; ++worker) {
+          floats mine(count);
+          for (std::size_t i = 0; i < count; ++i) {
+            const float g = gradient(worker, step, first + i);
+            float& m = directions[static_cast<std::size_t>(worker)][first + i];
+            m = g + momentum * m;
+            mine[i] = momentum == 0 ? g : g + momentum * m;
+          }
+          at_workers[static_cast<std::size_t>(worker)].encode(mine, first, before, rate);
+          for (std::size_t i = 0; i < count; ++i) {
+            sum[i] += mine[i];
+          }
+        }
+        for (float& each : sum) {
+          each *= 1.0f / workers;
+        }
+        at_owners.encode(sum, first, before, rate);
+        for (std::size_t i = 0; i < count; ++i) {
+          x[first + i] -= rate * sum[i];
+        }
+        first += count;
+      }
+    }
+    before = rate;
+    ++step;
+  }
+  return x;
+}
+
+/// Steps [first, end) of every worker's, and the last one's parameters; from what it saved before,
+/// and saving what it remembers once the next step's rate is set.
+template <class Strategy>
+floats train_steps(const engine_options<Strategy>& set, std::size_t first, std::size_t end,
+                   std::vector<std::string>& saved) {
+  floats result;
+  const int ranks = workers + servers_in<Strategy>(set);
+  transport::run_ranks(ranks, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(),
+                                        optimizer::sgd{.learning_rate = rates[0]}, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    std::string& mine = saved[static_cast<std::size_t>(world.rank())];
+    if (first != 0) {
+      std::istringstream in(mine);
+      load(engine, in);
+    }
+    for (std::size_t step = first; step < end; ++step) {
+      engine.change(optimizer::sgd{.learning_rate = rates[step]});
+      backward(memory, world.rank(), static_cast<int>(step));
+      for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+        engine.ready(tensor_id(i));
+      }
+      engine.wait();
+    }
+    if (end < std::size(rates)) {
+      engine.change(optimizer::sgd{.learning_rate = rates[end]});
+      std::ostringstream out;
+      save(engine, out);
+      mine = out.str();
+    }
+    if (world.rank() == workers - 1) {
+      result.assign(memory.parameters().begin(), memory.parameters().end());
+    }
+  });
+  return result;
+}
+
+template <class Strategy>
+floats trained_at_changing_rates(const engine_options<Strategy>& set) {
+  std::vector<std::string> saved(workers);
+  return train_steps(set, 0, std::size(rates), saved);
+}
+
+TEST(BytePSOneBit, trains_as_its_recurrence_at_changing_rates) {
+  engine_options<strategies::BytePSOneBit> set;
+  set.architecture.servers = 2;
+  set.compression.bytes = dense_bytes;
+  const floats expected = trained_by_one_bit(0, false);
+  EXPECT_TRUE(close(trained_at_changing_rates(set), expected));
+  set.compression.bytes = 0;  // then all is compressed
+  EXPECT_FALSE(close(trained_at_changing_rates(set), expected));
+}
+
+/// The residuals that are loaded are steps of the rate that is loaded with them.
+TEST(BytePSOneBit, goes_on_from_what_was_saved_between_two_rates) {
+  engine_options<strategies::BytePSOneBit> set;
+  set.architecture.servers = 2;
+  set.compression.bytes = dense_bytes;
+  const floats straight = trained_at_changing_rates(set);
+  for (const std::size_t stop : {2u, 3u}) {
+    std::vector<std::string> saved(workers);
+    train_steps(set, 0, stop, saved);
+    EXPECT_EQ(train_steps(set, stop, std::size(rates), saved), straight) << stop;
+  }
+}
+
+TEST(BytePSOneBit, has_its_momentum_around_it) {
+  using strategy =
+      strategies::BytePSCompressed<nesterov_momentum<dense_below<rescaled_error_feedback<onebit>>>>;
+  engine_options<strategy> set;
+  set.architecture.servers = 2;
+  set.compression = {.compressed = {.compressed = {}, .bytes = dense_bytes}, .momentum = 0.5f};
+  EXPECT_TRUE(close(trained_at_changing_rates(set), trained_by_one_bit(0.5f, false)));
+}
+
+TEST(rescaled_error_feedback, follows_the_rate_at_owners_of_parts) {
+  using remembering = dense_below<rescaled_error_feedback<onebit>>;
+  using strategy = compose<remembering, architecture::reduce_scatter_all_gather>;
+  engine_options<strategy> set;
+  set.compression.bytes = dense_bytes;
+  const floats expected = trained_by_one_bit(0, true);
+  EXPECT_TRUE(close(trained_at_changing_rates(set), expected));
+  using forgetting = compose<dense_below<compression::error_feedback<onebit>>,
+                             architecture::reduce_scatter_all_gather>;
+  engine_options<forgetting> other;
+  other.compression.bytes = dense_bytes;
+  EXPECT_FALSE(close(trained_at_changing_rates(other), expected));
+}
+
+/// A chunk of exactly so many bytes is compressed, a shorter one is not; all of it arrives.
+TEST(dense_below, counts_bytes_as_they_travel) {
+  const dense_below<onebit> codec({.bytes = 400});
+  EXPECT_EQ(codec.wire_bytes(99), 396u);
+  EXPECT_EQ(codec.wire_bytes(100), onebit::wire_bytes(100));
+  static_assert(dense_below<onebit>().wire_bytes(16383) == 4 * 16383);
+  static_assert(dense_below<onebit>().wire_bytes(16384) == 16384 / 8 + 4);
+}
+
+/// Both ways a server and its workers draw the same elements: what arrives is exact, or nothing.
+TEST(BytePSRandomK, draws_the_same_everywhere) {
+  engine_options<strategies::BytePSRandomK> set;
+  set.compression.bytes = dense_bytes;
+  set.compression.compressed.density = 0.25;
+  const floats x = trained_at_changing_rates(set);
+  ASSERT_EQ(x.size(), total_elements());
+  std::size_t arrived = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    arrived += x[i] != initial(i) ? 1 : 0;
+  }
+  // One that is drawn in none of five steps stays: (1 - 1/n)^(5n/4), in five steps e^-1.25 = 0.29.
+  EXPECT_NEAR(static_cast<double>(arrived) / static_cast<double>(x.size()), 0.71, 0.03);
+}
+/// Everything is among the largest, and nothing is far from one of 65535 levels.
+TEST(BytePSCompressed, trains_as_without_where_nothing_is_lost) {
+  engine_options<strategies::BytePS> dense;
+  const floats expected = trained_at_changing_rates(dense);
+  engine_options<strategies::BytePSTopK> largest;
+  largest.compression = {.compressed = {.density = 1}, .bytes = dense_bytes};
+  EXPECT_TRUE(close(trained_at_changing_rates(largest), expected));
+  engine_options<strategies::BytePSDithering> levels;
+  levels.compression = {.compressed = {.levels = 65535}, .bytes = dense_bytes};
+  const floats rounded = trained_at_changing_rates(levels);
+  EXPECT_NE(rounded, expected);
+  for (std::size_t i = 0; i < rounded.size(); ++i) {
+    ASSERT_NEAR(rounded[i], expected[i], 64 * 2.0 * 5 / 65535) << i;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test

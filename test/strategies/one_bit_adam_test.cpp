@@ -1,0 +1,210 @@
+// 1-bit Adam against its recurrence in plain loops over all workers.
+#include "tutti/strategies/one_bit_adam.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/monitor/counters.hpp"
+
+namespace tutti::test {
+namespace {
+
+using floats = std::vector<float>;
+
+constexpr optimizer::one_bit_adam values{.learning_rate = 0.125f,
+                                         .beta1 = 0.75,
+                                         .beta2 = 0.875,
+                                         .epsilon = 0.25f,
+                                         .weight_decay = 0.125f,
+                                         .freeze_step = 3};
+
+/// `sum` becomes the sign of each of its elements and its error, times their mean magnitude.
+void to_one_bit(floats& sum, float* errors) {
+  double magnitude = 0;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    errors[i] += sum[i];
+    magnitude += std::fabs(static_cast<double>(errors[i]));
+  }
+  const auto mean = static_cast<float>(magnitude / static_cast<double>(sum.size()));
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    sum[i] = errors[i] < 0 ? -mean : mean;
+    errors[i] -= sum[i];
+  }
+}
+
+/// Algorithm 1 of the paper, a step of `passes` gradients each; every tensor in a part for each
+/// worker.
+floats trained_by_the_paper(int workers, int steps, int passes) {
+  const std::size_t all = total_elements();
+  const auto size = static_cast<std::size_t>(workers);
+  std::vector<floats> at_workers(size, floats(all));
+  floats at_owners(all);
+  floats x(all);
+  floats m(all);
+  floats v(all);
+  for (std::size_t i = 0; i < all; ++i) {
+    x[i] = initial(i);
+  }
+  for (int step = 0; step < steps; ++step) {
+    const bool frozen = step >= 3;
+    std::size_t first = 0;
+    for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
+      const std::size_t whole = tensor_sizes()[tensor];
+      for (std::size_t part = 0; part < size; ++part) {
+        const std::size_t count = whole / size + (part < whole % size ? 1 : 0);
+        floats mean(count);
+        for (std::size_t worker = 0; worker < size; ++worker) {
+          floats mine(count);
+          for (std::size_t i = 0; i < count; ++i) {
+            for (int pass = 0; pass < passes; ++pass) {
+              mine[i] += gradient(static_cast<int>(worker), step * passes + pass, first + i);
+            }
+            mine[i] /= static_cast<float>(passes);
+            if (frozen) {
+              mine[i] = 0.75f * m[first + i] + 0.25f * mine[i];
+            }
+          }
+          if (frozen && count > 0) {
+            to_one_bit(mine, at_workers[worker].data() + first);
+          }
+          for (std::size_t i = 0; i < count; ++i) {
+            mean[i] += mine[i];
+          }
+        }
+        for (float& each : mean) {
+          each /= static_cast<float>(workers);
+        }
+        if (frozen && count > 0) {
+          to_one_bit(mean, at_owners.data() + first);
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+          const std::size_t at = first + i;
+          m[at] = frozen ? mean[i] : 0.75f * m[at] + 0.25f * mean[i];
+          v[at] = frozen ? v[at] : 0.875f * v[at] + 0.125f * mean[i] * mean[i];
+          x[at] -= 0.125f * (m[at] / (std::sqrt(v[at]) + 0.25f) + 0.125f * x[at]);
+        }
+        first += count;
+      }
+    }
+  }
+  return x;
+}
+
+/// Elements that are elsewhere: of what is nearly 0 a sum in another order has another sign.
+std::size_t different(const floats& a, const floats& b) {
+  std::size_t count = a.size() == b.size() ? 0 : total_elements();
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    count += std::fabs(a[i] - b[i]) <= 1e-4f * (1 + std::fabs(b[i])) ? 0 : 1;
+  }
+  return count;
+}
+
+/// Steps [first, end) of every worker's, with what `save` wrote before and writes after.
+template <class Strategy = strategies::OneBitAdam>
+floats trained(int workers, int first, int end, int passes, std::vector<std::string>& saved,
+               const engine_options<Strategy>& given = {}) {
+  floats result;
+  transport::run_ranks(workers, [&](transport::in_process& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    arena memory = model_of(world.rank());
+    engine_options<Strategy> set = given;
+    set.run.accumulation = static_cast<unsigned>(passes);
+    auto engine = make_engine<Strategy>(world, memory.tensors(), values, set);
+    if (first != 0) {
+      std::istringstream in(saved[rank]);
+      load(engine, in);
+    }
+    for (int step = first; step < end; ++step) {
+      for (float& each : memory.gradients()) {
+        each = 0;
+      }
+      for (int pass = 0; pass < passes; ++pass) {
+        std::size_t element = 0;
+        for (float& each : memory.gradients()) {
+          each += gradient(world.rank(), step * passes + pass, element++);
+        }
+        for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+          engine.ready(tensor_id(i));
+        }
+      }
+      engine.wait();
+    }
+    std::ostringstream out;
+    save(engine, out);
+    saved[rank] = out.str();
+    if (world.rank() == workers - 1) {
+      result.assign(memory.parameters().begin(), memory.parameters().end());
+    }
+  });
+  return result;
+}
+
+TEST(OneBitAdam, is_the_papers_algorithm) {
+  for (const int workers : {1, 2, 3, 5}) {
+    std::vector<std::string> saved(static_cast<std::size_t>(workers));
+    const floats x = trained(workers, 0, 8, 1, saved);
+    EXPECT_LE(different(x, trained_by_the_paper(workers, 8, 1)), 2u) << workers;
+    EXPECT_GT(different(x, trained_by_the_paper(workers, 7, 1)), 1000u) << workers;
+  }
+}
+
+TEST(OneBitAdam, takes_the_mean_of_passes_into_its_momentum) {
+  std::vector<std::string> saved(2);
+  EXPECT_LE(different(trained(2, 0, 6, 2, saved), trained_by_the_paper(2, 6, 2)), 2u);
+}
+
+/// Before and after the switch, errors at both ends and both moments among what is saved.
+TEST(OneBitAdam, resumes_bitwise) {
+  for (const int stop : {2, 3, 5}) {
+    std::vector<std::string> saved(3);
+    const floats straight = trained(3, 0, 7, 1, saved);
+    trained(3, 0, stop, 1, saved);
+    EXPECT_EQ(trained(3, stop, 7, 1, saved), straight) << stop;
+  }
+}
+
+TEST(OneBitAdam, trains_in_buckets) {
+  using in_buckets = compose<fusion::up_to, compression::error_feedback<compression::scaled_sign>,
+                             architecture::momentum_exchange>;
+  engine_options<in_buckets> set;
+  set.fusion.bytes = 64;  // the dense steps are the same, whatever travels together
+  std::vector<std::string> saved(3);
+  const floats x = trained<in_buckets>(3, 0, 3, 1, saved, set);
+  EXPECT_EQ(different(x, trained_by_the_paper(3, 3, 1)), 0u);
+}
+
+task count_bytes(transport::simulated& world, std::vector<std::uint64_t>& sent) {
+  std::vector<tensor> tensors{tensor::phantom("x", 6400)};
+  auto its = values;
+  its.freeze_step = 1;
+  auto engine = make_engine<strategies::OneBitAdam>(world, tensors, its, {}, monitor::counters());
+  co_await engine.started();
+  for (int step = 0; step < 3; ++step) {
+    const std::uint64_t before = engine.counted().bytes_sent;
+    engine.ready(tensor_id(0));
+    co_await engine.arrival(tensor_id(0));
+    if (world.rank() == 1) {
+      sent.push_back(engine.counted().bytes_sent - before);
+    }
+  }
+  co_await engine.close();
+}
+
+/// Two ranks exchange halves: of floats, then of 100 words and a scale.
+TEST(OneBitAdam, sends_floats_then_bits) {
+  std::vector<std::uint64_t> sent;
+  transport::run_simulated(2, {1.25e9, 50e-6},
+                           [&](transport::simulated& world) { return count_bytes(world, sent); });
+  EXPECT_EQ(sent, (std::vector<std::uint64_t>{2 * 3200 * 4, 2 * 404, 2 * 404}));
+}
+
+}  // namespace
+}  // namespace tutti::test
