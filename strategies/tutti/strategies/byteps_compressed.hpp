@@ -31,6 +31,8 @@ struct BytePSOneBit
     : BytePSCompressed<
           compression::dense_below<compression::rescaled_error_feedback<compression::onebit>>> {
   static constexpr std::string_view name = "BytePSOneBit";
+  static constexpr std::string_view after = "BytePS with `onebit`";
+  static constexpr std::string_view deviations = "As BytePS's.";
 };
 
 /// BytePS with `topk` and `vanilla` error feedback.
@@ -38,6 +40,8 @@ struct BytePSTopK
     : BytePSCompressed<
           compression::dense_below<compression::rescaled_error_feedback<compression::topk>>> {
   static constexpr std::string_view name = "BytePSTopK";
+  static constexpr std::string_view after = "BytePS with `topk`";
+  static constexpr std::string_view deviations = "As BytePS's.";
 };
 
 /// BytePS with `randomk` and `vanilla` error feedback.
@@ -45,11 +49,15 @@ struct BytePSRandomK
     : BytePSCompressed<
           compression::dense_below<compression::rescaled_error_feedback<compression::randomk>>> {
   static constexpr std::string_view name = "BytePSRandomK";
+  static constexpr std::string_view after = "BytePS with `randomk`";
+  static constexpr std::string_view deviations = "As BytePS's.";
 };
 
 /// BytePS with `dithering`, which is unbiased and remembers nothing.
 struct BytePSDithering : BytePSCompressed<compression::dense_below<compression::dithering>> {
   static constexpr std::string_view name = "BytePSDithering";
+  static constexpr std::string_view after = "BytePS with `dithering`";
+  static constexpr std::string_view deviations = "As BytePS's.";
 };
 
 }  // namespace tutti::strategies

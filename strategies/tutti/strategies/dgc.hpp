@@ -18,6 +18,10 @@ namespace tutti::strategies {
 /// compressed, too, k = max(floor(n / 1000), 1).
 struct DGC {
   static constexpr std::string_view name = "DGC";
+  static constexpr std::string_view after = "Lin et al., \"Deep Gradient Compression\", ICLR 2018";
+  static constexpr std::string_view deviations =
+      "Selections are exact, where the paper samples a threshold; biases are compressed, too, "
+      "k = max(floor(n / 1000), 1).";
   using strategy =
       compose<compression::momentum_correction<compression::error_feedback<compression::top_k>>,
               architecture::all_gather>;

@@ -32,6 +32,12 @@ struct DistributedReplicated {
 /// pushes step as under DistributedReplicated.
 struct TFParameterServer {
   static constexpr std::string_view name = "TFParameterServer";
+  static constexpr std::string_view after =
+      "tf_cnn_benchmarks, `--variable_update=parameter_server` with servers; tensorpack's "
+      "DistributedTrainerParameterServer";
+  static constexpr std::string_view deviations =
+      "There workers read variables in the next forward pass, here each keeps what has come back; "
+      "pushes step as under DistributedReplicated.";
   using strategy = DistributedReplicated::strategy;
   static constexpr policy_options<strategy> defaults() {
     return {.architecture = {.placed_by = architecture::placed_by::least_loaded}};

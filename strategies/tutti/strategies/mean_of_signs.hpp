@@ -14,6 +14,8 @@ namespace tutti::strategies {
 /// vote. Shi et al.'s benchmark of 2020 calls it `signum`; the momentum is the optimizer's.
 struct MeanOfSigns {
   static constexpr std::string_view name = "MeanOfSigns";
+  static constexpr std::string_view after = "Shi et al.'s benchmark of 2020, `signum`";
+  static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::up_to, compression::sign, architecture::all_gather>;
   static constexpr policy_options<strategy> defaults() {
     return {.fusion = {.bytes = 67'108'864, .crossing = fusion::crossing::in}};
@@ -25,6 +27,10 @@ struct MeanOfSigns {
 /// that nothing is lost.
 struct EFMeanOfSigns {
   static constexpr std::string_view name = "EFMeanOfSigns";
+  static constexpr std::string_view after = "Shi et al.'s benchmark of 2020, `efsignum`";
+  static constexpr std::string_view deviations =
+      "Its residual takes the sign of 0 for 0, while it is received as 1; here it is 1 at "
+      "both ends, so that nothing is lost.";
   using strategy = compose<fusion::up_to, compression::error_feedback<compression::sign>,
                            architecture::all_gather>;
   static constexpr policy_options<strategy> defaults() {

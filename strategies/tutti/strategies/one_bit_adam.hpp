@@ -17,6 +17,10 @@ namespace tutti::strategies {
 /// mean square.
 struct OneBitAdam {
   static constexpr std::string_view name = "OneBitAdam";
+  static constexpr std::string_view after = "Tang et al., \"1-bit Adam\", ICML 2021";
+  static constexpr std::string_view deviations =
+      "A scale is the mean magnitude, which leaves the least behind; DeepSpeed's is the root "
+      "mean square.";
   using strategy = compose<compression::error_feedback<compression::scaled_sign>,
                            architecture::momentum_exchange>;
 };

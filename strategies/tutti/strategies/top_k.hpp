@@ -25,6 +25,8 @@ struct TopK {
 /// TopK, and of the sum again no more than one rank sends: `topk2` of that paper's code.
 struct TopK2 {
   static constexpr std::string_view name = "TopK2";
+  static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019, its `topk2`";
+  static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::selecting_all_gather>;
 };
