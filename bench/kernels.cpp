@@ -31,17 +31,17 @@
 #include "tutti/benchmark.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
-#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/random_k.hpp"
-#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
-#include "tutti/compression/topk.hpp"
 #include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -314,9 +314,9 @@ void add_error_feedback() {
   add_feedback<tutti::compression::fp8_e5m2>("fp8_e5m2");
   add_feedback<tutti::compression::one_bit>("one_bit");
   add_feedback<tutti::compression::two_bit>("two_bit");
-  add_feedback<tutti::compression::onebit>("onebit");
-  add_feedback<tutti::compression::topk>("topk");
-  add_feedback<tutti::compression::randomk>("randomk");
+  add_feedback<tutti::compression::byteps_onebit>("onebit");
+  add_feedback<tutti::compression::byteps_topk>("topk");
+  add_feedback<tutti::compression::byteps_randomk>("randomk");
 }
 
 /// What the standard library offers: the magnitudes copied, and partly sorted.

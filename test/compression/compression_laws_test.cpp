@@ -171,8 +171,8 @@ TYPED_TEST(error_feedback_law, conserves_what_it_was_given) {
         const double kept = double{sent[i]} + double{codec.row(0)[i]};
         const double larger = std::max(std::fabs(input[i]), std::fabs(sent[i]));
         const bool selects = std::is_same_v<TypeParam, compression::top_k> ||
-                             std::is_same_v<TypeParam, compression::topk> ||
-                             std::is_same_v<TypeParam, compression::randomk>;
+                             std::is_same_v<TypeParam, compression::byteps_topk> ||
+                             std::is_same_v<TypeParam, compression::byteps_randomk>;
         const double bound = selects ? 0 : std::ldexp(larger, -24);
         ASSERT_LE(std::fabs(kept - double{input[i]}), bound) << "element " << i << " of " << n;
       }

@@ -1,5 +1,5 @@
-// compression::topk and randomk against BytePS: messages that its own functions made, and plain
-// loops.
+// compression::byteps_topk and byteps_randomk against BytePS: messages that its own functions made,
+// and plain loops.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -15,16 +15,16 @@
 #include "compression/placed.hpp"
 #include "support/errors.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/error_feedback.hpp"
-#include "tutti/compression/randomk.hpp"
-#include "tutti/compression/topk.hpp"
 
 namespace tutti {
 namespace {
 
+using compression::byteps_randomk;
+using compression::byteps_topk;
 using compression::error_feedback;
-using compression::randomk;
-using compression::topk;
 
 /// Seven magnitudes, so that many are equal.
 std::vector<float> of_few_values(std::size_t n, std::size_t step) {
@@ -54,7 +54,7 @@ std::vector<std::vector<float>> three_of_512ths(std::size_t n) {
 
 TEST(topk, sends_what_byteps_sends) {
   constexpr std::size_t n = 50;  // a tenth of 64 is 6
-  sends(placed<topk>(n, {.density = 0.1}),
+  sends(placed<byteps_topk>(n, {.density = 0.1}),
         {of_few_values(n, 0), of_few_values(n, 1), of_few_values(n, 2)},
         {"07000000000040bf00000000000040bf0e000000000040bf030000000000403f0a0000000000403f"
          "110000000000403f",
@@ -62,14 +62,14 @@ TEST(topk, sends_what_byteps_sends) {
          "14000000000040bf",
          "080000000000403f05000000000040bf0f0000000000403f010000000000403f0c000000000040bf"
          "13000000000040bf"});
-  sends(placed<error_feedback<topk>>(64, {.k = 5}), three_of_512ths(64),
+  sends(placed<error_feedback<byteps_topk>>(64, {.k = 5}), three_of_512ths(64),
         {"3000000000c0e63f170000000080eebf180000000080f03f000000000000fabf2f0000000040f8bf",
          "2e00000000600ec038000000006011400900000000a00f400800000000e024402000000000201b40",
          "1f0000000080d9bf270000000040e3bf100000000080ee3f3700000000c0f6bf3f000000004000c0"});
 }
 
 TEST(randomk, sends_what_byteps_sends) {
-  sends(placed<randomk>(50, {.density = 0.2, .seed = 2020}), three_of_512ths(50),
+  sends(placed<byteps_randomk>(50, {.density = 0.2, .seed = 2020}), three_of_512ths(50),
         {"0a0000000000973e060000000080753f2a00000000008ebf1e0000000000623f030000000080ba3f"
          "0e0000000000bdbe2d00000000c0cdbf0b0000000000043e13000000008099bf2700000000801cbf"
          "1d0000000040863f10000000008033bf",
@@ -79,7 +79,7 @@ TEST(randomk, sends_what_byteps_sends) {
          "1000000000c0f83f070000000000f1be1b0000000000f03d20000000008036bf20000000008036bf"
          "2c00000000009a3f1400000000c0a33f2300000000009bbf1800000000801d3f130000000000b93f"
          "1000000000c0f83f1d00000000005cbe"});
-  sends(placed<error_feedback<randomk>>(20, {.k = 10, .seed = 7}), three_of_512ths(20),
+  sends(placed<error_feedback<byteps_randomk>>(20, {.k = 10, .seed = 7}), three_of_512ths(20),
         {"0b0000000000043e0b0000000000043e0a0000000000973e030000000080ba3f0700000000004b3f"
          "12000000004084bf000000000000fabf090000000000ec3e13000000008099bf0f000000000009bf",
          "0d00000000806a3f100000000000a4bd130000000000fc3d070000000080e5bf100000000000a4bd"
@@ -104,18 +104,18 @@ TEST(index_pairs, count_a_share_of_the_padded_length) {
   const std::pair<std::size_t, std::size_t> expected[] = {{0, 0},  {1, 1},      {7, 3},     {32, 3},
                                                           {33, 6}, {1000, 102}, {1024, 102}};
   for (const auto& [n, k] : expected) {
-    EXPECT_EQ(topk({.density = 0.1}).wire_bytes(n), 8 * k) << n;
-    EXPECT_EQ(randomk({.density = 0.1}).wire_bytes(n), 8 * k) << n;
+    EXPECT_EQ(byteps_topk({.density = 0.1}).wire_bytes(n), 8 * k) << n;
+    EXPECT_EQ(byteps_randomk({.density = 0.1}).wire_bytes(n), 8 * k) << n;
   }
-  EXPECT_EQ(topk({.k = 5}).wire_bytes(1000), 40u);
-  EXPECT_EQ(topk({.k = 5}).wire_bytes(3), 24u);
+  EXPECT_EQ(byteps_topk({.k = 5}).wire_bytes(1000), 40u);
+  EXPECT_EQ(byteps_topk({.k = 5}).wire_bytes(3), 24u);
 }
 
 TEST(index_pairs, refuse_what_cannot_be) {
-  EXPECT_THROW(topk({.density = 0}), usage_error);
-  EXPECT_THROW(randomk({.density = 1.5}), usage_error);
-  EXPECT_THROW(randomk({.seed = 0}), usage_error);
-  EXPECT_THROW(topk{}.wire_bytes(std::size_t{1} << 32), usage_error);
+  EXPECT_THROW(byteps_topk({.density = 0}), usage_error);
+  EXPECT_THROW(byteps_randomk({.density = 1.5}), usage_error);
+  EXPECT_THROW(byteps_randomk({.seed = 0}), usage_error);
+  EXPECT_THROW(byteps_topk{}.wire_bytes(std::size_t{1} << 32), usage_error);
 }
 
 /// No element outside is larger than one inside, over more than one block.
@@ -123,7 +123,7 @@ TEST(topk, sends_the_largest) {
   for (const std::size_t n : {1u, 2u, 63u, 64u, 65u, 129u, 5000u}) {
     for (const double density : {0.01, 0.3, 1.0}) {
       const auto gradient = gradient_of(n, 4);
-      placed<topk> codec(n, {.density = density});
+      placed<byteps_topk> codec(n, {.density = density});
       std::vector<char> sent(n, 0);
       float smallest = 1e9f;
       for (const pair& each : pairs_of(codec.encode(gradient))) {
@@ -143,7 +143,7 @@ TEST(topk, names_a_nan) {
   for (const std::size_t place : {3u, 900u}) {
     auto gradient = gradient_of(1000, 1);
     gradient[place] = std::nanf("");
-    placed<topk> codec(1000, {.k = 10});
+    placed<byteps_topk> codec(1000, {.k = 10});
     EXPECT_THROW(codec.encode(gradient), usage_error) << place;
   }
 }
@@ -166,7 +166,7 @@ struct drawn {
 TEST(randomk, draws_on_from_step_to_step) {
   for (const std::size_t n : {1u, 33u, 1000u, 300000u}) {
     const std::size_t k = std::min<std::size_t>(n, 300);
-    placed<randomk> codec(n, {.k = k, .seed = 12345});
+    placed<byteps_randomk> codec(n, {.k = k, .seed = 12345});
     drawn random{12345, 12345};
     for (unsigned step = 0; step < 4; ++step) {
       const auto gradient = gradient_of(n, step);
@@ -210,7 +210,7 @@ TEST(randomk, is_drawn_and_added_in_parts_as_on_a_host) {
   constexpr std::size_t n = 500;
   constexpr std::size_t k = 200;
   const auto gradient = gradient_of(n, 9);
-  placed<randomk> codec(n, {.k = k, .seed = 5});
+  placed<byteps_randomk> codec(n, {.k = k, .seed = 5});
   const auto payload = codec.encode(gradient);
   std::vector<kernels::index_pair> pairs(k);
   const kernels::element::draw_some draw{gradient.data(), n, kernels::xorshift128_plus(5), 0,

@@ -12,19 +12,19 @@
 #include "compression/in_hex.hpp"
 #include "compression/placed.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/none.hpp"
-#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
-#include "tutti/compression/topk.hpp"
 
 namespace tutti {
 namespace {
 
+using compression::byteps_onebit;
+using compression::byteps_topk;
 using compression::nesterov_momentum;
-using compression::onebit;
 using compression::rescaled_error_feedback;
-using compression::topk;
 
 constexpr double rates[] = {0.1, 0.1, 0.3, 0.05};
 
@@ -49,15 +49,15 @@ void sends_at_changing_rates(const options_of<C>& values, const std::vector<std:
 /// TopkCompressor of BytePS' byteps/common/compressor at commit f5df52fe, with its CpuReducer,
 /// compiled alone; its file lr.s held each step's rate.
 TEST(rescaled_error_feedback, sends_what_byteps_sends) {
-  sends_at_changing_rates<rescaled_error_feedback<onebit>>(
+  sends_at_changing_rates<rescaled_error_feedback<byteps_onebit>>(
       {}, {"00ff0f801f00ff0f0026713f", "7f1f00bf007f1f00287d893f", "0f00ff07ff0f00ff0f8c703f",
            "b00337f82ff0073fa0322640"});
 }
 TEST(nesterov_momentum, sends_what_byteps_sends) {
-  sends_at_changing_rates<nesterov_momentum<rescaled_error_feedback<onebit>>>(
+  sends_at_changing_rates<nesterov_momentum<rescaled_error_feedback<byteps_onebit>>>(
       {}, {"00ff0f801f00ff0f4c17e53f", "1f3f008f001f7f0060710640", "07033f977f2f033fdf51ba3f",
            "3b0d47a98f530dd75148b040"});
-  sends_at_changing_rates<nesterov_momentum<rescaled_error_feedback<topk>>>(
+  sends_at_changing_rates<nesterov_momentum<rescaled_error_feedback<byteps_topk>>>(
       {.compressed = {.k = 5}},
       {"3000000066365b4017000000339362c0180000009a7964400000000000806dc02f00000066d66bc0",
        "2d000000aebb9cc0200000001fa5a14016000000a4fca9c008000000c2e1ac402e0000004739b5c0",
@@ -112,13 +112,13 @@ TEST(nesterov_momentum, is_its_recurrence) {
 }
 
 TEST(nesterov_momentum, is_the_workers_alone) {
-  using both = nesterov_momentum<rescaled_error_feedback<topk>>;
-  static_assert(std::is_same_v<decltype(relay(both{})), rescaled_error_feedback<topk>>);
-  static_assert(facts::rescales<both> && !facts::rescales<nesterov_momentum<topk>>);
-  EXPECT_EQ(both{}.wire_bytes(1000), topk{}.wire_bytes(1000));
+  using both = nesterov_momentum<rescaled_error_feedback<byteps_topk>>;
+  static_assert(std::is_same_v<decltype(relay(both{})), rescaled_error_feedback<byteps_topk>>);
+  static_assert(facts::rescales<both> && !facts::rescales<nesterov_momentum<byteps_topk>>);
+  EXPECT_EQ(both{}.wire_bytes(1000), byteps_topk{}.wire_bytes(1000));
   EXPECT_EQ(facts::memory_per_element<both>, 2u);
-  EXPECT_THROW(nesterov_momentum<topk>({.momentum = 1}), usage_error);
-  EXPECT_THROW(nesterov_momentum<topk>({.momentum = -0.5f}), usage_error);
+  EXPECT_THROW(nesterov_momentum<byteps_topk>({.momentum = 1}), usage_error);
+  EXPECT_THROW(nesterov_momentum<byteps_topk>({.momentum = -0.5f}), usage_error);
 }
 
 }  // namespace

@@ -19,10 +19,10 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
-#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
@@ -450,7 +450,7 @@ TEST_F(Kernels, ThresholdCodes) {
   codes_agree<compression::two_bit>({.threshold = 0.5f});
 }
 TEST_F(Kernels, SignsInWords) {
-  codes_agree<compression::onebit>({.worth = compression::sign_is_worth::one});
+  codes_agree<compression::byteps_onebit>({.worth = compression::sign_is_worth::one});
   cuda::stream queue;
   inline_queue host;
   for (const std::size_t n : sizes) {

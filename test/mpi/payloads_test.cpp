@@ -19,7 +19,7 @@
 
 namespace tutti::test {
 
-static_assert(strategies_in<coded_strategies_on<on_processes>> == 7);
+static_assert(strategies_in<coded_strategies_on<on_processes>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(Coded, StrategyLaw, coded_strategies_on<on_processes>);
 
 using votes_of_processes = testing::Types<strategy_on<listed::SignSGD, on_processes>>;

@@ -17,9 +17,9 @@
 namespace tutti::test {
 namespace {
 
+using compression::byteps_onebit;
 using compression::dense_below;
 using compression::nesterov_momentum;
-using compression::onebit;
 using compression::rescaled_error_feedback;
 using floats = std::vector<float>;
 
@@ -174,8 +174,8 @@ TEST(BytePSOneBit, goes_on_from_what_was_saved_between_two_rates) {
 }
 
 TEST(BytePSOneBit, has_its_momentum_around_it) {
-  using strategy =
-      strategies::BytePSCompressed<nesterov_momentum<dense_below<rescaled_error_feedback<onebit>>>>;
+  using strategy = strategies::BytePSCompressed<
+      nesterov_momentum<dense_below<rescaled_error_feedback<byteps_onebit>>>>;
   engine_options<strategy> set;
   set.architecture.servers = 2;
   set.compression = {.compressed = {.compressed = {}, .bytes = dense_bytes}, .momentum = 0.5f};
@@ -183,13 +183,13 @@ TEST(BytePSOneBit, has_its_momentum_around_it) {
 }
 
 TEST(rescaled_error_feedback, follows_the_rate_at_owners_of_parts) {
-  using remembering = dense_below<rescaled_error_feedback<onebit>>;
+  using remembering = dense_below<rescaled_error_feedback<byteps_onebit>>;
   using strategy = compose<remembering, architecture::reduce_scatter_all_gather>;
   engine_options<strategy> set;
   set.compression.bytes = dense_bytes;
   const floats expected = trained_by_one_bit(0, true);
   EXPECT_TRUE(close(trained_at_changing_rates(set), expected));
-  using forgetting = compose<dense_below<compression::error_feedback<onebit>>,
+  using forgetting = compose<dense_below<compression::error_feedback<byteps_onebit>>,
                              architecture::reduce_scatter_all_gather>;
   engine_options<forgetting> other;
   other.compression.bytes = dense_bytes;
@@ -198,11 +198,11 @@ TEST(rescaled_error_feedback, follows_the_rate_at_owners_of_parts) {
 
 /// A chunk of exactly so many bytes is compressed, a shorter one is not; all of it arrives.
 TEST(dense_below, counts_bytes_as_they_travel) {
-  const dense_below<onebit> codec({.bytes = 400});
+  const dense_below<byteps_onebit> codec({.bytes = 400});
   EXPECT_EQ(codec.wire_bytes(99), 396u);
-  EXPECT_EQ(codec.wire_bytes(100), onebit::wire_bytes(100));
-  static_assert(dense_below<onebit>().wire_bytes(16383) == 4 * 16383);
-  static_assert(dense_below<onebit>().wire_bytes(16384) == 16384 / 8 + 4);
+  EXPECT_EQ(codec.wire_bytes(100), byteps_onebit::wire_bytes(100));
+  static_assert(dense_below<byteps_onebit>().wire_bytes(16383) == 4 * 16383);
+  static_assert(dense_below<byteps_onebit>().wire_bytes(16384) == 16384 / 8 + 4);
 }
 
 /// Both ways a server and its workers draw the same elements: what arrives is exact, or nothing.

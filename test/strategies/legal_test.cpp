@@ -45,18 +45,19 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/by_magnitude.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/natural.hpp"
-#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/random_k.hpp"
-#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/remembering_answers.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
@@ -64,7 +65,6 @@
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
-#include "tutti/compression/topk.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
@@ -153,10 +153,10 @@ constexpr policies<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8,
     compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
-    compression::one_bit, compression::two_bit, compression::onebit, compression::topk,
-    compression::randomk, compression::dithering, compression::push_only<compression::two_bit>,
-    compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
-    compression::power_sgd,
+    compression::one_bit, compression::two_bit, compression::byteps_onebit,
+    compression::byteps_topk, compression::byteps_randomk, compression::dithering,
+    compression::push_only<compression::two_bit>, compression::top_k, compression::random_k,
+    compression::by_magnitude, compression::qsgd, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>,
@@ -176,9 +176,9 @@ constexpr policies<
                   "signum",
                   "one_bit",
                   "two_bit",
-                  "onebit",
-                  "topk",
-                  "randomk",
+                  "byteps_onebit",
+                  "byteps_topk",
+                  "byteps_randomk",
                   "dithering",
                   "push_only<two_bit>",
                   "top_k",

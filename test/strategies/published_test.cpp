@@ -93,7 +93,7 @@ const std::tuple published{
         architecture::parameter_server<>>{cut_by(4'096'000, "fixed") + one_server("djb2", 4)},
     // BYTEPS_MIN_COMPRESS_BYTES 65536; {'compressor': 'onebit', 'scaling': True, 'ef': 'vanilla'}
     row<strategies::BytePSOneBit, partition::into, by_priority,
-        compression::dense_below<compression::rescaled_error_feedback<compression::onebit>>,
+        compression::dense_below<compression::rescaled_error_feedback<compression::byteps_onebit>>,
         architecture::parameter_server<>>{
         cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
         "compression.worth=mean_magnitude compression.dense_below=65536 " + one_server("djb2", 4)},

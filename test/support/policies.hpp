@@ -6,6 +6,9 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/by_magnitude.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -15,17 +18,14 @@
 #include "tutti/compression/natural.hpp"
 #include "tutti/compression/nesterov_momentum.hpp"
 #include "tutti/compression/none.hpp"
-#include "tutti/compression/onebit.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/random_k.hpp"
-#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
-#include "tutti/compression/topk.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/by_modules.hpp"
@@ -62,17 +62,17 @@ using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
                    compression::scaled_sign, compression::block_sign, compression::block_int8,
                    compression::top_k, compression::random_k, compression::one_bit,
-                   compression::two_bit, compression::onebit, compression::fp8_e4m3,
-                   compression::fp8_e5m2, compression::natural, compression::topk,
-                   compression::randomk>;
+                   compression::two_bit, compression::byteps_onebit, compression::fp8_e4m3,
+                   compression::fp8_e5m2, compression::natural, compression::byteps_topk,
+                   compression::byteps_randomk>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
     compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
-    compression::dithering, compression::one_bit, compression::two_bit, compression::onebit,
-    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::topk,
-    compression::randomk, compression::error_feedback<compression::none>,
+    compression::dithering, compression::one_bit, compression::two_bit, compression::byteps_onebit,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::byteps_topk,
+    compression::byteps_randomk, compression::error_feedback<compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
@@ -81,12 +81,12 @@ using compressions = testing::Types<
     compression::error_feedback<compression::dithering>,
     compression::error_feedback<compression::one_bit>,
     compression::error_feedback<compression::two_bit>,
-    compression::error_feedback<compression::onebit>,
-    compression::rescaled_error_feedback<compression::onebit>,
-    compression::dense_below<compression::error_feedback<compression::onebit>>,
+    compression::error_feedback<compression::byteps_onebit>,
+    compression::rescaled_error_feedback<compression::byteps_onebit>,
+    compression::dense_below<compression::error_feedback<compression::byteps_onebit>>,
     compression::dense_below<compression::dithering>,
     compression::nesterov_momentum<compression::dithering>,
-    compression::nesterov_momentum<compression::rescaled_error_feedback<compression::topk>>,
+    compression::nesterov_momentum<compression::rescaled_error_feedback<compression::byteps_topk>>,
     compression::momentum_correction<compression::fp16>,
     compression::momentum_correction<compression::error_feedback<compression::top_k>>>;
 

@@ -22,7 +22,8 @@ class index_pairs {
   constexpr index_pairs(double density, std::size_t k) : density_(density), k_(k) {
     if (!(density > 0 && density <= 1)) {
       throw usage_error(
-          "compression::topk, randomk: density must be above 0 and at most 1. Fix: 0.001 sends one "
+          "compression::byteps_topk, byteps_randomk: density must be above 0 and at most 1. Fix: "
+          "0.001 sends one "
           "element in a thousand.");
     }
   }
@@ -38,7 +39,8 @@ class index_pairs {
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
-          "compression::topk, randomk: a chunk of more than 2^32 - 1 elements has no indices of 32 "
+          "compression::byteps_topk, byteps_randomk: a chunk of more than 2^32 - 1 elements has no "
+          "indices of 32 "
           "bits. Fix: partition::into.");
     }
     return count(elements) * sizeof(kernels::index_pair);

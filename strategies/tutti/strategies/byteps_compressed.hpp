@@ -2,13 +2,13 @@
 
 #include <string_view>
 
+#include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/nesterov_momentum.hpp"
-#include "tutti/compression/onebit.hpp"
-#include "tutti/compression/randomk.hpp"
 #include "tutti/compression/rescaled_error_feedback.hpp"
-#include "tutti/compression/topk.hpp"
 #include "tutti/strategies/byteps.hpp"
 
 namespace tutti::strategies {
@@ -27,27 +27,24 @@ struct BytePSCompressed {
 };
 
 /// BytePS with `onebit` and `vanilla` error feedback: a bit an element, and the mean magnitude.
-struct BytePSOneBit
-    : BytePSCompressed<
-          compression::dense_below<compression::rescaled_error_feedback<compression::onebit>>> {
+struct BytePSOneBit : BytePSCompressed<compression::dense_below<
+                          compression::rescaled_error_feedback<compression::byteps_onebit>>> {
   static constexpr std::string_view name = "BytePSOneBit";
   static constexpr std::string_view after = "BytePS with `onebit`";
   static constexpr std::string_view deviations = "As BytePS's.";
 };
 
 /// BytePS with `topk` and `vanilla` error feedback.
-struct BytePSTopK
-    : BytePSCompressed<
-          compression::dense_below<compression::rescaled_error_feedback<compression::topk>>> {
+struct BytePSTopK : BytePSCompressed<compression::dense_below<
+                        compression::rescaled_error_feedback<compression::byteps_topk>>> {
   static constexpr std::string_view name = "BytePSTopK";
   static constexpr std::string_view after = "BytePS with `topk`";
   static constexpr std::string_view deviations = "As BytePS's.";
 };
 
 /// BytePS with `randomk` and `vanilla` error feedback.
-struct BytePSRandomK
-    : BytePSCompressed<
-          compression::dense_below<compression::rescaled_error_feedback<compression::randomk>>> {
+struct BytePSRandomK : BytePSCompressed<compression::dense_below<
+                           compression::rescaled_error_feedback<compression::byteps_randomk>>> {
   static constexpr std::string_view name = "BytePSRandomK";
   static constexpr std::string_view after = "BytePS with `randomk`";
   static constexpr std::string_view deviations = "As BytePS's.";

@@ -12,12 +12,15 @@
 
 namespace tutti::strategies {
 
-/// ZeRO++: gradients to their owners and parameters from them in blocks of int8: Wang et al., 2023.
-/// There gradients have four bits and cross hosts in a second hop, and parameters are sharded, too,
-/// with a copy in each host; here gradients have eight, go in one hop, and every rank keeps all
-/// parameters. Those in full are what ranks have and what the owner remembers beside.
+/// Gradients to their owners and parameters from them in blocks of int8. Parameters in full are what
+/// ranks have and what the owner remembers beside.
 struct ZeROPlusPlus {
   static constexpr std::string_view name = "ZeROPlusPlus";
+  static constexpr std::string_view after = "Wang et al., \"ZeRO++\", 2023";
+  static constexpr std::string_view deviations =
+      "There gradients have four bits and cross hosts in a second hop, and parameters are sharded, "
+      "too, with a copy in each host; here gradients have eight, go in one hop, and every rank "
+      "keeps all parameters.";
   using strategy = compose<fusion::up_to, schedule::split_phase, architecture::sharded_by_owners,
                            compression::remembering_answers<compression::block_int8>>;
   static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25_MiB}}; }

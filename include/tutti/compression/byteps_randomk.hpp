@@ -23,7 +23,7 @@ namespace tutti::compression {
 /// 262144 elements, on a device k * k / 2 comparisons.
 /// After: BytePS, `byteps_compressor_type: randomk`; Stich et al., "Sparsified SGD with Memory",
 /// 2018.
-class randomk {
+class byteps_randomk {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
@@ -41,13 +41,13 @@ class randomk {
     }
   };
 
-  constexpr randomk() : randomk(options{}) {}
+  constexpr byteps_randomk() : byteps_randomk(options{}) {}
   /// Throws usage_error unless 0 < density <= 1 and the seed is not 0.
-  explicit constexpr randomk(const options& values)
+  explicit constexpr byteps_randomk(const options& values)
       : layout_(values.density, values.k), seed_(values.seed) {
     if (values.seed == 0) {
       throw usage_error(
-          "compression::randomk: from a seed of 0 only zeros are drawn. Fix: a seed of 1.");
+          "compression::byteps_randomk: from a seed of 0 only zeros are drawn. Fix: a seed of 1.");
     }
   }
 
@@ -80,6 +80,6 @@ class randomk {
   index_pairs layout_;
   std::uint64_t seed_;
 };
-static_assert(compression_policy<randomk>);
+static_assert(compression_policy<byteps_randomk>);
 
 }  // namespace tutti::compression

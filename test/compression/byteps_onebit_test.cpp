@@ -1,5 +1,5 @@
-// compression::onebit against BytePS: bytes that its own functions made, and a plain loop.
-#include "tutti/compression/onebit.hpp"
+// compression::byteps_onebit against BytePS: bytes that its own functions made, and a plain loop.
+#include "tutti/compression/byteps_onebit.hpp"
 
 #include <cmath>
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-using compression::onebit;
+using compression::byteps_onebit;
 using compression::sign_is_worth;
 
 /// Made by OnebitCompressor's functions that compress and that update the error, of BytePS'
@@ -25,7 +25,7 @@ using compression::sign_is_worth;
 void sends_what_byteps_sends(sign_is_worth worth, const std::vector<std::string>& words,
                              const std::vector<double>& errors) {
   constexpr std::size_t n = 64;
-  placed<compression::error_feedback<onebit>> codec(n, {.worth = worth});
+  placed<compression::error_feedback<byteps_onebit>> codec(n, {.worth = worth});
   for (std::size_t step = 0; step < words.size(); ++step) {
     EXPECT_EQ(in_hex(codec.encode(gradient_in_512ths(n, step))), words[step]) << step;
     double weighted = 0;
@@ -49,7 +49,7 @@ TEST(onebit, sends_what_byteps_sends) {
 
 void packs_as_defined(const std::vector<float>& gradient, sign_is_worth worth) {
   const std::size_t n = gradient.size();
-  placed<onebit> codec(n, {.worth = worth});
+  placed<byteps_onebit> codec(n, {.worth = worth});
   const auto payload = codec.encode(gradient);
   ASSERT_FALSE(codec.overran);
   ASSERT_EQ(payload.size(), (n + 31) / 32 * 4 + 4);
@@ -86,7 +86,7 @@ TEST(onebit, packs_every_size_as_defined) {
 
 TEST(onebit, without_scaling_conserves_in_one_pass) {
   for (const std::size_t n : awkward_sizes) {
-    placed<compression::error_feedback<onebit>> codec(n, {.worth = sign_is_worth::one});
+    placed<compression::error_feedback<byteps_onebit>> codec(n, {.worth = sign_is_worth::one});
     const auto gradient = gradient_of(n, 3);
     const auto sent = codec.decode(codec.encode(gradient));
     for (std::size_t i = 0; i < n; ++i) {

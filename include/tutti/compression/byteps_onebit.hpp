@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 2> names(sign_is_worth) { return {"mean_m
 /// then the magnitude as a float. Cost: 1/32 of the bytes; two passes to encode, one to accumulate.
 /// Under error feedback two passes do all, and one where a sign is worth 1.
 /// After: BytePS, `byteps_compressor_type: onebit`, `byteps_compressor_onebit_scaling`.
-class onebit {
+class byteps_onebit {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
@@ -37,8 +37,8 @@ class onebit {
     }
   };
 
-  constexpr onebit() = default;
-  explicit constexpr onebit(const options& values) : options_(values) {}
+  constexpr byteps_onebit() = default;
+  explicit constexpr byteps_onebit(const options& values) : options_(values) {}
 
   static constexpr std::size_t wire_bytes(std::size_t elements) {
     return kernels::code_bytes<kernels::sign_code>(elements) + sizeof(float);
@@ -85,6 +85,6 @@ class onebit {
 
   options options_{};
 };
-static_assert(compression_policy<onebit>);
+static_assert(compression_policy<byteps_onebit>);
 
 }  // namespace tutti::compression

@@ -17,7 +17,7 @@ namespace tutti::compression {
 /// additions to accumulate. A host's: it does not compile for a device, where top_k is. Throws
 /// usage_error at a NaN, which BytePS takes for smaller than everything or for larger.
 /// After: BytePS, `byteps_compressor_type: topk`.
-class topk {
+class byteps_topk {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
@@ -33,9 +33,9 @@ class topk {
     }
   };
 
-  constexpr topk() : topk(options{}) {}
+  constexpr byteps_topk() : byteps_topk(options{}) {}
   /// Throws usage_error unless 0 < density <= 1.
-  explicit constexpr topk(const options& values) : layout_(values.density, values.k) {}
+  explicit constexpr byteps_topk(const options& values) : layout_(values.density, values.k) {}
 
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     return layout_.wire_bytes(elements);
@@ -64,6 +64,6 @@ class topk {
  private:
   index_pairs layout_;
 };
-static_assert(compression_policy<topk>);
+static_assert(compression_policy<byteps_topk>);
 
 }  // namespace tutti::compression
