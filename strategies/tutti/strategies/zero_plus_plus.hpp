@@ -12,8 +12,8 @@
 
 namespace tutti::strategies {
 
-/// Gradients to their owners and parameters from them in blocks of int8. Parameters in full are what
-/// ranks have and what the owner remembers beside.
+/// Gradients to their owners and parameters from them in blocks of int8. Parameters in full are
+/// what ranks have and what the owner remembers beside.
 struct ZeROPlusPlus {
   static constexpr std::string_view name = "ZeROPlusPlus";
   static constexpr std::string_view after = "Wang et al., \"ZeRO++\", 2023";
