@@ -30,6 +30,7 @@
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/at_most.hpp"
 #include "tutti/strategies.hpp"
 
@@ -330,15 +331,16 @@ floats trained_by_votes(float beta) {
   });
 }
 
-/// Buckets close at 100 MB with the tensor that reaches them; a bit an element goes to rank 0, and
-/// one comes back.
+/// Buckets close before the tensor that would pass 100 MiB; a bit an element goes to rank 0, and
+/// one comes back, in order, after the last gradient.
 template <class Strategy>
 void is_a_vote(float beta) {
-  constexpr std::uint64_t ballots = (859'375 + 243'751) * 4;  // words of 32 votes, by bucket
+  constexpr std::uint64_t ballots =
+      (78'125 + 781'250 + 243'751) * 4;  // words of 32 votes, by bucket
   const rule vote{0,
-                  {2, 4},
-                  {27'500'000, 7'800'008},
-                  {0, 1},
+                  {1, 1, 4},
+                  {2'500'000, 25'000'000, 7'800'008},
+                  {0, 1, 2},
                   {2 * ballots, ballots, ballots},
                   all_have(trained_by_votes(beta))};
   using votes = typename Strategy::strategy::compression;
@@ -346,8 +348,10 @@ void is_a_vote(float beta) {
   constexpr auto buckets = Strategy::defaults().fusion;
   EXPECT_EQ(broken(observe<Strategy>(workers), vote), "");
   EXPECT_NE(broken(observe<compose<votes, majority_vote>>(workers), vote), "");
-  EXPECT_EQ(broken(observe<compose<fusion::up_to, votes>>(workers, {.fusion = buckets}), vote),
-            "bytes ");
+  using at_once = compose<fusion::up_to, votes, majority_vote>;
+  EXPECT_EQ(broken(observe<at_once>(workers, {.fusion = buckets}), vote), "starts ");
+  using no_vote = compose<fusion::up_to, schedule::at_end, votes>;
+  EXPECT_EQ(broken(observe<no_vote>(workers, {.fusion = buckets}), vote), "bytes ");
 }
 TEST(Named, SignSGD) { is_a_vote<strategies::SignSGD>(0.0f); }
 TEST(Named, Signum) { is_a_vote<strategies::Signum>(0.9f); }

@@ -36,10 +36,10 @@ struct row {
   static constexpr bool composed_so = std::is_same_v<strategy_of<Strategy>, compose<Policies...>>;
 };
 
-std::string up_to(std::size_t bytes) {
+std::string up_to(std::size_t bytes, const std::string& crossing = "in") {
   return "fusion.bytes=" + std::to_string(bytes) +
-         " fusion.elements=18446744073709551615 fusion.first_bytes=0 fusion.crossing=in "
-         "fusion.types=together ";
+         " fusion.elements=18446744073709551615 fusion.first_bytes=0 fusion.crossing=" + crossing +
+         " fusion.types=together ";
 }
 std::string merged(const std::string& rule) {
   return "fusion.rule=" + rule +
@@ -121,11 +121,12 @@ const std::tuple published{
         "fusion.startup=0.0027 fusion.seconds_per_byte=1.3e-08 fusion.gather=4 "
         "fusion.seconds_per_comparison=2.18897e-10 fusion.seconds_per_element=5e-09 "
         "schedule.exchanges=1 compression.density=0.001 compression.k=0 "},
-    // Buckets of 100 MB.
-    row<strategies::SignSGD, fusion::up_to, compression::sign, architecture::majority_vote>{
-        up_to(100'000'000) + a_tie_is_positive},
-    row<strategies::Signum, fusion::up_to, compression::signum, architecture::majority_vote>{
-        up_to(100'000'000) + "compression.beta=0.9 " + a_tie_is_positive},
+    // _take_tensors of 100 MiB.
+    row<strategies::SignSGD, fusion::up_to, schedule::at_end, compression::sign,
+        architecture::majority_vote>{up_to(104'857'600, "out") + a_tie_is_positive},
+    row<strategies::Signum, fusion::up_to, schedule::at_end, compression::signum,
+        architecture::majority_vote>{up_to(104'857'600, "out") + "compression.beta=0.9 " +
+                                     a_tie_is_positive},
     row<strategies::EFSignSGD, compression::rescaled_error_feedback<compression::scaled_sign>,
         architecture::reduce_scatter_all_gather>{},
     row<strategies::PowerSGD, fusion::up_to,

@@ -3,23 +3,28 @@
 #include <string_view>
 
 #include "tutti/architecture/majority_vote.hpp"
+#include "tutti/base/units.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/schedule/at_end.hpp"
 
 namespace tutti::strategies {
 
-/// One bit an element, the majority decides, in buckets of 100 MB.
+/// One bit an element, the majority decides, after the backward pass, in buckets of at most 100
+/// MiB.
 struct SignSGD {
   static constexpr std::string_view name = "SignSGD";
   static constexpr std::string_view after =
       "Bernstein et al., \"signSGD with Majority Vote\", 2018";
   static constexpr std::string_view deviations =
-      "Every rank has a vote; in its program every machine, and a single one votes nothing.";
-  using strategy = compose<fusion::up_to, compression::sign, architecture::majority_vote>;
+      "Every rank has a vote; in its program every machine, and a single one votes nothing. "
+      "Buckets are filled from the last parameter on, there from the first.";
+  using strategy =
+      compose<fusion::up_to, schedule::at_end, compression::sign, architecture::majority_vote>;
   static constexpr policy_options<strategy> defaults() {
-    return {.fusion = {.bytes = 100'000'000, .crossing = fusion::crossing::in}};
+    return {.fusion = {.bytes = 100_MiB, .crossing = fusion::crossing::out}};
   }
 };
 
@@ -29,10 +34,12 @@ struct Signum {
   static constexpr std::string_view after =
       "Bernstein et al., \"signSGD with Majority Vote\", 2018";
   static constexpr std::string_view deviations =
-      "Every rank has a vote; in its program every machine, and a single one votes nothing.";
-  using strategy = compose<fusion::up_to, compression::signum, architecture::majority_vote>;
+      "Every rank has a vote; in its program every machine, and a single one votes nothing. "
+      "Buckets are filled from the last parameter on, there from the first.";
+  using strategy =
+      compose<fusion::up_to, schedule::at_end, compression::signum, architecture::majority_vote>;
   static constexpr policy_options<strategy> defaults() {
-    return {.fusion = {.bytes = 100'000'000, .crossing = fusion::crossing::in}};
+    return {.fusion = {.bytes = 100_MiB, .crossing = fusion::crossing::out}};
   }
 };
 
