@@ -117,6 +117,26 @@ class engine_base {
       : posts_(tensors), verbs_(&of<Engine>()) {}
   ~engine_base() = default;
 
+  /// An engine has all verbs: one that it lacks would be found here, and call itself for ever.
+  template <class Engine, class Owner, class Verb>
+  static constexpr bool is_own(Verb Owner::*) {
+    return std::is_same_v<Owner, Engine>;
+  }
+  template <class Engine>
+  static constexpr bool has_all() {
+    return is_own<Engine>(&Engine::failed) && is_own<Engine>(&Engine::broken) &&
+           is_own<Engine>(&Engine::stuck) && is_own<Engine>(&Engine::end_with) &&
+           is_own<Engine>(&Engine::hear_of_failure) && is_own<Engine>(&Engine::tensors) &&
+           is_own<Engine>(&Engine::describe) && is_own<Engine>(&Engine::heard) &&
+           is_own<Engine>(&Engine::due_call) && is_own<Engine>(&Engine::listens_to_all) &&
+           is_own<Engine>(&Engine::hear) && is_own<Engine>(&Engine::serve_chunk) &&
+           is_own<Engine>(&Engine::take_values) && is_own<Engine>(&Engine::remembered) &&
+           is_own<Engine>(&Engine::resume_architecture) && is_own<Engine>(&Engine::converse) &&
+           is_own<Engine>(&Engine::begun) && is_own<Engine>(&Engine::disagreed) &&
+           is_own<Engine>(&Engine::finish_gradients) &&
+           is_own<Engine>(&Engine::finish_architecture) && is_own<Engine>(&Engine::stop_answering);
+  }
+
   post_box posts_;  ///< tensors that became ready
   std::atomic<bool> is_started_{false};
   std::atomic<bool> unwritten_{false};  ///< a device still wrote the oldest post's gradient
@@ -146,28 +166,8 @@ class engine_base {
     task (*finish_architecture)(engine_base&);
     task (*stop_answering)(engine_base&);
   };
-  /// One that an engine lacks would be found here, and call itself for ever.
-  template <class Engine, class Owner, class Verb>
-  static constexpr bool is_own(Verb Owner::*) {
-    return std::is_same_v<Owner, Engine>;
-  }
-  template <class Engine>
-  static constexpr bool has_all() {
-    return is_own<Engine>(&Engine::failed) && is_own<Engine>(&Engine::broken) &&
-           is_own<Engine>(&Engine::stuck) && is_own<Engine>(&Engine::end_with) &&
-           is_own<Engine>(&Engine::hear_of_failure) && is_own<Engine>(&Engine::tensors) &&
-           is_own<Engine>(&Engine::describe) && is_own<Engine>(&Engine::heard) &&
-           is_own<Engine>(&Engine::due_call) && is_own<Engine>(&Engine::listens_to_all) &&
-           is_own<Engine>(&Engine::hear) && is_own<Engine>(&Engine::serve_chunk) &&
-           is_own<Engine>(&Engine::take_values) && is_own<Engine>(&Engine::remembered) &&
-           is_own<Engine>(&Engine::resume_architecture) && is_own<Engine>(&Engine::converse) &&
-           is_own<Engine>(&Engine::begun) && is_own<Engine>(&Engine::disagreed) &&
-           is_own<Engine>(&Engine::finish_gradients) &&
-           is_own<Engine>(&Engine::finish_architecture) && is_own<Engine>(&Engine::stop_answering);
-  }
   template <class Engine>
   static const verbs& of() {
-    static_assert(has_all<Engine>(), "an engine has a verb that is only its base's");
     static constexpr verbs all{
         [](engine_base& its, Transport& world) {
           return tutti::go_round(world, static_cast<Engine&>(its));

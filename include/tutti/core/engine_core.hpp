@@ -106,6 +106,7 @@ class engine_core : engine_base<Transport> {
         services_(world, plan_, workers_, *this),
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
+    static_assert(base::template has_all<engine_core>());
     if constexpr (delays) {
       detail::expect_floats(model_.forward());
     }
