@@ -26,8 +26,11 @@ using selected = std::map<std::size_t, T>;
 template <class T>
 selected<T> largest(const selected<T>& of, std::size_t k) {
   std::vector<std::pair<std::size_t, T>> sorted(of.begin(), of.end());
-  std::ranges::stable_sort(
-      sorted, [](const auto& a, const auto& b) { return std::abs(a.second) > std::abs(b.second); });
+  std::ranges::sort(sorted, [](const auto& a, const auto& b) {
+    const T left = std::abs(a.second);
+    const T right = std::abs(b.second);
+    return left > right || (left == right && a.first < b.first);
+  });
   return {sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(std::min(k, sorted.size()))};
 }
 

@@ -111,8 +111,10 @@ class random_k {
   static kernels::const_drawn_values drawn(const_wire in) {
     return {in.header<std::uint32_t>(), values(in), count(in)};
   }
-  static float* values(wire out) { return out.header<float>() + 2; }
-  static const float* values(const_wire in) { return in.header<float>() + 2; }
+  static float* values(wire out) { return out.size == 0 ? nullptr : out.header<float>() + 2; }
+  static const float* values(const_wire in) {
+    return in.size == 0 ? nullptr : in.header<float>() + 2;
+  }
   static std::size_t count(const_wire in) {
     return in.size == 0 ? 0 : (in.size - key_bytes) / sizeof(float);
   }
