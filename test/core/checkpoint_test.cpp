@@ -121,10 +121,13 @@ TEST(Checkpoint, DISABLED_Finish) {
   });
 }
 
+/// Not where two runs may differ by themselves: in which order rings in a host and across add up an
+/// element depends on where its buffer, which is filled by time, has it.
 TEST(Checkpoint, AnotherProcessGoesOnBitwise) {
   int stop = 1;
   for_each(static_cast<strategies::all*>(nullptr), [&]<class Strategy>() {
-    if constexpr (!facts::stale<typename strategy_of<Strategy>::architecture>) {
+    if constexpr (!facts::stale<typename strategy_of<Strategy>::architecture> &&
+                  !std::is_same_v<Strategy, strategies::HorovodHierarchical>) {
       resumes_bitwise<Strategy>(stop++ % (steps - 1) + 1);
     }
   });
