@@ -117,7 +117,8 @@ class engine_base {
       : posts_(tensors), verbs_(&of<Engine>()) {}
   ~engine_base() = default;
 
-  /// An engine has all verbs: one that it lacks would be found here, and call itself for ever.
+  /// Whether `Engine` itself declares a verb. If it does not, `&Engine::verb` is this class's,
+  /// which calls the engine's: a recursion without end.
   template <class Engine, class Owner, class Verb>
   static constexpr bool is_own(Verb Owner::*) {
     return std::is_same_v<Owner, Engine>;

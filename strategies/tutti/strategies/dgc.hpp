@@ -11,17 +11,16 @@
 
 namespace tutti::strategies {
 
-/// The largest 0.1 % of each tensor's accumulated momentum, gathered from all: deep gradient
-/// compression, Lin et al., ICLR 2018. The optimizer must have no momentum; `warm_up` is for
-/// engine.replan between epochs, `.compression.clip` the paper's local clipping for recurrent
-/// networks. Deviations: selections are exact, where the paper samples a threshold; biases are
-/// compressed, too, k = max(floor(n / 1000), 1).
+/// The largest 0.1 % of each tensor's accumulated momentum, gathered from all. The optimizer must
+/// have no momentum of its own; `warm_up` is for engine.replan between epochs, `.compression.clip`
+/// the paper's local clipping for recurrent networks.
 struct DGC {
   static constexpr std::string_view name = "DGC";
   static constexpr std::string_view after = "Lin et al., \"Deep Gradient Compression\", ICLR 2018";
   static constexpr std::string_view deviations =
       "Selections are exact, where the paper samples a threshold; biases are compressed, too, "
-      "k = max(floor(n / 1000), 1).";
+      "k = max(floor(n / 1000), 1); momentum is not Nesterov's, and weight decay, which is the "
+      "optimizer's, gets none.";
   using strategy =
       compose<compression::momentum_correction<compression::error_feedback<compression::top_k>>,
               architecture::all_gather>;

@@ -11,10 +11,8 @@
 namespace tutti::strategies {
 
 /// Dense steps of Adam, then momenta of a bit an element and a scale for each rank's part, with
-/// what is lost remembered at workers and owners: Tang et al., "1-bit Adam", ICML 2021. Its
-/// engine's optimizer is optimizer::one_bit_adam, whose `freeze_step` is where one turns into the
-/// other. A scale is the mean magnitude, which leaves the least behind; DeepSpeed's is the root
-/// mean square.
+/// what is lost remembered at workers and owners. Its engine's optimizer is
+/// optimizer::one_bit_adam, whose `freeze_step` is where one turns into the other.
 struct OneBitAdam {
   static constexpr std::string_view name = "OneBitAdam";
   static constexpr std::string_view after = "Tang et al., \"1-bit Adam\", ICML 2021";
