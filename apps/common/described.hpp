@@ -28,7 +28,7 @@ inline std::string without_namespace(std::string_view type) {
   std::string text(type);
   for (const std::string_view each : {"tutti::", " >"}) {
     for (auto at = text.find(each); at != text.npos; at = text.find(each, at)) {
-      text.replace(at, each.size(), each == " >" ? ">" : "");
+      text.erase(at, each == " >" ? 1 : each.size());
     }
   }
   return text;
@@ -53,7 +53,10 @@ description described() {
   using usual = tutti::compose<>;
   description its{.name = Strategy::name};
   const auto add = [](std::string& list, const std::string& item) {
-    list += (list.empty() ? "" : ", ") + item;
+    if (!list.empty()) {
+      list += ", ";
+    }
+    list += item;
   };
   const auto compare = [&]<class Policy, class Usual>(std::type_identity<Policy>,
                                                       std::type_identity<Usual>) {
