@@ -20,6 +20,7 @@
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/optimizer/adam.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/simulated.hpp"
 
@@ -413,16 +414,23 @@ TEST(DelayCompensation, IsThePapersTerm) {
 
 // ---- checkpoints
 
-/// Pushes 1 to `pushes` of each worker, on threads; where `stop` is not 0 the run ends after so
-/// many, and another goes on from what it has saved.
-template <class Strategy, class Write>
-std::vector<float> stopped_and_resumed(int workers, int pushes, int stop,
-                                       engine_options<Strategy> set, optimizer::sgd values,
-                                       Write write) {
+template <class Engine>
+void hand_in_all(Engine& engine, const arena& memory) {
+  for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+    engine.ready(tensor_id(id));
+  }
+  engine.wait();
+}
+
+/// Steps 1 to `steps` of each worker, on threads; where `stop` is not 0 the run ends after so many,
+/// and another goes on from what it has saved. What the servers hold in the end.
+template <class Strategy, class Optimizer, class Step>
+std::vector<float> stopped_and_resumed(int workers, int steps, int stop,
+                                       engine_options<Strategy> set, Optimizer values, Step step) {
   std::vector<std::string> files(static_cast<std::size_t>(workers));
   std::vector<float> held;
   set.architecture.servers = 2;
-  const auto run = [&](int first, int last, bool saves) {
+  const auto run = [&](int first, int last) {
     transport::run_ranks(workers + 2, [&](transport::in_process& world) {
       arena memory(ledger_declarations(3));
       auto engine = make_engine<Strategy>(world, memory.tensors(), values, set);
@@ -436,23 +444,13 @@ std::vector<float> stopped_and_resumed(int workers, int pushes, int stop,
         load(engine, in);
       }
       for (int number = first; number <= last; ++number) {
-        engine.wait();
-        write(memory, engine.worker(), number);
-        sleep_for(1e-4 * ((engine.worker() + number) % 3));
-        for (std::size_t id = memory.tensors().size(); id-- > 0;) {
-          engine.ready(tensor_id(id));
-        }
+        step(engine, memory, number);
       }
-      engine.wait();
-      if (saves) {
+      if (last < steps) {
         std::ostringstream out;
         save(engine, out);
         file = out.str();
-        write(memory, engine.worker(), last + 1);  // what is pushed now is none of the checkpoint's
-        for (std::size_t id = memory.tensors().size(); id-- > 0;) {
-          engine.ready(tensor_id(id));
-        }
-        engine.wait();
+        step(engine, memory, last + 1);  // what is pushed now is none of the checkpoint's
         return;
       }
       read_servers(engine, memory);
@@ -462,39 +460,42 @@ std::vector<float> stopped_and_resumed(int workers, int pushes, int stop,
     });
   };
   if (stop > 0) {
-    run(1, stop, true);
+    run(1, stop);
   }
-  run(stop + 1, pushes, false);
+  run(stop + 1, steps);
   return held;
 }
 
 TEST(ServersCheckpoint, LosesNoPush) {
   const optimizer::sgd values{.learning_rate = 1};
+  const auto at_once = [](auto& engine, arena& memory, int number) {
+    write_push(memory, engine.worker(), number);
+    sleep_for(1e-4 * ((engine.worker() + number) % 3));
+    hand_in_all(engine, memory);
+  };
   const auto check = [&]<class Strategy>(engine_options<Strategy> set) {
     for (const int stop : {1, 7}) {
-      expect_each_once(stopped_and_resumed<Strategy>(3, 12, stop, set, values, write_push), 3, 12);
+      expect_each_once(stopped_and_resumed<Strategy>(3, 12, stop, set, values, at_once), 3, 12);
     }
   };
   check(engine_options<by_gradient>());
   check(engine_options<by_difference>());
   check(engine_options<bounded>());
   check(engine_options<bounded_by_gradient>());
-  engine_options<compensated> set;
-  set.architecture.consistency.lambda = 0;
-  check(set);
 }
 
-/// With Adam's kind of memory and none dropped: bits do not depend on who comes first, for all push
-/// the same.
+/// Bits do not depend on who comes first, or is dropped, where all push the same.
 TEST(ServersCheckpoint, GoesOnBitwiseWhereOrderDoesNotMatter) {
-  const optimizer::sgd values{.learning_rate = 0.25f, .momentum = 0.5f, .weight_decay = 0.125f};
-  const auto same = [](arena& memory, int, int number) {
+  const auto same = [](auto& engine, arena& memory, int number) {
     std::size_t i = 0;
     for (float& each : memory.gradients()) {
       each = static_cast<float>(number % 4) - 1.5f + static_cast<float>(i++ % 5);
     }
+    sleep_for(1e-4 * ((engine.worker() + number) % 3));
+    hand_in_all(engine, memory);
   };
   const auto check = [&]<class Strategy>(engine_options<Strategy> set) {
+    const optimizer::adam values;  // the number of its step is in what it does
     const auto whole = stopped_and_resumed<Strategy>(3, 10, 0, set, values, same);
     EXPECT_EQ((stopped_and_resumed<Strategy>(3, 10, 4, set, values, same)), whole);
   };
@@ -505,6 +506,28 @@ TEST(ServersCheckpoint, GoesOnBitwiseWhereOrderDoesNotMatter) {
   engine_options<bounded_by_gradient> in_step;
   in_step.architecture.consistency.staleness = 0;
   check(in_step);
+}
+
+/// Workers push one after the other, so that all but the last have read older parameters.
+TEST(ServersCheckpoint, HoldsWhatEachWorkerHasRead) {
+  const auto in_turns = [](auto& engine, arena& memory, int number) {
+    for (int turn = 0; turn < engine.workers(); ++turn) {
+      if (turn == engine.worker()) {
+        std::size_t element = 0;
+        for (float& each : memory.gradients()) {
+          each = gradient(turn, number, element++);
+        }
+        hand_in_all(engine, memory);
+      }
+      engine.average(0);
+    }
+  };
+  engine_options<compensated> set;
+  auto& its = set.architecture.consistency;
+  its = {.lambda = 0.3, .lambda_is = consistency::delay_compensated::rule::adaptive};
+  const optimizer::sgd values{.learning_rate = 0.05f, .momentum = 0.5f};
+  const auto whole = stopped_and_resumed<compensated>(3, 6, 0, set, values, in_turns);
+  EXPECT_EQ((stopped_and_resumed<compensated>(3, 6, 3, set, values, in_turns)), whole);
 }
 
 // ---- deadlines, and workers that leave
