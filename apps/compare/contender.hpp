@@ -136,8 +136,7 @@ constexpr kind kind_of() {
   if (std::is_same_v<architecture, tutti::architecture::independent>) {
     return kind::apart;
   }
-  if (tutti::facts::drops_gradients<architecture> ||
-      tutti::facts::weighs_tensors<architecture>) {
+  if (tutti::facts::drops_gradients<architecture> || tutti::facts::weighs_tensors<architecture>) {
     return kind::other;
   }
   if (tutti::facts::stale<architecture>) {
@@ -276,8 +275,8 @@ row run(scenario of, const common::job& asked) {
   const auto who = stand_ins<Strategy>(many);
   result.stand_ins = who.few.workers;
   result.payload_stretch = who.data.bytes;
-  tutti::replay_options length{asked.iterations, asked.warmup,   many,
-                               asked.jitter,     asked.slowdown, asked.seed, of.slow};
+  tutti::replay_options length{asked.iterations, asked.warmup, many,   asked.jitter,
+                               asked.slowdown,   asked.seed,   of.slow};
   const auto network = of.where.with(who);
   const auto payloads =
       asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;

@@ -4,12 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstdint>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/staleness.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 
@@ -29,15 +29,6 @@ void must_be_written(const std::ofstream& out, const std::string& file) {
   if (!out) {
     throw tutti::usage_error("cannot write " + file + ". Fix: a directory that exists");
   }
-}
-
-/// Pushes that took effect by their staleness, as far as any was stale.
-std::vector<std::uint64_t> of_staleness(const tutti::push_counts& counted) {
-  std::vector<std::uint64_t> all(counted.staleness.begin(), counted.staleness.end());
-  while (!all.empty() && all.back() == 0) {
-    all.pop_back();
-  }
-  return all;
 }
 
 nlohmann::ordered_json figures(const row& of) {
@@ -67,7 +58,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"samples_per_second", of.samples_per_second()},
                               {"iterations_per_second", shown.iterations_per_second},
                               {"slow_rank", nullptr},
-                              {"staleness", of_staleness(shown.pushes)},
+                              {"staleness", common::by_staleness(shown.pushes)},
                               {"pushes_dropped", shown.pushes.dropped},
                               {"pushes_held", shown.pushes.held},
                               {"exposed_ms", milliseconds(of.exposed())},
@@ -123,10 +114,10 @@ void print(const std::vector<row>& rows) {
   if (shared.slow.rank >= 0) {
     slow << ", rank " << shared.slow.rank << " " << shared.slow.times << " times as slow";
   }
-  std::printf("%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s)%s\n",
-              shared.model->name.c_str(), shared.model->batch, shared.workers,
-              shared.where.name.c_str(), shared.world.c_str(),
-              1e3 * rows.front().simulated.compute(), shared.model->device.c_str(), slow.str().c_str());
+  std::printf(
+      "%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s)%s\n", shared.model->name.c_str(),
+      shared.model->batch, shared.workers, shared.where.name.c_str(), shared.world.c_str(),
+      1e3 * rows.front().simulated.compute(), shared.model->device.c_str(), slow.str().c_str());
   std::printf(
       "  %-15s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
       "   bound ms  of bound%s%s\n",
@@ -138,10 +129,9 @@ void print(const std::vector<row>& rows) {
   for (const row& each : rows) {
     std::printf("%c %-15s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f",
                 best_of_its_kind(each, rows) ? '*' : ' ', each.strategy.c_str(), name_of(each.what),
-                each.machines(),
-                each.samples_per_second(),
-                1e3 * each.iteration(), 1e3 * each.exposed(), each.bytes_sent() / 1e6,
-                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration() / each.bound());
+                each.machines(), each.samples_per_second(), 1e3 * each.iteration(),
+                1e3 * each.exposed(), each.bytes_sent() / 1e6, 1e3 * each.on_the_wire(),
+                1e3 * each.bound(), each.iteration() / each.bound());
     if (shared.world == "real") {
       std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.simulated.quantile(0.5),
                   100 * each.error(), each.of.kernels.c_str(),

@@ -117,9 +117,9 @@ TEST(Asynchronous, StalenessIsOfWhatOthersHaveMade) {
   EXPECT_EQ(push(0), 2U);
 }
 
-/// TensorFlow's accumulator and tokens as queues: a gradient is dropped if the token that its worker
-/// computed under is less than the step; the step's number goes into the queues as often as there
-/// are tokens, round the workers.
+/// TensorFlow's accumulator and tokens as queues: a gradient is dropped if the token that its
+/// worker computed under is less than the step; the step's number goes into the queues as often as
+/// there are tokens, round the workers.
 struct accumulator {
   accumulator(int all, int needed)
       : workers(static_cast<std::size_t>(all)),
@@ -254,18 +254,20 @@ std::string refused(typename Consistency::options set, int workers) {
 TEST(Consistency, RefusesABoundThatCannotBeKept) {
   using namespace consistency;
   EXPECT_EQ(refused<bounded_staleness>({.staleness = 0}, 1), "");
-  EXPECT_EQ(refused<bounded_staleness>({.staleness = -1}, 4),
-            "architecture.staleness of -1 cannot be kept: no worker is behind itself. Fix: 0, which "
-            "is synchronous, or more");
+  EXPECT_EQ(
+      refused<bounded_staleness>({.staleness = -1}, 4),
+      "architecture.staleness of -1 cannot be kept: no worker is behind itself. Fix: 0, which "
+      "is synchronous, or more");
   EXPECT_EQ(refused<backup_workers>({.backups = 3}, 4), "");
   EXPECT_EQ(refused<backup_workers>({.backups = -4}, 4), "");
   EXPECT_EQ(refused<backup_workers>({.backups = 4}, 4),
             "4 backup workers among 4 leave a step no gradient to wait for. Fix: "
             "architecture.backups of at most 3");
   EXPECT_EQ(refused<delay_compensated>({.lambda = 2, .decay = 0}, 4), "");
-  EXPECT_EQ(refused<delay_compensated>({.lambda = -0.5}, 4),
-            "architecture.lambda is no share of a correction. Fix: 0 or more, as 0.04, or 2 where it "
-            "is adaptive");
+  EXPECT_EQ(
+      refused<delay_compensated>({.lambda = -0.5}, 4),
+      "architecture.lambda is no share of a correction. Fix: 0 or more, as 0.04, or 2 where it "
+      "is adaptive");
   EXPECT_EQ(refused<delay_compensated>({.decay = 1}, 4),
             "architecture.decay keeps no mean of squares. Fix: from 0 to below 1, as 0.95");
 }

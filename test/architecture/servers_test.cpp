@@ -271,8 +271,7 @@ plain_steps of_plain_steps(const std::vector<pace>& paces, std::size_t needed,
       }
       if (++gathered == needed) {
         for (std::size_t i = 0; i < x.size(); ++i) {
-          m[i] = static_cast<double>(values.momentum) * m[i] +
-                 sum[i] / static_cast<double>(needed);
+          m[i] = static_cast<double>(values.momentum) * m[i] + sum[i] / static_cast<double>(needed);
           x[i] -= static_cast<double>(values.learning_rate) * m[i];
           sum[i] = 0;
         }
@@ -390,7 +389,8 @@ TEST(DelayCompensation, IsThePapersTerm) {
   const optimizer::sgd values{.learning_rate = 0.05f, .momentum = 0.5f};
   const std::vector<pace> paces{{1.01, 12}, {1.37, 9}, {0.53, 20}, {2.71, 4}, {3.3, 3}};
   for (std::size_t workers = 1; workers <= paces.size(); ++workers) {
-    const std::vector<pace> some(paces.begin(), paces.begin() + static_cast<std::ptrdiff_t>(workers));
+    const std::vector<pace> some(paces.begin(),
+                                 paces.begin() + static_cast<std::ptrdiff_t>(workers));
     for (const rule which : {rule::constant, rule::adaptive}) {
       engine_options<compensated> set;
       auto& its = set.architecture.consistency;
@@ -605,8 +605,9 @@ TEST(Bounds, ThatCannotBeKeptAreRefusedOnEveryRank) {
     make_engine<with_backups>(world, memory.tensors(), optimizer_of(), set);
   });
   EXPECT_EQ(said, std::vector<std::string>(
-                      3, "2 backup workers among 2 leave a step no gradient to wait for. Fix: "
-                         "architecture.backups of at most 1"));
+                      3,
+                      "2 backup workers among 2 leave a step no gradient to wait for. Fix: "
+                      "architecture.backups of at most 1"));
 }
 
 TEST(Bounds, AreAgreedUpon) {

@@ -2,7 +2,6 @@
 // late holds nobody.
 #include <cstddef>
 #include <gtest/gtest.h>
-#include <mpi.h>
 #include <vector>
 
 #include "support/ledger.hpp"
@@ -40,7 +39,8 @@ void pushes_each_once() {
     if constexpr (facts::owns_parameters<typename Strategy::architecture>) {
       expect_no_gap(ledger::shared().take(), tensors, workers(), pushes);
     }
-    EXPECT_GE(engine.report().pushes.taken(), tensors * pushes * static_cast<std::size_t>(workers()));
+    EXPECT_GE(engine.report().pushes.taken(),
+              tensors * pushes * static_cast<std::size_t>(workers()));
     return;
   }
   push_at_random(engine, memory, 1, pushes + 1);

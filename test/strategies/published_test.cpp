@@ -179,8 +179,7 @@ const std::tuple published{
     // BYTEPS_ENABLE_ASYNC 1
     row<strategies::BytePSAsync, partition::into, by_priority,
         servers<consistency::asynchronous, updated_by::workers>>{
-        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
-        one_server("djb2")},
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " + one_server("djb2")},
     row<strategies::SSP, servers<consistency::bounded_staleness, updated_by::workers>>{
         one_server("least_loaded") + "architecture.staleness=3 "},
     row<strategies::SyncReplicas, servers<consistency::backup_workers, updated_by::servers>>{

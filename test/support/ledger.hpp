@@ -88,9 +88,8 @@ struct writes_down : optimizer::sgd {
     for (std::size_t who = 0; who < most_pushing; ++who) {
       if (gradient.size() == of_a_ledger && gradient[who] != 0) {
         const std::scoped_lock lock(ledger::shared().mutex);
-        ledger::shared()
-            .seen[{where.first_element, static_cast<int>(who)}]
-            .push_back(static_cast<int>(-gradient[most_pushing + who]));
+        ledger::shared().seen[{where.first_element, static_cast<int>(who)}].push_back(
+            static_cast<int>(-gradient[most_pushing + who]));
       }
     }
     optimizer::sgd::apply(queue, parameters, gradient, where);

@@ -100,8 +100,7 @@ class watch {
   /// other workers are so far.
   bool is_held() const {
     return loops::any_of(ranks_, [this](const line& each) {
-      return each.answer && each.answer->about == about_ &&
-             each.answer->state == chunk_state::held;
+      return each.answer && each.answer->about == about_ && each.answer->state == chunk_state::held;
     });
   }
   /// What the answers of all come to; nothing while the wait goes on.

@@ -334,7 +334,8 @@ concept worker_left = requires(if_stated<facts::has_worker_left<S>, S>& state, i
   { state.worker_left(worker) } -> std::same_as<task>;
 };
 template <class S>
-concept holds_back = requires(const if_stated<facts::has_holds_back<S>, S>& state, std::uint32_t chunk) {
+concept holds_back = requires(const if_stated<facts::has_holds_back<S>, S>& state,
+                              std::uint32_t chunk) {
   { state.holds_back(chunk) } -> std::same_as<bool>;
 };
 template <class S>
@@ -353,8 +354,8 @@ template <class S, class World>
 concept architecture_state = verbs::exchange<S, World> && verbs::workspace_bytes<S> &&
     verbs::sends<S> && verbs::outgoing<S> && verbs::incoming<S> && verbs::average<S> &&
     verbs::depart<S> && verbs::arrive<S> && verbs::serve<S, World> && verbs::resume<S> &&
-    verbs::memories<S> && verbs::optimizer_floats<S> && verbs::rescale<S> && verbs::worker_left<S> &&
-    verbs::holds_back<S> && verbs::counted_pushes<S> && verbs::finish<S>;
+    verbs::memories<S> && verbs::optimizer_floats<S> && verbs::rescale<S> &&
+    verbs::worker_left<S> && verbs::holds_back<S> && verbs::counted_pushes<S> && verbs::finish<S>;
 
 namespace detail {
 template <class A>
@@ -462,7 +463,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   become `factor` times as much.
 /// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
 /// * `worker_left(worker)` -> task: it pushes no more; on ranks that serve.
-/// * `holds_back(chunk)`: on a rank that serves, some worker's answer of the chunk waits for what other
+/// * `holds_back(chunk)`: on a rank that serves, some worker's answer of the chunk waits for what
+/// other
 ///   workers have yet to send, as the architecture has it: no deadline ends that wait.
 /// * `counted_pushes()`: what a rank that serves has counted of them (base/push_counts.hpp).
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.

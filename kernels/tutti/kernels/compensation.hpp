@@ -49,7 +49,7 @@ void compensate(Queue& queue, std::span<float> g, std::span<const float> now,
 void compensate(cuda::stream& queue, std::span<float> g, std::span<const float> now,
                 std::span<const float> read, float lambda);
 
-/// The same with lambda / sqrt(mean_square[i] + 1e-7) for lambda, once mean_square[i] has become
+/// Compensates by lambda / sqrt(mean_square[i] + 1e-7), once mean_square[i] has become
 /// keep * mean_square[i] + take * g[i]^2.
 template <host_queue Queue>
 void compensate_adaptively(Queue& queue, std::span<float> g, std::span<float> mean_square,

@@ -40,8 +40,8 @@ struct BytePS {
   }
 };
 
-/// BytePS with BYTEPS_ENABLE_ASYNC: each worker steps by itself and pushes by how much, which servers
-/// add to the parameters and answer with.
+/// BytePS with BYTEPS_ENABLE_ASYNC: each worker steps by itself and pushes by how much, which
+/// servers add to the parameters and answer with.
 struct BytePSAsync {
   static constexpr std::string_view name = "BytePSAsync";
   static constexpr std::string_view after =

@@ -66,10 +66,10 @@ struct asynchronous {
 };
 
 /// At once, and a gradient g is corrected first for how far others have moved the parameters x
-/// since its worker read them: g + lambda * g * g * (x - read), element by element. Adaptive, lambda
-/// is divided by the root of the gradients' mean square m = decay * m + (1 - decay) * g * g, plus
-/// 1e-7. Cost: what each worker has read is the copy that its answer is sent from; adaptive, a float
-/// an element. After: Zheng et al., "Asynchronous stochastic gradient descent with delay
+/// since its worker read them: g + lambda * g * g * (x - read), element by element. Adaptive,
+/// lambda is divided by the root of the gradients' mean square m = decay * m + (1 - decay) * g * g,
+/// plus 1e-7. Cost: what each worker has read is the copy that its answer is sent from; adaptive, a
+/// float an element. After: Zheng et al., "Asynchronous stochastic gradient descent with delay
 /// compensation", ICML 2017 (DC-ASGD-c and DC-ASGD-a).
 struct delay_compensated : asynchronous {
   static constexpr bool compensates = true;
@@ -112,10 +112,9 @@ struct delay_compensated : asynchronous {
 };
 
 /// At once, but a worker that has pushed c times may read no sooner than every other has pushed
-/// c - staleness times: it sees all updates of the steps before. 0 is synchronous, but for the order
-/// in which pushes take effect. A worker that has ended holds nobody back.
-/// After: Ho et al., "More effective distributed ML via a stale synchronous parallel parameter
-/// server", NIPS 2013.
+/// c - staleness times: it sees all updates of the steps before. 0 is synchronous, but for the
+/// order in which pushes take effect. A worker that has ended holds nobody back. After: Ho et al.,
+/// "More effective distributed ML via a stale synchronous parallel parameter server", NIPS 2013.
 struct bounded_staleness {
   static constexpr bool waits_for_all = false;
 
@@ -172,8 +171,8 @@ struct bounded_staleness {
   };
 };
 
-/// The first N gradients of a step are its mean, N being the workers less `backups`; those that come
-/// later are dropped. Below 0 workers give several each: N is more than there are workers, M.
+/// The first N gradients of a step are its mean, N being the workers less `backups`; those that
+/// come later are dropped. Below 0 workers give several each: N is more than there are workers, M.
 /// A step lets go max(N, M) tokens, which are dealt out to the workers in turn: a token is the step
 /// that its worker's next gradient is for, and a gradient is dropped when the chunk is past it. At
 /// the beginning each worker has the token 0, and as many more as a step has where N > M. A worker
@@ -198,10 +197,11 @@ struct backup_workers {
   /// Throws usage_error if a step would wait for no gradient.
   static void expect(const options& set, int workers) {
     if (set.backups >= workers) {
-      throw usage_error(sentence({set.backups, " backup workers among ", workers,
-                                  " leave a step no gradient to wait for. Fix: architecture.backups "
-                                  "of at most ",
-                                  workers - 1}));
+      throw usage_error(
+          sentence({set.backups, " backup workers among ", workers,
+                    " leave a step no gradient to wait for. Fix: architecture.backups "
+                    "of at most ",
+                    workers - 1}));
     }
   }
 
@@ -209,7 +209,8 @@ struct backup_workers {
    public:
     machine() = default;
     machine(int workers, const options& set, std::uint64_t steps)
-        : reads(workers, token_of(static_cast<std::uint64_t>(workers), aggregated_of(workers, set), workers - 1, steps)),
+        : reads(workers, token_of(static_cast<std::uint64_t>(workers), aggregated_of(workers, set),
+                                  workers - 1, steps)),
           workers_(static_cast<std::uint64_t>(workers)),
           aggregated_(aggregated_of(workers, set)),
           given_(static_cast<std::size_t>(workers), steps),

@@ -148,9 +148,8 @@ class parameter_server_server {
   }
   /// Some worker's answer of the chunk waits for what other workers push.
   bool holds_back(std::uint32_t number) const requires one_by_one {
-    return number < shelves_.size() && loops::any_of(shelves_[number].answers, [](const auto& each) {
-             return each.is_due;
-           });
+    return number < shelves_.size() &&
+           loops::any_of(shelves_[number].answers, [](const auto& each) { return each.is_due; });
   }
   const push_counts& counted_pushes() const { return counts_; }
 
@@ -549,10 +548,10 @@ class parameter_server_server {
     if (world_->phantom()) {
       return;
     }
-    const float average = (average_of_pushes == mean::before
-                               ? 1.0f
-                               : average_of_gradients<average_of_pushes>(*world_)) /
-                          static_cast<float>(gradients);
+    const float average =
+        (average_of_pushes == mean::before ? 1.0f
+                                           : average_of_gradients<average_of_pushes>(*world_)) /
+        static_cast<float>(gradients);
     if (average != 1.0f) {
       kernels::scale(world_->queue(), sum_of(mine), average);
     }
@@ -607,8 +606,8 @@ class parameter_server_server {
   World* world_;
   consistency_options set_;
   std::vector<shelf> shelves_;
-  std::vector<char> left_;        ///< workers that push no more
-  std::uint64_t resumed_ = 0;     ///< the step that all workers went on from
+  std::vector<char> left_;     ///< workers that push no more
+  std::uint64_t resumed_ = 0;  ///< the step that all workers went on from
   push_counts counts_{};
   timed_engine<World, parameter_server_server> engine_;
 };
