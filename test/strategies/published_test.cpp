@@ -182,8 +182,9 @@ const std::tuple published{
         cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " + one_server("djb2")},
     row<strategies::SSP, servers<consistency::bounded_staleness, updated_by::workers>>{
         one_server("least_loaded") + "architecture.staleness=3 "},
+    // total_num_replicas is replicas_to_aggregate unless it is given
     row<strategies::SyncReplicas, servers<consistency::backup_workers, updated_by::servers>>{
-        one_server("round_robin") + "architecture.backups=1 "},
+        one_server("round_robin") + "architecture.backups=0 "},
     // lambda_0 of DC-ASGD-c on CIFAR-10
     row<strategies::DCASGD, servers<consistency::delay_compensated, updated_by::servers>>{
         one_server("least_loaded") +
