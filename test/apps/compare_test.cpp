@@ -449,25 +449,28 @@ TEST_F(Compare, WhatTrainsAModelARankIsNoContender) {
   }
 }
 
-/// Rank 2 takes ten times as long: who waits for all keeps a tenth, who does not what the others
-/// make, and a step with one backup worker is as long as theirs.
+/// Rank 2 takes ten times as long: who waits for all keeps little more than a tenth, who waits for
+/// none what the other three make, and so does a step with one backup worker.
 TEST_F(Compare, ASlowRankHoldsUpThoseWhoWaitForIt) {
   const std::string flags =
       "--model mobilenet_v2 --server-hosts own --servers 4 --architecture.backups 1 "
-      "--strategy WFBPUnlimited,MXNetDistAsync,SSP,SyncReplicas ";
+      "--strategy MXNetDistSync,MXNetDistAsync,SSP,SyncReplicas ";
   const auto without = rows(flags);
   const auto with = rows(flags + "--slow-rank 2:10");
   ASSERT_EQ(with.size(), 5U);
-  const auto kept = [&](std::size_t row, const char* figure) {
-    return with[row][figure].get<double>() / without[row][figure].get<double>();
+  const auto kept = [&](std::size_t row) {
+    return with[row]["samples_per_second"].get<double>() /
+           without[row]["samples_per_second"].get<double>();
   };
-  EXPECT_NEAR(kept(0, "samples_per_second"), 0.1, 0.01);
-  EXPECT_NEAR(kept(1, "samples_per_second"), 3.1 / 4, 0.02);
-  EXPECT_LT(kept(2, "samples_per_second"), 0.3) << "a bound of three steps";
-  EXPECT_NEAR(kept(3, "samples_per_second"), 3.1 / 4, 0.02);
-  for (const auto& row : {with[0], with[4]}) {
-    EXPECT_TRUE(row["staleness"].empty()) << "no server counts";
+  EXPECT_LT(kept(0), 0.2);
+  EXPECT_GT(kept(1), 0.75);
+  EXPECT_LT(kept(2), 0.3) << "a bound of three steps";
+  EXPECT_GT(kept(3), 0.75);
+  for (const std::size_t at_own_pace : {1, 3}) {
+    EXPECT_LE(with[at_own_pace]["iteration_ms"]["mean"].get<double>(),
+              without[at_own_pace]["iteration_ms"]["mean"].get<double>() / 0.9);
   }
+  EXPECT_TRUE(with[0]["staleness"].empty()) << "no server counts";
   EXPECT_GT(with[1]["staleness"].size(), 1U);
   EXPECT_GT(with[2]["pushes_held"].get<int>(), 0);
   EXPECT_EQ(with[3]["staleness"].size(), 1U) << "what is stale is dropped";
