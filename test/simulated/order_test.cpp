@@ -19,9 +19,9 @@
 namespace tutti::test {
 namespace {
 
-TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 44); }
-TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 44); }
-TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 44); }
+TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 52); }
+TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 52); }
+TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 52); }
 TEST(Order, OfBuckets) {
   never_deadlocks<compose<architecture::all_reduce<>, fusion::up_to>>({.fusion = {.bytes = 16}});
 }
