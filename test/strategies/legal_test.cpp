@@ -1,4 +1,5 @@
 // strategies/what-goes-together.md is what the rules say of every two policies: no engine is made.
+// One file, for one table is made of all lists.
 #include <algorithm>
 #include <array>
 #include <cstddef>

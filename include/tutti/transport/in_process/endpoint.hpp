@@ -35,7 +35,8 @@ namespace tutti::transport {
 /// `Delivery` says when a message reaches its receiver: `by_mailbox` is between threads, at once;
 /// `virtual_link` keeps it for the time its link would take. `Queue` is the device that memory
 /// lives on. A delivery that reaches ranks of other processes returns their messages itself.
-/// Cost of a message: one atomic exchange each way.
+/// Cost of a message: one atomic exchange each way. One file, because to begin, meet, return and
+/// take back a message are steps of one state machine.
 template <class Queue, class Delivery>
 class basic_in_process {
  public:
