@@ -232,7 +232,9 @@ class basic_in_process {
   }
 
   /// Looks for a moment whether `done()`, where whoever asks has nothing better to do: what runs
-  /// now was resumed by somebody who polls. What a trainer starts, between two layers, was not.
+  /// now was resumed by somebody who polls. What a trainer starts, between two layers, was not:
+  /// where a peer is late it suspends at once, and costs the resumption that a longer look would
+  /// spare, for `ready` must not wait for peers.
   template <class Done>
   bool glance(Done done) {
     return idle_before_poll_ && ready_.draining() && backoff_.glance(done);
