@@ -4,12 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "tutti/architecture/mean.hpp"
+#include "tutti/architecture/parameter_server/answers.hpp"
+#include "tutti/architecture/parameter_server/delay.hpp"
 #include "tutti/architecture/parameter_server/rounds.hpp"
 #include "tutti/architecture/parameter_server/timed_engine.hpp"
 #include "tutti/base/error.hpp"
@@ -21,33 +22,12 @@
 #include "tutti/base/task.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/kernels/arithmetic.hpp"
-#include "tutti/kernels/compensation.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti::architecture {
-
-/// Sends `bytes` to ranks [worker, workers), all at once: a frame for each, because operations may
-/// not move.
-template <class Endpoint>
-task answer_workers(Endpoint self, std::span<const std::byte> bytes, int workers, int worker = 0) {
-  if (worker == workers) {
-    co_return;
-  }
-  auto mine = self.send(worker, bytes);
-  std::exception_ptr failure;
-  try {
-    co_await answer_workers(self, bytes, workers, worker + 1);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  co_await mine;
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
-}
 
 /// A server's half of a parameter server: the chunks placed on it, what was pushed of them, what it
 /// makes of that, and what it answers. A chunk's memory is made when its first push comes.
@@ -93,9 +73,9 @@ class parameter_server_server {
     expect_length(mine, piece, push);
     if constexpr (one_by_one) {
       take(mine, piece, push);
-      mine.answers[at(push.peer())].is_due = true;
-      co_await answer_who_may_read(self, mine, piece);
-      counts_.held += mine.answers[at(push.peer())].is_due ? 1 : 0;
+      mine.answers.due(push.peer());
+      co_await mine.answers.send(*world_, self, piece, span_of(mine.parameters));
+      counts_.held += mine.answers.is_due(push.peer()) ? 1 : 0;
     } else {
       if (engine_.is_there()) {
         engine_.push(number, bytes_of_taking(mine, piece));
@@ -140,35 +120,38 @@ class parameter_server_server {
       shelf& mine = shelves_[number];
       if (mine.is_set_up) {
         const chunk& piece = world_->planned().chunks[number];
-        mine.machine.leave(worker);
+        mine.answers.machine.leave(worker);
         update_if_complete(mine, piece);
-        co_await answer_who_may_read(world_->endpoint_of(number), mine, piece);
+        const endpoint self = world_->endpoint_of(number);
+        co_await mine.answers.send(*world_, self, piece, span_of(mine.parameters));
       }
     }
   }
   /// Some worker's answer of the chunk waits for what other workers push.
   bool holds_back(std::uint32_t number) const requires one_by_one {
-    return number < shelves_.size() &&
-           loops::any_of(shelves_[number].answers, [](const auto& each) { return each.is_due; });
+    return number < shelves_.size() && shelves_[number].answers.any_due();
   }
   const push_counts& counted_pushes() const { return counts_; }
 
   /// Nothing of this server's is on its way.
   bool at_rest() const {
     return loops::all_of(shelves_, [](const shelf& each) {
-      return each.answered.done() &&
-             loops::all_of(each.answers, [](const auto& one) { return one.sent.done(); });
+      if constexpr (one_by_one) {
+        return each.answers.at_rest();
+      } else {
+        return each.answered.done();
+      }
     });
   }
 
   /// Ends when everything that was answered has been read.
   task finish() {
     for (auto& each : shelves_) {
-      const task& answered = each.answered;
-      co_await answered;
-      for (auto& answer : each.answers) {
-        const task& sent = answer.sent;
-        co_await sent;
+      if constexpr (one_by_one) {
+        co_await each.answers.finish();
+      } else {
+        const task& answered = each.answered;
+        co_await answered;
       }
     }
   }
@@ -221,9 +204,11 @@ class parameter_server_server {
         for (floats* each : {&mine.residual, &mine.momenta, &mine.mean_square, &mine.parameters}) {
           add(*each);
         }
-        for (auto& each : mine.answers) {
-          if (compensates) {
-            add(each.parameters);
+        if constexpr (compensates) {
+          for (int worker = 0; worker < world_->workers(); ++worker) {
+            if (const auto read = mine.answers.read_by(worker); !read.empty()) {
+              all.push_back(read);
+            }
           }
         }
       }
@@ -232,18 +217,11 @@ class parameter_server_server {
   }
 
  private:
-  /// To one worker: what it reads.
-  struct answer_to {
-    bool is_due{};
-    floats parameters{};
-    task sent{};
-  };
-  struct no_machine {};
-  static auto machine_of() {
+  static auto answers_of() {
     if constexpr (one_by_one) {
-      return typename consistency_type::machine();
+      return separate_answers<typename consistency_type::machine, World>();
     } else {
-      return no_machine();
+      return no_separate_answers();
     }
   }
   struct shelf {
@@ -265,8 +243,7 @@ class parameter_server_server {
     std::uint64_t sums_made{};
     std::uint64_t steps{};
     task answered{};
-    std::vector<answer_to> answers{};
-    decltype(machine_of()) machine{};
+    decltype(answers_of()) answers{};
   };
 
   static std::span<float> sum_of(shelf& mine) {
@@ -314,7 +291,6 @@ class parameter_server_server {
     mine.early.resize(at(world_->workers()));
     mine.early_bytes.resize(at(world_->workers()));
     mine.is_here.assign(at(world_->workers()), 0);
-    mine.answers.resize(one_by_one ? at(world_->workers()) : 0);
     for (std::size_t i = 0; i < (Architecture::updates_first ? 0 : answers_sums ? 2 : 1); ++i) {
       make_room(mine.sums[i],
                 adds_payloads ? floats_for(longest_push(*world_, piece)) : piece.elements);
@@ -338,20 +314,15 @@ class parameter_server_server {
     return mine;
   }
   void set_up_answers(shelf& mine, const chunk& piece) {
-    mine.machine = typename consistency_type::machine(world_->workers(), set_, resumed_);
+    mine.answers.begin({world_->workers(), set_, resumed_}, world_->workers());
     for (int worker = 0; worker < world_->workers(); ++worker) {
-      auto& answer = mine.answers[at(worker)];
-      answer.is_due = false;
       if (left_[at(worker)] != 0) {
-        mine.machine.leave(worker);
-      }
-      if constexpr (compensates) {
-        make_room(answer.parameters, piece.elements);
-        world_->copy(span_of(answer.parameters), span_of(mine.parameters));
+        mine.answers.machine.leave(worker);
       }
     }
     if constexpr (compensates) {
-      make_room(mine.mean_square, is_adaptive() ? piece.elements : 0);
+      mine.answers.copy_all(*world_, piece, span_of(mine.parameters));
+      make_room(mine.mean_square, is_adaptive(set_) ? piece.elements : 0);
     }
   }
 
@@ -368,77 +339,44 @@ class parameter_server_server {
   /// The push takes effect, unless it is dropped: as a gradient, by the optimizer; as a difference,
   /// by itself.
   void take(shelf& mine, const chunk& piece, const typename World::message& push) {
-    if (!mine.machine.push(push.peer())) {
+    auto& machine = mine.answers.machine;
+    if (!machine.push(push.peer())) {
       ++counts_.dropped;
       return;
     }
-    counts_.take(mine.machine.staleness(push.peer()));
+    counts_.take(machine.staleness(push.peer()));
     if constexpr (drops) {
       add(mine, sum_of(mine), piece, push.bytes(),
-          mine.machine.gathered() == 1 ? sum_begins::here : sum_begins::before);
+          machine.gathered() == 1 ? sum_begins::here : sum_begins::before);
       update_if_complete(mine, piece);
     } else if constexpr (runs_optimizer) {
       add(mine, sum_of(mine), piece, push.bytes(), sum_begins::here);
       average(mine);
       compensate(mine, piece, push.peer());
-      make_answer(mine, piece, mine.machine.updates());
-      mine.machine.update();
+      make_answer(mine, piece, machine.updates());
+      machine.update();
     } else {
       add(mine, span_of(mine.parameters), piece, push.bytes(), sum_begins::before);
-      mine.machine.update();
+      machine.update();
     }
   }
   /// Enough gradients of a step have come, or no more will.
   void update_if_complete([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece) {
     if constexpr (drops) {
-      if (mine.machine.is_complete()) {
-        average(mine, mine.machine.gathered());
-        make_answer(mine, piece, mine.machine.updates());
-        mine.machine.update();
+      if (auto& machine = mine.answers.machine; machine.is_complete()) {
+        average(mine, machine.gathered());
+        make_answer(mine, piece, machine.updates());
+        machine.update();
       }
     }
   }
 
-  bool is_adaptive() const requires compensates {
-    return set_.lambda_is == consistency_type::rule::adaptive;
-  }
   /// Of a gradient that `worker` has computed on what it was sent last.
   void compensate([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece,
                   [[maybe_unused]] int worker) {
     if constexpr (compensates) {
-      charge(world_->queue(), (is_adaptive() ? 6U : 4U) * sizeof(float) * piece.elements);
-      if (world_->phantom()) {
-        return;
-      }
-      const auto lambda = static_cast<float>(set_.lambda);
-      const std::span<const float> now = span_of(mine.parameters);
-      const std::span<const float> read = span_of(mine.answers[at(worker)].parameters);
-      if (is_adaptive()) {
-        kernels::compensate_adaptively(world_->queue(), sum_of(mine), span_of(mine.mean_square),
-                                       now, read, lambda, static_cast<float>(set_.decay),
-                                       static_cast<float>(1 - set_.decay));
-      } else {
-        kernels::compensate(world_->queue(), sum_of(mine), now, read, lambda);
-      }
-    }
-  }
-
-  /// Every answer that its worker may read by now goes, from a copy of its own: nobody waits behind
-  /// the slowest reader.
-  task answer_who_may_read(endpoint self, shelf& mine, const chunk& piece) {
-    for (int worker = 0; worker < world_->workers(); ++worker) {
-      auto& answer = mine.answers[at(worker)];
-      if (!answer.is_due || !mine.machine.may_read(worker)) {
-        continue;
-      }
-      answer.is_due = false;
-      const task& before = answer.sent;  // it has come: its worker has pushed again
-      co_await before;
-      make_room(answer.parameters, piece.elements);
-      world_->copy(span_of(answer.parameters), span_of(mine.parameters));
-      mine.machine.read_by(worker);
-      answer.sent = send_parameters(self, worker, piece, span_of(answer.parameters));
-      self.start(answer.sent);
+      compensate_delay(*world_, set_, piece, sum_of(mine), span_of(mine.mean_square),
+                       span_of(mine.parameters), mine.answers.read_by(worker));
     }
   }
 
@@ -579,28 +517,17 @@ class parameter_server_server {
   task answer_all(endpoint self, shelf& mine, const chunk& piece) {
     std::span<const std::byte> answer;
     if constexpr (keeps_parameters) {
-      answer = bytes_of_floats(piece, span_of(mine.parameters));
+      answer = bytes_of_floats(*world_, piece, span_of(mine.parameters));
     } else if constexpr (adds_payloads) {
       const auto* sum = reinterpret_cast<const std::byte*>(sum_of(mine).data());
       answer = {world_->phantom() ? nullptr : sum, push_capacity(mine, piece)};
     } else if constexpr (plain) {
-      answer = bytes_of_floats(piece, sum_of(mine));
+      answer = bytes_of_floats(*world_, piece, sum_of(mine));
     } else {
       answer = {mine.payload.size() == 0 ? nullptr : mine.payload.data(), mine.payload_bytes};
     }
     co_await answer_workers(encodes_means ? carrier_of<relay_type>(self) : self, answer,
                             world_->workers());
-  }
-
-  task send_parameters(endpoint self, int worker, const chunk& piece, std::span<const float> sent) {
-    co_await self.send(worker, bytes_of_floats(piece, sent));
-  }
-
-  /// As many bytes as the chunk has, with or without memory behind them.
-  std::span<const std::byte> bytes_of_floats(const chunk& piece,
-                                             std::span<const float> values) const {
-    const auto* data = world_->phantom() ? nullptr : values.data();
-    return {reinterpret_cast<const std::byte*>(data), piece.elements * sizeof(float)};
   }
 
   World* world_;
