@@ -77,7 +77,7 @@ TYPED_TEST(compression_law, does_the_same_on_a_queue_that_runs_later) {
       ASSERT_EQ(payload, later.encode_on(queue, gradient)) << n;
     }
     std::vector<float> sum(n, 0.25f);
-    later.policy.accumulate(queue, const_wire(payload.data(), payload.size()), sum);
+    later.accumulate_on(queue, payload, sum);
     EXPECT_EQ(sum, std::vector<float>(n, 0.25f)) << "it did not wait for its queue";
     queue.drain();
     EXPECT_EQ(sum, now.decode(payload, 0.25f));

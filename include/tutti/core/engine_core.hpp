@@ -107,6 +107,7 @@ class engine_core : engine_base<Transport> {
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     static_assert(base::template has_all<engine_core>());
+    expect_one_momentum<compression>(optimizer_);
     if constexpr (delays) {
       detail::expect_floats(model_.forward());
     }
@@ -178,6 +179,7 @@ class engine_core : engine_base<Transport> {
   bool serves() const { return world_->rank() >= workers_; }
   const std::vector<tensor>& tensors() const { return model_.forward(); }
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
+  std::uint64_t overflowed() const { return around_.overflowed(); }
   auto arrival(tensor_id id) { return arrival_operation<engine_core>(*this, id); }
 
   friend base;

@@ -381,6 +381,7 @@ class flow {
       if (!what.data.empty()) {
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
+        around_->count_overflow(what.data);
       }
       buffers_->scatter(queue, mine);
       if constexpr (facts::has_incoming<state_type>) {
@@ -447,6 +448,7 @@ class flow {
       if (piece.elements > 0) {
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
+        around_->count_overflow(what.data);
       }
       if constexpr (facts::has_incoming<state_type>) {
         state_->incoming(piece, what.data);

@@ -25,6 +25,8 @@ struct report {
   std::size_t own_gradient_bytes{};  ///< of those the model's own, which stay
   /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
   bool cycles_end_on_calls{};
+  /// Elements that have come back as no number, where the compressor may have made them.
+  std::uint64_t overflowed{};
 
   friend std::ostream& operator<<(std::ostream& out, const report& r) {
     const double taken = r.steps == 0 ? 1 : static_cast<double>(r.steps);
@@ -39,6 +41,11 @@ struct report {
     if (r.cycles_end_on_calls) {
       out << "  what became ready in a cycle went on the caller's next call. Fix: run.progress = "
              "progress::by_thread\n";
+    }
+    if (r.overflowed != 0) {
+      out << "  " << r.overflowed
+          << " elements came back as infinities or NaN: above 65504 fp16 has no numbers. Fix: "
+             "architecture::replicated<mean::before>, a smaller loss scale, or compression::bf16\n";
     }
     return out;
   }

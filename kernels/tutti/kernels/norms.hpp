@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -52,6 +53,19 @@ void largest_magnitude(cuda::stream& queue, std::span<const float> input, float*
 
 namespace element {
 
+/// 1 for an infinity or NaN, 0 for a number.
+struct is_no_number {
+  const float* input;
+  TUTTI_HD double operator()(std::size_t i) const {
+    return key_of(input[i]) < 0x7f80'0000u ? 0 : 1;
+  }
+};
+
+struct add_to_count {
+  std::uint64_t* count;
+  TUTTI_HD void operator()(double total) const { *count += static_cast<std::uint64_t>(total); }
+};
+
 struct square {
   const float* input;
   TUTTI_HD double operator()(std::size_t i) const {
@@ -86,5 +100,21 @@ struct raise_to_largest {
 };
 
 }  // namespace element
+
+/// *count grows by how many of `input` are infinities or NaN. A host's other threads may read it
+/// meanwhile.
+template <host_queue Queue>
+void count_no_numbers(Queue& queue, std::span<const float> input, std::uint64_t* count) {
+  queue.run([=] {
+    widest([=] {
+      std::uint64_t found = 0;
+      for (const float each : input) {
+        found += key_of(each) < 0x7f80'0000u ? 0 : 1;
+      }
+      std::atomic_ref(*count).fetch_add(found, std::memory_order_relaxed);
+    });
+  });
+}
+void count_no_numbers(cuda::stream& queue, std::span<const float> input, std::uint64_t* count);
 
 }  // namespace tutti::kernels

@@ -22,4 +22,8 @@ namespace tutti::kernels {
   device::each(queue, into.size(), element::blend_clipped{keep, factor}, into.data(), from.data());
 }
 
+[[gnu::used]] inline void fade(cuda::stream& queue, std::span<float> data, float keep, float most) {
+  device::each(queue, data.size(), element::fade{keep, most}, data.data());
+}
+
 }  // namespace tutti::kernels

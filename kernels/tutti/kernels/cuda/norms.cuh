@@ -26,4 +26,10 @@ namespace tutti::kernels {
                                              reinterpret_cast<std::uint32_t*>(result)});
 }
 
+[[gnu::used]] inline void count_no_numbers(cuda::stream& queue, std::span<const float> input,
+                                           std::uint64_t* count) {
+  device::add_up(queue, input.size(), element::is_no_number{input.data()},
+                 element::add_to_count{count});
+}
+
 }  // namespace tutti::kernels
