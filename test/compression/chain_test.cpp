@@ -148,13 +148,14 @@ TEST(chain, says_what_it_has_sent) {
   placed<corrected> codec(4, {.momentum = 0.5, .decorated = {.selection = {.k = 2}}});
   codec.encode(std::vector<float>{4, -1, -8, 2});
   EXPECT_TRUE(std::ranges::equal(codec.row(0), std::vector<float>{0, -1, 0, 2})) << "the momenta";
-  EXPECT_TRUE(std::ranges::equal(codec.row(1), std::vector<float>{-2, -1, -2, 2})) << "what is left";
+  EXPECT_TRUE(std::ranges::equal(codec.row(1), std::vector<float>{-2, -1, -2, 2}))
+      << "what is left";
 }
 
 /// Drawn as its run, and rounded at random: unbiased after unbiased. One of `run` draws is run * g,
-/// rounded to powers of two with a variance of at most an eighth of its square, so a draw's variance
-/// is below 9 / 8 * run * g^2. The mean of all is within five standard deviations of g but for one
-/// of more than a million seeds; of all elements, for one of 20,000.
+/// rounded to powers of two with a variance of at most an eighth of its square, so a draw's
+/// variance is below 9 / 8 * run * g^2. The mean of all is within five standard deviations of g but
+/// for one of more than a million seeds; of all elements, for one of 20,000.
 TEST(chain, of_unbiased_ones_is_unbiased) {
   constexpr std::size_t n = 64;
   constexpr std::size_t run = 4;
@@ -174,8 +175,7 @@ TEST(chain, of_unbiased_ones_is_unbiased) {
   }
   for (std::size_t i = 0; i < n; ++i) {
     const double g = std::fabs(static_cast<double>(gradient[i]));
-    EXPECT_NEAR(mean[i], static_cast<double>(gradient[i]),
-                5 * g * std::sqrt(9.0 / 8 * run / draws))
+    EXPECT_NEAR(mean[i], static_cast<double>(gradient[i]), 5 * g * std::sqrt(9.0 / 8 * run / draws))
         << i;
   }
 }

@@ -86,8 +86,8 @@ TEST(fading_error_feedback, fades_at_both_ends) {
   inline_queue queue;
   its.encode(queue, std::vector<float>{0, 1}, {payload.data(), payload.size()}, where);
   EXPECT_EQ(residual, (std::vector<float>{0, 0}));
-  static_assert(facts::identity<decltype(relay(
-                    fading_error_feedback<compression::push_only<top_k>>()))>);
+  static_assert(
+      facts::identity<decltype(relay(fading_error_feedback<compression::push_only<top_k>>()))>);
 }
 
 TEST(fading_error_feedback, refuses_what_grows) {

@@ -1,6 +1,7 @@
 // Nothing is lost: what ranks have contributed is what has been applied and what is remembered, in
 // histories drawn at random: steps of one pass or two, tensors without a gradient, other plans on
-// the way, checkpoints that other engines go on from, rates that change. A composition joins a list.
+// the way, checkpoints that other engines go on from, rates that change. A composition joins a
+// list.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -84,8 +85,8 @@ constexpr float most_rate = 4;
 
 /// A gradient of few bits, so that sums are exact.
 float dyadic(int worker, int step, unsigned pass, std::size_t i) {
-  const auto mixed = static_cast<unsigned>(worker * 31 + step * 17) + pass * 7 +
-                     static_cast<unsigned>(i) * 13;
+  const auto mixed =
+      static_cast<unsigned>(worker * 31 + step * 17) + pass * 7 + static_cast<unsigned>(i) * 13;
   return static_cast<float>(static_cast<int>(mixed % 64) - 32) / 16.0f;
 }
 
@@ -130,7 +131,8 @@ struct listed {
   using architecture = Architecture;
   using strategy = compose<Compression, Architecture, fusion::up_to, partition::into>;
   using options = engine_options<strategy>;
-  static constexpr bool encodes_means = facts::encodes_means<Architecture> &&
+  static constexpr bool encodes_means =
+      facts::encodes_means<Architecture> &&
       remembers_residuals<decltype(relay(std::declval<const Compression&>()))>;
 
   static options plan(int which, unsigned passes) {
@@ -163,13 +165,12 @@ class part_of_history {
                   const options& compressing)
       : world_(&world), told_(&told), workers_(workers), compressing_(&compressing) {}
 
-  /// One engine's steps, from what an earlier one has left in `file`, if anything, to what it leaves.
-  /// What owners remember is loaded under the plan that it was saved under.
+  /// One engine's steps, from what an earlier one has left in `file`, if anything, to what it
+  /// leaves. What owners remember is loaded under the plan that it was saved under.
   void go_on(int segment, std::string& file, ledger& all, std::mutex& mutex) {
     which = segment > 0 && !Listed::encodes_means ? 1 - which : which;
     arena memory(tensors());
-    auto engine =
-        make_engine<strategy>(*world_, memory.tensors(), adds{worth()}, plan());
+    auto engine = make_engine<strategy>(*world_, memory.tensors(), adds{worth()}, plan());
     if (engine.serves()) {
       engine.serve();
       return;
@@ -350,8 +351,8 @@ void conserves(bool exact, typename Listed::options compressing = Listed::plan(0
       double left = 0;
       for (std::size_t i = 0; i < elements; ++i) {
         ASSERT_NEAR(all.contributed[i], all.applied[i] + all.remembered[i] + all.lost[i], bound)
-            << type_name<typename Listed::strategy>() << ", " << workers << " workers, element " << i
-            << ", seed " << seed;
+            << type_name<typename Listed::strategy>() << ", " << workers << " workers, element "
+            << i << ", seed " << seed;
         left += std::abs(all.remembered[i]);
       }
       ASSERT_NE(left, 0) << "or this shows nothing";

@@ -23,9 +23,9 @@
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/select.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/coordination/negotiated.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
-#include "tutti/coordination/negotiated.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/partition/into.hpp"
 
@@ -53,7 +53,8 @@ struct seen {
 };
 
 template <class Strategy>
-seen overflow(int workers, engine_options<Strategy> first = {}, engine_options<Strategy> then = {}) {
+seen overflow(int workers, engine_options<Strategy> first = {},
+              engine_options<Strategy> then = {}) {
   seen all;
   all.counted.resize(static_cast<std::size_t>(workers));
   all.found.resize(all.counted.size());
@@ -119,7 +120,7 @@ TEST(Overflow, IsCountedAlikeOnEveryRank) {
   is_counted<compose<fp16, architecture::all_reduce<>>>(sums);
   is_counted<compose<fp16, architecture::all_gather>>(sums_of_floats);
   is_counted<compose<fp16, architecture::reduce_scatter_all_gather>>(sums_of_floats);
-  is_counted<compose<fp16, architecture::parameter_server<>>>(sums);
+  is_counted<compose<fp16, architecture::parameter_server<>>>(sums_of_floats);
 }
 
 TEST(Overflow, IsCountedOnUnderAnotherPlan) {
@@ -135,8 +136,8 @@ TEST(Overflow, IsFoundWithinOtherCompressors) {
   using compression::fp16;
   using compression::none;
   using compression::top_k;
-  is_counted<compose<compression::momentum_correction<fp16>>>(sums, {.compression = {.momentum = 0}},
-                                                             {.compression = {.momentum = 0}});
+  is_counted<compose<compression::momentum_correction<fp16>>>(
+      sums, {.compression = {.momentum = 0}}, {.compression = {.momentum = 0}});
   is_counted<compose<compression::select<every_tensor, fp16, none>>>(sums);
   is_counted<compose<chain<top_k, fp16>, architecture::all_gather>>(
       sums_of_floats, {.compression = {.selection = {.density = 1}}},

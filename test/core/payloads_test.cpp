@@ -65,14 +65,15 @@ struct each_of : with_defaults<compose<compression::error_feedback<Compressors>,
   }
 };
 
-using fixed_lengths = one_of_compressors<
-    compression::fp16, compression::sign, compression::scaled_sign, compression::block_sign,
-    compression::block_int8, compression::fp8_e4m3, compression::natural, compression::top_k,
-    compression::random_k, compression::one_bit, compression::two_bit, compression::byteps_onebit,
-    compression::byteps_topk, compression::byteps_randomk,
-    compression::chain<compression::top_k, compression::fp16>,
-    compression::chain<compression::top_k, compression::block_int8>,
-    compression::chain<compression::random_k, compression::scaled_sign>>;
+using fixed_lengths =
+    one_of_compressors<compression::fp16, compression::sign, compression::scaled_sign,
+                       compression::block_sign, compression::block_int8, compression::fp8_e4m3,
+                       compression::natural, compression::top_k, compression::random_k,
+                       compression::one_bit, compression::two_bit, compression::byteps_onebit,
+                       compression::byteps_topk, compression::byteps_randomk,
+                       compression::chain<compression::top_k, compression::fp16>,
+                       compression::chain<compression::top_k, compression::block_int8>,
+                       compression::chain<compression::random_k, compression::scaled_sign>>;
 using lengths_of_their_own =
     one_of_compressors<compression::by_magnitude, compression::qsgd, compression::dithering,
                        compression::chain<compression::top_k, compression::qsgd>>;
@@ -113,10 +114,12 @@ constexpr stated_length stated_lengths[] = {
     {[](std::size_t n, std::size_t) { return words(n); }},
     {[](std::size_t n, std::size_t) { return words(2 * n); }},
     {[](std::size_t n, std::size_t) { return words(n) + 4; }},
-    {[](std::size_t n, std::size_t) { return n == 0 ? 0 : 8 * std::clamp<std::size_t>(
-                                                              (n + 31) / 32 * 32 * 6 / 100, 1, n); }},
-    {[](std::size_t n, std::size_t) { return n == 0 ? 0 : 8 * std::clamp<std::size_t>(
-                                                              (n + 31) / 32 * 32 * 6 / 100, 1, n); }},
+    {[](std::size_t n, std::size_t) {
+      return n == 0 ? 0 : 8 * std::clamp<std::size_t>((n + 31) / 32 * 32 * 6 / 100, 1, n);
+    }},
+    {[](std::size_t n, std::size_t) {
+      return n == 0 ? 0 : 8 * std::clamp<std::size_t>((n + 31) / 32 * 32 * 6 / 100, 1, n);
+    }},
     {[](std::size_t, std::size_t k) { return 4 * k + 2 * k; }},
     {[](std::size_t, std::size_t k) { return 4 * k + words(k) + k; }},
     {[](std::size_t, std::size_t k) { return (k == 0 ? 0 : 8) + 4 + words(k); }},
@@ -128,11 +131,11 @@ TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {
   for (std::size_t which = 0; which < std::size(stated_lengths); ++which) {
     for (const std::size_t n : {0, 1, 2, 31, 32, 33, 100, 1001, 30011}) {
       const std::size_t k = n == 0 ? 0 : std::max<std::size_t>(n * 6 / 100, 1);
-      EXPECT_EQ(all({which}).wire_bytes(n), stated_lengths[which].bytes(n, k)) << which << " of " << n;
+      EXPECT_EQ(all({which}).wire_bytes(n), stated_lengths[which].bytes(n, k))
+          << which << " of " << n;
     }
   }
 }
-
 
 constexpr int steps = 4;
 constexpr std::size_t phantom_sizes[] = {30011, 513, 0, 40};

@@ -61,7 +61,7 @@ class one_of_compressors {
   static constexpr bool variable = (facts::variable_length<Compressors> && ...);
   static_assert(variable || (!facts::variable_length<Compressors> && ...));
   static_assert(((facts::memory_per_element<Compressors> == 0 &&
-                  facts::unit_of<Compressors> <= unit::block) &&
+                  facts::unit_of<Compressors> <= tutti::unit::block) &&
                  ...));
 
  public:
@@ -118,8 +118,8 @@ class one_of_compressors {
       chunk_context remembers = where;
       remembers.memory = residual.data();
       remembers.stride = 0;
-      compression::error_feedback<std::remove_cvref_t<decltype(each)>>(each).encode(
-          queue, gradient, out, remembers);
+      compression::error_feedback<std::remove_cvref_t<decltype(each)>>(each).encode(queue, gradient,
+                                                                                    out, remembers);
     });
   }
   template <class Queue>

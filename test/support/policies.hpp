@@ -60,16 +60,14 @@ using optimizers =
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.
-using memoryless_compressions =
-    testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
-                   compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::top_k, compression::random_k, compression::one_bit,
-                   compression::two_bit, compression::byteps_onebit, compression::fp8_e4m3,
-                   compression::fp8_e5m2, compression::natural, compression::byteps_topk,
-                   compression::byteps_randomk,
-                   compression::chain<compression::top_k, compression::fp16>,
-                   compression::chain<compression::top_k, compression::block_int8>,
-                   compression::chain<compression::random_k, compression::scaled_sign>>;
+using memoryless_compressions = testing::Types<
+    compression::none, compression::fp16, compression::bf16, compression::sign,
+    compression::scaled_sign, compression::block_sign, compression::block_int8, compression::top_k,
+    compression::random_k, compression::one_bit, compression::two_bit, compression::byteps_onebit,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::byteps_topk,
+    compression::byteps_randomk, compression::chain<compression::top_k, compression::fp16>,
+    compression::chain<compression::top_k, compression::block_int8>,
+    compression::chain<compression::random_k, compression::scaled_sign>>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,

@@ -24,6 +24,15 @@ inline optimizer::sgd optimizer_of(sgd_values set = {}) {
           .weight_decay = set.weight_decay};
 }
 
+/// For a strategy: where its ranks send momenta, no second one.
+template <class Strategy>
+optimizer::sgd optimizer_for(sgd_values set = {}) {
+  if constexpr (facts::keeps_momentum<typename strategy_of<Strategy>::compression>) {
+    set.momentum = 0;
+  }
+  return optimizer_of(set);
+}
+
 /// Rank 0's parameters are those of the oracle, everybody else's rubbish.
 inline void initialise(arena& memory, int rank) {
   std::size_t element = 0;
@@ -98,7 +107,7 @@ void take_step(Engine& engine, arena& memory, int step) {
 /// Trains on threads, each rank with an order of its own.
 template <class Strategy>
 outcome train_on_threads(int workers, int steps, engine_options<Strategy> options = {},
-                         optimizer::sgd values = optimizer_of(),
+                         optimizer::sgd values = optimizer_for<Strategy>(),
                          const std::vector<arena::declaration>& forward = declarations()) {
   outcome result(workers);
   result.optimizer_bytes.resize(static_cast<std::size_t>(workers + servers_in<Strategy>(options)));
@@ -128,7 +137,7 @@ template <class Strategy, class Transport>
 task rank_on_a_clock(Transport& world, int steps, engine_options<Strategy> options, outcome& result,
                      const std::vector<arena::declaration>& forward) {
   arena memory = model_of(world.rank(), forward);
-  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(), options);
   co_await engine.started();
   if (engine.serves()) {
     co_await engine.close();

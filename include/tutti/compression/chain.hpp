@@ -13,15 +13,14 @@
 namespace tutti::compression {
 
 /// One compressor selects elements, another encodes the selected values: `chain<top_k, fp16>` sends
-/// them in half precision, `chain<top_k, qsgd>` in levels of their norm, `chain<top_k, scaled_sign>`
-/// as a sign and one mean magnitude. Under error feedback the residual has both what was not
-/// selected and what the second has rounded.
-/// Wire: the selection's without its values, then the second's payload of those, in their order.
-/// Cost: the selection's; a copy of its payload in scratch, and passes over the selected values
-/// alone, also under error feedback.
-/// After: Basu et al., "Qsparse-local-SGD", NeurIPS 2019 (QTop_k, SignTop_k); Sattler et al.,
-/// "Robust and Communication-Efficient Federated Learning from Non-IID Data", 2019 (sparse ternary
-/// compression, which codes the distances of indices beside).
+/// them in half precision, `chain<top_k, qsgd>` in levels of their norm, `chain<top_k,
+/// scaled_sign>` as a sign and one mean magnitude. Under error feedback the residual has both what
+/// was not selected and what the second has rounded. Wire: the selection's without its values, then
+/// the second's payload of those, in their order. Cost: the selection's; a copy of its payload in
+/// scratch, and passes over the selected values alone, also under error feedback. After: Basu et
+/// al., "Qsparse-local-SGD", NeurIPS 2019 (QTop_k, SignTop_k); Sattler et al., "Robust and
+/// Communication-Efficient Federated Learning from Non-IID Data", 2019 (sparse ternary compression,
+/// which codes the distances of indices beside).
 template <selects_values Selection, encodes_once Code>
 requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<Code> == 0 &&
          facts::unit_of<Code> <= unit::block) class chain {
@@ -152,7 +151,7 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
   /// Writes the payload up to its values; answers those, and where they are encoded.
   template <class Queue>
   selected_values select(Queue& queue, std::span<const float> gradient, wire out,
-                  const chunk_context& where) const {
+                         const chunk_context& where) const {
     const std::size_t n = gradient.size();
     const std::size_t head = head_bytes(n);
     const chunk_context inner = beside_payload(where, n);

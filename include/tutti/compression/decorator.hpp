@@ -43,21 +43,19 @@ class decorator {
   template <class Queue>
   requires(!facts::variable_length<C>) void encode(Queue& queue, std::span<const float> gradient,
                                                    wire out, const chunk_context& where) const {
-    derived().encode_instead(
-        queue, gradient, out, where,
-        [&](std::span<const float> values, const chunk_context& inner) {
-          tutti::encode(compression_, queue, values, out, inner);
-        });
+    derived().encode_instead(queue, gradient, out, where,
+                             [&](std::span<const float> values, const chunk_context& inner) {
+                               tutti::encode(compression_, queue, values, out, inner);
+                             });
   }
   template <class Queue>
   requires facts::variable_length<C>
   void encode(Queue& queue, std::span<const float> gradient, wire out, const chunk_context& where,
               std::size_t* length) const {
-    derived().encode_instead(
-        queue, gradient, out, where,
-        [&](std::span<const float> values, const chunk_context& inner) {
-          compression_.encode(queue, values, out, inner, length);
-        });
+    derived().encode_instead(queue, gradient, out, where,
+                             [&](std::span<const float> values, const chunk_context& inner) {
+                               compression_.encode(queue, values, out, inner, length);
+                             });
   }
 
   template <class Queue>

@@ -42,7 +42,8 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
 
   constexpr error_feedback() = default;
   /// Throws usage_error where the compressor says that a residual would grow without bound.
-  explicit constexpr error_feedback(const options& values) : error_feedback(make_policy<C>(values)) {}
+  explicit constexpr error_feedback(const options& values)
+      : error_feedback(make_policy<C>(values)) {}
   explicit constexpr error_feedback(const C& compression) : base(compression) {
     if constexpr (requires { compression.expect_feedback(); }) {
       compression.expect_feedback();
@@ -64,9 +65,8 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
   }
 
   constexpr auto relay() const {
-    return answered_by([](const auto& its) {
-      return error_feedback<std::remove_cvref_t<decltype(its)>>(its);
-    });
+    return answered_by(
+        [](const auto& its) { return error_feedback<std::remove_cvref_t<decltype(its)>>(its); });
   }
 
  protected:

@@ -18,9 +18,9 @@ namespace tutti::compression {
 /// Its loss: a step loses e - clip(keep * e) of every element, and nothing else; the two defaults
 /// lose nothing.
 /// Wire, cost: as error_feedback, and a pass over the residual.
-/// After: Wu et al., "Error Compensated Quantized SGD", ICML 2018, and GRACE, Xu et al., ICDCS 2021,
-/// whose residual memory is beta * e + g (the decay); Deeplearning4j's ResidualClippingPostProcessor
-/// (the bound, there a multiple of its threshold, every five steps).
+/// After: Wu et al., "Error Compensated Quantized SGD", ICML 2018, and GRACE, Xu et al., ICDCS
+/// 2021, whose residual memory is beta * e + g (the decay); Deeplearning4j's
+/// ResidualClippingPostProcessor (the bound, there a multiple of its threshold, every five steps).
 template <encodes_once C>
 class fading_error_feedback : public decorator<fading_error_feedback<C>, error_feedback<C>, 0> {
   using base = decorator<fading_error_feedback<C>, error_feedback<C>, 0>;
@@ -52,7 +52,8 @@ class fading_error_feedback : public decorator<fading_error_feedback<C>, error_f
     }
     if (!(values.most >= 0)) {
       throw usage_error(
-          "compression::fading_error_feedback: the magnitude of a residual must be at least 0. Fix: "
+          "compression::fading_error_feedback: the magnitude of a residual must be at least 0. "
+          "Fix: "
           "some of the largest gradient's.");
     }
   }

@@ -19,11 +19,10 @@ enum class factor_masking { sent, none };
 constexpr std::array<std::string_view, 2> names(factor_masking) { return {"sent", "none"}; }
 
 /// The compressor is given each rank's own momentum, u = momentum * u + gradient, in place of its
-/// gradient. So what waits in a residual grows as it would have in a dense optimizer, which then
-/// must have no momentum of its own (optimizer::sgd{.momentum = 0}). Over error_feedback that is
-/// deep gradient compression; factor masking then sets u to 0 where something was sent, so that no
-/// stale momentum follows it. A compressor that cannot say what it has sent, as all but selections,
-/// masks nothing.
+/// gradient. So what waits in a residual grows as it would have in a dense optimizer, and one with
+/// a momentum of its own is refused. Over error_feedback that is deep gradient compression; factor
+/// masking then sets u to 0 where something was sent, so that no stale momentum follows it. A
+/// compressor that cannot say what it has sent, as all but selections, masks nothing.
 ///
 /// Clipping: each rank's gradient whose euclidean norm is above clip / sqrt(p) is scaled down to
 /// that before it enters the momentum. The norm is a chunk's: with fusion::all the model's, as

@@ -12,13 +12,12 @@
 namespace tutti::compression {
 
 /// Momentum before compression, each worker's own: m = momentum * m + g, and what is encoded is
-/// momentum * m + g. The optimizer behind it has none. Around error feedback, not inside it: what
-/// was not sent has been in the momentum already.
-/// Wire: as the compressor that it decorates. A sum that goes back has no momentum.
-/// Cost: one float of memory and one of scratch an element; a pass more, of four floats.
-/// After: BytePS, `byteps_momentum_type: nesterov`; Sutskever et al., ICML 2013. BytePS gives its
-/// momentum to tensors that it does not compress on the way back, which comes to the same as
-/// `nesterov_momentum<none>` here.
+/// momentum * m + g. An optimizer with a momentum behind it is refused. Around error feedback, not
+/// inside it: what was not sent has been in the momentum already. Wire: as the compressor that it
+/// decorates. A sum that goes back has no momentum. Cost: one float of memory and one of scratch an
+/// element; a pass more, of four floats. After: BytePS, `byteps_momentum_type: nesterov`; Sutskever
+/// et al., ICML 2013. BytePS gives its momentum to tensors that it does not compress on the way
+/// back, which comes to the same as `nesterov_momentum<none>` here.
 template <encodes_once C>
 class nesterov_momentum : public decorator<nesterov_momentum<C>, C, 1> {
   using base = decorator<nesterov_momentum<C>, C, 1>;

@@ -256,7 +256,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
   /// same steps, with the same values. Residuals that are steps follow the learning rate
   /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if they
-  /// need more memory an element than those that the engine was made with, or have a second momentum.
+  /// need more memory an element than those that the engine was made with, or have a second
+  /// momentum.
   void change(const Optimizer& values) requires(!virtual_time) {
     expect_one_momentum<compression>(values);
     if (values.memory_per_element() > room_per_element_) {
@@ -321,9 +322,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
             has_cycle && !virtual_time && !waits_.has_thread(),
             overflowed()};
   }
-  /// Elements that have come back as an infinity or NaN so far, step after step, where the compressor
-  /// may have made them of numbers (fp16 above 65504): as many on every rank that trains. 0 under
-  /// any other. On a stream the host waits for it.
+  /// Elements that have come back as an infinity or NaN so far, step after step, where the
+  /// compressor may have made them of numbers (fp16 above 65504): as many on every rank that
+  /// trains. 0 under any other. On a stream the host waits for it.
   std::uint64_t overflowed() const { return core::overflowed(); }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }

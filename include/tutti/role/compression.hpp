@@ -149,8 +149,8 @@ requires requires {
   typename C::chosen;
   typename C::otherwise;
 }
-constexpr bool keeps_momentum<C> = (keeps_momentum<typename C::chosen>) ||
-                                   (keeps_momentum<typename C::otherwise>);
+constexpr bool keeps_momentum<C> =
+    (keeps_momentum<typename C::chosen>) || (keeps_momentum<typename C::otherwise>);
 }  // namespace facts
 
 template <class C>

@@ -410,7 +410,8 @@ class parameter_server_server {
       }
       chunk_context where;
       where.scratch = span_of(mine.scratch);
-      tutti::accumulate(world_->compressor(), queue, const_wire(pushed.data(), pushed.size()), sum, where);
+      tutti::accumulate(world_->compressor(), queue, const_wire(pushed.data(), pushed.size()), sum,
+                        where);
     }
   }
 
