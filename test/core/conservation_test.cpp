@@ -80,7 +80,7 @@ const std::vector<arena::declaration>& tensors() {
 constexpr std::size_t elements = 196;
 constexpr int steps = 24;
 constexpr int segments = 3;  ///< engines of a history, each of which loads what the last has saved
-constexpr unsigned histories = 2;
+constexpr unsigned histories = all_of_a_product ? 2 : 1;
 constexpr float most_rate = 4;
 
 /// A gradient of few bits, so that sums are exact.
@@ -131,9 +131,11 @@ struct listed {
   using architecture = Architecture;
   using strategy = compose<Compression, Architecture, fusion::up_to, partition::into>;
   using options = engine_options<strategy>;
-  static constexpr bool encodes_means =
-      facts::encodes_means<Architecture> &&
-      remembers_residuals<decltype(relay(std::declval<const Compression&>()))>;
+  using answers = decltype(relay(std::declval<const Compression&>()));
+  /// Whoever owns a chunk, or a part of it, remembers what its mean has lost.
+  static constexpr bool has_owners =
+      !facts::owns_parameters<Architecture> && remembers_residuals<answers> &&
+      (facts::has_servers<Architecture> || facts::encodes_means<Architecture>);
 
   static options plan(int which, unsigned passes) {
     options set;
@@ -168,7 +170,8 @@ class part_of_history {
   /// One engine's steps, from what an earlier one has left in `file`, if anything, to what it
   /// leaves. What owners remember is loaded under the plan that it was saved under.
   void go_on(int segment, std::string& file, ledger& all, std::mutex& mutex) {
-    which = segment > 0 && !Listed::encodes_means ? 1 - which : which;
+    const bool any_plan = !Listed::has_owners && !has_servers<strategy>;
+    which = segment > 0 && any_plan ? 1 - which : which;
     arena memory(tensors());
     auto engine = make_engine<strategy>(*world_, memory.tensors(), adds{worth()}, plan());
     if (engine.serves()) {
@@ -181,9 +184,9 @@ class part_of_history {
     }
     for (int step = segment * steps / segments; step < (segment + 1) * steps / segments; ++step) {
       happen(engine, step);
-      if constexpr (requires { Listed::lost(0.0f); }) {
+      if constexpr (requires { Listed::lost(0.0f, *compressing_); }) {
         for_each_residual(engine, [&](std::size_t i, float value, double times) {
-          lost_[i] += times * Listed::lost(value);
+          lost_[i] += times * Listed::lost(value, *compressing_);
         });
       }
       hand_in(engine, memory, step);
@@ -252,7 +255,7 @@ class part_of_history {
     for (std::size_t i = 0; i < own.size(); ++i) {
       visit(i, own[i], 1.0);
     }
-    if constexpr (Listed::encodes_means && has_servers<strategy>) {
+    if constexpr (Listed::has_owners && has_servers<strategy>) {
       const auto others = engine.collect_from_others();
       std::vector<std::size_t> next(others.size());
       for (const chunk& each : engine.planned().chunks) {
@@ -264,7 +267,7 @@ class part_of_history {
           }
         }
       }
-    } else if constexpr (Listed::encodes_means) {
+    } else if constexpr (Listed::has_owners) {
       for (const chunk& each : engine.planned().chunks) {
         const auto [begin, end] =
             Listed::architecture::owned(each.elements, world_->rank(), workers_);
@@ -338,8 +341,10 @@ ledger account(int workers, const history& told, const typename Listed::options&
 }
 
 /// `exact`: every payload and every remainder is a float as it stands, and so is a mean of so many.
+/// Answers how much is remembered in the end: of nothing, nothing is shown.
 template <class Listed>
-void conserves(bool exact, typename Listed::options compressing = Listed::plan(0, 1)) {
+double conserves(bool exact, typename Listed::options compressing = Listed::plan(0, 1)) {
+  double left = 0;
   for (int workers = 1; workers <= 5; ++workers) {
     for (unsigned seed = 0; seed < histories; ++seed) {
       const history told(seed + 10 * static_cast<unsigned>(workers));
@@ -348,16 +353,18 @@ void conserves(bool exact, typename Listed::options compressing = Listed::plan(0
       // A sum of magnitudes up to 2 rounds once at each worker and thrice on its way, every step.
       const double largest = static_cast<double>(most_rate) * steps * workers * 2 * told.passes;
       const double bound = no_rounding ? 0 : std::ldexp(steps * (workers + 3) * largest, -24);
-      double left = 0;
       for (std::size_t i = 0; i < elements; ++i) {
-        ASSERT_NEAR(all.contributed[i], all.applied[i] + all.remembered[i] + all.lost[i], bound)
+        EXPECT_NEAR(all.contributed[i], all.applied[i] + all.remembered[i] + all.lost[i], bound)
             << type_name<typename Listed::strategy>() << ", " << workers << " workers, element "
             << i << ", seed " << seed;
         left += std::abs(all.remembered[i]);
       }
-      ASSERT_NE(left, 0) << "or this shows nothing";
+      if (testing::Test::HasFailure()) {
+        return left;
+      }
     }
   }
+  return left;
 }
 
 // ---- the list
@@ -378,12 +385,14 @@ using lengths_of_their_own =
 template <class All, class Architecture>
 void each_conserves(bool exact) {
   using its = listed<compression::rescaled_error_feedback<All>, Architecture>;
+  double left = 0;
   for (std::size_t which = 0; which < std::tuple_size_v<typename All::all>; ++which) {
     SCOPED_TRACE(which);
     auto set = its::plan(0, 1);
     set.compression.which = which;
-    conserves<its>(exact, set);
+    left += conserves<its>(exact, set);
   }
+  EXPECT_GT(left, 0);
 }
 
 template <class Architecture>
@@ -406,30 +415,44 @@ using compression::dense_below;
 using compression::top_k;
 
 TEST(Conservation, OfASumThatIsSelectedAgain) {
-  conserves<listed<error_feedback<top_k>, architecture::selecting_all_gather>>(true);
+  using its = listed<error_feedback<top_k>, architecture::selecting_all_gather>;
+  EXPECT_GT(conserves<its>(true), 0);
 }
 TEST(Conservation, OfATreeOfSelections) {
-  conserves<listed<error_feedback<top_k>, architecture::sparse_tree>>(true);
+  EXPECT_GT((conserves<listed<error_feedback<top_k>, architecture::sparse_tree>>(true)), 0);
 }
 TEST(Conservation, OfPushesAlone) {
-  conserves<listed<compression::push_only<error_feedback<compression::two_bit>>,
-                   parameter_server<consistency::synchronous, updated_by::servers>>>(true);
+  using servers_update = parameter_server<consistency::synchronous, updated_by::servers>;
+  using pushes = compression::push_only<error_feedback<compression::two_bit>>;
+  EXPECT_GT((conserves<listed<pushes, servers_update>>(true)), 0);
 }
 TEST(Conservation, OfLongChunksAlone) {
-  conserves<listed<dense_below<error_feedback<top_k>>, parameter_server<>>>(true);
+  using its = listed<dense_below<error_feedback<top_k>>, parameter_server<>>;
+  EXPECT_GT(conserves<its>(true), 0);
 }
 
 /// What is forgotten of a residual when the next step's gradient comes.
 template <class Architecture>
 struct forgetting : listed<compression::fading_error_feedback<top_k>, Architecture> {
-  static double lost(float residual) {
-    const double kept = 0.5 * static_cast<double>(residual);
-    return static_cast<double>(residual) - std::clamp(kept, -1.0, 1.0);
+  using typename listed<compression::fading_error_feedback<top_k>, Architecture>::options;
+
+  static double lost(float residual, const options& set) {
+    const double before = static_cast<double>(residual);
+    const auto most = static_cast<double>(set.compression.most);
+    return before - std::clamp(static_cast<double>(set.compression.keep) * before, -most, most);
   }
 };
+template <class Architecture>
+void loses_as_stated() {
+  using its = forgetting<Architecture>;
+  auto cut = its::plan(0, 1);
+  cut.compression.keep = 1;
+  EXPECT_GT(conserves<its>(true, cut), 0);
+  EXPECT_GT(conserves<its>(false, its::plan(0, 1)), 0) << "each halving is a digit more";
+}
 TEST(Conservation, OfResidualsThatFade) {
-  conserves<forgetting<architecture::all_gather>>(true);
-  conserves<forgetting<architecture::reduce_scatter_all_gather>>(true);
+  loses_as_stated<architecture::all_gather>();
+  loses_as_stated<architecture::reduce_scatter_all_gather>();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "consumer/byte_codes.hpp"
 #include "support/one_of_compressors.hpp"
 #include "support/strategy_laws.hpp"
 #include "support/training.hpp"
@@ -65,15 +66,14 @@ struct each_of : with_defaults<compose<compression::error_feedback<Compressors>,
   }
 };
 
-using fixed_lengths =
-    one_of_compressors<compression::fp16, compression::sign, compression::scaled_sign,
-                       compression::block_sign, compression::block_int8, compression::fp8_e4m3,
-                       compression::natural, compression::top_k, compression::random_k,
-                       compression::one_bit, compression::two_bit, compression::byteps_onebit,
-                       compression::byteps_topk, compression::byteps_randomk,
-                       compression::chain<compression::top_k, compression::fp16>,
-                       compression::chain<compression::top_k, compression::block_int8>,
-                       compression::chain<compression::random_k, compression::scaled_sign>>;
+using fixed_lengths = one_of_compressors<
+    compression::fp16, compression::sign, compression::scaled_sign, compression::block_sign,
+    compression::block_int8, compression::fp8_e4m3, compression::natural, compression::top_k,
+    compression::random_k, compression::one_bit, compression::two_bit, compression::byteps_onebit,
+    compression::byteps_topk, compression::byteps_randomk,
+    compression::chain<compression::top_k, compression::fp16>,
+    compression::chain<compression::top_k, compression::block_int8>,
+    compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
 using lengths_of_their_own =
     one_of_compressors<compression::by_magnitude, compression::qsgd, compression::dithering,
                        compression::chain<compression::top_k, compression::qsgd>>;
@@ -123,6 +123,7 @@ constexpr stated_length stated_lengths[] = {
     {[](std::size_t, std::size_t k) { return 4 * k + 2 * k; }},
     {[](std::size_t, std::size_t k) { return 4 * k + words(k) + k; }},
     {[](std::size_t, std::size_t k) { return (k == 0 ? 0 : 8) + 4 + words(k); }},
+    {[](std::size_t n, std::size_t) { return 4 + n; }},
 };
 
 TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {

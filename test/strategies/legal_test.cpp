@@ -18,6 +18,7 @@
 #include "support/unbuffered_library.hpp"
 #include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/dense.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
@@ -48,6 +49,7 @@
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
 #include "tutti/compression/byteps_topk.hpp"
+#include "tutti/compression/chain.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -156,7 +158,8 @@ constexpr policies<
     compression::one_bit, compression::two_bit, compression::byteps_onebit,
     compression::byteps_topk, compression::byteps_randomk, compression::dithering,
     compression::push_only<compression::two_bit>, compression::top_k, compression::random_k,
-    compression::by_magnitude, compression::qsgd, compression::power_sgd,
+    compression::by_magnitude, compression::qsgd,
+    compression::chain<compression::top_k, compression::block_int8>, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>,
@@ -185,6 +188,7 @@ constexpr policies<
                   "random_k",
                   "by_magnitude",
                   "qsgd",
+                  "chain<top_k, block_int8>",
                   "power_sgd",
                   "select<matrices, power_sgd, none>",
                   "error_feedback<fp16>",
@@ -204,7 +208,7 @@ constexpr policies<
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::momentum_exchange,
     architecture::majority_vote, architecture::sparse_tree, architecture::selecting_all_gather,
-    architecture::adasum<>, architecture::adasum<carries::difference>,
+    architecture::adasum<>, architecture::adasum<carries::difference>, architecture::dense,
     servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
     servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
     servers<asynchronous, updated_by::servers>, architecture::sharded<>,
@@ -226,6 +230,7 @@ constexpr policies<
                    "selecting_all_gather",
                    "adasum",
                    "adasum<difference>",
+                   "dense",
                    "parameter_server<synchronous, workers>",
                    "parameter_server<synchronous, servers>",
                    "parameter_server<synchronous, servers_by_push>",

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "consumer/byte_codes.hpp"
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
@@ -75,7 +76,7 @@ using compressions = testing::Types<
     compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
     compression::dithering, compression::one_bit, compression::two_bit, compression::byteps_onebit,
     compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::byteps_topk,
-    compression::byteps_randomk, compression::error_feedback<compression::none>,
+    compression::byteps_randomk, byte_codes, compression::error_feedback<compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,

@@ -33,7 +33,8 @@ struct switch_options {
 };
 
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
-/// `switch_at<all_reduce<>, local_sgd<>>`. Momenta go on as they are. `engine.replan` with another
+/// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
+/// `switch_at<dense, all_gather>`. Momenta go on as they are. `engine.replan` with another
 /// `step` switches on what training shows; back to one that needs equal models it does not.
 /// Wire: as the one whose turn it is. Cost: a buffer as large as the model where either of them has
 /// one, and then a copy of the gradients for the other.
@@ -71,7 +72,7 @@ struct switch_at {
   static constexpr bool has_halves = facts::has_halves<First> && facts::has_halves<Second>;
   static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;
   static constexpr bool ignores_compression =
-      facts::ignores_compression<First> || facts::ignores_compression<Second>;
+      facts::ignores_compression<First> && facts::ignores_compression<Second>;
   static constexpr bool weighs_tensors =
       facts::weighs_tensors<First> || facts::weighs_tensors<Second>;
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
