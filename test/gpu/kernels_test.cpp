@@ -672,6 +672,37 @@ TEST_F(Kernels, ClippedMomenta) {
   }
 }
 
+TEST_F(Kernels, FadingResiduals) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    auto residual = normal_values(n, 21);
+    const on_gpu there(queue, residual);
+    kernels::fade(host, std::span(residual), 0.75f, 0.5f);
+    kernels::fade(queue, there.span(), 0.75f, 0.5f);
+    EXPECT_TRUE(same_bits(there.read(), residual)) << n;
+  }
+}
+
+/// A second count adds to the first.
+TEST_F(Kernels, CountsOfNoNumbers) {
+  cuda::stream queue;
+  for (const std::size_t n : sizes) {
+    auto values = normal_values(n, 22);
+    std::uint64_t odd = 0;
+    for (std::size_t i = 0; i < n; i += 3, ++odd) {
+      values[i] = i % 2 == 0 ? std::numeric_limits<float>::infinity()
+                             : std::numeric_limits<float>::quiet_NaN();
+    }
+    const on_gpu there(queue, values);
+    const on_gpu there_count(queue, std::vector<std::uint64_t>{5});
+    for (int time = 1; time <= 2; ++time) {
+      kernels::count_no_numbers(queue, there.input(), there_count.data());
+      EXPECT_EQ(there_count.read()[0], 5 + static_cast<std::uint64_t>(time) * odd) << n;
+    }
+  }
+}
+
 TEST_F(Kernels, DrawnElements) {
   cuda::stream queue;
   inline_queue host;
