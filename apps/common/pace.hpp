@@ -31,7 +31,8 @@ tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
   } else if constexpr (std::is_same_v<typename strategy::compression, ef_sign>) {
     values.learning_rate *= 4;  // the residual is a momentum already, and two are unstable
     values.momentum = 0;
-  } else if constexpr (tutti::facts::stale<typename strategy::architecture>) {
+  } else if constexpr (tutti::facts::stale<typename strategy::architecture> &&
+                       !tutti::facts::drops_gradients<typename strategy::architecture>) {
     values.learning_rate /= 4;  // every worker's push is a step of its own
   }
   values.learning_rate = asked.learning_rate.value_or(values.learning_rate);

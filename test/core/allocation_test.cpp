@@ -124,6 +124,9 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::LocalSGD>();
   allocates_nothing<strategies::Relaxed>();
   allocates_nothing<strategies::MXNetDistAsync>();
+  allocates_nothing<strategies::SSP>();
+  allocates_nothing<strategies::SyncReplicas>();
+  allocates_nothing<strategies::DCASGD>();
 }
 /// Bytes that each of `servers` takes from the heap while one worker trains 1 MiB of parameters.
 std::vector<std::size_t> taken_by_servers(int servers) {

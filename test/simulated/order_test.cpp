@@ -95,12 +95,16 @@ TEST(Bytes, OfAMeanByEachCollective) {
 TEST(Bytes, OfServers) {
   using architecture::parameter_server;
   using consistency::asynchronous;
+  using consistency::backup_workers;
+  using consistency::bounded_staleness;
   using consistency::synchronous;
   counts_as_stated<parameter_server<synchronous>>(bytes::once);
   counts_as_stated<parameter_server<synchronous, updated_by::servers>>(bytes::once);
   counts_as_stated<parameter_server<synchronous, updated_by::servers_by_push>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous, updated_by::servers>>(bytes::once);
+  counts_as_stated<parameter_server<bounded_staleness>>(bytes::once);
+  counts_as_stated<parameter_server<backup_workers, updated_by::servers>>(bytes::once);
 }
 TEST(Bytes, OfModels) {
   counts_as_stated<architecture::model_averaging<>>(bytes::around);

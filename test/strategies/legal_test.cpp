@@ -202,6 +202,9 @@ constexpr policies<
 template <class Consistency, class UpdatedBy>
 using servers = architecture::parameter_server<Consistency, UpdatedBy>;
 using consistency::asynchronous;
+using consistency::backup_workers;
+using consistency::bounded_staleness;
+using consistency::delay_compensated;
 using consistency::synchronous;
 constexpr policies<
     architecture::replicated<>, architecture::all_reduce<>,
@@ -212,7 +215,9 @@ constexpr policies<
     architecture::adasum<>, architecture::adasum<carries::difference>, architecture::dense,
     servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
     servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
-    servers<asynchronous, updated_by::servers>, architecture::sharded<>,
+    servers<asynchronous, updated_by::servers>, servers<bounded_staleness, updated_by::workers>,
+    servers<bounded_staleness, updated_by::servers>, servers<backup_workers, updated_by::servers>,
+    servers<delay_compensated, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::sharded_by_owners, architecture::pair_averaging, architecture::model_averaging<>,
     architecture::local_sgd<>, architecture::delayed<>,
@@ -237,6 +242,10 @@ constexpr policies<
                    "parameter_server<synchronous, servers_by_push>",
                    "parameter_server<asynchronous, workers>",
                    "parameter_server<asynchronous, servers>",
+                   "parameter_server<bounded_staleness, workers>",
+                   "parameter_server<bounded_staleness, servers>",
+                   "parameter_server<backup_workers, servers>",
+                   "parameter_server<delay_compensated, servers>",
                    "sharded",
                    "sharded<given_back>",
                    "sharded_by_owners",

@@ -18,6 +18,7 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/base/post_box.hpp"
 #include "tutti/base/predicate.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/arrival.hpp"
@@ -378,6 +379,11 @@ class engine_core : engine_base<Transport> {
     if (flow_) {
       flow_->describe(about.chunk, about.step, answer);
     }
+    if constexpr (facts::has_holds_back<state_type>) {
+      if (state_ && serves() && state_->holds_back(about.chunk)) {
+        answer.state = chunk_state::held;
+      }
+    }
   }
 
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
@@ -436,6 +442,20 @@ class engine_core : engine_base<Transport> {
     if constexpr (facts::has_servers<architecture>) {
       return what == service::replan ? replan_steps<types, engine_core>::as_told(*this)
                                      : services_.converse(worker, what);
+    } else {
+      return {};
+    }
+  }
+  task worker_left([[maybe_unused]] int worker) {
+    if constexpr (facts::has_worker_left<state_type>) {
+      return state_->worker_left(worker);
+    } else {
+      return {};
+    }
+  }
+  push_counts counted_pushes() const {
+    if constexpr (facts::has_counted_pushes<state_type>) {
+      return state_ ? state_->counted_pushes() : push_counts();
     } else {
       return {};
     }
