@@ -102,6 +102,12 @@ TEST(Bytes, OfServers) {
   counts_as_stated<parameter_server<asynchronous>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous, updated_by::servers>>(bytes::once);
 }
+std::uint64_t to_both_neighbours(std::size_t, std::size_t workers, std::size_t n) {
+  return 4 * n * std::min<std::size_t>(workers - 1, 2);
+}
+std::uint64_t to_another(std::size_t, std::size_t workers, std::size_t n) {
+  return workers == 1 ? 0 : 4 * n;
+}
 TEST(Bytes, OfModels) {
   counts_as_stated<architecture::model_averaging<>>(bytes::around);
   counts_as_stated<architecture::local_sgd<>>(bytes::around, counted_steps / 4);
@@ -110,10 +116,19 @@ TEST(Bytes, OfModels) {
                                                                    counted_steps / 4);
   counts_as_stated<architecture::sharded<collective::canonical>>(bytes::to_owners);
   counts_as_stated<architecture::independent>(bytes::none);
+  counts_as_stated<architecture::gossip>(to_both_neighbours);
+  counts_as_stated<architecture::push_sum>(to_another);
+  counts_as_stated<architecture::elastic_averaging<>>(bytes::around);
   using alone = ordered<schedule::as_ready, coordination::local, architecture::pair_averaging>;
   send_together<alone::strategy>(alone::options(), [](std::size_t workers) {
     return workers == 1 ? 0 : workers;  // each pulls one
   });
+  using pairs = ordered<schedule::as_ready, coordination::local, architecture::bipartite_averaging>;
+  send_together<pairs::strategy>(pairs::options(), [](std::size_t workers) {
+    return workers == 1 ? 0 : 2 * ((workers + 1) / 2);  // the active ones' there, and as much back
+  });
+  using outer = compose<architecture::diloco<>, partition::into>;
+  sends_as_stated<outer>({.architecture = {.period = 4}}, bytes::around, counted_steps / 4);
 }
 TEST(Bytes, OfOneAndThenAnother) {
   using strategy =

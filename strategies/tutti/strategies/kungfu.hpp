@@ -5,6 +5,7 @@
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/collective/by_graph.hpp"
 #include "tutti/core/compose.hpp"
@@ -81,6 +82,18 @@ struct SMA {
   static constexpr std::string_view deviations =
       "Models travel around a ring instead of along its `-strategy`.";
   using strategy = compose<architecture::model_averaging<>>;
+};
+
+/// SMA for a thousand steps, then from equal models and momenta the mean of all gradients.
+struct AdaSGD {
+  static constexpr std::string_view name = "AdaSGD";
+  static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `ada-sgd`";
+  static constexpr std::string_view deviations =
+      "In the step before the switch models and momenta become their means, where KungFu hands out "
+      "rank 0's after it; KungFu has no default for the step.";
+  using strategy =
+      compose<architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>>;
+  static constexpr policy_options<strategy> defaults() { return {.architecture = {.step = 1000}}; }
 };
 
 }  // namespace tutti::strategies
