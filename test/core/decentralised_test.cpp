@@ -15,12 +15,14 @@
 #include "support/recurrence.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/bipartite_averaging.hpp"
+#include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/diloco.hpp"
 #include "tutti/architecture/elastic_averaging.hpp"
 #include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/push_sum.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/optimizer/adam.hpp"
@@ -326,6 +328,82 @@ TEST(DiLoCo, WithoutMomentumIsLocalSgd) {
   }
 }
 
+/// Douillard et al., 2025: a tensor's fragment begins its mean after step t and has it `overlap`
+/// steps later; of the models that ranks have come to by then, a share is kept.
+TEST(DiLoCo, StreamsFragmentsBesideTraining) {
+  using strategy = compose<partition::into, architecture::streaming_diloco<canonical>>;
+  struct plan_of_turns {
+    int period;
+    int fragments;
+    int overlap;
+    std::vector<int> begin;  ///< t + 1 mod period, for each fragment
+  };
+  for (const plan_of_turns& turns :
+       {plan_of_turns{4, 2, 1, {0, 2}}, plan_of_turns{4, 2, 2, {0, 2}},
+        plan_of_turns{5, 3, 1, {0, 1, 3}}, plan_of_turns{3, 1, 3, {0}}}) {
+    engine_options<strategy> set;
+    set.partition.bytes = 20'000;
+    set.run = {.accumulation = passes, .deadline = 20};
+    set.architecture = {.period = turns.period,
+                        .fragments = turns.fragments,
+                        .overlap = turns.overlap,
+                        .keep = 0.25};
+    const auto fragment_of = [&turns](std::size_t element) {
+      int tensor = 0;
+      for (std::size_t i = tensor_sizes().size(); element >= tensor_sizes()[--i]; ++tensor) {
+        element -= tensor_sizes()[i];
+      }
+      return tensor % turns.fragments;
+    };
+    equals<strategy>(
+        [&](int) {
+          struct outer {
+            double start = 0;
+            double buffer = 0;
+            double mean = 0;
+          };
+          return [&turns, fragment_of, its = outer()](replicas& all, int step,
+                                                      std::size_t element) mutable {
+            if (step == 0) {
+              its = {initial(element), 0, 0};
+            }
+            alone(all, step, element);
+            const int begin = turns.begin[at(fragment_of(element))];
+            const int begun = step - turns.overlap;
+            if (begun >= 0 && (begun + 1) % turns.period == begin) {
+              its.buffer = 0.9 * its.buffer + its.mean;
+              its.start -= 0.7 * (its.mean + 0.9 * its.buffer);
+              for (replica& each : all) {
+                each.x = 0.25 * each.x + 0.75 * its.start;
+              }
+            }
+            if ((step + 1) % turns.period == begin) {
+              its.mean = its.start - mean_of(all);
+            }
+          };
+        },
+        set, turns.overlap == 1 ? std::vector{1, 2, 3, 4, 5} : std::vector{3});
+  }
+}
+
+/// What a step mixes in was begun a step before.
+TEST(Delayed, DrawsModelsToAMeanOfAStepAgo) {
+  using strategy = cut<architecture::delayed<architecture::model_averaging<canonical>>>;
+  auto set = options_for<strategy>();
+  set.architecture.alpha = 0.3;
+  equals<strategy>(
+      [](int) {
+        return [mean = 0.0](replicas& all, int step, std::size_t element) mutable {
+          for (replica& each : all) {
+            each.x = step == 0 ? each.x : 0.7 * each.x + 0.3 * mean;
+          }
+          mean = mean_of(all);
+          alone(all, step, element);
+        };
+      },
+      set);
+}
+
 // ---- elastic averaging
 
 TEST(Elastic, IsItsRecurrence) {
@@ -397,6 +475,14 @@ TEST(Refused, PeriodsAndForcesThatNobodyCouldKeep) {
   using outer = compose<architecture::diloco<>>;
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.period = 0}}),
             "architecture::diloco: the period must be at least 1 step. Fix: 500.");
+  using streamed = compose<architecture::streaming_diloco<>>;
+  EXPECT_EQ(refusal<streamed>(2, {.architecture = {.period = 2, .fragments = 3}}),
+            "architecture::streaming_diloco: 3 fragments cannot take turns in a period of 2 steps. "
+            "Fix: from 1 fragment to as many as steps, 4 of 100");
+  EXPECT_EQ(refusal<streamed>(2, {.architecture = {.period = 4, .fragments = 2, .overlap = 3}}),
+            "architecture::streaming_diloco: a mean has 3 steps to come, and the next fragment "
+            "begins 2 later. Fix: an overlap from 1 step to that; architecture::diloco overlaps "
+            "none");
   using local = compose<architecture::local_sgd<>>;
   EXPECT_EQ(refusal<local>(2, {.architecture = {.period = 0}}),
             "architecture::local_sgd: the period must be at least 1 step. Fix: 4.");

@@ -12,6 +12,7 @@
 
 #include "support/mpi_world.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
@@ -49,18 +50,23 @@ double time_of_others(double times) {
   return slowest;
 }
 
-using averaging_pairs = compose<architecture::pair_averaging>;
-
-TEST(PairAveraging, OthersKeepTheirPace) {
+template <class Architecture>
+void others_keep_their_pace() {
   if (processes->size() == 1) {
     GTEST_SKIP() << "one rank has no others";
   }
+  using strategy = compose<Architecture>;
   double kept = 0;
   for (int again = 0; again < 8 && kept < 0.9; ++again) {  // while the host is too busy
-    const double undisturbed = time_of_others<averaging_pairs>(1);
-    kept = std::max(kept, undisturbed / time_of_others<averaging_pairs>(10));
+    const double undisturbed = time_of_others<strategy>(1);
+    kept = std::max(kept, undisturbed / time_of_others<strategy>(10));
   }
   EXPECT_GE(kept, 0.9);
+}
+TEST(PairAveraging, OthersKeepTheirPace) { others_keep_their_pace<architecture::pair_averaging>(); }
+/// The slow rank is passive: others average with it while it computes.
+TEST(BipartiteAveraging, OthersKeepTheirPace) {
+  others_keep_their_pace<architecture::bipartite_averaging>();
 }
 
 TEST(PairAveraging, WhereMeansAreTakenTheyDoNot) {

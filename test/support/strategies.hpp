@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -417,11 +418,14 @@ struct models_of_neighbours
       ahead = workers < 3 ? ahead : std::vector{1, workers - 1};
     }
     return {.of_worker = of_replicas(workers, steps, [&](auto& all, int step, std::size_t element) {
-              const auto before = all;
+              std::array<float, 8> before{};
+              for (std::size_t rank = 0; rank < all.size(); ++rank) {
+                before[rank] = all[rank].x;
+              }
               for (int rank = 0; rank < workers && workers > 1; ++rank) {
                 float& x = all[static_cast<std::size_t>(rank)].x;
                 for (const int each : ahead) {
-                  x += before[static_cast<std::size_t>((rank + workers - each) % workers)].x;
+                  x += before[static_cast<std::size_t>((rank + workers - each) % workers)];
                 }
                 x *= 1.0f / static_cast<float>(1 + ahead.size());
               }
@@ -460,12 +464,12 @@ struct halves_handed_on
               }
               step_alone(all, step, element);
               if (workers > 1) {
-                auto before = all;
+                std::array<float, 8> halves{};
                 for (std::size_t rank = 0; rank < all.size(); ++rank) {
-                  all[rank].x = before[rank].x *= 0.5f;
+                  halves[rank] = all[rank].x *= 0.5f;
                 }
                 for (std::size_t rank = 0; rank < all.size(); ++rank) {
-                  all[at(to[at(step)][rank])].x += before[rank].x;
+                  all[at(to[at(step)][rank])].x += halves[rank];
                 }
               }
               for (std::size_t rank = 0; rank < all.size(); ++rank) {

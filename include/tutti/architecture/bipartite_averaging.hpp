@@ -45,11 +45,13 @@ constexpr int passive_of(bipartite graph, std::uint64_t seed, int rank, std::uin
 /// will go on from: its next step begins with all that has been averaged and applies its own
 /// gradient, which was computed before. Nobody is in lock-step, and as nobody waits for an active
 /// rank, no ring of ranks waits for each other. A mean is of one chunk; where it must be of the
-/// model as a whole, fuse all tensors. Wire: from active ranks the parameters, and as much back.
-/// Cost: a buffer as large as the model on active ranks, two copies of it on passive ones: one is
-/// read by whoever asked last, one is where averages go on. Who asks a passive rank for the same
-/// chunk meanwhile, waits for that. After: Lian et al., "Asynchronous decentralized parallel
-/// stochastic gradient descent", ICML 2018.
+/// model as a whole, fuse all tensors.
+/// Wire: from active ranks the parameters, and as much back.
+/// Cost: a buffer as large as the model, and two copies of it on passive ranks: one is read by
+/// whoever asked last, one is where averages go on. Who asks a passive rank for the same chunk
+/// meanwhile waits for that.
+/// After: Lian et al., "Asynchronous decentralized parallel stochastic gradient descent", ICML
+/// 2018.
 struct bipartite_averaging {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
@@ -102,19 +104,25 @@ struct bipartite_averaging {
     }
 
     std::size_t workspace_bytes(std::size_t) const { return 0; }
-    bool sends(std::uint64_t) const { return is_active() && world_->size() > 1; }
 
     void outgoing(const chunk& piece, std::span<float> buffer) {
-      world_->read_parameters(piece, buffer);
+      if (asks()) {
+        world_->read_parameters(piece, buffer);
+      }
     }
     task exchange(endpoint self, const typename World::launch& what) {
+      if (!asks()) {
+        co_return;
+      }
       const int peer = passive_of(set_.neighbours, set_.seed, self.rank(), what.step, self.size());
       co_await self.on(channel::service).send(peer, std::as_bytes(what.data));
       what.released();
       co_await self.receive(peer, std::as_writable_bytes(what.data));
     }
     void incoming(const chunk& piece, std::span<float> theirs) {
-      world_->mix_parameters(piece, theirs, 0.5f);
+      if (asks()) {
+        world_->mix_parameters(piece, theirs, 0.5f);
+      }
     }
 
     void arrive(std::size_t position, std::uint64_t step) {
@@ -186,6 +194,7 @@ struct bipartite_averaging {
     };
 
     bool is_active() const { return world_->rank() % 2 == 0; }
+    bool asks() const { return is_active() && world_->size() > 1; }
 
     /// The mean with theirs becomes the newest copy, and what was the newest goes back.
     task answer(endpoint self, message theirs, task last) {

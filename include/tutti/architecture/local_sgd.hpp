@@ -80,10 +80,16 @@ struct local_sgd : all_reduce<Collective> {
     using launch = typename World::launch;
 
    public:
-    /// Throws usage_error if the period is not at least 1.
+    /// Throws usage_error if the period is not at least 1, or momenta have no second half to go in.
     state(World& world, const options& set) : base(world, {}), world_(&world), set_(set) {
       if (set.period < 1) {
         throw usage_error("architecture::local_sgd: the period must be at least 1 step. Fix: 4.");
+      }
+      if (World::splits_phases && set.momenta == momenta::averaged) {
+        throw usage_error(
+            "architecture::local_sgd: momenta follow the models, but this schedule ends an "
+            "exchange "
+            "with the models' second half. Fix: momenta kept, or schedule::as_ready");
       }
     }
 

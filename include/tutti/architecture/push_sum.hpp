@@ -99,10 +99,11 @@ class push_sum_weights {
 /// A rank hands to one other, but several or none may hand to it: columns of the mixing matrix add
 /// up to 1, rows need not, and dividing by the weight takes that out of the model. Weights are 1
 /// wherever each hands to one and takes from one.
-/// Wire: the parameters, to one rank. Cost: a buffer as large as the model, a copy of what is on
-/// its way, and two passes over it where the weight is not 1. After: Assran et al., "Stochastic
-/// gradient push for distributed deep learning", ICML 2019; with random receivers Kempe, Dobra and
-/// Gehrke's push-sum, FOCS 2003.
+/// Wire: the parameters, to one rank.
+/// Cost: a buffer as large as the model, a copy of what is on its way, and two passes over it where
+/// the weight is not 1.
+/// After: Assran et al., "Stochastic gradient push for distributed deep learning", ICML 2019; with
+/// random receivers Kempe, Dobra and Gehrke's push-sum, FOCS 2003.
 struct push_sum {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
