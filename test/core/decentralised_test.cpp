@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -314,6 +316,58 @@ TEST(DiLoCo, IsItsRecurrence) {
     equals<strategy>(outer_steps(period, 0.7, 0.9), set);
   }
 }
+/// The paper's inner optimizer, whose moments stay each rank's own.
+TEST(DiLoCo, StepsByAdamWInside) {
+  using strategy = compose<architecture::diloco<canonical>>;
+  constexpr int ranks = 3;
+  std::vector<std::vector<float>> ended(ranks);
+  transport::run_ranks(ranks, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategy>(
+        world, memory.tensors(),
+        optimizer::adam{
+            .learning_rate = 0.01f, .weight_decay = 0.1f, .decay = optimizer::decay::decoupled},
+        {.architecture = {.period = 4}});
+    for (int step = 0; step < steps; ++step) {
+      take_step(engine, memory, step);
+    }
+    engine.wait();
+    ended[at(world.rank())].assign(memory.parameters().begin(), memory.parameters().end());
+  });
+  struct inner {
+    double x = 0;
+    double m = 0;
+    double v = 0;
+  };
+  for (std::size_t i = 0; i < total_elements(); ++i) {
+    std::vector<inner> all(ranks, inner{initial(i)});
+    double start = initial(i);
+    double buffer = 0;
+    for (int step = 0; step < steps; ++step) {
+      double mean = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        inner& its = all[at(rank)];
+        const double g = gradient(rank, step, i);
+        its.x -= 0.01 * 0.1 * its.x;
+        its.m = 0.9 * its.m + 0.1 * g;
+        its.v = 0.999 * its.v + 0.001 * g * g;
+        its.x -= 0.01 * (its.m / (1 - std::pow(0.9, step + 1))) /
+                 (std::sqrt(its.v / (1 - std::pow(0.999, step + 1))) + 1e-8);
+        mean += its.x / ranks;
+      }
+      if (step % 4 == 3) {
+        buffer = 0.9 * buffer + (start - mean);
+        start -= 0.7 * (start - mean + 0.9 * buffer);
+        for (inner& each : all) {
+          each.x = start;
+        }
+      }
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      ASSERT_NEAR(ended[at(rank)][i], all[at(rank)].x, 1e-5 * (1 + std::abs(all[at(rank)].x))) << i;
+    }
+  }
+}
 /// Outer steps of the whole difference are means of models.
 TEST(DiLoCo, WithoutMomentumIsLocalSgd) {
   using strategy = cut<architecture::diloco<canonical>>;
@@ -343,7 +397,8 @@ TEST(DiLoCo, StreamsFragmentsBesideTraining) {
         plan_of_turns{5, 3, 1, {0, 1, 3}}, plan_of_turns{3, 1, 3, {0}}}) {
     engine_options<strategy> set;
     set.partition.bytes = 20'000;
-    set.run = {.accumulation = passes, .deadline = 20};
+    set.run.accumulation = passes;
+    set.run.deadline = 20;
     set.architecture = {.period = turns.period,
                         .fragments = turns.fragments,
                         .overlap = turns.overlap,
@@ -436,7 +491,131 @@ TEST(Elastic, IsItsRecurrence) {
   }
 }
 
+// ---- through another plan, and a checkpoint
+
+/// However buckets are cut from the fifth step on.
+template <class Architecture>
+void outlives_a_plan(options_of<Architecture> its) {
+  using strategy = cut<Architecture>;
+  const auto ends = [&its](bool changes) {
+    std::vector<std::vector<float>> all(3);
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto set = options_for<strategy>();
+      set.architecture = its;
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(values), set);
+      for (int step = 0; step < steps; ++step) {
+        if (changes && step == 5) {
+          set.fusion.bytes = 200;
+          set.partition.bytes = 7000;
+          engine.replan(set);
+        }
+        engine.wait();
+        hand_in(engine, memory, step);
+      }
+      engine.wait();
+      all[at(world.rank())].assign(memory.parameters().begin(), memory.parameters().end());
+    });
+    return all;
+  };
+  EXPECT_EQ(ends(true), ends(false));
+}
+TEST(Replan, ChangesNoneOfWhatRanksKeepApart) {
+  outlives_a_plan<architecture::gossip>({});
+  outlives_a_plan<architecture::push_sum>({.receiver = architecture::receiver::random});
+  outlives_a_plan<architecture::diloco<canonical>>({.period = 3});
+  outlives_a_plan<architecture::elastic_averaging<canonical>>({.period = 2});
+  outlives_a_plan<architecture::local_sgd<canonical>>({.momenta = architecture::momenta::averaged});
+}
+
+/// What was averaged into a passive rank since its last step is in its checkpoint: the sum of all
+/// models is what it was.
+TEST(Checkpoint, LosesNothingThatRanksHaveAveraged) {
+  using strategy = compose<architecture::bipartite_averaging, partition::into>;
+  engine_options<strategy> set;
+  set.partition.bytes = 20'000;
+  std::vector<std::string> files(5);
+  std::vector<std::vector<float>> models(5);
+  const auto part = [&](bool first) {
+    transport::run_ranks(5, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine =
+          make_engine<strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = 1}, set);
+      auto& file = files[at(world.rank())];
+      if (!first) {
+        std::istringstream in(file);
+        load(engine, in);
+      }
+      const auto step_by = [&](auto gradient_of) {
+        engine.wait();
+        for (std::size_t i = 0; i < total_elements(); ++i) {
+          memory.gradients()[i] = gradient_of(i);
+        }
+        for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+          engine.ready(tensor_id(id));
+        }
+        engine.wait();
+      };
+      if (first) {
+        step_by([&](std::size_t i) { return gradient_of_few_digits(world.rank(), 0, i); });
+      }
+      for (int step = 0; step < 3; ++step) {
+        step_by([](std::size_t) { return 0.0f; });
+      }
+      engine.average(0);  // nobody asks any more
+      if (first) {
+        std::ostringstream out;
+        save(engine, out);
+        file = out.str();
+        return;
+      }
+      if (world.rank() % 2 == 1) {
+        step_by([](std::size_t) { return 0.0f; });
+      }
+      models[at(world.rank())].assign(memory.parameters().begin(), memory.parameters().end());
+    });
+  };
+  part(true);
+  part(false);
+  for (std::size_t i = 0; i < total_elements(); ++i) {
+    double sum = 0;
+    double expected = 0;
+    for (int rank = 0; rank < 5; ++rank) {
+      sum += models[at(rank)][i];
+      expected += initial(i) - gradient_of_few_digits(rank, 0, i);
+    }
+    ASSERT_NEAR(sum, expected, 1e-2) << i;
+  }
+}
+
 // ---- what is refused
+
+/// A rank that has left is named, also where nobody is in lock-step.
+template <class Architecture>
+void names_who_leaves() {
+  const auto said = errors(4, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    engine_options<compose<Architecture>> set;
+    set.run.deadline = 20;
+    auto engine =
+        make_engine<compose<Architecture>>(world, memory.tensors(), optimizer_of(values), set);
+    for (int step = 0; step < 100'000; ++step) {
+      if (world.rank() == 1 && step == 3) {
+        throw std::runtime_error("out of data");
+      }
+      take_step(engine, memory, 0);
+      engine.wait();
+    }
+  });
+  for (const int rank : {0, 2, 3}) {
+    EXPECT_EQ(said[at(rank)], "rank 1 left by an exception");
+  }
+}
+TEST(Refused, APeerThatLeaves) {
+  names_who_leaves<architecture::gossip>();
+  names_who_leaves<architecture::push_sum>();
+  names_who_leaves<architecture::bipartite_averaging>();
+}
 
 template <class Strategy>
 std::string refusal(int ranks, engine_options<Strategy> set) {

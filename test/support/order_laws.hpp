@@ -12,8 +12,6 @@
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
-#include "tutti/architecture/diloco.hpp"
-#include "tutti/architecture/elastic_averaging.hpp"
 #include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
@@ -47,14 +45,15 @@
 /// coordination and architecture. A policy joins its list.
 namespace tutti::test {
 
-using ordered_architectures = std::tuple<
-    architecture::all_reduce<>, architecture::all_gather, architecture::reduce_scatter_all_gather,
-    architecture::majority_vote, architecture::parameter_server<>,
-    architecture::parameter_server<consistency::asynchronous, updated_by::servers>,
-    architecture::local_sgd<>, architecture::model_averaging<>,
-    architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
-    architecture::sharded<>, architecture::gossip, architecture::push_sum, architecture::diloco<>,
-    architecture::elastic_averaging<>, architecture::bipartite_averaging>;
+using ordered_architectures =
+    std::tuple<architecture::all_reduce<>, architecture::all_gather,
+               architecture::reduce_scatter_all_gather, architecture::majority_vote,
+               architecture::parameter_server<>,
+               architecture::parameter_server<consistency::asynchronous, updated_by::servers>,
+               architecture::local_sgd<>, architecture::model_averaging<>,
+               architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
+               architecture::sharded<>, architecture::gossip, architecture::push_sum,
+               architecture::bipartite_averaging>;
 using agreed_coordinations =
     one_of_coordinations<coordination::leader, coordination::negotiated, coordination::learned>;
 using free_schedules = one_of_schedules<schedule::as_ready, schedule::at_end, schedule::in_order>;
