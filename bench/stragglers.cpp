@@ -37,26 +37,31 @@ void compute(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-/// Seconds that the slowest worker but the slow one takes for its steps.
+/// Seconds that a worker but the slow one takes for its steps; 0 on others.
 template <class Strategy>
-double time_of_others(tutti::transport::mpi& world, double times) {
+double own_time(tutti::transport::mpi& world, double times) {
   tutti::arena memory(std::vector<tutti::arena::declaration>{{"weight", 1 << 16}, {"bias", 17}});
   auto engine = tutti::make_engine<Strategy>(world, memory.tensors(),
                                              tutti::optimizer::sgd{.learning_rate = 0.1f});
-  double mine = 0;
   if (engine.serves()) {
     engine.serve();
-  } else {
-    engine.average(0);  // begin together
-    const double begin = world.now();
-    for (int step = 0; step < steps; ++step) {
-      compute(step_takes * (engine.worker() == slow ? times : 1));
-      engine.ready(tutti::tensor_id(1));
-      engine.ready(tutti::tensor_id(0));
-      engine.wait();
-    }
-    mine = engine.worker() == slow ? 0 : world.now() - begin;
+    return 0;
   }
+  engine.average(0);  // begin together
+  const double begin = world.now();
+  for (int step = 0; step < steps; ++step) {
+    compute(step_takes * (engine.worker() == slow ? times : 1));
+    engine.ready(tutti::tensor_id(1));
+    engine.ready(tutti::tensor_id(0));
+    engine.wait();
+  }
+  return engine.worker() == slow ? 0 : world.now() - begin;
+}
+
+/// Of the slowest worker but the slow one.
+template <class Strategy>
+double time_of_others(tutti::transport::mpi& world, double times) {
+  const double mine = own_time<Strategy>(world, times);
   double slowest = 0;
   MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return slowest;

@@ -34,6 +34,7 @@
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/sharded_by_owners.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/collective/by_graph.hpp"
@@ -215,9 +216,9 @@ constexpr policies<
     servers<asynchronous, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::sharded_by_owners, architecture::pair_averaging, architecture::model_averaging<>,
-    architecture::local_sgd<>, architecture::diloco<>, architecture::elastic_averaging<>,
-    architecture::gossip, architecture::push_sum, architecture::bipartite_averaging,
-    architecture::delayed<>,
+    architecture::local_sgd<>, architecture::diloco<>, architecture::streaming_diloco<>,
+    architecture::elastic_averaging<>, architecture::gossip, architecture::push_sum,
+    architecture::bipartite_averaging, architecture::delayed<>,
     architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
     architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>,
     architecture::independent>
@@ -246,6 +247,7 @@ constexpr policies<
                    "model_averaging",
                    "local_sgd",
                    "diloco",
+                   "streaming_diloco",
                    "elastic_averaging",
                    "gossip",
                    "push_sum",

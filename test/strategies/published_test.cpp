@@ -207,6 +207,11 @@ const std::tuple in_no_registry{
         up_to(67'108'864) +
         "architecture.period=4 architecture.warm_up=1000 architecture.growth=constant "
         "architecture.momenta=kept "},
+    row<strategies::PairAveragingAhead, fusion::all,
+        architecture::delayed<architecture::pair_averaging>>{"architecture.seed=1 "},
+    row<strategies::StreamingDiLoCo, architecture::streaming_diloco<>>{
+        "architecture.period=100 architecture.fragments=4 architecture.overlap=1 "
+        "architecture.keep=0.5 architecture.rate=0.7 architecture.momentum=0.9 "},
     row<strategies::KungFuNCCL, coordination::learned,
         architecture::all_reduce<collective::ring>>{},
     row<strategies::KungFuNCCLFused, fusion::all, architecture::all_reduce<collective::ring>>{},

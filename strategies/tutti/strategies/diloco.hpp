@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/up_to.hpp"
 
@@ -17,6 +18,17 @@ struct DiLoCo {
       "2023";
   static constexpr std::string_view deviations = "The inner optimizer is the engine's, whichever.";
   using strategy = compose<fusion::up_to, architecture::diloco<>>;
+};
+
+/// Outer steps of one fragment after the other, each with a step of training to come in.
+struct StreamingDiLoCo {
+  static constexpr std::string_view name = "StreamingDiLoCo";
+  static constexpr std::string_view after =
+      "Douillard et al., \"Streaming DiLoCo with overlapping communication\", 2025";
+  static constexpr std::string_view deviations =
+      "Fragments are of every fourth tensor, not of layers; differences travel as floats unless a "
+      "compressor is added, the paper's in four bits.";
+  using strategy = compose<architecture::streaming_diloco<>>;
 };
 
 }  // namespace tutti::strategies

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/switch_at.hpp"
@@ -73,6 +74,16 @@ struct PairAveraging {
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `async-sgd`";
   static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::all, architecture::pair_averaging>;
+};
+
+/// PairAveraging, but half-way to the model that was asked for in the step before, while it
+/// computed.
+struct PairAveragingAhead {
+  static constexpr std::string_view name = "PairAveragingAhead";
+  static constexpr std::string_view after =
+      "Mai et al., \"KungFu\", OSDI 2020, `async-sgd` with prefetched requests";
+  static constexpr std::string_view deviations = "";
+  using strategy = compose<fusion::all, architecture::delayed<architecture::pair_averaging>>;
 };
 
 /// In each step a tenth of the way to the mean of all models.
