@@ -122,6 +122,12 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::PairAveraging>();
   allocates_nothing<strategies::SMA>();
   allocates_nothing<strategies::LocalSGD>();
+  allocates_nothing<strategies::AdaSGD>({.architecture = {.step = 12}});
+  allocates_nothing<strategies::DPSGD>();
+  allocates_nothing<strategies::SGP>();
+  allocates_nothing<strategies::ADPSGD>();
+  allocates_nothing<strategies::EASGD>();
+  allocates_nothing<strategies::DiLoCo>({.architecture = {.period = 2}});
   allocates_nothing<strategies::Relaxed>();
   allocates_nothing<strategies::MXNetDistAsync>();
   allocates_nothing<strategies::SSP>();

@@ -18,8 +18,12 @@
 
 #include "support/unbuffered_library.hpp"
 #include "tutti/architecture/adasum.hpp"
+#include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/dense.hpp"
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/elastic_averaging.hpp"
+#include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
@@ -27,10 +31,12 @@
 #include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/push_sum.hpp"
 #include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/sharded_by_owners.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/collective/by_graph.hpp"
@@ -220,8 +226,11 @@ constexpr policies<
     servers<delay_compensated, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::sharded_by_owners, architecture::pair_averaging, architecture::model_averaging<>,
-    architecture::local_sgd<>, architecture::delayed<>,
+    architecture::local_sgd<>, architecture::diloco<>, architecture::streaming_diloco<>,
+    architecture::elastic_averaging<>, architecture::gossip, architecture::push_sum,
+    architecture::bipartite_averaging, architecture::delayed<>,
     architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
+    architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>,
     architecture::independent>
     architectures{"architecture",
                   {"replicated",
@@ -252,8 +261,15 @@ constexpr policies<
                    "pair_averaging",
                    "model_averaging",
                    "local_sgd",
+                   "diloco",
+                   "streaming_diloco",
+                   "elastic_averaging",
+                   "gossip",
+                   "push_sum",
+                   "bipartite_averaging",
                    "delayed",
                    "switch_at<all_reduce, local_sgd>",
+                   "switch_at<model_averaging, all_reduce>",
                    "independent"}};
 
 template <class Collective>

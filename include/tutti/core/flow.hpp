@@ -439,7 +439,13 @@ class flow {
       }
       for_each_tensor(piece, [&](std::size_t position) { queue.wait(tensors_[position].written); });
       const launch_type what = launch_of(number);
-      if constexpr (delays) {
+      if constexpr (delays && facts::has_incoming<state_type>) {
+        if (what.step > 0) {
+          state_->incoming(piece, what.data);
+        }
+        state_->outgoing(piece, what.data);
+        make_tensors_arrive(number);
+      } else if constexpr (delays) {
         swap_with_gradient(piece);
         make_tensors_arrive(number);
       } else if constexpr (facts::has_outgoing<state_type>) {
@@ -452,7 +458,7 @@ class flow {
                                   what);
         around_->count_overflow(what.data);
       }
-      if constexpr (facts::has_incoming<state_type>) {
+      if constexpr (facts::has_incoming<state_type> && !delays) {
         state_->incoming(piece, what.data);
       }
       if constexpr (has_virtual_time<transport>) {
