@@ -1,4 +1,7 @@
-// The README's collective, architecture and schedule: written outside tutti, composed, and trained.
+// The READMEs' collective, architecture, schedule and monitor: written outside tutti, composed, and
+// trained.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -122,6 +125,47 @@ using Mine = tutti::compose<tutti::architecture::all_reduce<by_rank_0>, newest_f
 using Gossip = tutti::compose<neighbours>;
 // example-end
 
+// example-begin monitor
+/// The share of the gradients' elements that are zero, of all workers.
+struct zeros {
+  using role = tutti::role::monitor;
+  static constexpr bool observes = true;
+  static constexpr bool reads_memory = true;  // which the host must reach, then: a rule
+
+  void record(tutti::event what, std::uint32_t which, tutti::seconds) {
+    if (what == tutti::event::ready)
+      for (const float each : tensors[which].gradient) {
+        counted[0] += each == 0 ? 1 : 0;
+        counted[1] += 1;
+      }
+  }
+  std::span<double> sums() { return counted; }  // what this worker adds for a step
+  void summed(std::span<const double> totals) { share = totals[0] / totals[1]; }
+
+  std::span<const tutti::tensor> tensors{};
+  std::array<double, 2> counted{};
+  double share = 0;
+};
+static_assert(tutti::monitor_policy<zeros>);
+// example-end
+
+/// What every rank's monitor says after a step in which so many of 308 elements are zero, of ranks
+/// 0 and 1.
+double zeros_seen(std::size_t of_rank_0, std::size_t of_rank_1) {
+  double seen = 0;
+  tutti::transport::run_ranks(2, [&](tutti::transport::in_process& world) {
+    tutti::arena memory(std::vector<tutti::arena::declaration>{{"weight", 301}, {"bias", 7}});
+    auto engine = tutti::make_engine<tutti::compose<>>(
+        world, memory.tensors(), tutti::optimizer::sgd{}, {}, zeros{.tensors = memory.tensors()});
+    std::fill(memory.gradients().begin(), memory.gradients().end(), 1.0f);
+    std::fill_n(memory.gradients().begin(), world.rank() == 0 ? of_rank_0 : of_rank_1, 0.0f);
+    for (unsigned id = 2; id-- > 0;) engine.ready(tutti::tensor_id{id});
+    engine.drain();
+    if (world.rank() == 1) seen = engine.observed().share;
+  });
+  return seen;
+}
+
 /// The largest distance of a parameter to the mean of what the ranks see, after training.
 template <class Strategy>
 float distance_left(int ranks, tutti::engine_options<Strategy> options = {}) {
@@ -171,6 +215,9 @@ int main() {
   const double gossip = simulated_step<Gossip>(5);
   std::printf("simulated steps: %g and %g ms\n", star, gossip);
   if (std::abs(star - (2 + 2 * 8)) > 0.01 || std::abs(gossip - (2 + 2 * 4)) > 0.01) {
+    return EXIT_FAILURE;
+  }
+  if (zeros_seen(7, 70) != 77.0 / 616) {
     return EXIT_FAILURE;
   }
   return added < 1e-3f && pieces < 1e-3f && near < 1e-3f && far > 1e-2f && far < 0.5f

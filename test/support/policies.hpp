@@ -37,6 +37,10 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/clipped.hpp"
+#include "tutti/optimizer/lamb.hpp"
+#include "tutti/optimizer/lars.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
@@ -54,7 +58,9 @@ using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion:
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 
 using optimizers =
-    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam>;
+    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam,
+                   optimizer::lars, optimizer::lamb, optimizer::clipped<optimizer::sgd>,
+                   optimizer::loss_scaled<optimizer::clipped<optimizer::adam>>>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.

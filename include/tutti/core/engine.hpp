@@ -317,6 +317,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
             sizeof(float) * optimizer_floats(),
             model_.own_bytes() + model_.bucket_bytes(),
             model_.own_bytes(),
+            counted_observing(),
+            observer_.spent(),
             has_cycle && !virtual_time && !waits_.has_thread()};
   }
   /// Seconds that `wait` took so far.

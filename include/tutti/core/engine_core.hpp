@@ -78,6 +78,9 @@ class engine_core : engine_base<Transport> {
                 "role/architecture.hpp says. Fix: its arguments and its result, or another name.");
 
   static_assert(sizeof(engine_rules<types>) > 0);
+  static_assert(sizeof(rule::check_monitors_see_means<Monitor, architecture, state_type>) > 0);
+  static_assert(sizeof(rule::check_all_gradients_are_seen<Optimizer, architecture, state_type>) >
+                0);
   using compiled_first =
       typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
 
@@ -437,6 +440,7 @@ class engine_core : engine_base<Transport> {
   }
   void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+  float begin_step(double squares) { return optimizer_.begin_step(squares); }
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failure_.end(std::move(why), who) && flow_) {

@@ -23,6 +23,8 @@ struct report {
   std::size_t optimizer_bytes{};     ///< of state that the optimizer keeps on this rank
   std::size_t gradient_bytes{};      ///< of gradients, at most at once, buckets' buffers included
   std::size_t own_gradient_bytes{};  ///< of those the model's own, which stay
+  tutti::traffic observing{};        ///< beside: what the monitor's sums took
+  seconds observing_seconds{};       ///< that the monitor looked at gradients and parameters
   /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
   bool cycles_end_on_calls{};
 
@@ -36,6 +38,11 @@ struct report {
         << 1e3 * r.exposed / taken << " ms exposed; " << r.optimizer_bytes
         << " bytes of optimizer state; " << r.gradient_bytes << " bytes of gradients, "
         << r.own_gradient_bytes << " of them the model's own\n";
+    if (r.observing.messages_sent > 0 || r.observing_seconds > 0) {
+      out << "  its monitor, per step: " << static_cast<double>(r.observing.bytes_sent) / taken
+          << " bytes sent in " << static_cast<double>(r.observing.messages_sent) / taken
+          << " messages, " << 1e3 * r.observing_seconds / taken << " ms of reading\n";
+    }
     if (r.cycles_end_on_calls) {
       out << "  what became ready in a cycle went on the caller's next call. Fix: run.progress = "
              "progress::by_thread\n";

@@ -21,6 +21,11 @@ namespace facts {
 /// tensor's norm, are not.
 template <class O>
 constexpr bool elementwise = O::elementwise;
+/// It updates no tensor before it knows how long the gradients of all are together.
+template <class O>
+constexpr bool needs_all_gradients = requires {
+  requires O::needs_all_gradients;
+};
 }  // namespace facts
 
 namespace detail {
@@ -43,6 +48,11 @@ struct looks_at_values {
 /// * `describe`: its values, as base/options.hpp says. All ranks must set them alike; they may be
 ///   changed between steps, and a checkpoint has them.
 ///
+/// One that `needs_all_gradients` also has
+/// * `begin_step(squares)`: before any tensor of a step is updated, with the sum of the squares of
+///   all mean gradients, answers the factor by which they are all multiplied; 0: this step updates
+///   nothing, and momenta stay. It may change values of its own, which every rank changes alike.
+///
 /// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
 /// nothing: numbers, and arrays of fixed length.
 template <class O>
@@ -54,7 +64,9 @@ concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
   optimizer.apply(queue, parameters, gradient, where);
   O::describe(values, detail::looks_at_values{});
   O::describe(optimizer, detail::looks_at_values{});
-};
+} &&(!facts::needs_all_gradients<O> || requires(O & values, double squares) {
+  { values.begin_step(squares) } -> std::same_as<float>;
+});
 
 /// Some of its steps take the mean of what ranks make of their own gradients and of what they
 /// remember alike: `exchanges_momenta(step)`, and `outgoing(queue, gradient, context)`, which
