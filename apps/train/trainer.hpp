@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -17,12 +18,13 @@
 #include "common/described.hpp"
 #include "common/input.hpp"
 #include "common/job.hpp"
-#include "common/pace.hpp"
 #include "common/ways.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
+#include "train/density.hpp"
 #include "train/log.hpp"
+#include "train/optimizer.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/monitor/timeline.hpp"
@@ -41,9 +43,9 @@ struct device {
 struct trainable {
   std::string_view name;
   common::description (*described)();
-  std::vector<std::pair<std::string, std::string>> (*flags)();
-  /// Ranks that serve beside the job's workers. Throws flag_error if the job does not fit.
-  int (*servers)(const common::job&);
+  common::flag_values (*flags)(const common::job&);
+  /// Throws flag_error if the job sets what this strategy does not have, or to what it cannot be.
+  void (*expect)(const common::job&);
   std::vector<device> devices;
 };
 
@@ -151,7 +153,7 @@ constexpr bool lends_gradients =
     tutti::facts::gives_gradients_back<typename tutti::strategy_of<Strategy>::architecture>;
 
 /// One worker's training: the loop that a user of tutti writes, and what it reports.
-template <class Engine, class Model>
+template <class Strategy, class Engine, class Model>
 class session {
  public:
   session(Engine& engine, Model& model, const common::job& job, const data::splits& images,
@@ -165,7 +167,12 @@ class session {
         loader_(images.train, {job.batch_size, worker_, workers_, job.seed, common::repeats(job)}),
         test_(share(images.test, worker_, workers_)),
         test_size_(images.test.size()),
-        learning_rate_(engine.values().learning_rate) {}
+        learning_rate_(engine.values().learning_rate) {
+    if constexpr (selects_a_share<Strategy>) {
+      auto set = common::options<Strategy>(job);
+      density_ = density<Strategy>(set);
+    }
+  }
 
   void run() {
     if (!job_->resume.empty()) {
@@ -175,6 +182,7 @@ class session {
       auto values = engine_->values();
       values.learning_rate = models::falling(learning_rate_, epoch, job_->epochs);
       engine_->change(values);
+      select_share_of(epoch);
       totals seen = train(epoch);
       score(seen);
       out_->epoch(epoch, seen, report());
@@ -191,8 +199,19 @@ class session {
   std::size_t done() const { return static_cast<std::size_t>(engine_->steps()); }
   bool full() const { return job_->steps != 0 && done() >= job_->steps; }
 
+  /// A plan has the lengths of payloads, so that another density is another plan.
+  void select_share_of(std::size_t epoch) {
+    if constexpr (selects_a_share<Strategy>) {
+      auto set = options_in<Strategy>(epoch, *job_);
+      if (const double share = density<Strategy>(set); share != density_) {
+        engine_->replan(set);
+        density_ = share;
+      }
+    }
+  }
+
   void hand_in(tutti::tensor_id id) {
-    if constexpr (lends_gradients<typename Engine::strategy>) {
+    if constexpr (lends_gradients<Strategy>) {
       const auto made = model_->gradient(id);
       const auto room = engine_->gradient(id, model_->queue());
       model_->queue().copy(room.data(), made.data(), made.size_bytes());
@@ -256,6 +275,7 @@ class session {
   data::dataset test_;
   std::size_t test_size_;
   float learning_rate_;
+  double density_ = 0;  ///< of the plan, where the compressor has one
 };
 
 template <class Strategy, class World>
@@ -271,7 +291,7 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
   // A timeline without room keeps nothing; a second instantiation would double the build.
   const std::size_t room = job.timeline.empty() ? 0 : std::size_t{1} << 20;
   auto engine =
-      tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
+      tutti::make_engine<Strategy>(world, model.tensors(), optimizer<Strategy>(declared, job),
                                    common::options<Strategy>(job), tutti::monitor::timeline(room));
   if (engine.serves()) {
     engine.serve();
@@ -282,7 +302,7 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
           stdout);
     }
     log out(job, Strategy::name, world.rank());
-    session(engine, model, job, images, out).run();
+    session<Strategy, decltype(engine), decltype(model)>(engine, model, job, images, out).run();
   }
   seen.add(world.rank(), engine.observed(), model.tensors());
 }
@@ -297,12 +317,26 @@ void run(const common::job& job, const data::splits& images) {
   }
 }
 
+template <class Strategy>
+common::flag_values flags(const common::job& job) {
+  auto all = common::policy_flags<Strategy>();
+  std::ranges::copy(optimizer_flags<Strategy>(job), std::back_inserter(all));
+  return all;
+}
+
+template <class Strategy>
+void expect(const common::job& job) {
+  common::options<Strategy>(job);
+  optimizer<Strategy>({}, job);
+  densities_of_first_epochs<Strategy>(job);
+}
+
 template <class Strategy, class... Devices>
 trainable entry() {
   return {Strategy::name,
           common::described<Strategy>,
-          common::policy_flags<Strategy>,
-          common::servers<Strategy>,
+          flags<Strategy>,
+          expect<Strategy>,
           {device{Devices::name, Devices::expect, run<Strategy, Devices>}...}};
 }
 
