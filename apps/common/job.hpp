@@ -41,6 +41,11 @@ struct job {
   std::optional<float> learning_rate{};
   std::optional<float> momentum{};
   std::optional<float> weight_decay{};
+  std::string augment{"none"};
+  std::string rate{"linear"};  ///< how the learning rate falls
+  double rate_warm_up{};       ///< epochs
+  double rate_every{1};        ///< epochs
+  double rate_factor{0.1};
   std::uint64_t seed{1};
   double deadline{60};
   std::string progress{"automatic"};

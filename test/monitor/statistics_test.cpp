@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/summing.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/parameter_server.hpp"
@@ -293,8 +294,11 @@ TEST(Tee, LetsBothSeeAllAndAddsUpBothsSums) {
     return monitor::variance(memory.tensors(), workers, 3);
   };
   const auto both = seen_by<compose<>>(workers, steps, [&](arena& memory, int rank) {
-    return monitor::tee(monitor::tee(counters(), noise(memory, rank)), varied(memory, rank));
+    return monitor::tee(monitor::tee(counters(), noise(memory, rank)),
+                        monitor::tee(varied(memory, rank), summing(memory)));
   });
+  const auto summing_alone =
+      seen_by<compose<>>(workers, steps, [](arena& memory, int) { return summing(memory); });
   const auto noise_alone = seen_by<compose<>>(workers, steps, noise);
   const auto variance_alone = seen_by<compose<>>(workers, steps, varied);
   for (std::size_t rank = 0; rank < workers; ++rank) {
@@ -310,6 +314,12 @@ TEST(Tee, LetsBothSeeAllAndAddsUpBothsSums) {
     EXPECT_EQ(monitor::part_of<monitor::variance>(its).value(),
               variance_alone[rank].front().value());
     EXPECT_EQ(monitor::part_of<monitor::variance>(its).taken(), 2U);
+    const auto& each_step = monitor::part_of<summing>(its).steps;
+    ASSERT_EQ(each_step.size(), summing_alone[rank].front().steps.size());
+    for (std::size_t step = 0; step < each_step.size(); ++step) {
+      const double wanted = summing_alone[rank].front().steps[step][0];
+      EXPECT_NEAR(each_step[step][0], wanted, 1e-9 * wanted) << "each step begins from zero";
+    }
   }
   static_assert(!facts::has_sums<monitor::tee<counters, counters>>);
   static_assert(!facts::sees_means<monitor::tee<counters, monitor::variance>>);
