@@ -37,6 +37,7 @@ void totals::add(const totals& epoch) {
   loss = epoch.loss;
   train_accuracy = epoch.train_accuracy;
   test_accuracy = epoch.test_accuracy;
+  learning_rate = epoch.learning_rate;
   worst_accuracy = epoch.worst_accuracy;
   exposed += epoch.exposed;
   bytes_sent += epoch.bytes_sent;
@@ -116,6 +117,7 @@ void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
                               {"train_accuracy", seen.train_accuracy},
                               {"test_accuracy", seen.test_accuracy},
                               {"worst_accuracy", nullptr},
+                              {"learning_rate", seen.learning_rate},
                               {"seconds", seen.seconds()},
                               {"iteration_ms",
                                {{"median", 1e3 * seen.quantile(0.5)},

@@ -271,6 +271,7 @@ class session {
     }
     engine_->wait();
     seen.step_seconds.back() += since_last();
+    seen.learning_rate = engine_->values().learning_rate;
     seen.exposed = engine_->exposed() - exposed;
     seen.bytes_sent = engine_->counted().bytes_sent - sent;
     return seen;
