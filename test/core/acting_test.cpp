@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/batch_by_noise.hpp"
+#include "tutti/core/checkpoint.hpp"
 #include "tutti/core/replan_at.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/monitor/counters.hpp"
@@ -154,6 +156,46 @@ TEST(ReplanAt, ADenseWarmUpIsDenseTraining) {
     EXPECT_NE(each.models[5], trained(3, 6, {}, gradient_of_few_digits));
     EXPECT_EQ(each.models.back(), all[0].models.back()) << "replicas stay equal";
   }
+}
+
+/// A run that is saved after a switch, and goes on in engines that were made with what was before.
+TEST(ReplanAt, ARunThatGoesOnFromACheckpointHasSwitched) {
+  using strategy = compose<compression::error_feedback<compression::top_k>>;
+  using options = engine_options<strategy>;
+  options dense;
+  dense.compression.density = 1;
+  options sparse;
+  sparse.compression.density = 0.1;
+  const replan_at<options> switching({{.step = 1, .then = dense}, {.step = 2, .then = sparse}});
+  const auto whole = trained_with<strategy>(3, dense, switching);
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    std::stringstream saved;
+    const auto train = [&](int first, int end) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), dense);
+      if (first > 0) {
+        load(engine, saved);
+      }
+      acting act(switching);
+      act.before_training(engine);
+      for (int step = first; step < end; ++step) {
+        act.before_step(engine);
+        std::size_t element = 0;
+        for (float& each : memory.gradients()) {
+          each = gradient_of_few_digits(world.rank(), step, element++);
+        }
+        for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+          engine.ready(tensor_id(id));
+        }
+        engine.wait();
+        act.after_step(engine);
+      }
+      save(engine, saved);
+      return std::vector<float>(memory.parameters().begin(), memory.parameters().end());
+    };
+    train(0, 5);
+    EXPECT_EQ(train(5, steps), whole[0].models.back());
+  });
 }
 
 /// S-SGD first, SMA later, whose models are each rank's own from there on.

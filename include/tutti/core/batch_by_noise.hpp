@@ -20,6 +20,7 @@ enum class rate_follows { nothing, square_root, batch };
 /// then over so many passes, whatever their number, and so the gradient stays one of an image. The
 /// loop makes `passes()` of them before a step is over. The engine's monitor is
 /// monitor::noise_scale, alone or in a tee; its value is of all workers, so that all take as many.
+/// A run that goes on from a checkpoint begins with the passes of its options again.
 /// For core/acting.hpp. Cost: a window's end waits for every tensor and the monitor's sums; a
 /// change, what `engine::replan` costs.
 /// After: McCandlish, Kaplan and Amodei, 2018; KungFu's adaptive batch size, Mai et al., OSDI 2020.

@@ -20,6 +20,19 @@ class replan_at {
 
   explicit replan_at(std::vector<change> changes) : changes_(std::move(changes)) {}
 
+  /// A run that goes on from a checkpoint goes on with what the last change before it said.
+  template <class Engine>
+  void before_training(Engine& engine) {
+    const change* last = nullptr;
+    for (const change& each : changes_) {
+      if (each.step < engine.steps() && (last == nullptr || each.step > last->step)) {
+        last = &each;
+      }
+    }
+    if (last != nullptr) {
+      engine.replan(last->then);
+    }
+  }
   template <class Engine>
   void before_step(Engine& engine, std::uint64_t step) {
     for (const change& each : changes_) {
