@@ -107,6 +107,33 @@ TEST_F(Apps, ModelsThatDifferAreJudgedByTheirMeanAndTheWorst) {
       << said.out;
 }
 
+TEST_F(Apps, ConvergencePrintsATableAndDrawsIt) {
+  const auto bench = std::filesystem::path(__FILE__).parent_path() / "../../bench/convergence";
+  const auto run = [&](const std::string& flags) {
+    return shell(bench.string() +
+                 " --train " TUTTI_APPS_DIRECTORY
+                 "/tutti-train --ranks 2 --epochs 2 --flags '--model mlp --data synthetic' " +
+                 flags);
+  };
+  const auto got = run("--strategy 'LocalSGD --architecture.period 2,SMA' --plot curves.svg");
+  EXPECT_EQ(got.status, 0) << got.err;
+  EXPECT_EQ(lines(got.out), 4U) << got.out;
+  EXPECT_NE(got.out.find("\nLocalSGD --architecture.period 2 "), std::string::npos) << got.out;
+  const auto drawn = read(here_ / "curves.svg");
+  EXPECT_EQ(drawn.rfind("<svg", 0), 0U);
+  std::size_t curves = 0;
+  for (auto at = drawn.find("<polyline"); at != drawn.npos; at = drawn.find("<polyline", at + 1)) {
+    ++curves;
+  }
+  EXPECT_EQ(curves, 6U) << "three strategies over epochs and over seconds";
+  const auto refused = run("--only Horovod");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_EQ(lines(refused.err), 1U) << refused.err;
+  EXPECT_NE(run("--strategy Nobody").err.find("no strategy is named 'Nobody'"), std::string::npos);
+  EXPECT_NE(run("--strategy SMA --plot nowhere/x.svg").err.find("Fix: a file that can be written"),
+            std::string::npos);
+}
+
 TEST_F(Apps, TrainsOnCifar10sFilesAndMovingWindowsOfThem) {
   for (const std::string file : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
                                  "data_batch_5", "test_batch"}) {
