@@ -92,13 +92,10 @@ concept sees_means = requires(Seeing& monitor, std::uint32_t which,
 ///
 /// One that needs numbers of all workers states both of these, called as `record` is:
 /// * `sums()`: a span of double, what this rank adds for the step that has ended: as many numbers
-/// on
-///   every worker, and none where nothing is to be added for that step. Asked for once a step, when
+///   on every worker, and none where nothing is added for that step. Asked for once a step, when
 ///   its last tensor has arrived, and set to zero once read.
-/// * `summed(totals)`: the same, added over the workers in rank order, equal on all of them; once
-/// for
-///   every step that had any, in the order of steps. It comes some time after the step: `drain`
-///   waits for it.
+/// * `summed(totals)`: these, added over the workers in rank order, equal on all of them; for every
+///   step that had any, in the order of steps. It comes some time after: `drain` waits for it.
 /// Every worker must take the same number of steps.
 template <class M>
 concept monitor_policy = std::same_as<typename M::role, role::monitor> && detail::records<M> &&

@@ -33,6 +33,10 @@ struct looks_at_values {
   template <class Value>
   void operator()(std::string_view, Value&, std::string_view) const {}
 };
+template <class O>
+concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, double squares) {
+  { values.begin_step(squares) } -> std::same_as<float>;
+};
 }  // namespace detail
 
 /// An optimizer turns an averaged gradient into new parameters, on whichever rank owns them: a run
@@ -57,6 +61,7 @@ struct looks_at_values {
 /// nothing: numbers, and arrays of fixed length.
 template <class O>
 concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
+    detail::begins_steps<O> &&
     requires(O& values, const O optimizer, inline_queue& queue, std::span<float> parameters,
              std::span<const float> gradient, const chunk_context& where) {
   { O::elementwise } -> std::convertible_to<bool>;
@@ -64,9 +69,7 @@ concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
   optimizer.apply(queue, parameters, gradient, where);
   O::describe(values, detail::looks_at_values{});
   O::describe(optimizer, detail::looks_at_values{});
-} &&(!facts::needs_all_gradients<O> || requires(O & values, double squares) {
-  { values.begin_step(squares) } -> std::same_as<float>;
-});
+};
 
 /// Some of its steps take the mean of what ranks make of their own gradients and of what they
 /// remember alike: `exchanges_momenta(step)`, and `outgoing(queue, gradient, context)`, which
