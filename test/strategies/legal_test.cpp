@@ -348,6 +348,8 @@ struct setting {
        of_architecture | of_optimizer},
       {rule::pieces_need_an_elementwise_optimizer<R, O>::holds,
        "pieces_need_an_elementwise_optimizer", of_architecture | of_optimizer},
+      {rule::all_gradients_are_seen<R, O>::holds, "all_gradients_are_seen",
+       of_architecture | of_optimizer},
       {rule::norms_are_added_on_the_host<O, T>::holds, "norms_are_added_on_the_host",
        of_optimizer | of_transport},
       {rule::peers_must_be_addressable<R, T>::holds, "peers_must_be_addressable",
@@ -365,7 +367,7 @@ using usual =
             compression::none, architecture::replicated<>, optimizer::sgd, transport::simulated>;
 
 /// Rules that are no table's: of one policy alone, of how often a role is played, of a call, of
-/// monitors, and of what a state's verbs say.
+/// monitors.
 const std::set<std::string> of_no_pair{"joined_ranks_send_zeros",  "joins_are_negotiated",
                                        "one_policy_a_role",        "optimizers_travel_as_bytes",
                                        "all_gradients_are_seen",   "monitors_see_means",
@@ -586,7 +588,7 @@ TEST(Legal, TheTableIsWhatTheRulesSay) {
           ".\n\n## The rules\n\nA program that breaks each is `test/compile_fail/RULE.cpp`. "
           "`joins_are_negotiated` and `joined_ranks_send_zeros` ask whoever calls `engine.join()`; "
           "`one_policy_a_role` a composition, `optimizers_travel_as_bytes` an optimizer alone; "
-          "`all_gradients_are_seen` an architecture's verbs, and rules of monitors an engine.\n\n"
+          "`monitors_see_means` and `monitors_read_host_memory` a monitor.\n\n"
           "| rule | says |\n|---|---|\n";
   for (const auto& [name, sentence] : stated) {
     text += "| " + name + " | " + sentence + " |\n";

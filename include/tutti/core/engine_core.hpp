@@ -79,9 +79,6 @@ class engine_core : engine_base<Transport> {
                 "role/architecture.hpp says. Fix: its arguments and its result, or another name.");
 
   static_assert(sizeof(engine_rules<types>) > 0);
-  static_assert(sizeof(rule::check_monitors_see_means<Monitor, architecture, state_type>) > 0);
-  static_assert(sizeof(rule::check_all_gradients_are_seen<Optimizer, architecture, state_type>) >
-                0);
   using compiled_first =
       typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
 

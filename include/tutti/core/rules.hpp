@@ -174,20 +174,19 @@ struct monitors_read_host_memory {
       !facts::reads_memory<Monitor> || !has_own_memory<typename Transport::queue_type>;
 };
 
-/// Core hands the optimizer of every worker the mean of each tensor.
-template <class Architecture, class State>
-constexpr bool makes_means = !facts::has_arrive<State>;
+/// The engine hands every worker's optimizer the mean of each tensor.
+template <class Architecture>
+constexpr bool makes_means = !facts::has_arrive<detail::state_of<Architecture>>;
 
-template <class Monitor, class Architecture, class State>
+template <class Architecture, class Monitor>
 struct monitors_see_means {
-  static constexpr bool holds = !facts::sees_means<Monitor> || makes_means<Architecture, State>;
+  static constexpr bool holds = !facts::sees_means<Monitor> || makes_means<Architecture>;
 };
 
-template <class Optimizer, class Architecture, class State>
+template <class Architecture, class Optimizer>
 struct all_gradients_are_seen {
-  static constexpr bool holds =
-      !facts::needs_all_gradients<Optimizer> ||
-      (makes_means<Architecture, State> && facts::delay<Architecture> == 0);
+  static constexpr bool holds = !facts::needs_all_gradients<Optimizer> ||
+                                (makes_means<Architecture> && facts::delay<Architecture> == 0);
 };
 
 template <class Optimizer, class Transport>
@@ -388,17 +387,17 @@ struct check_monitors_read_host_memory {
                 "lie on a device. Fix: use monitor::stragglers, counters or timeline, or "
                 "transport::in_process or mpi in host memory.");
 };
-template <class Monitor, class Architecture, class State>
+template <class Architecture, class Monitor>
 struct check_monitors_see_means {
-  static_assert(monitors_see_means<Monitor, Architecture, State>::holds,
+  static_assert(monitors_see_means<Architecture, Monitor>::holds,
                 "tutti: this monitor looks at the mean gradients of every step, but this "
                 "architecture makes none on its workers. Fix: use monitor::variance or "
                 "consensus_distance, or an architecture whose workers update, as "
                 "architecture::replicated.");
 };
-template <class Optimizer, class Architecture, class State>
+template <class Architecture, class Optimizer>
 struct check_all_gradients_are_seen {
-  static_assert(all_gradients_are_seen<Optimizer, Architecture, State>::holds,
+  static_assert(all_gradients_are_seen<Architecture, Optimizer>::holds,
                 "tutti: this optimizer needs the mean gradients of a whole step before it updates "
                 "a tensor, but under this architecture they are updated one by one, elsewhere or a "
                 "step late. Fix: use architecture::replicated or servers that add and leave "
