@@ -150,6 +150,8 @@ TEST_F(Kernels, DescentWithMomentum) {
     const on_gpu there_g(queue, g);
     kernels::descend_with_momentum(host, std::span(x), std::span(m), std::span(g), values);
     kernels::descend_with_momentum(queue, there_x.span(), there_m.span(), there_g.input(), values);
+    kernels::descend_with_nesterov(host, std::span(x), std::span(m), std::span(g), values);
+    kernels::descend_with_nesterov(queue, there_x.span(), there_m.span(), there_g.input(), values);
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
   }

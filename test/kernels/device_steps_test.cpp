@@ -182,6 +182,30 @@ TEST(elements, products_and_sums_round_apart) {
   }
 }
 
+TEST(elements, accelerate_as_nesterov_does) {
+  for (const std::size_t n : sizes) {
+    in_every_way([n](auto device) {
+      auto x = normal_values(n, 3);
+      auto m = normal_values(n, 4);
+      const auto g = normal_values(n, 5);
+      auto expected_x = x;
+      auto expected_m = m;
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto once = [](double exact) { return static_cast<float>(exact); };
+        const float decayed = once(double{0.01f} * double{x[i]});
+        const float pull = once(double{g[i]} + double{decayed});
+        expected_m[i] = once(double{once(double{0.9f} * double{m[i]})} + double{pull});
+        const float ahead = once(double{0.9f} * double{expected_m[i]});
+        const float way = once(double{pull} + double{ahead});
+        expected_x[i] = once(double{x[i]} - double{once(double{0.1f} * double{way})});
+      }
+      device(n, element::descend_with_nesterov{{0.1f, 0.9f, 0.01f}}, x.data(), m.data(), g.data());
+      EXPECT_TRUE(same_bits(m, expected_m)) << n;
+      EXPECT_TRUE(same_bits(x, expected_x)) << n;
+    });
+  }
+}
+
 TEST(elements, descend_as_the_hosts_kernels_do) {
   const kernels::descent values{0.1f, 0.0f, 0.01f};
   auto x = normal_values(1001, 6);

@@ -90,6 +90,10 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/clipped.hpp"
+#include "tutti/optimizer/lamb.hpp"
+#include "tutti/optimizer/lars.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
@@ -114,10 +118,6 @@ namespace {
 /// A compressor of whole buckets.
 struct of_whole_buckets : compression::scaled_sign {
   static constexpr tutti::unit unit = tutti::unit::bucket;
-};
-/// An optimizer that must see whole tensors, as LARS.
-struct of_whole_tensors : optimizer::sgd {
-  static constexpr bool elementwise = false;
 };
 /// The capabilities that `transport::mpi` proves in its header, which wants MPI's.
 struct like_mpi : transport::any_transport {
@@ -287,8 +287,10 @@ constexpr policies<
                  "excluding<reduce_scatter>", "addressable", "native"}};
 
 constexpr policies<optimizer::sgd, optimizer::adam, optimizer::one_bit_adam, optimizer::none,
-                   of_whole_tensors>
-    optimizers{"optimizer", {"sgd", "adam", "one_bit_adam", "none", "of_whole_tensors (a test's)"}};
+                   optimizer::lars, optimizer::lamb, optimizer::clipped<optimizer::sgd>,
+                   optimizer::loss_scaled<optimizer::sgd>>
+    optimizers{"optimizer",
+               {"sgd", "adam", "one_bit_adam", "none", "lars", "lamb", "clipped", "loss_scaled"}};
 
 /// Memory of a stream's, as `transport::in_process_cuda` has it.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;
@@ -376,6 +378,10 @@ struct setting {
        of_architecture | of_optimizer},
       {rule::pieces_need_an_elementwise_optimizer<R, O>::holds,
        "pieces_need_an_elementwise_optimizer", of_architecture | of_optimizer},
+      {rule::all_gradients_are_seen<R, O>::holds, "all_gradients_are_seen",
+       of_architecture | of_optimizer},
+      {rule::norms_are_added_on_the_host<O, T>::holds, "norms_are_added_on_the_host",
+       of_optimizer | of_transport},
       {rule::peers_must_be_addressable<R, T>::holds, "peers_must_be_addressable",
        of_architecture | of_transport},
       {rule::native_needs_the_transport<R, T>::holds, "native_needs_the_transport",
@@ -390,9 +396,12 @@ using usual =
     setting<fusion::none, partition::none, schedule::as_ready, coordination::automatic,
             compression::none, architecture::replicated<>, optimizer::sgd, transport::simulated>;
 
-/// Rules that are no table's: of one policy alone, of how often a role is played, of a call.
-const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_negotiated",
-                                       "one_policy_a_role", "optimizers_travel_as_bytes"};
+/// Rules that are no table's: of one policy alone, of how often a role is played, of a call, of
+/// monitors.
+const std::set<std::string> of_no_pair{"joined_ranks_send_zeros",  "joins_are_negotiated",
+                                       "one_policy_a_role",        "optimizers_travel_as_bytes",
+                                       "all_gradients_are_seen",   "monitors_see_means",
+                                       "monitors_read_host_memory"};
 
 // ---- the tables
 
@@ -608,7 +617,8 @@ TEST(Legal, TheTableIsWhatTheRulesSay) {
   text += "## Legal throughout\n\n" + free +
           ".\n\n## The rules\n\nA program that breaks each is `test/compile_fail/RULE.cpp`. "
           "`joins_are_negotiated` and `joined_ranks_send_zeros` ask whoever calls `engine.join()`; "
-          "`one_policy_a_role` a composition, `optimizers_travel_as_bytes` an optimizer alone.\n\n"
+          "`one_policy_a_role` a composition, `optimizers_travel_as_bytes` an optimizer alone; "
+          "`monitors_see_means` and `monitors_read_host_memory` a monitor.\n\n"
           "| rule | says |\n|---|---|\n";
   for (const auto& [name, sentence] : stated) {
     text += "| " + name + " | " + sentence + " |\n";

@@ -45,6 +45,10 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/clipped.hpp"
+#include "tutti/optimizer/lamb.hpp"
+#include "tutti/optimizer/lars.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
@@ -78,7 +82,9 @@ using coordinations =
                    coordination::learned, coordination::negotiated>;
 
 using optimizers =
-    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam>;
+    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam,
+                   optimizer::lars, optimizer::lamb, optimizer::clipped<optimizer::sgd>,
+                   optimizer::loss_scaled<optimizer::clipped<optimizer::adam>>>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.

@@ -246,6 +246,15 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     waits_.run(asking);
     return value;
   }
+  /// Each value becomes its mean over the workers, as many on every one of them: of models that
+  /// have drifted apart, say. Cost: all values from each worker to rank 0 and back.
+  void average(std::span<double> values) requires(!virtual_time) {
+    averages_.fetch_add(1, std::memory_order_relaxed);
+    task asking = average_over_workers(
+        endpoint<Transport>(*world_, services_.own_tag(services<Transport>::own::average)),
+        workers_, values);
+    waits_.run(asking);
+  }
   /// What `average` does, for coroutines: `value` becomes the mean, and must outlive the task.
   task averaged(double& value) {
     averages_.fetch_add(1, std::memory_order_relaxed);
@@ -321,6 +330,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
             model_.own_bytes() + model_.bucket_bytes(),
             model_.own_bytes(),
             core::counted_pushes(),
+            counted_observing(),
+            observer_.spent(),
             has_cycle && !virtual_time && !waits_.has_thread(),
             overflowed()};
   }

@@ -462,6 +462,7 @@ class engine_core : engine_base<Transport> {
   }
   void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+  float begin_step(double squares) { return optimizer_.begin_step(squares); }
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failure_.end(std::move(why), who) && flow_) {
