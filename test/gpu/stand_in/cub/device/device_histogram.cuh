@@ -13,7 +13,7 @@ struct DeviceHistogram {
   static cudaError_t HistogramEven(void* storage, std::size_t& bytes, Input samples,
                                    Counter* histogram, int levels, Level lower, Level upper,
                                    Count n, cudaStream_t stream = nullptr) {
-    const auto wanted = static_cast<std::size_t>(levels) * 64;
+    const auto wanted = static_cast<std::size_t>(levels) * 1024;
     return tutti::test::in_storage(wanted, storage, bytes, stream, [=]() mutable {
       std::fill_n(histogram, levels - 1, Counter{0});
       for (Count i = 0; i < n; ++i) {
