@@ -150,6 +150,8 @@ TEST_F(Kernels, DescentWithMomentum) {
     const on_gpu there_g(queue, g);
     kernels::descend_with_momentum(host, std::span(x), std::span(m), std::span(g), values);
     kernels::descend_with_momentum(queue, there_x.span(), there_m.span(), there_g.input(), values);
+    kernels::descend_with_nesterov(host, std::span(x), std::span(m), std::span(g), values);
+    kernels::descend_with_nesterov(queue, there_x.span(), there_m.span(), there_g.input(), values);
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
   }
@@ -669,6 +671,37 @@ TEST_F(Kernels, ClippedMomenta) {
       kernels::blend_clipped(queue, there_momentum.span(), there_gradient.input(), 0.9f,
                              there_factor.data());
       EXPECT_TRUE(same_bits(there_momentum.read(), momentum)) << n << ", " << bound;
+    }
+  }
+}
+
+TEST_F(Kernels, FadingResiduals) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    auto residual = normal_values(n, 21);
+    const on_gpu there(queue, residual);
+    kernels::fade(host, std::span(residual), 0.75f, 0.5f);
+    kernels::fade(queue, there.span(), 0.75f, 0.5f);
+    EXPECT_TRUE(same_bits(there.read(), residual)) << n;
+  }
+}
+
+/// A second count adds to the first.
+TEST_F(Kernels, CountsOfNoNumbers) {
+  cuda::stream queue;
+  for (const std::size_t n : sizes) {
+    auto values = normal_values(n, 22);
+    std::uint64_t odd = 0;
+    for (std::size_t i = 0; i < n; i += 3, ++odd) {
+      values[i] = i % 2 == 0 ? std::numeric_limits<float>::infinity()
+                             : std::numeric_limits<float>::quiet_NaN();
+    }
+    const on_gpu there(queue, values);
+    const on_gpu there_count(queue, std::vector<std::uint64_t>{5});
+    for (int time = 1; time <= 2; ++time) {
+      kernels::count_no_numbers(queue, there.input(), there_count.data());
+      EXPECT_EQ(there_count.read()[0], 5 + static_cast<std::uint64_t>(time) * odd) << n;
     }
   }
 }

@@ -9,6 +9,8 @@
 #include "support/byte_laws.hpp"
 #include "support/order_laws.hpp"
 #include "tutti/architecture/adasum.hpp"
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/elastic_averaging.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
@@ -19,9 +21,9 @@
 namespace tutti::test {
 namespace {
 
-TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 52); }
-TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 52); }
-TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 52); }
+TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 64); }
+TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 64); }
+TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 64); }
 TEST(Order, OfBuckets) {
   never_deadlocks<compose<architecture::all_reduce<>, fusion::up_to>>({.fusion = {.bytes = 16}});
 }
@@ -106,6 +108,12 @@ TEST(Bytes, OfServers) {
   counts_as_stated<parameter_server<bounded_staleness>>(bytes::once);
   counts_as_stated<parameter_server<backup_workers, updated_by::servers>>(bytes::once);
 }
+std::uint64_t to_both_neighbours(std::size_t, std::size_t workers, std::size_t n) {
+  return 4 * n * std::min<std::size_t>(workers - 1, 2);
+}
+std::uint64_t to_another(std::size_t, std::size_t workers, std::size_t n) {
+  return workers == 1 ? 0 : 4 * n;
+}
 TEST(Bytes, OfModels) {
   counts_as_stated<architecture::model_averaging<>>(bytes::around);
   counts_as_stated<architecture::local_sgd<>>(bytes::around, counted_steps / 4);
@@ -114,10 +122,19 @@ TEST(Bytes, OfModels) {
                                                                    counted_steps / 4);
   counts_as_stated<architecture::sharded<collective::canonical>>(bytes::to_owners);
   counts_as_stated<architecture::independent>(bytes::none);
+  counts_as_stated<architecture::gossip>(to_both_neighbours);
+  counts_as_stated<architecture::push_sum>(to_another);
+  counts_as_stated<architecture::elastic_averaging<>>(bytes::around);
   using alone = ordered<schedule::as_ready, coordination::local, architecture::pair_averaging>;
   send_together<alone::strategy>(alone::options(), [](std::size_t workers) {
     return workers == 1 ? 0 : workers;  // each pulls one
   });
+  using pairs = ordered<schedule::as_ready, coordination::local, architecture::bipartite_averaging>;
+  send_together<pairs::strategy>(pairs::options(), [](std::size_t workers) {
+    return workers == 1 ? 0 : 2 * ((workers + 1) / 2);  // the active ones' there, and as much back
+  });
+  using outer = compose<architecture::diloco<>, partition::into>;
+  sends_as_stated<outer>({.architecture = {.period = 4}}, bytes::around, counted_steps / 4);
 }
 TEST(Bytes, OfOneAndThenAnother) {
   using strategy =

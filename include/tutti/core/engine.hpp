@@ -246,6 +246,15 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     waits_.run(asking);
     return value;
   }
+  /// Each value becomes its mean over the workers, as many on every one of them: of models that
+  /// have drifted apart, say. Cost: all values from each worker to rank 0 and back.
+  void average(std::span<double> values) requires(!virtual_time) {
+    averages_.fetch_add(1, std::memory_order_relaxed);
+    task asking = average_over_workers(
+        endpoint<Transport>(*world_, services_.own_tag(services<Transport>::own::average)),
+        workers_, values);
+    waits_.run(asking);
+  }
   /// What `average` does, for coroutines: `value` becomes the mean, and must outlive the task.
   task averaged(double& value) {
     averages_.fetch_add(1, std::memory_order_relaxed);
@@ -257,8 +266,10 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
   /// same steps, with the same values. Residuals that are steps follow the learning rate
   /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if they
-  /// need more memory an element than those that the engine was made with.
+  /// need more memory an element than those that the engine was made with, or have a second
+  /// momentum.
   void change(const Optimizer& values) requires(!virtual_time) {
+    expect_one_momentum<compression>(values);
     if (values.memory_per_element() > room_per_element_) {
       throw usage_error(sentence(
           {"with these values the optimizer remembers ", values.memory_per_element(),
@@ -319,8 +330,15 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
             model_.own_bytes() + model_.bucket_bytes(),
             model_.own_bytes(),
             core::counted_pushes(),
-            has_cycle && !virtual_time && !waits_.has_thread()};
+            counted_observing(),
+            observer_.spent(),
+            has_cycle && !virtual_time && !waits_.has_thread(),
+            overflowed()};
   }
+  /// Elements that have come back as an infinity or NaN so far, step after step, where the
+  /// compressor may have made them of numbers (fp16 above 65504): as many on every rank that
+  /// trains. 0 under any other. On a stream the host waits for it.
+  std::uint64_t overflowed() const { return core::overflowed(); }
   /// What the servers have counted of all workers' pushes so far: on worker 0; nothing on the
   /// others. Cost: a message to each server and back.
   push_counts pushes() requires(!virtual_time) {

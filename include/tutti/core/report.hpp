@@ -39,8 +39,12 @@ struct report {
   std::size_t gradient_bytes{};      ///< of gradients, at most at once, buckets' buffers included
   std::size_t own_gradient_bytes{};  ///< of those the model's own, which stay
   push_counts pushes{};              ///< on a rank that serves
+  tutti::traffic observing{};        ///< beside: what the monitor's sums took
+  seconds observing_seconds{};       ///< that the monitor looked at gradients and parameters
   /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
   bool cycles_end_on_calls{};
+  /// Elements that have come back as no number, where the compressor may have made them.
+  std::uint64_t overflowed{};
 
   friend std::ostream& operator<<(std::ostream& out, const report& r) {
     const double taken = r.steps == 0 ? 1 : static_cast<double>(r.steps);
@@ -55,9 +59,19 @@ struct report {
     if (r.pushes.taken() + r.pushes.dropped > 0) {
       out << "  " << r.pushes << "\n";
     }
+    if (r.observing.messages_sent > 0 || r.observing_seconds > 0) {
+      out << "  its monitor, per step: " << static_cast<double>(r.observing.bytes_sent) / taken
+          << " bytes sent in " << static_cast<double>(r.observing.messages_sent) / taken
+          << " messages, " << 1e3 * r.observing_seconds / taken << " ms of reading\n";
+    }
     if (r.cycles_end_on_calls) {
       out << "  what became ready in a cycle went on the caller's next call. Fix: run.progress = "
              "progress::by_thread\n";
+    }
+    if (r.overflowed != 0) {
+      out << "  " << r.overflowed
+          << " elements came back as infinities or NaN: above 65504 fp16 has no numbers. Fix: "
+             "architecture::replicated<mean::before>, a smaller loss scale, or compression::bf16\n";
     }
     return out;
   }

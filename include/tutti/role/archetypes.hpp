@@ -225,6 +225,13 @@ struct summing {
   void summed(std::span<const double>);
 };
 
+/// What a monitor has that looks at mean gradients.
+struct seeing_means {
+  static constexpr bool observes = true;
+  static constexpr bool reads_memory = true;
+  void mean(std::uint32_t, std::span<const float>);
+};
+
 /// What a schedule has whose options leave something to the job.
 template <class Options>
 struct planning {

@@ -124,6 +124,11 @@ template <class A>
 constexpr bool exchanges_momenta = requires {
   requires A::exchanges_momenta;
 };
+/// What comes of an exchange can be mixed into whatever the model is by then.
+template <class A>
+constexpr bool mixes_late = requires {
+  requires A::mixes_late;
+};
 template <class A>
 constexpr int delay = 0;
 template <class A>
@@ -416,8 +421,10 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   new owners with a plan.
 /// * `gives_gradients_back`: its exchange calls the world's `give_back` of every launch, and does
 ///   not touch the launch's `data` from then on; so the engine can lend gradients their memory.
-/// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
-///   steps before (0 or 1); nothing before there was one.
+/// * `delay`: a tensor arrives when its launch has begun, with what came of so many launches before
+///   (0 or 1); nothing before there was one. Where the state has `incoming`, it takes that then,
+///   and `outgoing` follows.
+/// * `mixes_late`: what comes of an exchange can be mixed into whatever the model is by then.
 /// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
 /// * `exchanges_momenta`: it sends what an optimizer of such steps makes of a gradient.
 /// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.

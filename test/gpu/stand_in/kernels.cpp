@@ -25,6 +25,7 @@
 #include "tutti/kernels/cuda/signs.cuh"
 #include "tutti/kernels/cuda/sparse_pairs.cuh"
 #include "tutti/kernels/cuda/stratified.cuh"
+#include "tutti/kernels/cuda/workspace.cuh"
 
 namespace tutti::kernels {
 

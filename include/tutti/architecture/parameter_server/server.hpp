@@ -295,7 +295,7 @@ class parameter_server_server {
       make_room(mine.sums[i],
                 adds_payloads ? floats_for(longest_push(*world_, piece)) : piece.elements);
     }
-    make_room(mine.scratch, scratch_bytes(relay(world_->compressor()), piece.elements));
+    make_room(mine.scratch, scratch_of(piece.elements));
     if constexpr (encodes_means) {
       make_room(mine.payload, capacity(relay(world_->compressor()), piece.elements));
       mine.payload_bytes = expected(relay(world_->compressor()), piece.elements);
@@ -324,6 +324,13 @@ class parameter_server_server {
       mine.answers.copy_all(*world_, piece, span_of(mine.parameters));
       make_room(mine.mean_square, is_adaptive(set_) ? piece.elements : 0);
     }
+  }
+
+  /// To decode pushes, and to encode their mean.
+  std::size_t scratch_of(std::size_t elements) const {
+    const std::size_t to_decode =
+        facts::decodes_in_scratch<compression> ? scratch_bytes(world_->compressor(), elements) : 0;
+    return std::max(to_decode, scratch_bytes(relay(world_->compressor()), elements));
   }
 
   chunk_context context_of(shelf& mine, const chunk& piece, floats& rows,
@@ -472,7 +479,10 @@ class parameter_server_server {
       if (first) {
         queue.clear(sum.data(), sum.size_bytes());
       }
-      world_->compressor().accumulate(queue, const_wire(pushed.data(), pushed.size()), sum);
+      chunk_context where;
+      where.scratch = span_of(mine.scratch);
+      tutti::accumulate(world_->compressor(), queue, const_wire(pushed.data(), pushed.size()), sum,
+                        where);
     }
   }
 
