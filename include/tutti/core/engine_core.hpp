@@ -254,8 +254,10 @@ class engine_core : engine_base<Transport> {
   }
   [[gnu::cold]] void begun() {
     resume_architecture(0);
-    if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
-      services_.start_listening();
+    if constexpr (facts::has_serve<state_type> || flow_type::speaks) {
+      if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
+        services_.start_listening();
+      }
     }
     is_started_.store(true, std::memory_order_release);
     open_posts();

@@ -66,6 +66,8 @@ class flow {
  public:
   /// Launches follow the order of the first step.
   static constexpr bool learns = order_type::learns;
+  /// Ranks tell each other in which order launches start.
+  static constexpr bool speaks = order_type::speaks;
 
   [[gnu::cold]] flow(transport& world, const plan& made, model_memory<queue_type>& model,
                      const typename Types::options& set, surroundings_type& around,
