@@ -1,4 +1,4 @@
-// The README's policies composed, trained and simulated.
+// The READMEs' policies composed, trained and simulated.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -48,6 +48,23 @@ float largest_after_training(int ranks) {
     }
   });
   return largest;
+}
+
+/// What every rank's monitor says after a step in which so many of 308 elements are zero, of ranks
+/// 0 and 1.
+double zeros_seen(std::size_t of_rank_0, std::size_t of_rank_1) {
+  double seen = 0;
+  tutti::transport::run_ranks(2, [&](tutti::transport::in_process& world) {
+    tutti::arena memory(std::vector<tutti::arena::declaration>{{"weight", 301}, {"bias", 7}});
+    auto engine = tutti::make_engine<tutti::compose<>>(
+        world, memory.tensors(), tutti::optimizer::sgd{}, {}, zeros{.tensors = memory.tensors()});
+    std::fill(memory.gradients().begin(), memory.gradients().end(), 1.0f);
+    std::fill_n(memory.gradients().begin(), world.rank() == 0 ? of_rank_0 : of_rank_1, 0.0f);
+    for (unsigned id = 2; id-- > 0;) engine.ready(tutti::tensor_id{id});
+    engine.drain();
+    if (world.rank() == 1) seen = engine.observed().share;
+  });
+  return seen;
 }
 
 /// The largest distance of a parameter to the mean of what the ranks see, after training.
@@ -107,6 +124,9 @@ int main() {
   const double gossip = simulated_step<Gossip>(5);
   std::printf("simulated steps: %g and %g ms\n", star, gossip);
   if (std::abs(star - (2 + 2 * 8)) > 0.01 || std::abs(gossip - (2 + 2 * 4)) > 0.01) {
+    return EXIT_FAILURE;
+  }
+  if (zeros_seen(7, 70) != 77.0 / 616) {
     return EXIT_FAILURE;
   }
   return coded < 0.01f && added < 1e-3f && pieces < 1e-3f && near < 1e-3f && far > 1e-2f &&

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <tutti/role/architecture.hpp>
 #include <tutti/role/collective.hpp>
 #include <tutti/role/compression.hpp>
+#include <tutti/role/monitor.hpp>
 #include <tutti/role/schedule.hpp>
 #include <vector>
 
@@ -152,4 +154,28 @@ struct newest_first {
   };
 };
 static_assert(tutti::schedule_policy<newest_first>);
+// example-end
+
+// example-begin monitor
+/// The share of the gradients' elements that are zero, of all workers.
+struct zeros {
+  using role = tutti::role::monitor;
+  static constexpr bool observes = true;
+  static constexpr bool reads_memory = true;  // which the host must reach, then: a rule
+
+  void record(tutti::event what, std::uint32_t which, tutti::seconds) {
+    if (what == tutti::event::ready)
+      for (const float each : tensors[which].gradient) {
+        counted[0] += each == 0 ? 1 : 0;
+        counted[1] += 1;
+      }
+  }
+  std::span<double> sums() { return counted; }  // what this worker adds for a step
+  void summed(std::span<const double> totals) { share = totals[0] / totals[1]; }
+
+  std::span<const tutti::tensor> tensors{};
+  std::array<double, 2> counted{};
+  double share = 0;
+};
+static_assert(tutti::monitor_policy<zeros>);
 // example-end

@@ -10,6 +10,7 @@
 
 #include "support/mpi_world.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/base/median.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -60,8 +61,9 @@ void train_on_some(Check check) {
 
 /// In turns, so that what else the host does counts on both sides. The slow rank computes for half
 /// as long again as the others need.
-TEST(PairAveraging, OthersKeepTheirPace) {
-  train_on_some<compose<architecture::pair_averaging>>([](auto& engine) {
+template <class Architecture>
+void others_keep_their_pace() {
+  train_on_some<compose<Architecture>>([](auto& engine) {
     std::vector<double> kept;
     for (int turn = 0; turn < 9; ++turn) {
       const double undisturbed = time_of_others(engine, steps, 1);
@@ -69,6 +71,11 @@ TEST(PairAveraging, OthersKeepTheirPace) {
     }
     EXPECT_GE(median(kept), 0.9) << testing::PrintToString(kept);
   });
+}
+TEST(PairAveraging, OthersKeepTheirPace) { others_keep_their_pace<architecture::pair_averaging>(); }
+/// The slow rank is passive: others average with it while it computes.
+TEST(BipartiteAveraging, OthersKeepTheirPace) {
+  others_keep_their_pace<architecture::bipartite_averaging>();
 }
 
 TEST(PairAveraging, WhereMeansAreTakenTheyDoNot) {

@@ -10,9 +10,11 @@
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
 #include "tutti/compression/byteps_topk.hpp"
+#include "tutti/compression/chain.hpp"
 #include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fading_error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/momentum_correction.hpp"
@@ -43,6 +45,10 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/clipped.hpp"
+#include "tutti/optimizer/lamb.hpp"
+#include "tutti/optimizer/lars.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
@@ -76,17 +82,20 @@ using coordinations =
                    coordination::learned, coordination::negotiated>;
 
 using optimizers =
-    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam>;
+    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam,
+                   optimizer::lars, optimizer::lamb, optimizer::clipped<optimizer::sgd>,
+                   optimizer::loss_scaled<optimizer::clipped<optimizer::adam>>>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.
-using memoryless_compressions =
-    testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
-                   compression::scaled_sign, compression::block_sign, compression::block_int8,
-                   compression::top_k, compression::random_k, compression::one_bit,
-                   compression::two_bit, compression::byteps_onebit, compression::fp8_e4m3,
-                   compression::fp8_e5m2, compression::natural, compression::byteps_topk,
-                   compression::byteps_randomk, byte_codes>;
+using memoryless_compressions = testing::Types<
+    compression::none, compression::fp16, compression::bf16, compression::sign,
+    compression::scaled_sign, compression::block_sign, compression::block_int8, compression::top_k,
+    compression::random_k, compression::one_bit, compression::two_bit, compression::byteps_onebit,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::byteps_topk,
+    compression::byteps_randomk, compression::chain<compression::top_k, compression::fp16>,
+    compression::chain<compression::top_k, compression::block_int8>,
+    compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
@@ -109,6 +118,14 @@ using compressions = testing::Types<
     compression::dense_below<compression::dithering>,
     compression::nesterov_momentum<compression::dithering>,
     compression::nesterov_momentum<compression::rescaled_error_feedback<compression::byteps_topk>>,
+    compression::chain<compression::top_k, compression::scaled_sign>,
+    compression::chain<compression::random_k, compression::natural>,
+    compression::chain<compression::top_k, compression::qsgd>,
+    compression::error_feedback<compression::chain<compression::top_k, compression::qsgd>>,
+    compression::fading_error_feedback<compression::top_k>,
+    compression::fading_error_feedback<compression::qsgd>,
+    compression::momentum_correction<
+        compression::error_feedback<compression::chain<compression::top_k, compression::fp16>>>,
     compression::momentum_correction<compression::fp16>,
     compression::momentum_correction<compression::error_feedback<compression::top_k>>>;
 
