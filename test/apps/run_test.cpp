@@ -1,4 +1,5 @@
-// The apps as a user meets them: what they print, what they write, and how they refuse.
+// The apps as a user meets them: what they print, what they write, and how they refuse. One file,
+// for all start programs in one folder.
 #include <algorithm>
 #include <array>
 #include <cmath>

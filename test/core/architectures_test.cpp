@@ -1,5 +1,5 @@
 // Architectures that carry something else than the mean of this step's gradients, each against its
-// recurrence.
+// recurrence. One file, because all train in one frame.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

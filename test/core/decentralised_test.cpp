@@ -1,5 +1,6 @@
 // Ranks that keep models of their own and mix them with some others', each rule against its paper's
-// matrices in double precision; and what is refused.
+// matrices in double precision; and what is refused. One file, for all are held against one product
+// of matrices.
 #include <algorithm>
 #include <array>
 #include <cmath>

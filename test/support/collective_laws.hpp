@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "consumer/readme_policies.hpp"
 #include "support/transports.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/by_graph.hpp"

@@ -65,7 +65,7 @@
 #include "tutti/tutti.hpp"
 
 /// Strategies that between them have every policy. One that joins the list trains as its oracle in
-/// every world, or is refused there (see strategy_laws.hpp).
+/// every world, or is refused there (see strategy_laws.hpp). One file, for it is one list.
 namespace tutti::test::listed {
 
 /// A strategy with the options that it is run with, one after the other. What sends less than every

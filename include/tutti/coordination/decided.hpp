@@ -38,7 +38,7 @@ class launch_digest {
 template <bool Gathers>
 class decided {
  public:
-  explicit decided(const plan& made)
+  [[gnu::cold]] explicit decided(const plan& made)
       : words_(room(made)), after_(Gathers ? made.chunks.size() : 0, no_chunk) {}
 
   /// Words that may be ahead of what a rank has carried out.

@@ -34,7 +34,7 @@ class decider {
   static constexpr bool holds_back = Choice::gathers && Choice::limits_in_flight;
 
  public:
-  decider(const plan& made, int size, Choice& chosen, launches& mine)
+  [[gnu::cold]] decider(const plan& made, int size, Choice& chosen, launches& mine)
       : plan_(&made),
         choice_(&chosen),
         launches_(&mine),

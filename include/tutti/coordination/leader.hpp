@@ -33,7 +33,8 @@ struct leader {
   template <class Choice>
   class state {
    public:
-    state(const plan& made, std::span<const tensor>, ranks all, const no_options&, Choice choice)
+    [[gnu::cold]] state(const plan& made, std::span<const tensor>, ranks all, const no_options&,
+                        Choice choice)
         : choice_(std::move(choice)), launches_(made), plan_(&made) {
       if (all.rank == 0) {
         decider_.emplace(made, all.size, choice_, launches_);

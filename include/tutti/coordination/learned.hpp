@@ -36,8 +36,8 @@ struct learned {
     using led = leader::state<Choice>;
 
    public:
-    state(const plan& made, std::span<const tensor> forward, ranks all, const no_options& set,
-          Choice choice)
+    [[gnu::cold]] state(const plan& made, std::span<const tensor> forward, ranks all,
+                        const no_options& set, Choice choice)
         : led(made, forward, all, set, std::move(choice)),
           leads_(all.rank == 0),
           chunks_(made.chunks.size()),

@@ -60,8 +60,8 @@ struct negotiated {
   template <class Choice>
   class state {
    public:
-    state(const plan& made, std::span<const tensor> forward, ranks all, const options& set,
-          Choice choice)
+    [[gnu::cold]] state(const plan& made, std::span<const tensor> forward, ranks all,
+                        const options& set, Choice choice)
         : plan_(&made),
           forward_(forward),
           all_(all),

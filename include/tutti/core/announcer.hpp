@@ -23,7 +23,8 @@ class announcer {
  public:
   /// To the ranks from `first` up to `last`; `room` words may be said before those who listen have
   /// read them, or as many as one says at a time when all has been read.
-  announcer(Transport& world, tag where, int first, int last, std::size_t room, Owner& owner)
+  [[gnu::cold]] announcer(Transport& world, tag where, int first, int last, std::size_t room,
+                          Owner& owner)
       : world_(&world),
         where_(where),
         first_(first),

@@ -88,8 +88,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// Launches wait for a tick, which wants somebody who is there when it comes.
   static constexpr bool has_cycle = requires(const options& set) { set.fusion.cycle; };
 
-  engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
-         Monitor monitor = {})
+  [[gnu::cold]] engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer,
+                       options set, Monitor monitor = {})
       : core(world, std::move(tensors), optimizer, std::move(set), std::move(monitor)) {}
 
   /// This rank cannot go on, for a reason of yours: every wait on every rank ends with its words.

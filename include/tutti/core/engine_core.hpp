@@ -83,8 +83,8 @@ class engine_core : engine_base<Transport> {
   using compiled_first =
       typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
 
-  engine_core(Transport& world, std::vector<tensor> tensors, Optimizer optimizer, options set,
-              Monitor monitor)
+  [[gnu::cold]] engine_core(Transport& world, std::vector<tensor> tensors, Optimizer optimizer,
+                            options set, Monitor monitor)
       : base(std::type_identity<engine_core>(), tensors.size()),
         world_(&world),
         failure_(world),

@@ -23,7 +23,7 @@ class lent_gradients {
 
  public:
   /// `most` bytes, or as many as it takes where that is 0.
-  lent_gradients(const plan& made, std::size_t most)
+  [[gnu::cold]] lent_gradients(const plan& made, std::size_t most)
       : plan_(&made),
         most_(most),
         held_(made.buckets.size()),

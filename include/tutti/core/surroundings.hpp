@@ -47,9 +47,10 @@ class surroundings {
   static constexpr bool overflows = facts::overflows<compression>;
 
   /// `failed(context, why)` hears of tasks beside that fail.
-  surroundings(transport& world, const plan& made, model_memory<queue_type>& model,
-               const compression& compressor, const optimizer& values, int workers,
-               unsigned accumulation, void (*failed)(void*, std::exception_ptr), void* context)
+  [[gnu::cold]] surroundings(transport& world, const plan& made, model_memory<queue_type>& model,
+                             const compression& compressor, const optimizer& values, int workers,
+                             unsigned accumulation, void (*failed)(void*, std::exception_ptr),
+                             void* context)
       : world_(&world),
         plan_(&made),
         model_(&model),

@@ -27,8 +27,8 @@ namespace tutti {
 template <class Transport>
 class waiting {
  public:
-  waiting(Transport& world, engine_base<Transport>& owner, const failure<Transport>& ended,
-          seconds deadline)
+  [[gnu::cold]] waiting(Transport& world, engine_base<Transport>& owner,
+                        const failure<Transport>& ended, seconds deadline)
       : world_(&world),
         owner_(&owner),
         ended_(&ended),

@@ -74,7 +74,8 @@ class when_ready {
 
   class state {
    public:
-    state(const plan& made, const options& set) : plan_(&made), set_(set), limit_(limit_of(set)) {
+    [[gnu::cold]] state(const plan& made, const options& set)
+        : plan_(&made), set_(set), limit_(limit_of(set)) {
       staged_.reserve(made.chunks.size());
       launch_.reserve(made.chunks.size());
     }

@@ -51,7 +51,7 @@ struct by_priority {
     static constexpr std::ptrdiff_t nothing = PTRDIFF_MAX;  ///< no chunk waits there
 
    public:
-    state(const plan& made, const options& set)
+    [[gnu::cold]] state(const plan& made, const options& set)
         : plan_(&made),
           set_(set),
           credit_(static_cast<std::ptrdiff_t>(std::min<std::size_t>(set.credit, nothing - 1))),

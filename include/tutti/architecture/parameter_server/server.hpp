@@ -30,7 +30,8 @@
 namespace tutti::architecture {
 
 /// A server's half of a parameter server: the chunks placed on it, what was pushed of them, what it
-/// makes of that, and what it answers. A chunk's memory is made when its first push comes.
+/// makes of that, and what it answers. A chunk's memory is made when its first push comes. One
+/// file, for to take, add, update, answer and remember are steps of one push.
 template <class Architecture, class World>
 class parameter_server_server {
   using compression = typename World::compression;
