@@ -98,9 +98,8 @@ TEST_F(Apps, TrainsOnCifar10sFilesAndMovingWindowsOfThem) {
   std::filesystem::remove(here_ / "data_batch_4.bin");
   train_refuses("--data cifar10:.",
                 "./data_batch_4.bin: cannot be opened. Fix: --data cifar10:DIR");
-  train_refuses("--data cifar10",
-                "no data set is named 'cifar10'. Did you mean cifar10:DIRECTORY?");
-  train_refuses("--augment flip", "--augment flip cannot be. Did you mean crop-flip?");
+  train_refuses("--data cifar10", "--data cifar10 is installed nowhere. Fix: --data cifar10:DIR");
+  train_refuses("--augment crop-flop", "--augment crop-flop cannot be. Did you mean crop-flip?");
 }
 
 }  // namespace
