@@ -115,6 +115,8 @@ class flags {
     real("jitter", into_->jitter, "a pass takes 1 + jitter |z| times as long, z normal (=0)");
     real("slowdown", into_->slowdown,
          "share by which computing takes longer while the rank communicates (=0)");
+    text("slow-rank", into_->slow_rank,
+         "a worker that computes so many times as long as its profile, as 2:10");
     count("seed", into_->seed, 0, most, "of the jitter, the first repetition's");
     real("memory-bandwidth", into_->memory_bandwidth,
          "GB/s at which a rank encodes, decodes and adds (=the profile's device)");

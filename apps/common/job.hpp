@@ -68,6 +68,7 @@ struct job {
   int repetitions{1};
   double jitter{};
   double slowdown{};
+  std::string slow_rank{};                   ///< as 2:10
   std::optional<double> memory_bandwidth{};  ///< GB/s of a rank's device, or the profile's
   std::string csv{};
   bool explain{};

@@ -6,8 +6,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 #include <unistd.h>
 
+#include "common/staleness.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 
@@ -86,9 +88,15 @@ void log::epoch(std::size_t epoch, const totals& seen, const tutti::report& so_f
 }
 
 void log::finish(const tutti::report& so_far) const {
-  if (speaks_ && all_.steps() > 0) {
-    write_json({}, all_, so_far);
+  if (!speaks_ || all_.steps() == 0) {
+    return;
   }
+  if (so_far.pushes.taken() > 0) {
+    std::ostringstream counted;
+    counted << so_far.pushes;
+    std::printf("%-14s %s\n", strategy_.c_str(), counted.str().c_str());
+  }
+  write_json({}, all_, so_far);
 }
 
 void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
@@ -129,6 +137,10 @@ void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
                               {"optimizer_bytes", so_far.optimizer_bytes},
                               {"gradient_bytes", so_far.gradient_bytes},
                               {"gradient_bytes_of_the_model", so_far.own_gradient_bytes},
+                              {"overflowed", so_far.overflowed},
+                              {"staleness", common::by_staleness(so_far.pushes)},
+                              {"pushes_dropped", so_far.pushes.dropped},
+                              {"pushes_held", so_far.pushes.held},
                               {"lower_bound_ms", nullptr},
                               {"predicted_ms", nullptr},
                               {"plan_hash", so_far.plan_hash},

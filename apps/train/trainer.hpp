@@ -237,11 +237,12 @@ class session {
     }
     engine_->ready(id, model_->queue());
   }
-  /// The engine's, and the gradients that the network has beside.
+  /// The engine's, the gradients that the network has beside, and what the servers have counted.
   tutti::report report() const {
     auto all = engine_->report();
     all.gradient_bytes += model_->room_for_gradients();
     all.own_gradient_bytes += model_->room_for_gradients();
+    all.pushes = engine_->pushes();
     return all;
   }
 

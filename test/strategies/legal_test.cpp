@@ -18,7 +18,12 @@
 
 #include "support/unbuffered_library.hpp"
 #include "tutti/architecture/adasum.hpp"
+#include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/dense.hpp"
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/elastic_averaging.hpp"
+#include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
@@ -26,10 +31,12 @@
 #include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/push_sum.hpp"
 #include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/sharded_by_owners.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/collective/by_graph.hpp"
@@ -49,6 +56,7 @@
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
 #include "tutti/compression/byteps_topk.hpp"
+#include "tutti/compression/chain.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -157,7 +165,8 @@ constexpr policies<
     compression::one_bit, compression::two_bit, compression::byteps_onebit,
     compression::byteps_topk, compression::byteps_randomk, compression::dithering,
     compression::push_only<compression::two_bit>, compression::top_k, compression::random_k,
-    compression::by_magnitude, compression::qsgd, compression::power_sgd,
+    compression::by_magnitude, compression::qsgd,
+    compression::chain<compression::top_k, compression::block_int8>, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>,
@@ -186,6 +195,7 @@ constexpr policies<
                   "random_k",
                   "by_magnitude",
                   "qsgd",
+                  "chain<top_k, block_int8>",
                   "power_sgd",
                   "select<matrices, power_sgd, none>",
                   "error_feedback<fp16>",
@@ -198,6 +208,9 @@ constexpr policies<
 template <class Consistency, class UpdatedBy>
 using servers = architecture::parameter_server<Consistency, UpdatedBy>;
 using consistency::asynchronous;
+using consistency::backup_workers;
+using consistency::bounded_staleness;
+using consistency::delay_compensated;
 using consistency::synchronous;
 constexpr policies<
     architecture::replicated<>, architecture::all_reduce<>,
@@ -205,14 +218,19 @@ constexpr policies<
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::momentum_exchange,
     architecture::majority_vote, architecture::sparse_tree, architecture::selecting_all_gather,
-    architecture::adasum<>, architecture::adasum<carries::difference>,
+    architecture::adasum<>, architecture::adasum<carries::difference>, architecture::dense,
     servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
     servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
-    servers<asynchronous, updated_by::servers>, architecture::sharded<>,
+    servers<asynchronous, updated_by::servers>, servers<bounded_staleness, updated_by::workers>,
+    servers<bounded_staleness, updated_by::servers>, servers<backup_workers, updated_by::servers>,
+    servers<delay_compensated, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::sharded_by_owners, architecture::pair_averaging, architecture::model_averaging<>,
-    architecture::local_sgd<>, architecture::delayed<>,
+    architecture::local_sgd<>, architecture::diloco<>, architecture::streaming_diloco<>,
+    architecture::elastic_averaging<>, architecture::gossip, architecture::push_sum,
+    architecture::bipartite_averaging, architecture::delayed<>,
     architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
+    architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>,
     architecture::independent>
     architectures{"architecture",
                   {"replicated",
@@ -227,19 +245,31 @@ constexpr policies<
                    "selecting_all_gather",
                    "adasum",
                    "adasum<difference>",
+                   "dense",
                    "parameter_server<synchronous, workers>",
                    "parameter_server<synchronous, servers>",
                    "parameter_server<synchronous, servers_by_push>",
                    "parameter_server<asynchronous, workers>",
                    "parameter_server<asynchronous, servers>",
+                   "parameter_server<bounded_staleness, workers>",
+                   "parameter_server<bounded_staleness, servers>",
+                   "parameter_server<backup_workers, servers>",
+                   "parameter_server<delay_compensated, servers>",
                    "sharded",
                    "sharded<given_back>",
                    "sharded_by_owners",
                    "pair_averaging",
                    "model_averaging",
                    "local_sgd",
+                   "diloco",
+                   "streaming_diloco",
+                   "elastic_averaging",
+                   "gossip",
+                   "push_sum",
+                   "bipartite_averaging",
                    "delayed",
                    "switch_at<all_reduce, local_sgd>",
+                   "switch_at<model_averaging, all_reduce>",
                    "independent"}};
 
 template <class Collective>

@@ -68,6 +68,8 @@ class flow {
  public:
   /// Launches follow the order of the first step.
   static constexpr bool learns = order_type::learns;
+  /// Ranks tell each other in which order launches start.
+  static constexpr bool speaks = order_type::speaks;
 
   [[gnu::cold]] flow(transport& world, const plan& made, model_memory<queue_type>& model,
                      const typename Types::options& set, surroundings_type& around,
@@ -383,6 +385,7 @@ class flow {
       if (!what.data.empty()) {
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
+        around_->count_overflow(what.data);
       }
       buffers_->scatter(queue, mine);
       if constexpr (facts::has_incoming<state_type>) {
@@ -438,7 +441,13 @@ class flow {
       }
       for_each_tensor(piece, [&](std::size_t position) { queue.wait(tensors_[position].written); });
       const launch_type what = launch_of(number);
-      if constexpr (delays) {
+      if constexpr (delays && facts::has_incoming<state_type>) {
+        if (what.step > 0) {
+          state_->incoming(piece, what.data);
+        }
+        state_->outgoing(piece, what.data);
+        make_tensors_arrive(number);
+      } else if constexpr (delays) {
         swap_with_gradient(piece);
         make_tensors_arrive(number);
       } else if constexpr (facts::has_outgoing<state_type>) {
@@ -449,8 +458,9 @@ class flow {
       if (piece.elements > 0) {
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
+        around_->count_overflow(what.data);
       }
-      if constexpr (facts::has_incoming<state_type>) {
+      if constexpr (facts::has_incoming<state_type> && !delays) {
         state_->incoming(piece, what.data);
       }
       if constexpr (has_virtual_time<transport>) {

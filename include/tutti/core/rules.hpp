@@ -459,7 +459,7 @@ struct compiles_for_the_queue {
       compression.decode(queue, const_wire{}, sum, where, summed{});
     } else {
       tutti::encode(compression, queue, gradient, wire{}, where);
-      compression.accumulate(queue, const_wire{}, sum);
+      tutti::accumulate(compression, queue, const_wire{}, sum, where);
     }
   }
   using needed = std::integral_constant<decltype(&verbs), &verbs>;

@@ -10,6 +10,7 @@
 #include "tutti/base/beside.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
@@ -167,6 +168,9 @@ struct optional_verbs {
   std::vector<std::span<float>> memories();
   std::size_t optimizer_floats() const;
   void rescale(float);
+  task worker_left(int);
+  bool holds_back(std::uint32_t) const;
+  push_counts counted_pushes() const;
   task finish();
   bool at_rest() const;
 };

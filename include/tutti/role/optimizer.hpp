@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/role/compression.hpp"
 
@@ -89,6 +90,18 @@ float change_of_rate(const O& before, const O& after) {
     return from == 0 || to == 0 ? 1.0f : static_cast<float>(from / to);
   } else {
     return 1.0f;
+  }
+}
+
+/// Throws usage_error where ranks send momenta, and the optimizer would make a momentum of those.
+template <class Compression, optimizer_policy O>
+void expect_one_momentum([[maybe_unused]] const O& values) {
+  if constexpr (facts::keeps_momentum<Compression> && requires { values.momentum; }) {
+    if (values.momentum != 0) {
+      throw usage_error(
+          "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
+          "that, which diverges. Fix: momentum 0 in the optimizer");
+    }
   }
 }
 

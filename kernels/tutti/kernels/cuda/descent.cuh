@@ -10,7 +10,7 @@ namespace tutti::kernels {
 
 [[gnu::used]] inline void descend(cuda::stream& queue, std::span<float> x, std::span<const float> g,
                                   descent values) {
-  device::each(queue, x.size(), element::descend{values}, x.data(), g.data());
+  device::change_each(queue, x.size(), element::descend{values}, x.data(), g.data());
 }
 
 [[gnu::used]] inline void descend_with_momentum(cuda::stream& queue, std::span<float> x,
