@@ -22,6 +22,11 @@ inline std::size_t repeats(const job& asked) { return asked.data == "one-batch" 
 /// 256 MiB.
 inline data::splits input(const job& asked) {
   const std::string name = asked.data.substr(0, asked.data.find(':'));
+  if (asked.data == "cifar10") {
+    throw flag_error(
+        "--data cifar10 is installed nowhere. Fix: --data cifar10:DIR, with the six "
+        ".bin files of its binary version");
+  }
   const bool has_directory = name != asked.data && (name == "fashion-mnist" || name == "cifar10");
   expect_one_of(
       "data set", has_directory ? name + ":DIRECTORY" : asked.data,

@@ -30,7 +30,7 @@ std::vector<float> all_parameters(models::model& model) {
 TEST(at_the_mean, a_model_is_the_workers_mean_and_then_its_own_again) {
   for (const int workers : {1, 2, 5}) {
     transport::run_ranks(workers, [&](transport::in_process& world) {
-      models::model model(models::inception_bn_28_small(), 2, 3);
+      models::model model(models::resnet20(), 2, 3);
       auto engine =
           make_engine<compose<architecture::independent>>(world, model.tensors(), optimizer::sgd{});
       const auto before = all_parameters(model);

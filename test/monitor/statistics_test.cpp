@@ -201,6 +201,21 @@ TEST(NoiseScale, OfOneWorkerIsRefused) {
   EXPECT_NO_THROW(monitor::noise_scale(memory.tensors(), noise_settings(1, 0)));
 }
 
+TEST(Monitors, OfGradientsThatAreNotThereAreRefused) {
+  std::vector<float> parameter(3);
+  std::vector<std::uint16_t> narrow(3);
+  for (const tensor& each : {tensor("of sixteen bits", parameter, narrow, element_type::bf16),
+                             tensor::without_gradient("lent", parameter)}) {
+    try {
+      monitor::variance(std::span(&each, 1), 2);
+      ADD_FAILURE() << each.name;
+    } catch (const usage_error& refused) {
+      EXPECT_NE(std::string(refused.what()).find(each.name), std::string::npos) << refused.what();
+    }
+    EXPECT_THROW(monitor::noise_scale(std::span(&each, 1), noise_settings(2)), usage_error);
+  }
+}
+
 // ---- the variance
 
 double variance_in_double(int workers, int step) {

@@ -11,6 +11,7 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/kernels/norms.hpp"
+#include "tutti/monitor/gradients.hpp"
 #include "tutti/monitor/open_steps.hpp"
 #include "tutti/role/monitor.hpp"
 
@@ -78,6 +79,7 @@ class noise_scale {
   /// Throws usage_error where there is nothing to compare.
   noise_scale(std::span<const tensor> of, const settings& set)
       : set_(set),
+        gradients_(gradients_of(of)),
         steps_(of.size(), set.interval),
         own_(small_batch(set), small_batch(set) * set.workers, set.smoothing),
         of_all_(own_) {
@@ -85,9 +87,6 @@ class noise_scale {
       throw usage_error("a noise scale compares a batch with those of all workers, and here are " +
                         std::to_string(set.workers) + " workers with batches of " +
                         std::to_string(set.batch_size) + ". Fix: two workers, or interval 0");
-    }
-    for (const tensor& each : of) {
-      gradients_.push_back(each.gradient);
     }
   }
 
@@ -147,7 +146,7 @@ class noise_scale {
   }
 
   settings set_;
-  std::vector<std::span<const float>> gradients_{};
+  std::vector<std::span<const float>> gradients_;
   open_steps<norms> steps_;
   std::array<double, 2> mine_{};
   noise_estimate own_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti/base/tensor.hpp"
+#include "tutti/monitor/gradients.hpp"
 #include "tutti/monitor/open_steps.hpp"
 #include "tutti/role/monitor.hpp"
 
@@ -28,11 +29,10 @@ class variance {
 
   /// `interval` steps from one look to the next; 0: never.
   variance(std::span<const tensor> of, int workers, unsigned interval = 1)
-      : workers_(workers), steps_(of.size(), interval) {
-    for (const tensor& each : of) {
-      gradients_.push_back(each.gradient);
+      : workers_(workers), gradients_(gradients_of(of)), steps_(of.size(), interval) {
+    for (const auto& each : gradients_) {
       first_.push_back(elements_);
-      elements_ += each.gradient.size();
+      elements_ += each.size();
     }
   }
 
@@ -83,7 +83,7 @@ class variance {
   }
 
   int workers_;
-  std::vector<std::span<const float>> gradients_{};
+  std::vector<std::span<const float>> gradients_;
   std::vector<std::size_t> first_{};  ///< element of each tensor
   std::size_t elements_ = 0;
   open_steps<std::vector<double>> steps_;
