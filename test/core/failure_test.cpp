@@ -1,4 +1,5 @@
-// Whatever goes wrong, every rank ends, and with the same sentence.
+// Whatever goes wrong, every rank ends, and with the same sentence. One file, for what goes wrong
+// on one rank is looked at on all of them, by the same few lines.
 #include <atomic>
 #include <chrono>
 #include <cmath>

@@ -1,5 +1,6 @@
 // What device kernels do, run on the host: the same text, with loops where a device has threads.
-// The oracle is plain code of this file; the host's kernels must agree too.
+// The oracle is plain code of this file; the host's kernels must agree too. One file, for each step
+// is run by every number of threads in one frame.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -1,4 +1,5 @@
 // strategies/what-goes-together.md is what the rules say of every two policies: no engine is made.
+// One file, for one table is made of all lists.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -329,6 +330,8 @@ struct setting {
        of_partition | of_architecture},
       {rule::gathering_needs_one_order<F, S, C, A>::holds, "gathering_needs_one_order",
        of_fusion | of_schedule | of_coordination | of_architecture},
+      {rule::gathering_holds_no_credit<F, S>::holds, "gathering_holds_no_credit",
+       of_fusion | of_schedule},
       {rule::gathering_mixes_steps<F, A>::holds, "gathering_mixes_steps",
        of_fusion | of_architecture},
       {rule::gathering_moves_parts<F, A>::holds, "gathering_moves_parts",

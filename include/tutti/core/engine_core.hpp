@@ -50,7 +50,8 @@
 namespace tutti {
 
 /// An engine behind its verbs: the parts of core that it is made of, how it begins and ends, and
-/// what each part asks of the others through it. A user has it as an `engine`.
+/// what each part asks of the others through it. A user has it as an `engine`. One file, for what
+/// begins, fails and ends an engine touches all of its parts.
 template <class Strategy, transport_policy Transport, optimizer_policy Optimizer,
           monitor_policy Monitor>
 class engine_core : engine_base<Transport> {

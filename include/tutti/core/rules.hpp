@@ -76,6 +76,11 @@ struct gathering_needs_one_order {
        (Coordination::one_order || std::is_same_v<Coordination, coordination::automatic>));
 };
 
+template <class Fusion, class Schedule>
+struct gathering_holds_no_credit {
+  static constexpr bool holds = !facts::holds_groups<Fusion> || !Schedule::limits_in_flight;
+};
+
 template <class Fusion, class Architecture>
 struct gathering_mixes_steps {
   static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::turns_on_steps<Architecture>;
@@ -244,6 +249,13 @@ struct check_gathering_needs_one_order {
                 "gather something else, or a launch does not end in one go. Fix: use "
                 "fusion::up_to, or coordination::leader or negotiated with an architecture that "
                 "needs all ranks at once, and a schedule that leaves exchanges whole.");
+};
+template <class Fusion, class Schedule>
+struct check_gathering_holds_no_credit {
+  static_assert(gathering_holds_no_credit<Fusion, Schedule>::holds,
+                "tutti: this fusion holds a group back until all of it may go, but this schedule "
+                "lets only so much go at once, and what is held back counts. Fix: "
+                "schedule::as_ready, or fusion::when_ready.");
 };
 template <class Fusion, class Architecture>
 struct check_gathering_mixes_steps {

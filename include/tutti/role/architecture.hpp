@@ -414,10 +414,9 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   accumulation), the mean of gradients, unless it is stated.
 /// * `depart(position, step)`: a tensor's gradient is final and no piece of it has left.
 /// * `arrive(position, step)`: its last piece has come; without it, the optimizer on the mean.
-/// * `serve(endpoint, message)` -> task: an answer to whoever asks. Nobody else is served
-/// meanwhile:
-///   it takes the bytes, starts the answer beside, and ends. It never touches the parameters of a
-///   rank that trains.
+/// * `serve(endpoint, message)` -> task: an answer to whoever asks. It takes the bytes, starts the
+///   answer beside, and ends, for nobody else is served meanwhile. It never touches the parameters
+///   of a rank that trains.
 /// * `resume(step)`: the parameters are those of that step: take copies of them.
 /// * `memories()`: spans of floats that a checkpoint keeps. A checkpoint restores the parameters,
 ///   then calls `resume`, then restores these. So that they outlive a plan, they are by place in

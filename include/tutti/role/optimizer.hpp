@@ -34,12 +34,9 @@ struct looks_at_values {
 /// of elements at a time where it is `elementwise`, whole tensors otherwise.
 ///
 /// * `elementwise`: as facts::elementwise says.
-/// * `memory_per_element()`: floats of memory that it keeps for each element with its values as
-/// they
-///   are (context rows). An engine has room for what its first values need; later ones may need
-///   less.
-/// * `apply(queue, parameters, gradient, context)`: `context.step` counts the steps before this
-/// one.
+/// * `memory_per_element()`: floats that it keeps for each element with its values as they are
+///   (context rows). An engine has room for what its first values need; later ones may need less.
+/// * `apply(queue, parameters, gradient, context)`: `context.step` counts the steps before it.
 /// * `describe`: its values, as base/options.hpp says. All ranks must set them alike; they may be
 ///   changed between steps, and a checkpoint has them.
 ///
