@@ -18,6 +18,7 @@
 #include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/compensation.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/elements.hpp"
@@ -98,6 +99,54 @@ TEST(elements, add_scale_and_negate) {
   EXPECT_FALSE(std::signbit(zero));
 }
 
+/// Delay compensation, on the host's kernel and on a device's shares of it; an operation at a time.
+TEST(elements, compensate) {
+  const auto once = [](double exact) { return static_cast<float>(exact); };
+  const auto times = [once](float a, float b) { return once(double{a} * double{b}); };
+  const auto plus = [once](float a, float b) { return once(double{a} + double{b}); };
+  for (const std::size_t n : sizes) {
+    const auto g = normal_values(n, 20);
+    const auto now = normal_values(n, 21);
+    const auto read = normal_values(n, 22);
+    const auto squares = normal_values(n, 23);
+    std::vector<float> before(n);
+    std::vector<float> expected(n);
+    std::vector<float> expected_squares(n);
+    std::vector<float> expected_adaptive(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      before[i] = times(squares[i], squares[i]);
+      const float square = times(g[i], g[i]);
+      const float moved = once(double{now[i]} - double{read[i]});
+      expected[i] = plus(g[i], times(times(0.04f, square), moved));
+      expected_squares[i] = plus(times(0.95f, before[i]), times(0.05f, square));
+      const float root = std::sqrt(plus(expected_squares[i], 1e-7f));
+      expected_adaptive[i] =
+          plus(g[i], times(times(once(double{2.0f} / double{root}), square), moved));
+    }
+    inline_queue queue;
+    auto here = g;
+    kernels::compensate(queue, std::span(here), now, read, 0.04f);
+    EXPECT_TRUE(same_bits(here, expected)) << n;
+    auto here_adaptive = g;
+    auto here_squares = before;
+    kernels::compensate_adaptively(queue, std::span(here_adaptive), std::span(here_squares), now,
+                                   read, 2.0f, 0.95f, 0.05f);
+    EXPECT_TRUE(same_bits(here_adaptive, expected_adaptive)) << n;
+    EXPECT_TRUE(same_bits(here_squares, expected_squares)) << n;
+    in_every_way([&](auto device) {
+      auto there = g;
+      device(n, element::compensate{0.04f}, there.data(), now.data(), read.data());
+      EXPECT_TRUE(same_bits(there, expected)) << n;
+      auto there_adaptive = g;
+      auto there_squares = before;
+      device(n, element::compensate_adaptively{2.0f, 0.95f, 0.05f}, there_adaptive.data(),
+             there_squares.data(), now.data(), read.data());
+      EXPECT_TRUE(same_bits(there_adaptive, expected_adaptive)) << n;
+      EXPECT_TRUE(same_bits(there_squares, expected_squares)) << n;
+    });
+  }
+}
+
 TEST(elements, products_and_sums_round_apart) {
   // Joined, the product's last bit would survive: 1 + 2^-12 squared is 1 + 2^-11 + 2^-24.
   const float almost = 1 + std::ldexp(1.0f, -12);
@@ -123,6 +172,30 @@ TEST(elements, products_and_sums_round_apart) {
         expected_x[i] = once(double{x[i]} - double{once(double{0.1f} * double{expected_m[i]})});
       }
       device(n, element::descend_with_momentum{{0.1f, 0.9f, 0.01f}}, x.data(), m.data(), g.data());
+      EXPECT_TRUE(same_bits(m, expected_m)) << n;
+      EXPECT_TRUE(same_bits(x, expected_x)) << n;
+    });
+  }
+}
+
+TEST(elements, accelerate_as_nesterov_does) {
+  for (const std::size_t n : sizes) {
+    in_every_way([n](auto device) {
+      auto x = normal_values(n, 3);
+      auto m = normal_values(n, 4);
+      const auto g = normal_values(n, 5);
+      auto expected_x = x;
+      auto expected_m = m;
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto once = [](double exact) { return static_cast<float>(exact); };
+        const float decayed = once(double{0.01f} * double{x[i]});
+        const float pull = once(double{g[i]} + double{decayed});
+        expected_m[i] = once(double{once(double{0.9f} * double{m[i]})} + double{pull});
+        const float ahead = once(double{0.9f} * double{expected_m[i]});
+        const float way = once(double{pull} + double{ahead});
+        expected_x[i] = once(double{x[i]} - double{once(double{0.1f} * double{way})});
+      }
+      device(n, element::descend_with_nesterov{{0.1f, 0.9f, 0.01f}}, x.data(), m.data(), g.data());
       EXPECT_TRUE(same_bits(m, expected_m)) << n;
       EXPECT_TRUE(same_bits(x, expected_x)) << n;
     });

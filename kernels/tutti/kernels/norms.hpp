@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,16 @@ struct key {
   TUTTI_HD std::uint32_t operator()(float value) const { return key_of(value); }
 };
 
+/// 1 for an infinity or NaN, 0 for a number.
+struct is_no_number {
+  TUTTI_HD double operator()(float value) const { return key_of(value) < 0x7f80'0000u ? 0 : 1; }
+};
+
+struct add_to_count {
+  std::uint64_t* count;
+  TUTTI_HD void operator()(double total) const { *count += static_cast<std::uint64_t>(total); }
+};
+
 struct keep_total {
   double* result;
   TUTTI_HD void operator()(double total) const { *result = total; }
@@ -67,5 +78,21 @@ void largest_magnitude(Queue& queue, std::span<const float> input, float* result
   queue.run([=] { widest([=] { *result = std::bit_cast<float>(detail::largest_bits(input)); }); });
 }
 void largest_magnitude(cuda::stream& queue, std::span<const float> input, float* result);
+
+/// *count grows by how many of `input` are infinities or NaN. A host's other threads may read it
+/// meanwhile.
+template <host_queue Queue>
+void count_no_numbers(Queue& queue, std::span<const float> input, std::uint64_t* count) {
+  queue.run([=] {
+    widest([=] {
+      std::uint64_t found = 0;
+      for (const float each : input) {
+        found += key_of(each) < 0x7f80'0000u ? 0 : 1;
+      }
+      std::atomic_ref(*count).fetch_add(found, std::memory_order_relaxed);
+    });
+  });
+}
+void count_no_numbers(cuda::stream& queue, std::span<const float> input, std::uint64_t* count);
 
 }  // namespace tutti::kernels

@@ -13,6 +13,7 @@
 #include "tutti/kernels/cuda/block_signs.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
 #include "tutti/kernels/cuda/clipping.cuh"
+#include "tutti/kernels/cuda/compensation.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
 #include "tutti/kernels/cuda/index_pairs.cuh"

@@ -23,4 +23,8 @@ namespace tutti::kernels {
                       from.data());
 }
 
+[[gnu::used]] inline void fade(cuda::stream& queue, std::span<float> data, float keep, float most) {
+  device::each(queue, data.size(), element::fade{keep, most}, data.data());
+}
+
 }  // namespace tutti::kernels

@@ -20,4 +20,11 @@ namespace tutti::kernels {
                g.data());
 }
 
+[[gnu::used]] inline void descend_with_nesterov(cuda::stream& queue, std::span<float> x,
+                                                std::span<float> m, std::span<const float> g,
+                                                descent values) {
+  device::each(queue, x.size(), element::descend_with_nesterov{values}, x.data(), m.data(),
+               g.data());
+}
+
 }  // namespace tutti::kernels
