@@ -1,5 +1,5 @@
-// Each kernel on a GPU beside a copy of the device's memory, by CUDA's events, and beside CUB's or
-// CUDA's own way where there is one:
+// Each kernel on a GPU beside a copy of the device's memory, by CUDA's events, and beside another
+// way to what it does where CUB or CUDA has one:
 //
 //   bench-kernels-cuda --benchmark_filter='/102MB' --benchmark_min_time=0.2
 #include <benchmark/benchmark.h>

@@ -10,9 +10,8 @@ namespace tutti::kernels {
 /// where none takes more than so many elements, so that no step makes any.
 template <host_queue Queue>
 void reserve(Queue&, std::size_t) {}
-/// CUB says what its algorithms need on the stream's device.
-/// Cost: about a hundredth of the elements' bytes, and a megabyte for histograms; shared by all
-/// kernels of the stream. Where the stream has less, this waits for the device.
+/// CUB says what its algorithms need on the stream's device; all of the stream's kernels share it.
+/// Where the stream has less, this waits for the device.
 void reserve(cuda::stream& queue, std::size_t elements);
 
 }  // namespace tutti::kernels

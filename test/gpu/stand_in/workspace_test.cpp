@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "gpu/device.hpp"
+#include "gpu/stand_in/cub/storage.hpp"
 #include "gpu/stand_in/runtime.hpp"
+#include "tutti/base/cuda/memory.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/kernels/adaptive_sum.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -64,6 +66,20 @@ TEST(Workspace, GrowsWhereNobodyReservedIt) {
   const long before = dear_calls_so_far().allocations;
   on.run();
   EXPECT_GT(dear_calls_so_far().allocations, before);
+}
+
+TEST(StandInOfCUB, SaysWhatItWantsAndRefusesLess) {
+  cuda::stream queue;
+  const auto work = [] {};
+  std::size_t bytes = 0;
+  EXPECT_EQ(in_storage(100, nullptr, bytes, queue.native_handle(), work), cudaSuccess);
+  EXPECT_EQ(bytes, 100u);
+  const cuda::buffer<std::byte> room(bytes);
+  EXPECT_EQ(in_storage(100, room.data(), bytes, queue.native_handle(), work), cudaSuccess);
+  bytes = 99;
+  EXPECT_EQ(in_storage(100, room.data(), bytes, queue.native_handle(), work),
+            cudaErrorInvalidValue);
+  queue.synchronize();
 }
 
 }  // namespace tutti::test

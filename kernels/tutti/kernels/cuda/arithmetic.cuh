@@ -47,8 +47,9 @@ void sum_packs(cuda::stream& queue, std::span<float> out, std::span<const float*
   using element::sum_of_some;
   for (std::size_t first = 0; first == 0 || first < inputs.size(); first += sum_of_some::most) {
     const std::size_t count = std::min(inputs.size() - first, sum_of_some::most);
-    for_each(queue, out.size() / Width,
-             in_packs<Width, sum_of_some>{{out.data(), inputs.subspan(first, count), first}});
+    for_each_with_list(
+        queue, out.size() / Width,
+        in_packs<Width, sum_of_some>{{out.data(), inputs.subspan(first, count), first}});
   }
 }
 

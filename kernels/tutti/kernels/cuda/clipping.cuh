@@ -24,7 +24,7 @@ namespace tutti::kernels {
 }
 
 [[gnu::used]] inline void fade(cuda::stream& queue, std::span<float> data, float keep, float most) {
-  device::each(queue, data.size(), element::fade{keep, most}, data.data());
+  device::change_each(queue, data.size(), element::fade{keep, most}, data.data());
 }
 
 }  // namespace tutti::kernels

@@ -12,7 +12,8 @@ namespace tutti::kernels {
 [[gnu::used]] inline void compensate(cuda::stream& queue, std::span<float> g,
                                      std::span<const float> now, std::span<const float> read,
                                      float lambda) {
-  device::each(queue, g.size(), element::compensate{lambda}, g.data(), now.data(), read.data());
+  device::change_each(queue, g.size(), element::compensate{lambda}, g.data(), now.data(),
+                      read.data());
 }
 
 [[gnu::used]] inline void compensate_adaptively(cuda::stream& queue, std::span<float> g,

@@ -44,7 +44,7 @@ inline void copy_some(cuda::stream& queue, std::span<const copy_run> runs) {
   const element::run_list list = list_in(room(queue, room_of_copies(queue)));
   for (std::size_t first = 0; first < runs.size(); first += listed_runs::most) {
     const auto some = runs.subspan(first, std::min(runs.size() - first, listed_runs::most));
-    for_each(queue, some.size(), listed_runs(some, list.from_entry(first)));
+    for_each_with_list(queue, some.size(), listed_runs(some, list.from_entry(first)));
   }
   run(queue, room_of_list, copy_listed(queue, list, runs.size()));
 }

@@ -8,9 +8,36 @@
 #include "tutti/kernels/block_of_threads.hpp"
 #include "tutti/kernels/blocks.hpp"
 
-/// How steps that threads take together get onto a device: nvcc's part of the kernels. They are the
+/// How what is not CUB's gets onto a device's threads: nvcc's part of the kernels. They are the
 /// same text over any launcher, so that a host that stands for a device runs it too.
 namespace tutti::kernels::device {
+
+inline constexpr unsigned threads_a_block = 256;
+/// Blocks for so many threads, but no more than any device runs at once; threads go on from there.
+inline unsigned blocks_for(std::size_t threads) {
+  constexpr std::size_t most = 16384;
+  return static_cast<unsigned>(std::min(most, (threads + threads_a_block - 1) / threads_a_block));
+}
+
+template <class F>
+__global__ void call_with_list(std::size_t n, const __grid_constant__ F f) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
+    f(i);
+  }
+}
+
+/// Calls `f(i)` for every i in [0, n), where `f` holds a list: it stays among the kernel's
+/// parameters, while CUB's loop gives each thread a copy, in memory.
+template <class F>
+void for_each_with_list(cuda::stream& queue, std::size_t n, const F& f) {
+  if (n == 0) {
+    return;
+  }
+  const cuda::on_device here(queue.device());
+  call_with_list<<<blocks_for(n), threads_a_block, 0, queue.native_handle()>>>(n, f);
+  cuda::check(cudaGetLastError());
+}
 
 /// Sixteen threads of the 32 that do everything at once.
 struct lanes_of_block {
@@ -46,11 +73,6 @@ struct lanes_of_block {
   }
 };
 
-/// Threads of a block that blocks of elements share.
-inline constexpr unsigned threads_a_block = 256;
-/// More blocks than any device runs at once; threads go on from there.
-inline constexpr std::size_t most_blocks = 16384;
-
 template <class F>
 __global__ void __launch_bounds__(threads_a_block, 4) share_blocks(std::size_t blocks, F f) {
   const lanes_of_block lanes{threadIdx.x % block_lanes, 0xffffu << (threadIdx.x & 16u)};
@@ -68,9 +90,8 @@ void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
     return;
   }
   const cuda::on_device here(queue.device());
-  const std::size_t wanted = (blocks * block_lanes + threads_a_block - 1) / threads_a_block;
-  share_blocks<<<static_cast<unsigned>(std::min(wanted, most_blocks)), threads_a_block, 0,
-                 queue.native_handle()>>>(blocks, f);
+  share_blocks<<<blocks_for(blocks * block_lanes), threads_a_block, 0, queue.native_handle()>>>(
+      blocks, f);
   cuda::check(cudaGetLastError());
 }
 
