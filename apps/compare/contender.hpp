@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,7 +34,7 @@ namespace compare {
 
 /// What a strategy does to the gradient, so that rows are compared with their like.
 enum class kind {
-  exact,  ///< every worker applies the mean
+  exact,  ///< every worker applies the mean, or the sum
   lossy,  ///< of what is left of it after compression
   stale,  ///< some updates come late
   other,  ///< something else than the mean, of all that every worker has
@@ -267,6 +266,7 @@ row run(scenario of, const common::job& asked) {
   tutti::replay_options length{asked.iterations, asked.warmup,   many,
                                asked.jitter,     asked.slowdown, asked.seed};
   const auto network = of.where.with(who);
+    pool(some, seen);
   const auto payloads =
       asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;
   for (int i = 0; i < asked.repetitions; ++i, ++length.seed) {
@@ -276,10 +276,11 @@ row run(scenario of, const common::job& asked) {
     join(result.simulated, simulation.result());
     if (of.world == "emulated") {
       tutti::replay<Strategy> emulation(model, set, payloads, length);
-      join(result.clock, emulate(network, of.device, emulation));
+      tutti::replayed seen;
+      join(result.clock, emulate(network, of.device, emulation, seen));
       result.transport = emulated_by();
       result.measured = result.measured.value_or(tutti::replayed());
-      join(*result.measured, emulation.result());
+      join(*result.measured, std::move(seen));
     } else if (of.world == "real") {
       result.transport = "mpi";
       result.measured = result.measured.value_or(tutti::replayed());
@@ -287,8 +288,7 @@ row run(scenario of, const common::job& asked) {
     }
   }
   result.ways = common::ways_of<Strategy>(result.simulated.planned, set);
-  const auto& all = result.shown().iterations;
-  result.mean = std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+  result.mean = result.shown().mean();
   return result;
 }
 

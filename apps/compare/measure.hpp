@@ -111,8 +111,8 @@ inline void fill(std::span<float> gradients) {
 
 /// A worker's or a server's life in a job that computes as `model` says, by sleeping, and carries
 /// its payloads over `world`: a user's training loop, which `tutti::replay` is in other
-/// worlds. A thread makes progress, for the device that computes is another. Answers what worker 0
-/// saw; bytes are those of the measured iterations' gradients, whenever they leave.
+/// worlds. A thread makes progress, for the device that computes is another. Answers what this
+/// worker saw; bytes are those of the measured iterations' gradients, whenever they leave.
 template <class Strategy, class Transport>
 tutti::replayed measure(Transport& world, const std::vector<tutti::computation>& model,
                         tutti::engine_options<Strategy> set, const tutti::replay_options& length) {
@@ -143,6 +143,7 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
       device.starved();
     }
   };
+  std::vector<tutti::seconds> iterations;
   tutti::seconds ended = device.due();
   std::uint64_t sent_before = 0;
   for (int step = 0; step <= length.warmup + length.iterations; ++step) {
@@ -164,11 +165,12 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
       engine.ready(tutti::tensor_id(i));
     }
     if (step > length.warmup) {
-      seen.iterations.push_back(device.due() - ended);
+      iterations.push_back(device.due() - ended);
     }
     ended = device.due();
   }
   engine.wait();
+  seen.join(iterations);
   seen.bytes_sent = engine.counted().bytes_sent - sent_before;
   seen.planned = engine.planned();
   return seen;

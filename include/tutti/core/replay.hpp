@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <span>
@@ -60,10 +61,13 @@ struct exchanged {
   seconds finished{};
 };
 
-/// What a replay came to, as worker 0 saw it.
+/// What a replay came to; but for the iterations, as worker 0 saw it.
 struct replayed {
-  std::vector<seconds> iterations{};  ///< the measured ones, in order
-  std::uint64_t bytes_sent{};         ///< by worker 0, in all measured iterations
+  /// The measured ones, in order: means over the workers, of which each counts by its pace. In
+  /// that time the job trains as many batches as it has workers, also where these keep no step.
+  std::vector<seconds> iterations{};
+  double pace{};               ///< iterations a second, of the workers together
+  std::uint64_t bytes_sent{};  ///< by worker 0, in all measured iterations
   plan planned{};
   std::vector<exchanged> agenda{};  ///< the last iteration's, in the order of starting
   double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
@@ -88,6 +92,23 @@ struct replayed {
     return std::max(compute(), before + on_the_wire(nic_bytes_per_second));
   }
 
+  /// Counts in what a further worker measured.
+  void join(const std::vector<seconds>& its_iterations) {
+    constexpr seconds least = 1e-30;  // of a job that does nothing
+    const seconds all =
+        std::accumulate(its_iterations.begin(), its_iterations.end(), seconds{least});
+    const double its_pace = static_cast<double>(its_iterations.size()) / all;
+    pace += its_pace;
+    iterations.resize(its_iterations.size());
+    for (std::size_t i = 0; i < iterations.size(); ++i) {
+      iterations[i] += its_pace / pace * (its_iterations[i] - iterations[i]);
+    }
+  }
+
+  seconds mean() const {
+    return std::accumulate(iterations.begin(), iterations.end(), seconds{}) /
+           static_cast<double>(iterations.size());
+  }
   /// The time that `share` of the iterations did not exceed.
   seconds quantile(double share) const {
     auto sorted = iterations;
@@ -163,13 +184,20 @@ class replay {
       std::seed_seq both{static_cast<std::uint64_t>(world.rank()), length_.seed};
       std::mt19937_64 random(both);
       std::normal_distribution<double> normal;
+      std::vector<seconds> iterations;
+      seconds ended = 0;
       for (int step = 0; step <= length_.warmup + length_.iterations; ++step) {
         co_await forward(world, engine, 1 + length_.jitter * std::abs(normal(random)));
         co_await backward(world, engine, 1 + length_.jitter * std::abs(normal(random)));
+        if (step > length_.warmup) {
+          iterations.push_back(world.now() - ended);
+        }
+        ended = world.now();
         if (world.rank() == 0) {
-          note(step, world.now(), engine);
+          note(step, ended, engine);
         }
       }
+      result_.join(iterations);
       co_await all_arrived(engine);
     }
     co_await engine.close();
@@ -270,7 +298,6 @@ class replay {
   void note(int step, seconds now, const Engine& engine) {
     const std::uint64_t sent = engine.counted().bytes_sent;
     if (step > length_.warmup) {
-      result_.iterations.push_back(now - ended_);
       result_.bytes_sent += sent - sent_;
     } else {
       weigh(engine);
