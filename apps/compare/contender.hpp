@@ -111,7 +111,7 @@ struct contender {
   std::vector<std::pair<std::string, std::string>> (*flags)();
   int (*servers)(const common::job&);
   row (*run)(scenario, const common::job&);
-  bool has_stand_ins;  ///< a few workers can represent many
+  bool (*has_stand_ins)(const common::job&);  ///< a few workers can represent many
 };
 
 /// Up to so many workers, every message is simulated.
@@ -182,12 +182,47 @@ using architecture_of =
 
 /// Its exchange has a closed form.
 template <class Strategy>
-constexpr bool has_stand_ins = requires(tutti::placement many) {
+constexpr bool has_a_form = requires(tutti::placement many) {
   architecture_of<Strategy>::alone(many);
 };
+/// There may be one of each chunk. What is gathered at run time is as long as nobody knows before.
+template <class Strategy>
+constexpr bool has_forms_of_chunks = requires(const tutti::engine_options<Strategy>& set,
+                                              tutti::placement many) {
+  architecture_of<Strategy>::alone(set.architecture, many, 1);
+}
+&&!(tutti::facts::at_run_time<typename tutti::strategy_of<Strategy>::fusion> &&
+    requires(const tutti::engine_options<Strategy>& set) {
+      architecture_of<Strategy>::way_of(set.architecture, 1);
+    });
 
 template <class Strategy>
-tutti::representatives stand_ins(tutti::placement many) {
+bool has_stand_ins(const common::job& asked) {
+  if constexpr (has_forms_of_chunks<Strategy>) {
+    const auto set = common::options<Strategy>(asked);
+    constexpr tutti::placement many{message_by_message + 1};
+    return architecture_of<Strategy>::alone(set.architecture, many, 1).has_value();
+  } else {
+    return has_a_form<Strategy>;
+  }
+}
+
+/// The chunks of its plan, which does not depend on how many workers there are.
+template <class Strategy>
+std::vector<tutti::chunk> chunks_of(const std::vector<tutti::computation>& model,
+                                    const tutti::engine_options<Strategy>& set) {
+  using tutti::transport::simulated;
+  tutti::replay<Strategy> alone(model, set, tutti::payloads::counted,
+                                {.iterations = 1, .warmup = 0});
+  tutti::transport::run_simulated(1, tutti::transport::network::at_once,
+                                  [&](simulated& world) { return alone(world); });
+  return alone.result().planned.chunks;
+}
+
+template <class Strategy>
+tutti::representatives stand_ins(tutti::placement many,
+                                 [[maybe_unused]] const std::vector<tutti::computation>& model,
+                                 [[maybe_unused]] const tutti::engine_options<Strategy>& set) {
   if (many.workers <= message_by_message) {
     return {many};
   }
@@ -197,8 +232,13 @@ tutti::representatives stand_ins(tutti::placement many) {
                              std::to_string(message_by_message) +
                              " workers at most. Fix: less --ranks, or --server-hosts own");
   }
-  if constexpr (has_stand_ins<Strategy>) {
-    return tutti::represent<architecture_of<Strategy>>(many, 16);
+  constexpr int few = 16;
+  if constexpr (has_a_form<Strategy>) {
+    return tutti::represent<architecture_of<Strategy>>(many, few);
+  } else if constexpr (has_forms_of_chunks<Strategy>) {
+    const auto chunks = chunks_of<Strategy>(model, set);
+    return tutti::represent<architecture_of<Strategy>>(set.architecture, many, few, chunks)
+        .value_or(tutti::representatives{many});
   } else {
     return {many};
   }
@@ -226,6 +266,7 @@ tutti::replayed measured([[maybe_unused]] const scenario& of, [[maybe_unused]] i
       }
     }
     seen = measure<Strategy>(world, model, set, length);
+    pool(some, seen);
   });
 #endif
   return seen;
@@ -251,7 +292,7 @@ row run(scenario of, const common::job& asked) {
   const tutti::placement many{
       of.workers, result.servers, of.where.per_host, of.serving,
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
-  if constexpr (has_stand_ins<Strategy>) {
+  if constexpr (has_a_form<Strategy>) {
     const tutti::exchange_cost alone = architecture_of<Strategy>::alone(many);
     const double rate = nic.bytes_per_second * nic.share_of_one;
     set.profile.message = tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
@@ -260,13 +301,12 @@ row run(scenario of, const common::job& asked) {
   if (many.servers > 0) {
     check_servers(set, many);
   }
-  const auto who = stand_ins<Strategy>(many);
+  const auto who = stand_ins<Strategy>(many, model, set);
   result.stand_ins = who.few.workers;
-  result.payload_stretch = who.data.bytes;
+  result.payload_stretch = who.sent;
   tutti::replay_options length{asked.iterations, asked.warmup,   many,
                                asked.jitter,     asked.slowdown, asked.seed};
   const auto network = of.where.with(who);
-    pool(some, seen);
   const auto payloads =
       asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;
   for (int i = 0; i < asked.repetitions; ++i, ++length.seed) {
