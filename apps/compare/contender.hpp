@@ -37,7 +37,7 @@ enum class kind {
   exact,  ///< every worker applies the mean, or the sum
   lossy,  ///< of what is left of it after compression
   stale,  ///< some updates come late
-  other,  ///< something else than the mean, of all that every worker has
+  other,  ///< something else than the mean of all gradients
   apart,  ///< every worker trains a model of its own: an upper bound, and no way to train one
 };
 
@@ -57,6 +57,7 @@ struct scenario {
   int workers{};
   std::string world{};
   tutti::server_hosts serving{};
+  tutti::slow_worker slow{};
   tutti::transport::device device{};
   std::string kernels{};  ///< whose time kernels take: cpu, this one's, or profile, its device's
 };
@@ -90,6 +91,10 @@ struct row {
   /// Of what was measured the median, for a host is late now and then; otherwise the mean, for some
   /// strategies send in some steps alone.
   double iteration() const { return measured ? measured->quantile(0.5) : mean; }
+  /// Of all workers.
+  double samples_per_second() const {
+    return static_cast<double>(of.model->batch) * of.workers / iteration();
+  }
   /// Time that the iteration is longer than its compute.
   double exposed() const { return std::max(0.0, iteration() - simulated.compute()); }
   bool unusable() const { return measured && clock.unusable(iteration()); }
@@ -128,11 +133,11 @@ constexpr kind kind_of() {
   if (std::is_same_v<architecture, tutti::architecture::independent>) {
     return kind::apart;
   }
+  if (tutti::facts::drops_gradients<architecture> || tutti::facts::weighs_tensors<architecture>) {
+    return kind::other;
+  }
   if (tutti::facts::stale<architecture>) {
     return kind::stale;
-  }
-  if (tutti::facts::weighs_tensors<architecture>) {
-    return kind::other;
   }
   return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
 }
@@ -142,7 +147,11 @@ inline void join(tutti::replayed& all, tutti::replayed more) {
   if (all.iterations.empty()) {
     all = std::move(more);
   } else {
+    const auto before = static_cast<double>(all.iterations.size());
     std::ranges::copy(more.iterations, std::back_inserter(all.iterations));
+    all.iterations_per_second += (more.iterations_per_second - all.iterations_per_second) *
+                                 (1 - before / static_cast<double>(all.iterations.size()));
+    all.pushes += more.pushes;
     all.bytes_sent += more.bytes_sent;
   }
 }
@@ -266,7 +275,6 @@ tutti::replayed measured([[maybe_unused]] const scenario& of, [[maybe_unused]] i
       }
     }
     seen = measure<Strategy>(world, model, set, length);
-    pool(some, seen);
   });
 #endif
   return seen;
@@ -304,8 +312,8 @@ row run(scenario of, const common::job& asked) {
   const auto who = stand_ins<Strategy>(many, model, set);
   result.stand_ins = who.few.workers;
   result.payload_stretch = who.sent;
-  tutti::replay_options length{asked.iterations, asked.warmup,   many,
-                               asked.jitter,     asked.slowdown, asked.seed};
+  tutti::replay_options length{asked.iterations, asked.warmup, many,   asked.jitter,
+                               asked.slowdown,   asked.seed,   of.slow};
   const auto network = of.where.with(who);
   const auto payloads =
       asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;
@@ -316,11 +324,10 @@ row run(scenario of, const common::job& asked) {
     join(result.simulated, simulation.result());
     if (of.world == "emulated") {
       tutti::replay<Strategy> emulation(model, set, payloads, length);
-      tutti::replayed seen;
-      join(result.clock, emulate(network, of.device, emulation, seen));
+      join(result.clock, emulate(network, of.device, emulation));
       result.transport = emulated_by();
       result.measured = result.measured.value_or(tutti::replayed());
-      join(*result.measured, std::move(seen));
+      join(*result.measured, emulation.result());
     } else if (of.world == "real") {
       result.transport = "mpi";
       result.measured = result.measured.value_or(tutti::replayed());

@@ -111,8 +111,8 @@ inline void fill(std::span<float> gradients) {
 
 /// A worker's or a server's life in a job that computes as `model` says, by sleeping, and carries
 /// its payloads over `world`: a user's training loop, which `tutti::replay` is in other
-/// worlds. A thread makes progress, for the device that computes is another. Answers what this
-/// worker saw; bytes are those of the measured iterations' gradients, whenever they leave.
+/// worlds. A thread makes progress, for the device that computes is another. Answers what worker 0
+/// saw; bytes are those of the measured iterations' gradients, whenever they leave.
 template <class Strategy, class Transport>
 tutti::replayed measure(Transport& world, const std::vector<tutti::computation>& model,
                         tutti::engine_options<Strategy> set, const tutti::replay_options& length) {
@@ -136,6 +136,7 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
     return seen;
   }
   slept_device device(world);
+  const double times = length.slow.times_of(world.rank());
   const auto wait = [&](std::size_t i) {
     const tutti::seconds before = engine.exposed();
     engine.wait(tutti::tensor_id(i));
@@ -143,7 +144,6 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
       device.starved();
     }
   };
-  std::vector<tutti::seconds> iterations;
   tutti::seconds ended = device.due();
   std::uint64_t sent_before = 0;
   for (int step = 0; step <= length.warmup + length.iterations; ++step) {
@@ -152,7 +152,7 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
     }
     for (std::size_t i = 0; i < model.size(); ++i) {
       wait(i);
-      device.compute(model[i].forward);
+      device.compute(times * model[i].forward);
     }
     if (step == length.warmup + 1) {
       sent_before = engine.counted().bytes_sent;  // with all of the earlier ones'
@@ -161,17 +161,23 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
       if (!tutti::facts::identity<compression>) {
         fill(memory.tensors()[i].gradient);  // what the last step has left there encodes otherwise
       }
-      device.compute(model[i].backward);
+      device.compute(times * model[i].backward);
       engine.ready(tutti::tensor_id(i));
     }
     if (step > length.warmup) {
-      iterations.push_back(device.due() - ended);
+      seen.iterations.push_back(device.due() - ended);
     }
     ended = device.due();
   }
   engine.wait();
-  seen.join(iterations);
   seen.bytes_sent = engine.counted().bytes_sent - sent_before;
+  const double its_pace = tutti::pace_of(seen.iterations);
+  const double pace = engine.average(its_pace);
+  for (tutti::seconds& each : seen.iterations) {
+    each = engine.average(each * its_pace) / pace;
+  }
+  seen.iterations_per_second = pace * engine.workers();
+  seen.pushes = engine.pushes();
   seen.planned = engine.planned();
   return seen;
 }

@@ -63,23 +63,6 @@ void among(int ranks, const std::function<void(MPI_Comm)>& run) {
   MPI_Comm_free(&some);
 }
 
-void pool(MPI_Comm all, tutti::replayed& seen) {
-  auto count = static_cast<int>(seen.iterations.size());  // servers have none
-  tutti::transport::check(MPI_Allreduce(MPI_IN_PLACE, &count, 1, MPI_INT, MPI_MAX, all));
-  seen.iterations.resize(static_cast<std::size_t>(count));
-  for (double& each : seen.iterations) {
-    each *= seen.pace;
-  }
-  seen.iterations.push_back(seen.pace);
-  tutti::transport::check(
-      MPI_Allreduce(MPI_IN_PLACE, seen.iterations.data(), count + 1, MPI_DOUBLE, MPI_SUM, all));
-  seen.pace = seen.iterations.back();
-  seen.iterations.pop_back();
-  for (double& each : seen.iterations) {
-    each /= seen.pace;
-  }
-}
-
 tutti::seconds median_seconds(int ranks, const std::function<void()>& run) {
   if (everybody().rank() >= ranks) {
     run();

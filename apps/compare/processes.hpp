@@ -31,17 +31,14 @@ tutti::seconds median_seconds(int ranks, const std::function<void()>& run);
 /// Calls `run` with their communicator in the first `ranks` processes. Throws common::flag_error if
 /// there are less. The others nap until these have ended.
 void among(int ranks, const std::function<void(MPI_Comm)>& run);
-
-/// Makes of the iterations that each process saw those of all workers.
-void pool(MPI_Comm all, tutti::replayed& seen);
 #endif
 
 /// Runs a replay in real time: all ranks on this thread, or under a launcher each in a process.
-/// Only the first process has `seen` all of it.
+/// Only the first process has its result.
 template <class Strategy>
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,
-                                       tutti::transport::device each, tutti::replay<Strategy>& job,
-                                       tutti::replayed& seen) {
+                                       tutti::transport::device each,
+                                       tutti::replay<Strategy>& job) {
 #if __has_include(<mpi.h>)
   using tutti::transport::mpi;
   if (common::under_launcher()) {
@@ -50,16 +47,12 @@ tutti::transport::emulated_run emulate(const tutti::transport::network& over,
       mpi carrier(some);
       result = tutti::transport::run_shaped(
           carrier, over, each, [&](tutti::transport::shaped<mpi>& world) { return job(world); });
-      seen = job.result();
-      pool(some, seen);
     });
     return result;
   }
 #endif
-  const auto result = tutti::transport::run_emulated(
+  return tutti::transport::run_emulated(
       over, each, [&](tutti::transport::simulated& world) { return job(world); });
-  seen = job.result();
-  return result;
 }
 
 }  // namespace compare

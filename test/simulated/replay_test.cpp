@@ -169,7 +169,7 @@ TEST(Replay, WorkersThatKeepNoStepCountByTheirPace) {
   const auto got = run<apart>(over, model(1, 3e-3, 6e-3));
   const seconds near_it = 9e-3;
   const seconds far = 9e-3 + 2 * (4e-3 + nic.latency);
-  EXPECT_NEAR(got.pace, 1 / near_it + 1 / far, 1e-3);
+  EXPECT_NEAR(got.iterations_per_second, 1 / near_it + 1 / far, 1e-3);
   EXPECT_NEAR(got.mean(), 2 / (1 / near_it + 1 / far), 1e-7);
   EXPECT_EQ(got.iterations.size(), 4U);
 }

@@ -17,6 +17,7 @@
 #include "tutti/base/loops.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
@@ -39,6 +40,14 @@ struct computation {
   tensor_shape shape{};
 };
 
+/// A worker that computes so many times as long as its profile says; none where `rank` is below 0.
+struct slow_worker {
+  int rank{-1};
+  double times{1};
+
+  double times_of(int which) const { return which == rank ? times : 1; }
+};
+
 /// How long a replay goes on; the iterations before the measured ones fill the pipeline.
 struct replay_options {
   int iterations{10};
@@ -52,6 +61,7 @@ struct replay_options {
   /// Computing takes so much longer, as a share, while the rank communicates: both need the device.
   double slowdown{};
   std::uint64_t seed{1};
+  slow_worker slow{};
 };
 
 /// When a chunk's exchange began and ended, from the beginning of the iteration.
@@ -66,8 +76,9 @@ struct replayed {
   /// The measured ones, in order: means over the workers, of which each counts by its pace. In
   /// that time the job trains as many batches as it has workers, also where these keep no step.
   std::vector<seconds> iterations{};
-  double pace{};               ///< iterations a second, of the workers together
-  std::uint64_t bytes_sent{};  ///< by worker 0, in all measured iterations
+  double iterations_per_second{};  ///< of all workers together, each at its own pace
+  push_counts pushes{};            ///< that servers counted, the unmeasured iterations' as well
+  std::uint64_t bytes_sent{};      ///< by worker 0, in all measured iterations
   plan planned{};
   std::vector<exchanged> agenda{};  ///< the last iteration's, in the order of starting
   double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
@@ -90,19 +101,6 @@ struct replayed {
   seconds bound(double nic_bytes_per_second) const {
     const seconds before = crosses_iterations || shares_nics ? 0 : forward + first_gradient;
     return std::max(compute(), before + on_the_wire(nic_bytes_per_second));
-  }
-
-  /// Counts in what a further worker measured.
-  void join(const std::vector<seconds>& its_iterations) {
-    constexpr seconds least = 1e-30;  // of a job that does nothing
-    const seconds all =
-        std::accumulate(its_iterations.begin(), its_iterations.end(), seconds{least});
-    const double its_pace = static_cast<double>(its_iterations.size()) / all;
-    pace += its_pace;
-    iterations.resize(its_iterations.size());
-    for (std::size_t i = 0; i < iterations.size(); ++i) {
-      iterations[i] += its_pace / pace * (its_iterations[i] - iterations[i]);
-    }
   }
 
   seconds mean() const {
@@ -140,6 +138,13 @@ namespace detail {
 }
 
 }  // namespace detail
+
+/// How many of these a worker does in a second; some number where they take no time.
+inline double pace_of(const std::vector<seconds>& iterations) {
+  constexpr seconds least = 1e-30;
+  return static_cast<double>(iterations.size()) /
+         std::accumulate(iterations.begin(), iterations.end(), least);
+}
 
 /// The ranks of a job that computes as a profile says and communicates as `Strategy` does: a
 /// coroutine for each, to be run by `run_simulated` or `run_emulated`. Servers are the last ranks.
@@ -184,11 +189,12 @@ class replay {
       std::seed_seq both{static_cast<std::uint64_t>(world.rank()), length_.seed};
       std::mt19937_64 random(both);
       std::normal_distribution<double> normal;
+      const double times = length_.slow.times_of(world.rank());
       std::vector<seconds> iterations;
       seconds ended = 0;
       for (int step = 0; step <= length_.warmup + length_.iterations; ++step) {
-        co_await forward(world, engine, 1 + length_.jitter * std::abs(normal(random)));
-        co_await backward(world, engine, 1 + length_.jitter * std::abs(normal(random)));
+        co_await forward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
+        co_await backward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
         if (step > length_.warmup) {
           iterations.push_back(world.now() - ended);
         }
@@ -197,8 +203,20 @@ class replay {
           note(step, ended, engine);
         }
       }
-      result_.join(iterations);
       co_await all_arrived(engine);
+      const double its_pace = pace_of(iterations);
+      double pace = its_pace;
+      co_await engine.averaged(pace);
+      for (seconds& each : iterations) {
+        each *= its_pace;
+        co_await engine.averaged(each);
+        each /= pace;
+      }
+      if (world.rank() == 0) {
+        result_.iterations = std::move(iterations);
+        result_.iterations_per_second = pace * engine.workers();
+        co_await engine.collect_pushes(result_.pushes);
+      }
     }
     co_await engine.close();
   }
