@@ -398,10 +398,9 @@ using usual =
 
 /// Rules that are no table's: of one policy alone, of how often a role is played, of a call, of
 /// monitors.
-const std::set<std::string> of_no_pair{"joined_ranks_send_zeros",  "joins_are_negotiated",
-                                       "one_policy_a_role",        "optimizers_travel_as_bytes",
-                                       "all_gradients_are_seen",   "monitors_see_means",
-                                       "monitors_read_host_memory"};
+const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_negotiated",
+                                       "one_policy_a_role",       "optimizers_travel_as_bytes",
+                                       "monitors_see_means",      "monitors_read_host_memory"};
 
 // ---- the tables
 
