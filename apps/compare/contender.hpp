@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,7 +34,7 @@ namespace compare {
 
 /// What a strategy does to the gradient, so that rows are compared with their like.
 enum class kind {
-  exact,  ///< every worker applies the mean
+  exact,  ///< every worker applies the mean, or the sum
   lossy,  ///< of what is left of it after compression
   stale,  ///< some updates come late
   other,  ///< something else than the mean of all gradients
@@ -92,13 +91,11 @@ struct row {
   /// Of what was measured the median, for a host is late now and then; otherwise the mean, for some
   /// strategies send in some steps alone.
   double iteration() const { return measured ? measured->quantile(0.5) : mean; }
-  /// Time that the iteration is longer than its compute.
-  /// Of all workers: where one is slow, each at its own pace.
+  /// Of all workers.
   double samples_per_second() const {
-    const auto batch = static_cast<double>(of.model->batch);
-    return of.slow.rank < 0 ? batch * of.workers / iteration()
-                            : batch * shown().iterations_per_second * of.workers / stand_ins;
+    return static_cast<double>(of.model->batch) * of.workers / iteration();
   }
+  /// Time that the iteration is longer than its compute.
   double exposed() const { return std::max(0.0, iteration() - simulated.compute()); }
   bool unusable() const { return measured && clock.unusable(iteration()); }
   double bytes_sent() const {
@@ -119,7 +116,7 @@ struct contender {
   std::vector<std::pair<std::string, std::string>> (*flags)();
   int (*servers)(const common::job&);
   row (*run)(scenario, const common::job&);
-  bool has_stand_ins;  ///< a few workers can represent many
+  bool (*has_stand_ins)(const common::job&);  ///< a few workers can represent many
 };
 
 /// Up to so many workers, every message is simulated.
@@ -194,12 +191,47 @@ using architecture_of =
 
 /// Its exchange has a closed form.
 template <class Strategy>
-constexpr bool has_stand_ins = requires(tutti::placement many) {
+constexpr bool has_a_form = requires(tutti::placement many) {
   architecture_of<Strategy>::alone(many);
 };
+/// There may be one of each chunk. What is gathered at run time is as long as nobody knows before.
+template <class Strategy>
+constexpr bool has_forms_of_chunks = requires(const tutti::engine_options<Strategy>& set,
+                                              tutti::placement many) {
+  architecture_of<Strategy>::alone(set.architecture, many, 1);
+}
+&&!(tutti::facts::at_run_time<typename tutti::strategy_of<Strategy>::fusion> &&
+    requires(const tutti::engine_options<Strategy>& set) {
+      architecture_of<Strategy>::way_of(set.architecture, 1);
+    });
 
 template <class Strategy>
-tutti::representatives stand_ins(tutti::placement many) {
+bool has_stand_ins(const common::job& asked) {
+  if constexpr (has_forms_of_chunks<Strategy>) {
+    const auto set = common::options<Strategy>(asked);
+    constexpr tutti::placement many{message_by_message + 1};
+    return architecture_of<Strategy>::alone(set.architecture, many, 1).has_value();
+  } else {
+    return has_a_form<Strategy>;
+  }
+}
+
+/// The chunks of its plan, which does not depend on how many workers there are.
+template <class Strategy>
+std::vector<tutti::chunk> chunks_of(const std::vector<tutti::computation>& model,
+                                    const tutti::engine_options<Strategy>& set) {
+  using tutti::transport::simulated;
+  tutti::replay<Strategy> alone(model, set, tutti::payloads::counted,
+                                {.iterations = 1, .warmup = 0});
+  tutti::transport::run_simulated(1, tutti::transport::network::at_once,
+                                  [&](simulated& world) { return alone(world); });
+  return alone.result().planned.chunks;
+}
+
+template <class Strategy>
+tutti::representatives stand_ins(tutti::placement many,
+                                 [[maybe_unused]] const std::vector<tutti::computation>& model,
+                                 [[maybe_unused]] const tutti::engine_options<Strategy>& set) {
   if (many.workers <= message_by_message) {
     return {many};
   }
@@ -209,8 +241,13 @@ tutti::representatives stand_ins(tutti::placement many) {
                              std::to_string(message_by_message) +
                              " workers at most. Fix: less --ranks, or --server-hosts own");
   }
-  if constexpr (has_stand_ins<Strategy>) {
-    return tutti::represent<architecture_of<Strategy>>(many, 16);
+  constexpr int few = 16;
+  if constexpr (has_a_form<Strategy>) {
+    return tutti::represent<architecture_of<Strategy>>(many, few);
+  } else if constexpr (has_forms_of_chunks<Strategy>) {
+    const auto chunks = chunks_of<Strategy>(model, set);
+    return tutti::represent<architecture_of<Strategy>>(set.architecture, many, few, chunks)
+        .value_or(tutti::representatives{many});
   } else {
     return {many};
   }
@@ -263,7 +300,7 @@ row run(scenario of, const common::job& asked) {
   const tutti::placement many{
       of.workers, result.servers, of.where.per_host, of.serving,
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
-  if constexpr (has_stand_ins<Strategy>) {
+  if constexpr (has_a_form<Strategy>) {
     const tutti::exchange_cost alone = architecture_of<Strategy>::alone(many);
     const double rate = nic.bytes_per_second * nic.share_of_one;
     set.profile.message = tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
@@ -272,9 +309,9 @@ row run(scenario of, const common::job& asked) {
   if (many.servers > 0) {
     check_servers(set, many);
   }
-  const auto who = stand_ins<Strategy>(many);
+  const auto who = stand_ins<Strategy>(many, model, set);
   result.stand_ins = who.few.workers;
-  result.payload_stretch = who.data.bytes;
+  result.payload_stretch = who.sent;
   tutti::replay_options length{asked.iterations, asked.warmup, many,   asked.jitter,
                                asked.slowdown,   asked.seed,   of.slow};
   const auto network = of.where.with(who);
@@ -298,8 +335,7 @@ row run(scenario of, const common::job& asked) {
     }
   }
   result.ways = common::ways_of<Strategy>(result.simulated.planned, set);
-  const auto& all = result.shown().iterations;
-  result.mean = std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+  result.mean = result.shown().mean();
   return result;
 }
 

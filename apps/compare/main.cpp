@@ -205,7 +205,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
 /// refused where it was asked for by name.
 void leave_to_few_workers(std::vector<contender>& all, const common::job& asked, int most) {
   for (auto each = all.begin(); most > message_by_message && each != all.end();) {
-    if (each->has_stand_ins) {
+    if (each->has_stand_ins(only_its_flags(asked, *each))) {
       ++each;
       continue;
     }

@@ -145,7 +145,6 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
     }
   };
   tutti::seconds ended = device.due();
-  tutti::seconds began = ended;
   std::uint64_t sent_before = 0;
   for (int step = 0; step <= length.warmup + length.iterations; ++step) {
     for (std::size_t i = 0; !crosses && i < model.size(); ++i) {
@@ -169,12 +168,15 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
       seen.iterations.push_back(device.due() - ended);
     }
     ended = device.due();
-    began = step == length.warmup ? ended : began;
   }
   engine.wait();
   seen.bytes_sent = engine.counted().bytes_sent - sent_before;
-  seen.iterations_per_second =
-      engine.average(length.iterations / (ended - began)) * engine.workers();
+  const double its_pace = tutti::pace_of(seen.iterations);
+  const double pace = engine.average(its_pace);
+  for (tutti::seconds& each : seen.iterations) {
+    each = engine.average(each * its_pace) / pace;
+  }
+  seen.iterations_per_second = pace * engine.workers();
   seen.pushes = engine.pushes();
   seen.planned = engine.planned();
   return seen;

@@ -394,9 +394,9 @@ void simulate(::benchmark::State& state, const replayed_choice& choice,
     transport::run_simulated(over, choice.device,
                              [&](transport::simulated& world) { return job(world); });
     found = job.result();
-    state.SetIterationTime(found.quantile(0.5));
+    state.SetIterationTime(found.mean());
   }
-  const seconds iteration = found.quantile(0.5);
+  const seconds iteration = found.mean();
   auto& counters = state.counters;
   counters["iteration_ms"] = 1e3 * iteration;
   counters["wire_bound_ms"] = 1e3 * found.on_the_wire(choice.nic.bytes_per_second);

@@ -440,6 +440,20 @@ TEST_F(Compare, WhatIsSentInSomeStepsAloneCountsInTheMean) {
   EXPECT_NEAR(got["samples_per_second"].get<double>(), 2 / 3e-3, 1);
 }
 
+/// The server is on the first worker's host, so that nothing of that one's passes a NIC.
+TEST_F(Compare, WorkersThatKeepNoStepCountByTheirPace) {
+  std::ofstream(here_ / "mine.csv")
+      << "name,elements,forward_us,backward_us\nall,1000000,3000,6000\n";
+  const auto got =
+      rows(
+          "--strategy MXNetDistAsync --model mine.csv --link 8Gbit/0us --ranks 2 --servers 1 "
+          "--memory-bandwidth 1e6")
+          .front();
+  const double samples = 1 / 9e-3 + 1 / (9e-3 + 2 * 4e-3);
+  EXPECT_NEAR(got["samples_per_second"].get<double>(), samples, 0.1);
+  EXPECT_NEAR(got["iteration_ms"]["mean"].get<double>(), 2e3 / samples, 0.01);
+}
+
 TEST_F(Compare, WhatTrainsAModelARankIsNoContender) {
   const auto got = compare("--strategy Local,WFBPUnlimited,MXNetDistAsync --model mobilenet_v2");
   ASSERT_EQ(got.status, 0) << got.err;

@@ -46,12 +46,13 @@ TEST_F(Processes, MeasureWhatWasPredicted) {
   for (int left = 10; !usable && left > 0; --left) {
     std::filesystem::remove(here_ / "rows");
     const auto got = compare(4,
-                             "--model mine.csv --ranks 3 --strategy WFBPUnlimited,BytePS --link "
-                             "10Gbit/50us --iterations 3 --warmup 1 --json rows");
+                             "--model mine.csv --ranks 3 --strategy "
+                             "WFBPUnlimited,BytePS,MXNetDistAsync --link 10Gbit/50us --iterations "
+                             "3 --warmup 1 --json rows");
     ASSERT_EQ(got.status, 0) << got.err;
-    EXPECT_EQ(lines(got.out), 11U) << "one process prints: " << got.out;
+    EXPECT_EQ(lines(got.out), 13U) << "one process prints: " << got.out;
     const auto all = rows("rows");
-    ASSERT_EQ(all.size(), 3U) << "one process writes";
+    ASSERT_EQ(all.size(), 4U) << "one process writes";
     usable = std::ranges::none_of(
         all, [](const auto& each) { return each["unusable"].template get<bool>(); });
     for (const auto& each : all) {

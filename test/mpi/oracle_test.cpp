@@ -1,13 +1,17 @@
 // Strategies between real processes.
+#include <cstddef>
 #include <exception>
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "support/joining.hpp"
 #include "support/mpi_world.hpp"
 #include "support/replanning.hpp"
+#include "support/replica_oracle.hpp"
 #include "support/strategy_laws.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/collective/native.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -22,6 +26,40 @@ struct negotiated_by_priority
              .coordination = {.by = coordination::identity::name, .cache = 3}}};
   }
 };
+/// Three steps on means, and then models that meet every second step.
+struct means_and_then_models
+    : listed::with_defaults<
+          compose<architecture::switch_at<architecture::all_reduce<collective::canonical>,
+                                          architecture::local_sgd<collective::canonical>>,
+                  fusion::up_to>> {
+  static std::vector<options> variants() {
+    options set{.fusion = {.bytes = 3000}};
+    set.architecture.second.period = 2;
+    set.architecture.step = 3;
+    return {set};
+  }
+  static expected_payloads expected(int workers, int steps) {
+    return {.of_worker = of_replicas(workers, steps, [](auto& all, int step, std::size_t element) {
+              if (step < 3) {
+                float sum = 0;
+                for (std::size_t worker = 0; worker < all.size(); ++worker) {
+                  sum += gradient(static_cast<int>(worker), step, element);
+                }
+                for (replica& each : all) {
+                  each.step(sum * (1.0f / static_cast<float>(all.size())));
+                }
+                return;
+              }
+              step_alone(all, step, element);
+              if ((step + 1) % 2 == 0) {
+                const float mean = mean_of(all);
+                for (replica& each : all) {
+                  each.x = mean;
+                }
+              }
+            })};
+  }
+};
 /// MPI's own all-reduce.
 template <class... Policies>
 using native =
@@ -33,7 +71,7 @@ using others =
     testing::Types<between_processes<listed::WFBPUnlimited>,
                    between_processes<negotiated_by_priority>, between_processes<native<>>,
                    between_processes<native<schedule::in_order>>,
-                   between_processes<listed::gTopKSGD>>;
+                   between_processes<means_and_then_models>, between_processes<listed::gTopKSGD>>;
 
 static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_processes>);

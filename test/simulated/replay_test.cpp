@@ -159,6 +159,21 @@ TEST(Replay, OneServerIsTheBottleneckAndManyAreNot) {
   EXPECT_EQ(step(4, {1.25e8, 0}).busiest_nic, 4e6);
 }
 
+/// Worker 0 has the server on its own host; the other one's gradient and parameters pass a NIC. The
+/// job trains what both do together.
+TEST(Replay, WorkersThatKeepNoStepCountByTheirPace) {
+  using apart =
+      compose<architecture::parameter_server<consistency::asynchronous, updated_by::servers>>;
+  network over(3, nic);
+  over.join(2, 0);
+  const auto got = run<apart>(over, model(1, 3e-3, 6e-3));
+  const seconds near_it = 9e-3;
+  const seconds far = 9e-3 + 2 * (4e-3 + nic.latency);
+  EXPECT_NEAR(got.iterations_per_second, 1 / near_it + 1 / far, 1e-3);
+  EXPECT_NEAR(got.mean(), 2 / (1 / near_it + 1 / far), 1e-7);
+  EXPECT_EQ(got.iterations.size(), 4U);
+}
+
 /// n workers' hosts serve too, and k others only serve: from the ring's time to that of one
 /// payload. Without a window a host would send all its pushes before the first answer of its
 /// server.

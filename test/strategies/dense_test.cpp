@@ -934,15 +934,18 @@ TEST(Named, TFReplicated) {
   const auto spec = [](std::string_view text) {
     return engine_options<TFReplicated>{.architecture = strategies::of_all_reduce_spec(text)};
   };
-  const rule one_way = dense(alone, tensor_by_tensor, first_come_first_served);
+  rule one_way = dense(alone, tensor_by_tensor, first_come_first_served);
+  one_way.result = all_have(trained_on_sums(2, observed_steps));
   EXPECT_EQ(broken(observe<TFReplicated>(2), one_way), "");
+  using of_means = compose<architecture::all_reduce<strategies::tf_reduction>>;
+  EXPECT_EQ(broken(observe<of_means>(2), one_way), "result ");
   const std::uint64_t around = 3 * 2 * (2 * 2'500'000 + 25'000'000 + 5'000'000);
   constexpr std::uint64_t small = 4 * 8;
   constexpr std::uint64_t large = 4 * 300'000;
   rule by_size = one_way;
   by_size.bytes = {around + small + 3 * large, around + 3 * small + large, around + small + large,
                    around + small + large};
-  by_size.result = all_have(trained(4, observed_steps));
+  by_size.result = all_have(trained_on_sums(4, observed_steps));
   EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:300k:nccl/rechd:4M:xring")), by_size), "");
   EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:300000:xring")), by_size), "");
   EXPECT_EQ(broken(observe<TFReplicated>(4, spec("pscpu:299999:xring")), by_size), "bytes ");
@@ -1011,16 +1014,11 @@ TEST(Named, TFReplicatedTakesTurnsRangeByRange) {
   EXPECT_EQ(sent("pscpu:1k:pscpu:32k:pscpu"), expected({{1024, 1}, {32'768, 1}, {SIZE_MAX, 1}}));
 }
 
-/// tf_cnn_benchmarks' and tensorpack's `replicated` add: the sum is in the type.
-TEST(Named, ASumInsteadOfAMean) {
+/// It adds up and does not average: the sum is in the type.
+TEST(Named, TensorpackReplicated) {
   rule summed = dense(alone, tensor_by_tensor, first_come_first_served);
-  summed.result = all_have(trained_with([](int step, std::vector<float>& means) {
-    for (std::size_t i = 0; i < means.size(); ++i) {
-      means[i] = gradient(0, step, i) + gradient(1, step, i);
-    }
-  }));
-  using sums = compose<architecture::all_reduce<collective::ring, architecture::mean::none>>;
-  EXPECT_EQ(broken(observe<sums>(2), summed), "");
+  summed.result = all_have(trained_on_sums(2, observed_steps));
+  EXPECT_EQ(broken(observe<strategies::TensorpackReplicated>(2), summed), "");
   EXPECT_EQ(broken(observe<compose<>>(2), summed), "result ");
 }
 

@@ -173,7 +173,8 @@ const std::tuple published{
     row<strategies::DiLoCo, fusion::up_to, architecture::diloco<>>{
         up_to(67'108'864) +
         "architecture.period=500 architecture.rate=0.7 architecture.momentum=0.9 "},
-    row<strategies::Relaxed, architecture::delayed<>>{},
+    row<strategies::Relaxed,
+        architecture::delayed<architecture::replicated<architecture::mean::none>>>{},
     row<strategies::ZeRO1, fusion::up_to, split_phase, architecture::sharded<>>{
         up_to(26'214'400) + "schedule.gathers_at_once=2 "},
     row<strategies::ZeRO2, fusion::up_to, split_phase,
@@ -185,7 +186,8 @@ const std::tuple published{
     row<strategies::Adasum, fusion::when_ready, coordination::negotiated,
         architecture::adasum<carries::difference>>{fusion_buffers},
     // --all_reduce_spec nccl
-    row<strategies::TFReplicated, architecture::all_reduce<strategies::tf_reduction>>{
+    row<strategies::TFReplicated,
+        architecture::all_reduce<strategies::tf_reduction, architecture::mean::none>>{
         "architecture.algorithm=nccl architecture.shards=1 architecture.up_to=0 "
         "architecture.algorithm2=nccl architecture.shards2=1 architecture.up_to2=0 "
         "architecture.algorithm3=nccl architecture.shards3=1 architecture.up_to3=0 "
@@ -329,8 +331,9 @@ std::function<bool(const outcomes&)> each_has(std::vector<std::vector<float>> ex
 TEST(Published, RelaxedAppliesNothingAtFirst) {
   rule late = as_ready;
   late.bytes = {everything / 2, everything / 2};  // a tensor arrives when its exchange has begun
-  late.result = all_have(trained(2, observed_steps - 1));
+  late.result = all_have(trained_on_sums(2, observed_steps - 1));
   EXPECT_EQ(broken(observe<strategies::Relaxed>(2), late), "");
+  EXPECT_EQ(broken(observe<compose<architecture::delayed<>>>(2), late), "result ");
   EXPECT_EQ(broken(observe<compose<>>(2), late), "bytes result ");
 }
 

@@ -164,6 +164,17 @@ inline std::function<bool(const outcomes&)> all_have(std::vector<float> expected
   };
 }
 
+/// As `trained`, on sums in place of means.
+inline std::vector<float> trained_on_sums(int workers, int steps) {
+  return descended(steps, {}, [workers](int step, std::size_t i) {
+    float sum = 0;
+    for (int worker = 0; worker < workers; ++worker) {
+      sum += gradient(worker, step, i);
+    }
+    return sum;
+  });
+}
+
 /// Momentum SGD on means that `mean(step, means)` writes down.
 template <class Mean>
 std::vector<float> trained_with(Mean mean, sgd_values set = {}) {

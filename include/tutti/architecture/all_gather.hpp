@@ -20,7 +20,7 @@ struct all_gather {
     return bound::all_gather(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
-    return {1, who.per_host * bound::gather(1, who.workers, who.per_host)};
+    return {1, who.per_host * bound::gather(1, who.workers, who.per_host), who.workers - 1.0};
   }
 
   template <class World>

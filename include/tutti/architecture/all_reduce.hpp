@@ -4,12 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "tutti/architecture/mean.hpp"
 #include "tutti/base/bounds.hpp"
+#include "tutti/base/cost.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/wire.hpp"
@@ -70,6 +72,12 @@ struct all_reduce {
   }
   static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
   { return Collective::alone(who.workers); }
+  static constexpr std::optional<exchange_cost> alone(const options& set, placement who,
+                                                      std::size_t elements) requires(!requires {
+    Collective::alone(1);
+  }) {
+    return cost_alone(make_policy<Collective>(set), who.workers, who.per_host, elements);
+  }
 
   /// The name of the way that a chunk of so many elements takes, where sizes go several ways.
   static std::string way_of(const options& set, std::size_t elements) requires

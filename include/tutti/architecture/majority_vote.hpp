@@ -47,7 +47,7 @@ struct majority_vote {
     return bound::gather(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
-    return {2, 2 * bound::gather(1, who.workers, who.per_host)};
+    return {2, 2 * bound::gather(1, who.workers, who.per_host), who.workers - 1.0};
   }
 
   template <class World>

@@ -26,7 +26,8 @@ struct reduce_scatter_all_gather {
     return bound::compressed_all_reduce(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
-    return {2, bound::compressed_all_reduce(1, who.workers, who.per_host)};
+    return {2, bound::compressed_all_reduce(1, who.workers, who.per_host),
+            2.0 * (who.workers - 1) / who.workers};
   }
 
   /// The part of a chunk that a rank encodes again: first element and end.

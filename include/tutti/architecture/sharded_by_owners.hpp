@@ -39,7 +39,8 @@ struct sharded_by_owners {
     return bound::compressed_all_reduce(payload, who.workers, who.per_host);
   }
   static constexpr exchange_cost alone(placement who) {
-    return {2, bound::compressed_all_reduce(1, who.workers, who.per_host)};
+    return {2, bound::compressed_all_reduce(1, who.workers, who.per_host),
+            2.0 * (who.workers - 1) / who.workers};
   }
 
   static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,

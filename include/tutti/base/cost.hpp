@@ -15,6 +15,9 @@ namespace tutti {
 struct exchange_cost {
   double latencies{};
   double payloads{};
+  double sent = payloads;  ///< payloads that the first rank sends, which may share its NIC
+  /// Of what hosts send each other alone: ranks of a host have steps of their own.
+  bool between_hosts{};
 };
 
 /// Time that one message of a given size occupies the link: a start-up, plus a piecewise linear

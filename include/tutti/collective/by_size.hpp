@@ -4,12 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
@@ -147,6 +149,21 @@ class by_size {
     return made;
   }
 
+  /// Where every range's collective has one.
+  constexpr std::optional<exchange_cost> alone(int ranks, int per_host,
+                                               std::size_t elements) const {
+    const auto cost = [&](const range& its) {
+      return with(its, [&](const auto& collective) {
+        return cost_alone(collective, ranks, per_host, elements);
+      });
+    };
+    for (std::size_t i = 0; i < used(); ++i) {
+      if (!cost(options_.ranges[i])) {
+        return std::nullopt;
+      }
+    }
+    return cost(chosen(elements));
+  }
   std::size_t scratch_bytes(std::size_t elements, std::size_t element_bytes, int ranks) const {
     std::size_t most = 0;
     for (std::size_t i = 0; i < used(); ++i) {

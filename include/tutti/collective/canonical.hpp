@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "tutti/base/all_of.hpp"
+#include "tutti/base/cost.hpp"
 #include "tutti/collective/exchange_with_all.hpp"
 #include "tutti/collective/fan_out.hpp"
 #include "tutti/role/collective.hpp"
@@ -16,6 +19,11 @@ struct canonical {
   static constexpr bool rank_ordered = true;
   static constexpr bool ordered_start = false;
 
+  /// Messages of a host's ranks to each other pass no NIC, so only where each has a host.
+  static constexpr std::optional<exchange_cost> alone(int ranks, int per_host, std::size_t) {
+    return per_host == 1 ? std::optional<exchange_cost>({2, 2.0 * (ranks - 1) / ranks})
+                         : std::nullopt;
+  }
   std::size_t scratch_bytes(std::size_t elements, std::size_t element_bytes, int ranks) const {
     return (elements / at(ranks) + 1) * element_bytes;
   }

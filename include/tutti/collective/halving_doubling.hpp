@@ -1,7 +1,9 @@
 #pragma once
 
 #include <bit>
+#include <optional>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/role/collective.hpp"
 
 namespace tutti::collective {
@@ -16,6 +18,14 @@ struct halving_doubling {
   static constexpr bool rank_ordered = false;
   static constexpr bool ordered_start = false;
 
+  /// Near ranks of a host pass no NIC, so only where each has a host; and of a power of two.
+  static constexpr std::optional<exchange_cost> alone(int ranks, int per_host, std::size_t) {
+    const auto core = static_cast<unsigned>(ranks);
+    if (per_host != 1 || !std::has_single_bit(core)) {
+      return std::nullopt;
+    }
+    return exchange_cost{2.0 * std::countr_zero(core), 2.0 * (ranks - 1) / ranks};
+  }
   std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
 
   template <class Endpoint, class Fold>

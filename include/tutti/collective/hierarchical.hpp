@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "tutti/base/all_of.hpp"
+#include "tutti/base/bounds.hpp"
+#include "tutti/base/cost.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/collective.hpp"
@@ -108,6 +111,27 @@ task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, share
   co_await all_of(sums);
 }
 
+/// What such an all-reduce, of rings inside, has hosts send each other: as much as if each had one
+/// rank.
+template <group_collective Across>
+constexpr std::optional<exchange_cost> cost_between_hosts(int ranks, int per_host,
+                                                          std::size_t elements,
+                                                          shares_of_a_row how) {
+  const int hosts = bound::hosts(ranks, per_host);
+  const int first = bound::ranks_on(0, ranks, per_host);
+  const int last = bound::ranks_on(hosts - 1, ranks, per_host);
+  const bool one = how == shares_of_a_row::undivided ||
+                   (how == shares_of_a_row::undivided_if_uneven && first != last);
+  const int shares = one ? 1 : last;
+  auto cost = cost_alone(Across{}, hosts, 1, elements);
+  if (cost) {
+    const int sums = (first - 1) / shares;  // to ranks beyond the shares
+    cost->between_hosts = true;
+    cost->sent = cost->sent / shares + 2.0 * (shares - 1) / shares + sums;
+  }
+  return cost;
+}
+
 }  // namespace detail
 
 /// Who sends a host's sum to other hosts.
@@ -134,6 +158,10 @@ struct hierarchical {
   static constexpr bool rank_ordered = false;
   static constexpr bool ordered_start = Inside::ordered_start || Across::ordered_start;
 
+  static constexpr std::optional<exchange_cost> alone(int ranks, int per_host,
+                                                      std::size_t elements) {
+    return detail::cost_between_hosts<Across>(ranks, per_host, elements, shares);
+  }
   std::size_t scratch_bytes(std::size_t elements, std::size_t element_bytes, int ranks) const {
     std::size_t most = 0;
     for (const int group : {1, ranks}) {  // neither where hosts are known when the plan is made
@@ -146,11 +174,13 @@ struct hierarchical {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
     const auto host_of = [self](int rank) { return self.host_of(rank); };
-    return detail::all_reduce_in_rows<Inside, Across>(
-        self, data, host_of,
-        Crossing == crossing::first_rank ? detail::shares_of_a_row::undivided
-                                         : detail::shares_of_a_row::as_the_shortest);
+    return detail::all_reduce_in_rows<Inside, Across>(self, data, host_of, shares);
   }
+
+ private:
+  static constexpr detail::shares_of_a_row shares = Crossing == crossing::first_rank
+                                                        ? detail::shares_of_a_row::undivided
+                                                        : detail::shares_of_a_row::as_the_shortest;
 };
 static_assert(collective_policy<hierarchical<>>);
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "tutti/base/all_of.hpp"
+#include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/collective/hierarchical.hpp"
+#include "tutti/collective/ring.hpp"
 #include "tutti/role/collective.hpp"
 
 namespace tutti::collective {
@@ -42,6 +45,9 @@ class rings {
     }
   }
 
+  static constexpr std::optional<exchange_cost> alone(int ranks, int, std::size_t) {
+    return ring::alone(ranks);
+  }
   std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
 
   template <class Endpoint, class Fold>

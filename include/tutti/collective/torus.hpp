@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/collective/hierarchical.hpp"
@@ -41,6 +43,14 @@ class torus {
     }
   }
 
+  /// Where rows are hosts.
+  constexpr std::optional<exchange_cost> alone(int ranks, int per_host,
+                                               std::size_t elements) const {
+    return options_.columns == 0 || options_.columns == per_host
+               ? detail::cost_between_hosts<ring>(ranks, per_host, elements,
+                                                  detail::shares_of_a_row::undivided_if_uneven)
+               : std::nullopt;
+  }
   std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
 
   template <class Endpoint, class Fold>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <span>
@@ -70,12 +71,14 @@ struct exchanged {
   seconds finished{};
 };
 
-/// What a replay came to, as worker 0 saw it.
+/// What a replay came to; but for the iterations, as worker 0 saw it.
 struct replayed {
-  std::vector<seconds> iterations{};  ///< the measured ones, in order
-  double iterations_per_second{};     ///< of all workers together, each at its own pace
-  push_counts pushes{};               ///< that servers counted, the unmeasured iterations' as well
-  std::uint64_t bytes_sent{};         ///< by worker 0, in all measured iterations
+  /// The measured ones, in order: means over the workers, of which each counts by its pace. In
+  /// that time the job trains as many batches as it has workers, also where these keep no step.
+  std::vector<seconds> iterations{};
+  double iterations_per_second{};  ///< of all workers together, each at its own pace
+  push_counts pushes{};            ///< that servers counted, the unmeasured iterations' as well
+  std::uint64_t bytes_sent{};      ///< by worker 0, in all measured iterations
   plan planned{};
   std::vector<exchanged> agenda{};  ///< the last iteration's, in the order of starting
   double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
@@ -100,6 +103,10 @@ struct replayed {
     return std::max(compute(), before + on_the_wire(nic_bytes_per_second));
   }
 
+  seconds mean() const {
+    return std::accumulate(iterations.begin(), iterations.end(), seconds{}) /
+           static_cast<double>(iterations.size());
+  }
   /// The time that `share` of the iterations did not exceed.
   seconds quantile(double share) const {
     auto sorted = iterations;
@@ -131,6 +138,13 @@ namespace detail {
 }
 
 }  // namespace detail
+
+/// How many of these a worker does in a second; some number where they take no time.
+inline double pace_of(const std::vector<seconds>& iterations) {
+  constexpr seconds least = 1e-30;
+  return static_cast<double>(iterations.size()) /
+         std::accumulate(iterations.begin(), iterations.end(), least);
+}
 
 /// The ranks of a job that computes as a profile says and communicates as `Strategy` does: a
 /// coroutine for each, to be run by `run_simulated` or `run_emulated`. Servers are the last ranks.
@@ -176,20 +190,31 @@ class replay {
       std::mt19937_64 random(both);
       std::normal_distribution<double> normal;
       const double times = length_.slow.times_of(world.rank());
-      seconds began = 0;
+      std::vector<seconds> iterations;
+      seconds ended = 0;
       for (int step = 0; step <= length_.warmup + length_.iterations; ++step) {
         co_await forward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
         co_await backward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
-        if (world.rank() == 0) {
-          note(step, world.now(), engine);
+        if (step > length_.warmup) {
+          iterations.push_back(world.now() - ended);
         }
-        began = step == length_.warmup ? world.now() : began;
+        ended = world.now();
+        if (world.rank() == 0) {
+          note(step, ended, engine);
+        }
       }
-      double its_pace = length_.iterations / (world.now() - began);
       co_await all_arrived(engine);
-      co_await engine.averaged(its_pace);
+      const double its_pace = pace_of(iterations);
+      double pace = its_pace;
+      co_await engine.averaged(pace);
+      for (seconds& each : iterations) {
+        each *= its_pace;
+        co_await engine.averaged(each);
+        each /= pace;
+      }
       if (world.rank() == 0) {
-        result_.iterations_per_second = its_pace * engine.workers();
+        result_.iterations = std::move(iterations);
+        result_.iterations_per_second = pace * engine.workers();
         co_await engine.collect_pushes(result_.pushes);
       }
     }
@@ -291,7 +316,6 @@ class replay {
   void note(int step, seconds now, const Engine& engine) {
     const std::uint64_t sent = engine.counted().bytes_sent;
     if (step > length_.warmup) {
-      result_.iterations.push_back(now - ended_);
       result_.bytes_sent += sent - sent_;
     } else {
       weigh(engine);

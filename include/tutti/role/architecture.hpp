@@ -436,7 +436,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   direction, in a step of so many payload bytes a worker, whatever the order: no step is shorter
 ///   than these at the NIC's rate. `dense` is the same gradient as floats.
 /// * `alone(placement)`: what an exchange that has the network to itself takes, where that is so
-///   many latencies and so many payloads through one NIC: then few ranks can represent many.
+///   many latencies and so many payloads through one NIC: then few ranks can represent many. Or
+///   `alone(options, placement, elements)`, where that counts or there is not always such a form.
 ///
 /// `state<World>(world, options)` is made once a rank, after the plan and before the parameters are
 /// broadcast. `World` (core/surroundings.hpp) is all that it may know and do. Its verbs are plain

@@ -3,10 +3,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
 
+#include "tutti/base/cost.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/archetypes.hpp"
@@ -103,6 +105,8 @@ concept route_of =
 /// * `scratch_bytes(elements, element_bytes, ranks)`, which with more ranks only grows or only
 ///   shrinks; `all_reduce(endpoint, reduction)` -> task.
 /// * `options`, if it has any: those of `all_reduce`. Other architectures take its defaults.
+/// * `alone(ranks)`, or `alone(ranks, per_host, elements)` where that counts or there is not always
+///   one: an all-reduce that has the network to itself, as `architecture::alone`.
 /// * `route_of(piece)`, where it has several routes: the `route` of that piece's reduction; and
 ///   `range_of(elements)`, where ranges of sizes take turns each on their own.
 ///
@@ -113,6 +117,20 @@ concept collective_policy = std::same_as<typename C::role, role::collective> && 
   { C::rank_ordered } -> std::convertible_to<bool>;
   { C::ordered_start } -> std::convertible_to<bool>;
 } && detail::adds_up<C> && detail::route_of<C>;
+
+/// What an all-reduce of so many elements that has the network to itself takes, where there is a
+/// closed form. Hosts have `per_host` ranks, but the last what is left.
+template <collective_policy C>
+constexpr std::optional<exchange_cost> cost_alone(const C& collective, int ranks, int per_host,
+                                                  std::size_t elements) {
+  if constexpr (requires { C::alone(ranks); }) {
+    return C::alone(ranks);
+  } else if constexpr (requires { collective.alone(ranks, per_host, elements); }) {
+    return collective.alone(ranks, per_host, elements);
+  } else {
+    return std::nullopt;
+  }
+}
 
 /// An all-reduce whose halves are of use alone: `reduce_scatter` leaves the sum of part `rank` on
 /// each rank, `all_gather` spreads those parts.

@@ -30,6 +30,7 @@ struct link {
 struct stretch {
   double latency{1};
   double bytes{1};
+  bool between_hosts{};  ///< inside one, none
 };
 
 /// Which ranks share a host, and by what NIC each host reaches the others. The network between the
@@ -96,22 +97,23 @@ class network {
   std::vector<change>& changes() { return changes_; }
   void take_effect(const change& which) { nics_[which.host] = which.nic; }
 
-  /// From now on messages of chunks take so much longer.
-  void stretch_data(stretch by) { data_ = by; }
-  const stretch& data() const { return data_; }
+  /// From now on messages of chunks take so much longer: as the first of these says those of the
+  /// first chunk, and so on, and as the last all that are left.
+  void stretch_data(std::vector<stretch> of_chunks) { data_ = std::move(of_chunks); }
 
   /// How long a message between two ranks keeps the NIC of `rank`, one of them, busy.
-  seconds occupation(int rank, int peer, channel on, std::size_t bytes) const {
-    return static_cast<double>(bytes) * stretched(on).bytes / way(rank, peer).bytes_per_second;
+  seconds occupation(int rank, int peer, tag of, std::size_t bytes) const {
+    return static_cast<double>(bytes) * stretched(rank, peer, of).bytes /
+           way(rank, peer).bytes_per_second;
   }
   /// How long its last byte follows its head at least.
-  seconds passage(int rank, int peer, channel on, std::size_t bytes) const {
-    return std::max(occupation(rank, peer, on, bytes) / way(rank, peer).share_of_one,
-                    occupation(peer, rank, on, bytes) / way(peer, rank).share_of_one);
+  seconds passage(int rank, int peer, tag of, std::size_t bytes) const {
+    return std::max(occupation(rank, peer, of, bytes) / way(rank, peer).share_of_one,
+                    occupation(peer, rank, of, bytes) / way(peer, rank).share_of_one);
   }
   /// How long the head of a message that `rank` sends is on its way.
-  seconds latency(int rank, int peer, channel on) const {
-    return way(rank, peer).latency * stretched(on).latency;
+  seconds latency(int rank, int peer, tag of) const {
+    return way(rank, peer).latency * stretched(rank, peer, of).latency;
   }
 
   /// Moves `rank` to the host of `other`.
@@ -128,15 +130,19 @@ class network {
     return each;
   }
 
-  stretch stretched(channel on) const {
-    return on == channel::data || on == channel::coded ? data_ : stretch();
+  stretch stretched(int rank, int peer, tag of) const {
+    if (data_.empty() || (of.channel != channel::data && of.channel != channel::coded)) {
+      return {};
+    }
+    const stretch& its = data_[std::min<std::size_t>(of.chunk, data_.size() - 1)];
+    return its.between_hosts && share_host(rank, peer) ? stretch() : its;
   }
 
   link inside_;
   std::vector<std::size_t> host_;
   std::vector<link> nics_;
   std::vector<change> changes_;
-  stretch data_{};
+  std::vector<stretch> data_{};
 };
 
 }  // namespace tutti::transport

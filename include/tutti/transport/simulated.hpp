@@ -215,8 +215,8 @@ class virtual_link {
     nic& from = nic_of(out.from, out);
     const seconds head = std::max({now(), out.event, from.egress_free});
     from.egress_free = head + occupation(out.from, out.to, out);
-    events_.at(head + network_.latency(out.from, out.to, out.where.channel),
-               &arrive<Fabric, Message>, &shared, &out);
+    events_.at(head + network_.latency(out.from, out.to, out.where), &arrive<Fabric, Message>,
+               &shared, &out);
   }
 
   template <class End>
@@ -238,7 +238,7 @@ class virtual_link {
   }
   template <class Message>
   seconds occupation(int rank, int peer, const Message& which) const {
-    return network_.occupation(rank, peer, which.where.channel, which.bytes.size());
+    return network_.occupation(rank, peer, which.where, which.bytes.size());
   }
 
   /// The head is there; the rest follows as fast as both NICs let it.
@@ -247,7 +247,7 @@ class virtual_link {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
     const auto& out = *static_cast<Message*>(its);
     const seconds last_byte =
-        self.now() + self.network_.passage(out.from, out.to, out.where.channel, out.bytes.size());
+        self.now() + self.network_.passage(out.from, out.to, out.where, out.bytes.size());
     nic& to = self.nic_of(out.to, out);
     to.ingress_free =
         std::max(self.now(), to.ingress_free) + self.occupation(out.to, out.from, out);

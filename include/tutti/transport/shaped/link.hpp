@@ -382,7 +382,7 @@ requires(!Carrier::virtual_time) class shaped_link {
       in.fetching = fetch(shared, in);
       in.fetching.start(carrier_->ready_coroutines());
     }
-    const seconds latency = network_.latency(peer, in.to, in.where.channel);
+    const seconds latency = network_.latency(peer, in.to, in.where);
     events_.at(head.time + latency, &arrive<Fabric>, &shared, &in);
   }
 
@@ -411,7 +411,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     shaped_link& self = static_cast<Fabric*>(shared)->delivery();
     auto& in = *static_cast<foreign*>(its);
     const seconds last_byte =
-        self.now() + self.network_.passage(in.from, in.to, in.where.channel, in.bytes.size());
+        self.now() + self.network_.passage(in.from, in.to, in.where, in.bytes.size());
     const seconds busy = self.busy_for(in.to, in.from, in);
     const seconds passed = self.nic_of(in.to, in).ingress.take(self.now(), busy) + busy;
     self.events_.at(std::max(passed, last_byte), &deliver<Fabric>, shared, &in);
@@ -463,7 +463,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   }
 
   seconds busy_for(int rank, int peer, const message& which) const {
-    return network_.occupation(rank, peer, which.where.channel, which.bytes.size());
+    return network_.occupation(rank, peer, which.where, which.bytes.size());
   }
   /// The NIC of `rank` that a message between two ranks passes; each has its own inside its host.
   detail::shared_nic& nic_of(int rank, const message& which) {
