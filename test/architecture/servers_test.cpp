@@ -1,11 +1,5 @@
-<<<<<<< HEAD
 // Servers that do not wait for all: every push takes effect once, bounds hold where workers meet
 // them, and nothing is lost between runs.
-=======
-// Servers that do not wait for all: every push takes effect once or is counted as dropped, bounds
-// hold where workers meet them, corrections are their paper's, and nothing is lost between runs.
-// One file, for what bounds and drops pushes is looked at through the same counts.
->>>>>>> h-core
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
