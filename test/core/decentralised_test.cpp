@@ -1,5 +1,6 @@
 // Ranks that keep models of their own and mix them with some others', each rule against its paper's
-// matrices in double precision; and what is refused.
+// matrices in double precision; and what is refused. One file, because all train in one frame,
+// which is most of what a file of these costs the compiler.
 #include <algorithm>
 #include <array>
 #include <cmath>
