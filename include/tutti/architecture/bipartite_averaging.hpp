@@ -200,8 +200,10 @@ struct bipartite_averaging {
 
     /// The mean with theirs becomes the newest copy, and what was the newest goes back.
     task answer(endpoint self, message theirs, task last) {
-      const task& before = last;
-      co_await before;
+      {
+        const task before = std::move(last);  // gone when it has ended, or all would hang together
+        co_await before;
+      }
       const std::uint32_t number = theirs.number();
       const int peer = theirs.peer();
       const chunk& piece = world_->planned().chunks[number];
