@@ -10,6 +10,7 @@
 #include "tutti/strategies/byteps_compressed.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/d_psgd.hpp"
+#include "tutti/strategies/dc_asgd.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
 #include "tutti/strategies/dgc.hpp"
@@ -33,6 +34,8 @@
 #include "tutti/strategies/relaxed.hpp"
 #include "tutti/strategies/sgp.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/ssp.hpp"
+#include "tutti/strategies/sync_replicas.hpp"
 #include "tutti/strategies/tensorpack.hpp"
 #include "tutti/strategies/tf_replicated.hpp"
 #include "tutti/strategies/top_k.hpp"
@@ -44,11 +47,12 @@ namespace tutti::strategies {
 
 /// Named strategies for registries and for tests that try them all: one of each composition, and of
 /// variants of one those that show most.
-using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
-                       HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR,
-                       TopK, TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
-                       MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
-                       LocalSGD, AdaSGD, DPSGD, SGP, ADPSGD, EASGD, DiLoCo, Relaxed, ZeRO1, ZeRO2,
-                       ZeROPlusPlus, Adasum, TFReplicated, DistributedReplicated>;
+using all =
+    std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
+               HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR, TopK,
+               TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
+               MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
+               AdaSGD, DPSGD, SGP, ADPSGD, EASGD, DiLoCo, Relaxed, ZeRO1, ZeRO2, ZeROPlusPlus,
+               Adasum, TFReplicated, DistributedReplicated, BytePSAsync, SSP, SyncReplicas, DCASGD>;
 
 }  // namespace tutti::strategies

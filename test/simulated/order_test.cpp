@@ -97,12 +97,16 @@ TEST(Bytes, OfAMeanByEachCollective) {
 TEST(Bytes, OfServers) {
   using architecture::parameter_server;
   using consistency::asynchronous;
+  using consistency::backup_workers;
+  using consistency::bounded_staleness;
   using consistency::synchronous;
   counts_as_stated<parameter_server<synchronous>>(bytes::once);
   counts_as_stated<parameter_server<synchronous, updated_by::servers>>(bytes::once);
   counts_as_stated<parameter_server<synchronous, updated_by::servers_by_push>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous, updated_by::servers>>(bytes::once);
+  counts_as_stated<parameter_server<bounded_staleness>>(bytes::once);
+  counts_as_stated<parameter_server<backup_workers, updated_by::servers>>(bytes::once);
 }
 std::uint64_t to_both_neighbours(std::size_t, std::size_t workers, std::size_t n) {
   return 4 * n * std::min<std::size_t>(workers - 1, 2);

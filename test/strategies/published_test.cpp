@@ -191,7 +191,20 @@ const std::tuple published{
         "architecture.algorithm3=nccl architecture.shards3=1 architecture.up_to3=0 "
         "architecture.algorithm4=nccl architecture.shards4=1 architecture.up_to4=0 "},
     row<strategies::DistributedReplicated,
-        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")}};
+        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")},
+    // BYTEPS_ENABLE_ASYNC 1
+    row<strategies::BytePSAsync, partition::into, by_priority,
+        servers<consistency::asynchronous, updated_by::workers>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " + one_server("djb2")},
+    row<strategies::SSP, servers<consistency::bounded_staleness, updated_by::workers>>{
+        one_server("least_loaded") + "architecture.staleness=3 "},
+    // total_num_replicas is replicas_to_aggregate unless it is given
+    row<strategies::SyncReplicas, servers<consistency::backup_workers, updated_by::servers>>{
+        one_server("round_robin") + "architecture.backups=0 "},
+    // lambda_0 of DC-ASGD-c on CIFAR-10
+    row<strategies::DCASGD, servers<consistency::delay_compensated, updated_by::servers>>{
+        one_server("least_loaded") +
+        "architecture.lambda=0.04 architecture.lambda_is=constant architecture.decay=0.95 "}};
 
 /// Variants of those, which apps have by their options or as a composition.
 const std::tuple in_no_registry{

@@ -50,6 +50,8 @@ using ordered_architectures =
                architecture::reduce_scatter_all_gather, architecture::majority_vote,
                architecture::parameter_server<>,
                architecture::parameter_server<consistency::asynchronous, updated_by::servers>,
+               architecture::parameter_server<consistency::bounded_staleness>,
+               architecture::parameter_server<consistency::backup_workers, updated_by::servers>,
                architecture::local_sgd<>, architecture::model_averaging<>,
                architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
                architecture::sharded<>, architecture::gossip, architecture::push_sum,

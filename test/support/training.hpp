@@ -24,6 +24,15 @@ inline optimizer::sgd optimizer_of(sgd_values set = {}) {
           .weight_decay = set.weight_decay};
 }
 
+/// For a strategy: where its ranks send momenta, no second one.
+template <class Strategy>
+optimizer::sgd optimizer_for(sgd_values set = {}) {
+  if constexpr (facts::keeps_momentum<typename strategy_of<Strategy>::compression>) {
+    set.momentum = 0;
+  }
+  return optimizer_of(set);
+}
+
 /// Rank 0's parameters are those of the oracle, everybody else's rubbish.
 inline void initialise(arena& memory, int rank) {
   std::size_t element = 0;
@@ -121,7 +130,7 @@ void train_a_rank(Transport& world, int steps, const engine_options<Strategy>& o
 /// Trains on threads.
 template <class Strategy>
 outcome train_on_threads(int workers, int steps, engine_options<Strategy> options = {},
-                         optimizer::sgd values = optimizer_of(),
+                         optimizer::sgd values = optimizer_for<Strategy>(),
                          const std::vector<arena::declaration>& forward = declarations()) {
   outcome result(workers, servers_in<Strategy>(options));
   transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
@@ -135,7 +144,7 @@ template <class Strategy, class Transport>
 task rank_on_a_clock(Transport& world, int steps, engine_options<Strategy> options, outcome& result,
                      const std::vector<arena::declaration>& forward) {
   arena memory = model_of(world.rank(), forward);
-  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(), options);
   co_await engine.started();
   if (engine.serves()) {
     co_await engine.close();

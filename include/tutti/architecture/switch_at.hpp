@@ -36,7 +36,8 @@ struct switch_options {
 };
 
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
-/// `switch_at<all_reduce<>, local_sgd<>>`. Momenta go on as they are. `engine.replan` with another
+/// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
+/// `switch_at<dense, all_gather>`. Momenta go on as they are. `engine.replan` with another
 /// `step` switches on what training shows; back to one that needs equal models it does not.
 /// Where models that drift apart under `First` have to be equal under `Second`, ranks meet in the
 /// step before the switch: each applies its own gradient, and then models and momenta become their
@@ -87,7 +88,7 @@ struct switch_at {
       facts::has_halves<First> && facts::has_halves<Second> && !meets;
   static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;
   static constexpr bool ignores_compression =
-      facts::ignores_compression<First> || facts::ignores_compression<Second>;
+      facts::ignores_compression<First> && facts::ignores_compression<Second>;
   static constexpr bool weighs_tensors =
       facts::weighs_tensors<First> || facts::weighs_tensors<Second>;
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
