@@ -21,9 +21,9 @@
 namespace tutti::test {
 namespace {
 
-TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 56); }
-TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 56); }
-TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 56); }
+TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 64); }
+TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 64); }
+TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 64); }
 TEST(Order, OfBuckets) {
   never_deadlocks<compose<architecture::all_reduce<>, fusion::up_to>>({.fusion = {.bytes = 16}});
 }
