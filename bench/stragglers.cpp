@@ -21,6 +21,7 @@
 #include "tutti/strategies/kungfu.hpp"
 #include "tutti/strategies/mxnet.hpp"
 #include "tutti/strategies/sgp.hpp"
+#include "tutti/strategies/sync_replicas.hpp"
 #include "tutti/transport/mpi.hpp"
 #include "tutti/tutti.hpp"
 
@@ -39,10 +40,11 @@ void compute(double seconds) {
 
 /// Seconds that a worker but the slow one takes for its steps; 0 on others.
 template <class Strategy>
-double own_time(tutti::transport::mpi& world, double times) {
+double own_time(tutti::transport::mpi& world, const tutti::engine_options<Strategy>& set,
+                double times) {
   tutti::arena memory(std::vector<tutti::arena::declaration>{{"weight", 1 << 16}, {"bias", 17}});
   auto engine = tutti::make_engine<Strategy>(world, memory.tensors(),
-                                             tutti::optimizer::sgd{.learning_rate = 0.1f});
+                                             tutti::optimizer::sgd{.learning_rate = 0.1f}, set);
   if (engine.serves()) {
     engine.serve();
     return 0;
@@ -60,27 +62,27 @@ double own_time(tutti::transport::mpi& world, double times) {
 
 /// Of the slowest worker but the slow one.
 template <class Strategy>
-double time_of_others(tutti::transport::mpi& world, double times) {
-  const double mine = own_time<Strategy>(world, times);
+double time_of_others(tutti::transport::mpi& world, const tutti::engine_options<Strategy>& set,
+                      double times) {
+  const double mine = own_time<Strategy>(world, set, times);
   double slowest = 0;
   MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return slowest;
 }
 
 template <class Strategy>
-void add(tutti::transport::mpi& world) {
+void add(tutti::transport::mpi& world, tutti::engine_options<Strategy> set = {}) {
   const std::string name = std::string(Strategy::name) + "/ranks:" + std::to_string(world.size());
-  benchmark::RegisterBenchmark(name.c_str(),
-                               [&world](benchmark::State& state) {
-                                 for (auto _ : state) {
-                                   const double alone = time_of_others<Strategy>(world, 1);
-                                   const double beside =
-                                       time_of_others<Strategy>(world, times_as_slow);
-                                   state.SetIterationTime(beside / steps);
-                                   state.counters["own_ms"] = alone / steps * 1e3;
-                                   state.counters["kept"] = alone / beside;
-                                 }
-                               })
+  const auto keeps_pace = [&world, set](benchmark::State& state) {
+    for (auto _ : state) {
+      const double alone = time_of_others<Strategy>(world, set, 1);
+      const double beside = time_of_others<Strategy>(world, set, times_as_slow);
+      state.SetIterationTime(beside / steps);
+      state.counters["own_ms"] = alone / steps * 1e3;
+      state.counters["kept"] = alone / beside;
+    }
+  };
+  benchmark::RegisterBenchmark(name.c_str(), keeps_pace)
       ->UseManualTime()
       ->Iterations(1)
       ->Unit(benchmark::kMillisecond);
@@ -108,6 +110,9 @@ int main(int argc, char** argv) {
   bench::add<tutti::strategies::PairAveraging>(world);
   bench::add<tutti::strategies::ADPSGD>(world);
   bench::add<tutti::strategies::MXNetDistAsync>(world);
+  tutti::engine_options<tutti::strategies::SyncReplicas> one_backup;
+  one_backup.architecture.consistency.backups = 1;
+  bench::add<tutti::strategies::SyncReplicas>(world, one_backup);
   if (world.rank() == 0) {
     bench::note_build();
     benchmark::RunSpecifiedBenchmarks();

@@ -1,5 +1,6 @@
 // Architectures that carry something else than the mean of this step's gradients, each against its
-// recurrence. One file, because all train in one frame.
+// recurrence. One file, because all train in one frame: several passes a step, pieces and buckets,
+// and a checkpoint on the way.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

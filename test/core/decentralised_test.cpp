@@ -609,7 +609,9 @@ void names_who_leaves() {
     }
   });
   for (const int rank : {0, 2, 3}) {
-    EXPECT_EQ(said[at(rank)], "rank 1 failed: out of data");
+    const std::string& heard = said[at(rank)];  // from its engine, or from its thread
+    EXPECT_TRUE(heard == "rank 1 left by an exception" || heard == "rank 1 failed: out of data")
+        << heard;
   }
 }
 TEST(Refused, APeerThatLeaves) {

@@ -49,7 +49,8 @@ constexpr int passive_of(bipartite graph, std::uint64_t seed, int rank, std::uin
 /// Wire: from active ranks the parameters, and as much back.
 /// Cost: a buffer as large as the model, and two copies of it on passive ranks: one is read by
 /// whoever asked last, one is where averages go on. Who asks a passive rank for the same chunk
-/// meanwhile waits for that.
+/// meanwhile waits for that. A checkpoint loses nothing where all ranks have come to it before any
+/// saves, as `engine.average` sees to.
 /// After: Lian et al., "Asynchronous decentralized parallel stochastic gradient descent", ICML
 /// 2018.
 struct bipartite_averaging {
@@ -59,6 +60,7 @@ struct bipartite_averaging {
   static constexpr bool receives_from_any = true;
   static constexpr bool stale = true;
   static constexpr tutti::carries carries = tutti::carries::parameters;
+  static constexpr bool updates_first = true;  // others average with what the update left
   static constexpr bool ignores_compression = true;
 
   struct options {
@@ -198,8 +200,10 @@ struct bipartite_averaging {
 
     /// The mean with theirs becomes the newest copy, and what was the newest goes back.
     task answer(endpoint self, message theirs, task last) {
-      const task& before = last;
-      co_await before;
+      {
+        const task before = std::move(last);  // gone when it has ended, or all would hang together
+        co_await before;
+      }
       const std::uint32_t number = theirs.number();
       const int peer = theirs.peer();
       const chunk& piece = world_->planned().chunks[number];

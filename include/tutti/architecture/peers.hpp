@@ -49,8 +49,9 @@ struct circle {
 
   /// How many ranks each hands its model to.
   constexpr int degree() const {
-    return topology == topology::ring ? std::min(2, size - 1)
-                                      : std::bit_width(static_cast<unsigned>(size - 1));
+    return topology == topology::ring
+               ? std::min(2, size - 1)
+               : static_cast<int>(std::bit_width(static_cast<unsigned>(size - 1)));
   }
   /// How far ahead the one is with that index.
   constexpr int places(int index) const {
