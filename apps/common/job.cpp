@@ -58,9 +58,11 @@ class flags {
 
  private:
   void trained() {
-    text("model", into_->model, "what to train: mlp, cnn, resnet20 or resnet50");
+    text("model", into_->model,
+         "what to train: mlp, cnn, resnet20, resnet50 or inception-bn-28-small");
     text("data", into_->data,
-         "fashion-mnist[:DIRECTORY], synthetic, or one-batch: that of every step, for throughput");
+         "fashion-mnist[:DIRECTORY], cifar10:DIRECTORY with its binary files, synthetic, or\n"
+         "one-batch: that of every step, for throughput");
     count("batch-size", into_->batch_size, 1, 1 << 20, "images per worker and step");
     named("ranks", "workers in this process (=4); under mpirun and srun all ranks but the servers",
           po::value<int>()->notifier(
@@ -69,7 +71,7 @@ class flags {
     text("transport", into_->transport, "in_process, mpi, or automatic: mpi under mpirun and srun");
     real("learning-rate", into_->learning_rate, "instead of the model's and the strategy's own");
     real("momentum", into_->momentum, "instead of the model's own");
-    real("weight-decay", into_->weight_decay, "share of a parameter added to its gradient (=0)");
+    real("weight-decay", into_->weight_decay, "instead of the optimizer's own");
     count("seed", into_->seed, 0, most, "of parameters and shuffling");
     real("deadline", into_->deadline,
          "seconds without progress before a rank asks who holds it up (=60)");
@@ -103,8 +105,9 @@ class flags {
          "of an emulation: counted, or carried, which takes the host's "
          "time too");
     text("kernels", into_->kernels,
-         "of a real world: cpu, run here and predicted at their rate here, or profile,\n"
-         "slept as its device has them (=cpu)");
+         "profile: charged as its device has them; FILE: as bench-kernels has measured,\n"
+         "--benchmark_filter=rates --benchmark_out=FILE; in a real world cpu, run here and\n"
+         "predicted at their rate here (=cpu there), or profile, slept (=profile elsewhere)");
     count("iterations", into_->iterations, 1, 1 << 20, "measured");
     count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
     count("repetitions", into_->repetitions, 1, 1 << 20,
@@ -112,6 +115,8 @@ class flags {
     real("jitter", into_->jitter, "a pass takes 1 + jitter |z| times as long, z normal (=0)");
     real("slowdown", into_->slowdown,
          "share by which computing takes longer while the rank communicates (=0)");
+    text("slow-rank", into_->slow_rank,
+         "a worker that computes so many times as long as its profile, as 2:10");
     count("seed", into_->seed, 0, most, "of the jitter, the first repetition's");
     real("memory-bandwidth", into_->memory_bandwidth,
          "GB/s at which a rank encodes, decodes and adds (=the profile's device)");
@@ -127,11 +132,25 @@ class flags {
   void trainer() {
     text("strategy", into_->strategy, "how to communicate");
     text("kvstore", into_->kvstore, "the strategy that MXNet's kvstore of this type is");
+    text("optimizer", into_->optimizer,
+         "sgd, adam or adamw; a strategy that brings its own, as OneBitAdam, has that (=sgd)");
+    text("density-warm-up", into_->density_warm_up,
+         "shares that a compressor selects in the first epochs, as 0.25,0.0625; own: as the\n"
+         "strategy's authors have them; none");
     spec();
     text("device", into_->device,
          "cpu, or cuda: threads share a GPU, processes under mpirun take a host's in turn");
     text("precision", into_->precision,
          "fp32, or bf16 where the device is cuda; parameters and gradients stay fp32");
+    text("augment", into_->augment,
+         "crop-flip: windows as large as the model wants, of padded images, half of them turned\n"
+         "round; none");
+    text("rate", into_->rate,
+         "how the learning rate falls to 0 over all epochs: linear or cosine; in_steps: by a\n"
+         "factor; constant");
+    real("rate-warm-up", into_->rate_warm_up, "epochs in which it rises, step by step (=0)");
+    real("rate-every", into_->rate_every, "epochs after which it falls, in_steps (=1)");
+    real("rate-factor", into_->rate_factor, "by which it falls, in_steps (=0.1)");
     count("epochs", into_->epochs, 1, 1 << 20, "passes over the data");
     text("json", into_->json, "append a line an epoch, and one at the end, to this file");
     text("timeline", into_->timeline,
@@ -225,10 +244,12 @@ void take_policy_flags(const std::vector<std::string>& left, const po::options_d
           nearest(name.starts_with("-") ? name : "--" + name, names_of(all));
       throw flag_error("there is no flag " + name + ". Did you mean " + closest + "?");
     }
+    auto& flags = reader == app::train && name.starts_with("--optimizer.") ? into.optimizer_flags
+                                                                           : into.policy_flags;
     if (name.size() < left[i].size()) {
-      into.policy_flags.emplace_back(name.substr(2), left[i].substr(name.size() + 1));
+      flags.emplace_back(name.substr(2), left[i].substr(name.size() + 1));
     } else if (i + 1 < left.size()) {
-      into.policy_flags.emplace_back(name.substr(2), left[++i]);
+      flags.emplace_back(name.substr(2), left[++i]);
     } else {
       throw flag_error(name + " needs a value");
     }
@@ -252,6 +273,8 @@ void check(const job& read) {
   }
   one_of("transport", read.transport, {"automatic", "in_process", "mpi"});
   one_of("precision", read.precision, {"fp32", "bf16"});
+  one_of("augment", read.augment, {"none", "crop-flip"});
+  one_of("rate", read.rate, {"constant", "linear", "cosine", "in_steps"});
   one_of("progress", read.progress, {"automatic", "caller", "thread"});
 }
 
@@ -288,7 +311,7 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
   if (reader == app::train) {
     chosen = wanted;
   }
-  std::vector<std::pair<std::string, std::string>> all;
+  flag_values all;
   const auto note = [&all](std::string_view name, const auto& value, std::string_view) {
     using T = std::remove_cvref_t<decltype(value)>;
     std::string text;

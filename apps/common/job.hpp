@@ -18,6 +18,9 @@ inline constexpr int most_ranks = 1024;
 /// Who reads the command line: a flag of the other's is a mistake, not silence.
 enum class app { cell, train, compare, survey };
 
+/// Flags as `role.option`, each with its value, or with what it means.
+using flag_values = std::vector<std::pair<std::string, std::string>>;
+
 /// What the shared flags say; the same names and defaults in every app.
 struct job {
   std::string strategy{"Horovod"};
@@ -32,10 +35,17 @@ struct job {
   std::string device{"cpu"};
   std::string precision{"fp32"};
   std::size_t epochs{3};
-  std::size_t steps{};  ///< at most so many in all; 0: no limit
+  std::size_t steps{};      ///< at most so many in all; 0: no limit
+  std::string optimizer{};  ///< empty: SGD, or the strategy's own
+  std::string density_warm_up{"own"};
   std::optional<float> learning_rate{};
   std::optional<float> momentum{};
-  float weight_decay{};
+  std::optional<float> weight_decay{};
+  std::string augment{"none"};
+  std::string rate{"linear"};  ///< how the learning rate falls
+  double rate_warm_up{};       ///< epochs
+  double rate_every{1};        ///< epochs
+  double rate_factor{0.1};
   std::uint64_t seed{1};
   double deadline{60};
   std::string progress{"automatic"};
@@ -58,6 +68,7 @@ struct job {
   int repetitions{1};
   double jitter{};
   double slowdown{};
+  std::string slow_rank{};                   ///< as 2:10
   std::optional<double> memory_bandwidth{};  ///< GB/s of a rank's device, or the profile's
   std::string csv{};
   bool explain{};
@@ -66,7 +77,9 @@ struct job {
   bool header{};
   bool help{};
   /// `--role.option value`, for the strategy to read.
-  std::vector<std::pair<std::string, std::string>> policy_flags{};
+  flag_values policy_flags{};
+  /// `--optimizer.option value`, for the optimizer to read.
+  flag_values optimizer_flags{};
 
   int workers() const { return ranks.value_or(4); }
 };

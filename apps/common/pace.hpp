@@ -22,7 +22,7 @@ tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
   using strategy = tutti::strategy_of<Strategy>;
   tutti::optimizer::sgd values{.learning_rate = model.learning_rate,
                                .momentum = model.momentum,
-                               .weight_decay = asked.weight_decay};
+                               .weight_decay = asked.weight_decay.value_or(0)};
   if constexpr (tutti::casts_votes<typename strategy::compression>) {
     values.learning_rate = 5e-4F;  // a vote has length 1 whatever the gradient's
     values.momentum = 0;
@@ -31,7 +31,8 @@ tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
   } else if constexpr (std::is_same_v<typename strategy::compression, ef_sign>) {
     values.learning_rate *= 4;  // the residual is a momentum already, and two are unstable
     values.momentum = 0;
-  } else if constexpr (tutti::facts::stale<typename strategy::architecture>) {
+  } else if constexpr (tutti::facts::stale<typename strategy::architecture> &&
+                       !tutti::facts::drops_gradients<typename strategy::architecture>) {
     values.learning_rate /= 4;  // every worker's push is a step of its own
   }
   values.learning_rate = asked.learning_rate.value_or(values.learning_rate);

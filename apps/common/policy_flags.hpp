@@ -64,38 +64,63 @@ void parse_value(const std::string& flag, const std::string& text, T& value) {
   }
 }
 
+/// The flags of what is described, with their help.
+template <class Described>
+void add_flags(std::string_view role, const Described& own, flag_values& all) {
+  Described::describe(own, [&](std::string_view name, const auto&, std::string_view meaning) {
+    all.emplace_back(std::string(role) + "." + std::string(name), meaning);
+  });
+}
+
 /// The flags of a strategy's policies, with their help.
 template <class Strategy>
-std::vector<std::pair<std::string, std::string>> policy_flags() {
-  std::vector<std::pair<std::string, std::string>> all;
+flag_values policy_flags() {
+  flag_values all;
   auto options = tutti::default_options<Strategy>();
-  decltype(options)::each(options, [&all](std::string_view role, auto& own) {
-    std::remove_cvref_t<decltype(own)>::describe(
-        own, [&](std::string_view name, auto&, std::string_view meaning) {
-          all.emplace_back(std::string(role) + "." + std::string(name), meaning);
-        });
-  });
+  decltype(options)::each(
+      options, [&all](std::string_view role, const auto& own) { add_flags(role, own, all); });
   return all;
 }
 
-inline void print_policy_flags(const std::vector<std::pair<std::string, std::string>>& flags) {
+inline void print_policy_flags(const flag_values& flags) {
   for (const auto& [flag, meaning] : flags) {
     std::printf("  --%-26s %s\n", (flag + " arg").c_str(), meaning.c_str());
   }
 }
 
+/// Throws flag_error, suggesting the nearest, if `asked` has a flag that is none of the known.
+inline void expect_flags(const std::string& whose, const flag_values& asked,
+                         const flag_values& known) {
+  std::vector<std::string> names;
+  for (const auto& each : known) {
+    names.push_back(each.first);
+  }
+  for (const auto& each : asked) {
+    if (std::ranges::find(names, each.first) == names.end()) {
+      const std::string closest = nearest(each.first, names);
+      throw flag_error(whose + " has no --" + each.first +
+                       (closest.empty() ? "" : ". Did you mean --" + closest + "?"));
+    }
+  }
+}
+
+/// Sets what is described as `role.name` to what the flags say.
+template <class Described>
+void set_described(std::string_view role, Described& own, const flag_values& flags) {
+  Described::describe(own, [&](std::string_view name, auto& value, std::string_view) {
+    const std::string mine = std::string(role) + "." + std::string(name);
+    for (const auto& [flag, text] : flags) {
+      if (flag == mine) {
+        parse_value(flag, text, value);
+      }
+    }
+  });
+}
+
 /// Sets one policy's options, and lets the policy refuse what it cannot work with.
 template <class Policy>
 void apply_to(std::string_view role, tutti::options_of<Policy>& own, const job& asked) {
-  tutti::options_of<Policy>::describe(
-      own, [&](std::string_view name, auto& value, std::string_view) {
-        const std::string mine = std::string(role) + "." + std::string(name);
-        for (const auto& [flag, text] : asked.policy_flags) {
-          if (flag == mine) {
-            parse_value(flag, text, value);
-          }
-        }
-      });
+  set_described(role, own, asked.policy_flags);
   try {
     static_cast<void>(tutti::make_policy<Policy>(own));
   } catch (const tutti::usage_error& wrong) {
@@ -107,17 +132,7 @@ void apply_to(std::string_view role, tutti::options_of<Policy>& own, const job& 
 /// this strategy has none of that name.
 template <class Strategy>
 void apply_policy_flags(const job& asked, tutti::engine_options<Strategy>& options) {
-  std::vector<std::string> known;
-  for (const auto& each : policy_flags<Strategy>()) {
-    known.push_back(each.first);
-  }
-  for (const auto& each : asked.policy_flags) {
-    if (std::ranges::find(known, each.first) == known.end()) {
-      const std::string closest = nearest(each.first, known);
-      throw flag_error("this strategy has no --" + each.first +
-                       (closest.empty() ? "" : ". Did you mean --" + closest + "?"));
-    }
-  }
+  expect_flags("this strategy", asked.policy_flags, policy_flags<Strategy>());
   using strategy = tutti::strategy_of<Strategy>;
   apply_to<typename strategy::fusion>("fusion", options.fusion, asked);
   apply_to<typename strategy::partition>("partition", options.partition, asked);

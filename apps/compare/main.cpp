@@ -17,6 +17,7 @@
 #include "compare/earlier.hpp"
 #include "compare/explain.hpp"
 #include "compare/processes.hpp"
+#include "compare/slow_rank.hpp"
 #include "compare/table.hpp"
 
 namespace compare {
@@ -262,8 +263,13 @@ void run(const common::job& asked) {
   for (const auto& model : networks) {
     for (const auto& each : where) {
       for (const int workers : counts) {
-        const scenario of{&model,           each,    workers,
-                          asked.world,      serving, {memory_bandwidth(asked, model)},
+        const scenario of{&model,
+                          each,
+                          workers,
+                          asked.world,
+                          serving,
+                          parse_slow_rank(asked.slow_rank, workers),
+                          {memory_bandwidth(asked, model)},
                           kernels_of(asked)};
         std::ranges::move(compare_all(of, all, asked, before), std::back_inserter(rows));
       }

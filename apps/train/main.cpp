@@ -49,7 +49,7 @@ void check_outputs(const common::job& asked) {
 void print_help(const common::job& asked) {
   std::fputs(common::help(common::app::train).c_str(), stdout);
   std::printf("%s's own flags:\n", asked.strategy.c_str());
-  common::print_policy_flags(find(asked.strategy).flags());
+  common::print_policy_flags(find(asked.strategy).flags(asked));
 }
 
 void run(int argc, char** argv) {
@@ -63,7 +63,7 @@ void run(int argc, char** argv) {
   } else {
     const auto& strategy = find(asked.strategy);
     common::expect_one_of("model", asked.model, models::names());
-    strategy.servers(asked);  // refuses a policy's flags before anything is read
+    strategy.expect(asked);  // before anything is read
     const auto& device = find(strategy, asked);
     check_outputs(asked);
     device.run(asked, common::input(asked));

@@ -1,6 +1,7 @@
 // The apps as a user meets them: what they print, what they write, and how they refuse.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <string>
 #include <sys/wait.h>
@@ -28,7 +30,8 @@ namespace {
 TEST_F(Apps, ListStrategiesAndModels) {
   const auto strategies = train("--list-strategies");
   EXPECT_EQ(strategies.status, 0);
-  EXPECT_EQ(listed(strategies.out), std::tuple_size_v<tutti::strategies::all>);
+  EXPECT_EQ(listed(strategies.out), std::tuple_size_v<tutti::strategies::all> + 1)
+      << "and OneBitAdam, whose optimizer is its own";
   EXPECT_NE(strategies.out.find("\nMXNetDistAsync\n"), std::string::npos);
   EXPECT_NE(strategies.out.find(R"(
 MGWFBP
@@ -41,7 +44,7 @@ MGWFBP
 )"),
             std::string::npos)
       << strategies.out;
-  EXPECT_EQ(train("--list-models").out, "mlp\ncnn\nresnet20\nresnet50\n");
+  EXPECT_EQ(train("--list-models").out, "mlp\ncnn\nresnet20\ninception-bn-28-small\nresnet50\n");
 }
 
 TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
@@ -52,6 +55,128 @@ TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
   EXPECT_EQ(said.out.find("--compression.density"), std::string::npos);
   EXPECT_NE(train("--help --kvstore dist_async").out.find("MXNetDistAsync's own"),
             std::string::npos);
+}
+
+TEST_F(Apps, HelpNamesTheFlagsOfTheOptimizer) {
+  const auto flags = [this](const std::string& asked) { return train("--help " + asked).out; };
+  EXPECT_NE(flags("").find("--optimizer.momentum"), std::string::npos);
+  EXPECT_EQ(flags("").find("--optimizer.beta1"), std::string::npos);
+  EXPECT_NE(flags("--optimizer adamw").find("--optimizer.decay"), std::string::npos);
+  EXPECT_EQ(flags("--optimizer adamw").find("--optimizer.momentum"), std::string::npos);
+  EXPECT_NE(flags("--strategy OneBitAdam").find("--optimizer.freeze_step"), std::string::npos);
+}
+
+TEST_F(Apps, LearningRatesFallAsTheFlagsSay) {
+  const auto rates = [this](const std::string& flags) {
+    std::vector<double> all;
+    for (const auto& each :
+         epochs("--ranks 2 --batch-size 300 --epochs 4 --learning-rate 0.4 " + flags)) {
+      all.push_back(each["learning_rate"]);
+    }
+    return all;
+  };
+  const auto expect = [](const std::vector<double>& seen, const std::vector<double>& wanted) {
+    ASSERT_EQ(seen.size(), wanted.size());
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      EXPECT_NEAR(seen[i], wanted[i], 1e-6) << i;
+    }
+  };
+  expect(rates(""), {0.4, 0.3, 0.2, 0.1});
+  expect(rates("--rate constant"), {0.4, 0.4, 0.4, 0.4});
+  expect(rates("--rate in_steps --rate-every 2 --rate-factor 0.5"), {0.4, 0.4, 0.2, 0.2});
+  const double root = std::sqrt(0.5);
+  expect(rates("--rate cosine"), {0.4, 0.2 * (1 + root), 0.2, 0.2 * (1 - root)});
+  // Ten steps an epoch; the last of the first is the highest, and of the others the ninth before
+  // it.
+  expect(rates("--rate-warm-up 1"), {0.4, 0.4 * 21 / 30, 0.4 * 11 / 30, 0.4 / 30});
+  train_refuses("--rate squared", "--rate squared cannot be. Did you mean");
+}
+
+TEST_F(Apps, ModelsThatDifferAreJudgedByTheirMeanAndTheWorst) {
+  const auto last = [this](const std::string& flags) {
+    return epochs("--ranks 3 --epochs 2 --learning-rate 0.01 " + flags).back();
+  };
+  EXPECT_TRUE(last("")["worst_accuracy"].is_null());
+  const auto equal = last("--strategy LocalSGD --architecture.period 1");
+  EXPECT_NEAR(equal["worst_accuracy"], equal["test_accuracy"], 1e-9) << "a mean after every step";
+  const auto apart = last("--strategy Local");
+  EXPECT_GT(apart["worst_accuracy"], 0.1);
+  const auto said = train("--strategy Local --ranks 2 --epochs 1");
+  EXPECT_NE(said.out.find("the models of 2 workers differ: test is of their mean, the worst has "),
+            std::string::npos)
+      << said.out;
+}
+
+TEST_F(Apps, ConvergencePrintsATableAndDrawsIt) {
+  const auto bench = std::filesystem::path(__FILE__).parent_path() / "../../bench/convergence";
+  const auto run = [&](const std::string& flags) {
+    return shell(bench.string() +
+                 " --train " TUTTI_APPS_DIRECTORY
+                 "/tutti-train --ranks 2 --epochs 2 --flags '--model mlp --data synthetic' " +
+                 flags);
+  };
+  const auto got = run("--strategy 'LocalSGD --architecture.period 2,SMA' --plot curves.svg");
+  EXPECT_EQ(got.status, 0) << got.err;
+  EXPECT_EQ(lines(got.out), 4U) << got.out;
+  EXPECT_NE(got.out.find("\nLocalSGD --architecture.period 2 "), std::string::npos) << got.out;
+  const auto drawn = read(here_ / "curves.svg");
+  EXPECT_EQ(drawn.rfind("<svg", 0), 0U);
+  std::size_t curves = 0;
+  for (auto at = drawn.find("<polyline"); at != drawn.npos; at = drawn.find("<polyline", at + 1)) {
+    ++curves;
+  }
+  EXPECT_EQ(curves, 6U) << "three strategies over epochs and over seconds";
+  const auto refused = run("--only Horovod");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_EQ(lines(refused.err), 1U) << refused.err;
+  EXPECT_NE(run("--strategy Nobody").err.find("no strategy is named 'Nobody'"), std::string::npos);
+  EXPECT_NE(run("--strategy SMA --plot nowhere/x.svg").err.find("Fix: a file that can be written"),
+            std::string::npos);
+}
+
+TEST_F(Apps, TrainsOnCifar10sFilesAndMovingWindowsOfThem) {
+  for (const std::string file : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
+                                 "data_batch_5", "test_batch"}) {
+    std::ofstream out(here_ / (file + ".bin"), std::ios::binary);
+    for (std::size_t i = 0; i < std::size_t{16} * 3073; ++i) {
+      out.put(static_cast<char>(i % 3073 == 0 ? i / 3073 % 10 : i * 7919 >> 3));
+    }
+  }
+  for (const std::string model : {"resnet20", "inception-bn-28-small"}) {
+    const auto got = train(
+        "--data cifar10:. --ranks 2 --batch-size 8 --epochs 1 --augment crop-flip "
+        "--model " +
+        model);
+    EXPECT_EQ(got.status, 0) << got.err;
+  }
+  std::filesystem::remove(here_ / "data_batch_4.bin");
+  train_refuses("--data cifar10:.",
+                "./data_batch_4.bin: cannot be opened. Fix: --data cifar10:DIR");
+  train_refuses("--data cifar10",
+                "no data set is named 'cifar10'. Did you mean cifar10:DIRECTORY?");
+  train_refuses("--augment flip", "--augment flip cannot be. Did you mean crop-flip?");
+}
+
+TEST_F(Apps, AnOptimizerRefusesWhatIsAnothers) {
+  train_refuses("--optimizer adm", "no optimizer is named 'adm'. Did you mean adam?");
+  train_refuses("--optimizer adam --momentum 0.9",
+                "--momentum is not this optimizer's. Fix: leave it out");
+  train_refuses("--optimizer adam --optimizer.beta 0.9",
+                "this optimizer has no --optimizer.beta. Did you mean --optimizer.beta1?");
+  train_refuses("--optimizer adam --optimizer.decay couple",
+                "--optimizer.decay couple cannot be. Did you mean coupled?");
+  train_refuses("--strategy OneBitAdam --optimizer sgd",
+                "no optimizer of OneBitAdam is named 'sgd'. Did you mean one_bit_adam?");
+  refuses(cell("none-off-none-all-reduce", "--optimizer adam"), "there is no flag --optimizer");
+}
+
+TEST_F(Apps, DensitiesOfTheFirstEpochsAreShares) {
+  for (const char* list : {"0", "1.5", "0.25,", "0.25;0.1", "all"}) {
+    train_refuses(std::string("--strategy DGC --density-warm-up '") + list + "'",
+                  std::string("--density-warm-up ") + list + " is no list of shares. Fix: as ");
+  }
+  train_refuses("--strategy BSP --density-warm-up 0.25",
+                "--density-warm-up 0.25: BSP selects no share of its elements. Fix: leave it out");
 }
 
 TEST_F(Apps, UnknownNamesSuggestTheNearest) {
@@ -202,6 +327,80 @@ TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {
       EXPECT_EQ(read(here_ / ("whole" + file)), read(here_ / ("part" + file))) << "rank " << rank;
     }
   }
+}
+
+/// Of the mlp k elements travel to each of two others, an index and a value each: of each tensor by
+/// DGC, of all together by TopK.
+TEST_F(Apps, ADensityWarmsUpByEpochs) {
+  const std::vector<double> tensors{784.0 * 512, 512, 512.0 * 256, 256, 256.0 * 10, 10};
+  const auto sent = [](const std::vector<double>& chunks, double density) {
+    double bytes = 0;
+    for (const double elements : chunks) {
+      bytes += 2 * 8 * std::max(std::floor(elements * density), 1.0);
+    }
+    return bytes;
+  };
+  const auto of_dgc = [&](double density) { return sent(tensors, density); };
+  const auto of_top_k = [&](double density) {
+    return sent({std::accumulate(tensors.begin(), tensors.end(), 0.0)}, density);
+  };
+  const auto by_epoch = [this](const std::string& flags) {
+    std::vector<double> bytes;
+    for (const auto& each :
+         epochs("--ranks 3 --batch-size 200 --epochs 3 --compression.density 0.01 " + flags)) {
+      bytes.push_back(each["bytes_sent_per_rank"]);
+    }
+    return bytes;
+  };
+  using steps = std::vector<double>;
+  EXPECT_EQ(by_epoch("--strategy TopK"), (steps{of_top_k(0.01), of_top_k(0.01), of_top_k(0.01)}));
+  EXPECT_EQ(by_epoch("--strategy TopK --density-warm-up 0.5,0.005"),
+            (steps{of_top_k(0.5), of_top_k(0.01), of_top_k(0.01)}));
+  EXPECT_EQ(by_epoch("--strategy DGC"), (steps{of_dgc(0.25), of_dgc(0.0625), of_dgc(0.015625)}));
+  EXPECT_EQ(by_epoch("--strategy DGC --density-warm-up none"),
+            (steps{of_dgc(0.01), of_dgc(0.01), of_dgc(0.01)}));
+}
+
+/// A run that stops in the second epoch goes on in that epoch's density.
+TEST_F(Apps, ADensityThatWarmsUpIsResumed) {
+  // Ten steps an epoch.
+  const std::string flags =
+      "--strategy DGC --ranks 3 --batch-size 200 --epochs 3 --density-warm-up 0.1,0.03 "
+      "--checkpoint ";
+  ASSERT_EQ(train(flags + "whole --steps 25").status, 0);
+  ASSERT_EQ(train(flags + "part --steps 14").status, 0);
+  ASSERT_EQ(train(flags + "part --steps 25 --resume part").status, 0);
+  for (const char* rank : {".0", ".1", ".2"}) {
+    EXPECT_FALSE(read(here_ / (std::string("whole") + rank)).empty());
+    EXPECT_EQ(read(here_ / (std::string("whole") + rank)),
+              read(here_ / (std::string("part") + rank)));
+  }
+}
+
+/// SGD remembers a float a parameter, Adam two; OneBitAdam sends floats, then a bit each.
+TEST_F(Apps, TrainByTheOptimizerThatIsNamed) {
+  constexpr double parameters = 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10;
+  for (const auto& [flags, floats] :
+       {std::pair{"--optimizer sgd", 1.0}, std::pair{"--optimizer sgd --momentum 0", 0.0},
+        std::pair{"--optimizer adam", 2.0},
+        std::pair{"--optimizer adamw --learning-rate 0.002 --optimizer.beta2 0.99", 2.0}}) {
+    SCOPED_TRACE(flags);
+    const auto found = epochs(std::string("--epochs 2 ") + flags);
+    ASSERT_EQ(found.size(), 2U);
+    EXPECT_EQ(found.back()["optimizer_bytes"], 4 * floats * parameters);
+    EXPECT_GT(found.back()["test_accuracy"], 0.9);
+  }
+  const auto loss = [this](const std::string& flags) {
+    return epochs("--ranks 2 --steps 5 " + flags).back()["loss"];
+  };
+  EXPECT_NE(loss("--optimizer adam --optimizer.beta1 0.5"), loss("--optimizer adam"));
+  EXPECT_NE(loss("--optimizer adamw --weight-decay 1"), loss("--optimizer adam"));
+
+  const auto bits = epochs("--strategy OneBitAdam --epochs 2 --optimizer.freeze_step 46");
+  ASSERT_EQ(bits.size(), 2U);
+  EXPECT_NEAR(bits[0]["bytes_sent_per_rank"].get<double>(), 1.5 * 4 * parameters, 64);
+  EXPECT_NEAR(bits[1]["bytes_sent_per_rank"].get<double>(), 1.5 * parameters / 8, 400);
+  EXPECT_GT(bits[1]["test_accuracy"], 0.9);
 }
 
 /// The same bits, and of gradients what is lent and one layer's room where otherwise there is all.

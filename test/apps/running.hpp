@@ -7,9 +7,12 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 // Programs as a user runs them, each test in a directory of its own.
 namespace tutti::test {
@@ -60,6 +63,20 @@ class Apps : public ::testing::Test {
     };
     return shell(TUTTI_APPS_DIRECTORY "/tutti-train " + unless_said("--model", "mlp") +
                  unless_said("--data", "synthetic") + flags);
+  }
+  /// What an epoch each came to.
+  std::vector<nlohmann::json> epochs(const std::string& flags) const {
+    std::filesystem::remove(here_ / "epochs");
+    const auto got = train(flags + " --json epochs");
+    EXPECT_EQ(got.status, 0) << got.err;
+    std::ifstream in(here_ / "epochs");
+    std::vector<nlohmann::json> all;
+    for (std::string line; std::getline(in, line);) {
+      if (auto each = nlohmann::json::parse(line); !each["epoch"].is_null()) {
+        all.push_back(std::move(each));
+      }
+    }
+    return all;
   }
   outcome cell(const std::string& name, const std::string& flags,
                const std::string& device = "cpu") const {

@@ -122,8 +122,17 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::PairAveraging>();
   allocates_nothing<strategies::SMA>();
   allocates_nothing<strategies::LocalSGD>();
+  allocates_nothing<strategies::AdaSGD>({.architecture = {.step = 12}});
+  allocates_nothing<strategies::DPSGD>();
+  allocates_nothing<strategies::SGP>();
+  allocates_nothing<strategies::ADPSGD>();
+  allocates_nothing<strategies::EASGD>();
+  allocates_nothing<strategies::DiLoCo>({.architecture = {.period = 2}});
   allocates_nothing<strategies::Relaxed>();
   allocates_nothing<strategies::MXNetDistAsync>();
+  allocates_nothing<strategies::SSP>();
+  allocates_nothing<strategies::SyncReplicas>();
+  allocates_nothing<strategies::DCASGD>();
 }
 /// Bytes that each of `servers` takes from the heap while one worker trains 1 MiB of parameters.
 std::vector<std::size_t> taken_by_servers(int servers) {

@@ -29,6 +29,7 @@
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/clipping.hpp"
+#include "tutti/kernels/compensation.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
@@ -149,6 +150,8 @@ TEST_F(Kernels, DescentWithMomentum) {
     const on_gpu there_g(queue, g);
     kernels::descend_with_momentum(host, std::span(x), std::span(m), std::span(g), values);
     kernels::descend_with_momentum(queue, there_x.span(), there_m.span(), there_g.input(), values);
+    kernels::descend_with_nesterov(host, std::span(x), std::span(m), std::span(g), values);
+    kernels::descend_with_nesterov(queue, there_x.span(), there_m.span(), there_g.input(), values);
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
   }
@@ -700,6 +703,33 @@ TEST_F(Kernels, CountsOfNoNumbers) {
       kernels::count_no_numbers(queue, there.input(), there_count.data());
       EXPECT_EQ(there_count.read()[0], 5 + static_cast<std::uint64_t>(time) * odd) << n;
     }
+  }
+}
+
+TEST_F(Kernels, CompensatedGradients) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    auto gradient = normal_values(n, 19);
+    auto squares = normal_values(n, 20);
+    for (float& each : squares) {
+      each = std::abs(each);
+    }
+    const auto now = normal_values(n, 21);
+    const auto read = normal_values(n, 22);
+    const on_gpu there_gradient(queue, gradient);
+    const on_gpu there_squares(queue, squares);
+    const on_gpu there_now(queue, now);
+    const on_gpu there_read(queue, read);
+    kernels::compensate(host, std::span(gradient), now, read, 0.04f);
+    kernels::compensate(queue, there_gradient.span(), there_now.input(), there_read.input(), 0.04f);
+    EXPECT_TRUE(same_bits(there_gradient.read(), gradient)) << n;
+    kernels::compensate_adaptively(host, std::span(gradient), std::span(squares), now, read, 2.0f,
+                                   0.95f, 0.05f);
+    kernels::compensate_adaptively(queue, there_gradient.span(), there_squares.span(),
+                                   there_now.input(), there_read.input(), 2.0f, 0.95f, 0.05f);
+    EXPECT_TRUE(same_bits(there_gradient.read(), gradient)) << n;
+    EXPECT_TRUE(same_bits(there_squares.read(), squares)) << n;
   }
 }
 

@@ -105,14 +105,18 @@ class surroundings {
   }
   /// values[i] -= less[i].
   void subtract(std::span<float> values, std::span<const float> less) const {
-    if (!phantom()) {
-      kernels::blend(queue(), values, less, 1.0f, -1.0f);
-    }
+    blend(values, less, 1.0f, -1.0f);
   }
   /// values[i] += more[i].
   void add(std::span<float> values, std::span<const float> more) const {
     if (!phantom()) {
       kernels::add(queue(), values, more);
+    }
+  }
+  /// values[i] = keep * values[i] + take * with[i].
+  void blend(std::span<float> values, std::span<const float> with, float keep, float take) const {
+    if (!phantom()) {
+      kernels::blend(queue(), values, with, keep, take);
     }
   }
   /// A chunk's part of memory parallel to the parameters.
@@ -141,6 +145,14 @@ class surroundings {
       kernels::blend(queue(), parameters, with.subspan(in_chunk, parameters.size()), 1.0f - share,
                      share);
     });
+  }
+
+  /// Each parameter of the tensor at a position of the backward order becomes `factor` times as
+  /// much.
+  void scale_parameters(std::size_t position, float factor) const {
+    if (!phantom() && factor != 1.0f) {
+      kernels::scale(queue(), model_->at(position).parameter, factor);
+    }
   }
 
   /// A chunk's gradients as the model gave them, as floats.
@@ -223,6 +235,12 @@ class surroundings {
   /// What it remembers on a rank that trains, unless the architecture has owners for it.
   std::span<float> momenta() { return momenta_.floats(); }
   std::span<const float> momenta() const { return momenta_.floats(); }
+  /// A row of that, of a chunk; without memory behind it for a phantom.
+  std::span<float> momenta_of(const chunk& piece, std::size_t row) {
+    return phantom()
+               ? std::span<float>(static_cast<float*>(nullptr), piece.elements)
+               : momenta().subspan(row * plan_->elements() + piece.first_element, piece.elements);
+  }
 
   // ---- what a compressor has made of numbers
 

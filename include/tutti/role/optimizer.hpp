@@ -22,12 +22,21 @@ namespace facts {
 /// tensor's norm, are not.
 template <class O>
 constexpr bool elementwise = O::elementwise;
+/// It updates no tensor before it knows how long the gradients of all are together.
+template <class O>
+constexpr bool needs_all_gradients = requires {
+  requires O::needs_all_gradients;
+};
 }  // namespace facts
 
 namespace detail {
 struct looks_at_values {
   template <class Value>
   void operator()(std::string_view, Value&, std::string_view) const {}
+};
+template <class O>
+concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, double squares) {
+  { values.begin_step(squares) } -> std::same_as<float>;
 };
 }  // namespace detail
 
@@ -41,10 +50,16 @@ struct looks_at_values {
 /// * `describe`: its values, as base/options.hpp says. All ranks must set them alike; they may be
 ///   changed between steps, and a checkpoint has them.
 ///
+/// One that `needs_all_gradients` also has
+/// * `begin_step(squares)`: before any tensor of a step is updated, with the sum of the squares of
+///   all mean gradients, answers the factor by which they are all multiplied; 0: this step updates
+///   nothing, and momenta stay. It may change values of its own, which every rank changes alike.
+///
 /// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
 /// nothing: numbers, and arrays of fixed length.
 template <class O>
 concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
+    detail::begins_steps<O> &&
     requires(O& values, const O optimizer, inline_queue& queue, std::span<float> parameters,
              std::span<const float> gradient, const chunk_context& where) {
   { O::elementwise } -> std::convertible_to<bool>;

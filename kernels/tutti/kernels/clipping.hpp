@@ -52,8 +52,8 @@ template <host_queue Queue>
 void find_clip_factor(Queue& queue, std::span<const float> input, double bound, float* factor) {
   queue.run([=] {
     widest([=] {
-      element::keep_clip_factor{factor,
-                                bound}(sum_in_lanes(input.size(), element::square{input.data()}));
+      const auto square = [=](std::size_t i) { return element::square{}(input[i]); };
+      element::keep_clip_factor{factor, bound}(sum_in_lanes(input.size(), square));
     });
   });
 }
