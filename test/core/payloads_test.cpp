@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "consumer/readme_policies.hpp"
+#include "consumer/byte_codes.hpp"
 #include "support/one_of_compressors.hpp"
 #include "support/strategy_laws.hpp"
 #include "support/training.hpp"
@@ -68,12 +68,12 @@ template <way How, class Architecture, class Compressors>
 void trains_and_sends_as_its_codec() {
   using its = compression::error_feedback<Compressors>;
   using strategy = compose<its, Architecture>;
-  for (int workers = 1; workers <= 5; ++workers) {
-    const outcome start = train_on_threads<strategy>(workers, 0);
-    for (std::size_t which = 0; which < std::tuple_size_v<typename Compressors::all>; ++which) {
+  for (std::size_t which = 0; which < std::tuple_size_v<typename Compressors::all>; ++which) {
+    const engine_options<strategy> set{.compression = {.which = which}};
+    for (int workers = 1; workers <= 5; ++workers) {
       SCOPED_TRACE(std::to_string(which) + " between " + std::to_string(workers));
-      const engine_options<strategy> set{.compression = {.which = which}};
       const auto expected = payloads<its>(How, workers, steps, its(set.compression));
+      const outcome start = train_on_threads<strategy>(workers, 0, set);
       const outcome made = train_on_threads<strategy>(workers, steps, set);
       for (std::size_t rank = 0; rank < made.parameters.size(); ++rank) {
         EXPECT_EQ(made.bytes[rank] - start.bytes[rank], expected.bytes[rank]) << "rank " << rank;
