@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "consumer/readme_policies.hpp"
+#include "consumer/byte_codes.hpp"
 #include "support/one_of_compressors.hpp"
 #include "support/strategy_laws.hpp"
 #include "support/training.hpp"
@@ -45,26 +45,11 @@ static_assert(strategies_in<coded_strategies_on<on_the_virtual_clock>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnTheVirtualClock, StrategyLaw,
                                coded_strategies_on<on_the_virtual_clock>);
 
-namespace listed {
+namespace {
 
-/// Every compressor that remembers what it has not sent, one after the other.
-template <way How, class Compressors, class Architecture>
-struct each_of : with_defaults<compose<compression::error_feedback<Compressors>, Architecture>> {
-  using base = with_defaults<compose<compression::error_feedback<Compressors>, Architecture>>;
-  using typename base::options;
+constexpr int steps = 4;
 
-  static std::vector<options> variants() {
-    std::vector<options> all(std::tuple_size_v<typename Compressors::all>);
-    for (std::size_t which = 0; which < all.size(); ++which) {
-      all[which].compression.which = which;
-    }
-    return all;
-  }
-  static expected_payloads expected(const options& set, int workers, int steps) {
-    return payloads<compression::error_feedback<Compressors>>(
-        How, workers, steps, compression::error_feedback<Compressors>(set.compression));
-  }
-};
+// ---- every compressor, one after the other, by a place in a list
 
 using fixed_lengths = one_of_compressors<
     compression::fp16, compression::sign, compression::scaled_sign, compression::block_sign,
@@ -78,21 +63,34 @@ using lengths_of_their_own =
     one_of_compressors<compression::by_magnitude, compression::qsgd, compression::dithering,
                        compression::chain<compression::top_k, compression::qsgd>>;
 
+/// Remembering what it has not sent, each trains as plain loops around it alone, and sends as much.
+template <way How, class Architecture, class Compressors>
+void trains_and_sends_as_its_codec() {
+  using its = compression::error_feedback<Compressors>;
+  using strategy = compose<its, Architecture>;
+  for (std::size_t which = 0; which < std::tuple_size_v<typename Compressors::all>; ++which) {
+    const engine_options<strategy> set{.compression = {.which = which}};
+    for (int workers = 1; workers <= 5; ++workers) {
+      SCOPED_TRACE(std::to_string(which) + " between " + std::to_string(workers));
+      const auto expected = payloads<its>(How, workers, steps, its(set.compression));
+      const outcome start = train_on_threads<strategy>(workers, 0, set);
+      const outcome made = train_on_threads<strategy>(workers, steps, set);
+      for (std::size_t rank = 0; rank < made.parameters.size(); ++rank) {
+        EXPECT_EQ(made.bytes[rank] - start.bytes[rank], expected.bytes[rank]) << "rank " << rank;
+        EXPECT_TRUE(made.parameters[rank] == expected.parameters) << "rank " << rank;
+      }
+    }
+  }
+}
 template <class Compressors>
-using in_every_way = testing::Types<
-    strategy_on<each_of<way::gathered, Compressors, architecture::all_gather>, on_threads>,
-    strategy_on<each_of<way::scattered, Compressors, architecture::reduce_scatter_all_gather>,
-                on_threads>,
-    strategy_on<each_of<way::served, Compressors, architecture::parameter_server<>>, on_threads>>;
-
-}  // namespace listed
-
-INSTANTIATE_TYPED_TEST_SUITE_P(EveryFixedLength, StrategyLaw,
-                               listed::in_every_way<listed::fixed_lengths>);
-INSTANTIATE_TYPED_TEST_SUITE_P(EveryOtherLength, StrategyLaw,
-                               listed::in_every_way<listed::lengths_of_their_own>);
-
-namespace {
+void trains_and_sends_in_every_way() {
+  trains_and_sends_as_its_codec<way::gathered, architecture::all_gather, Compressors>();
+  trains_and_sends_as_its_codec<way::scattered, architecture::reduce_scatter_all_gather,
+                                Compressors>();
+  trains_and_sends_as_its_codec<way::served, architecture::parameter_server<>, Compressors>();
+}
+TEST(Payloads, OfEveryFixedLength) { trains_and_sends_in_every_way<fixed_lengths>(); }
+TEST(Payloads, OfEveryOtherLength) { trains_and_sends_in_every_way<lengths_of_their_own>(); }
 
 /// Bytes of a payload of n elements, of which k are selected, as the formats are published.
 struct stated_length {
@@ -127,7 +125,7 @@ constexpr stated_length stated_lengths[] = {
 };
 
 TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {
-  using all = listed::fixed_lengths;
+  using all = fixed_lengths;
   ASSERT_EQ(std::size(stated_lengths), std::tuple_size_v<all::all>);
   for (std::size_t which = 0; which < std::size(stated_lengths); ++which) {
     for (const std::size_t n : {0, 1, 2, 31, 32, 33, 100, 1001, 30011}) {
@@ -138,7 +136,6 @@ TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {
   }
 }
 
-constexpr int steps = 4;
 constexpr std::size_t phantom_sizes[] = {30011, 513, 0, 40};
 
 template <class Strategy>
