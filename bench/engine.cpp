@@ -1,5 +1,8 @@
 // What the engine adds to the communication it starts: ns a tensor and step, beside the same
 // collectives in a loop by hand; and the price of its verbs, of an await and of a message.
+// Resumptions are no figure here: a sum in shared memory whose peers are late is resumed once,
+// which spinning in `ready` would spare and the trainer would pay
+// (transport/in_process/endpoint.hpp).
 //
 //   bench-engine
 

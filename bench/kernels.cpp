@@ -53,6 +53,7 @@
 #include "tutti/kernels/block_signs.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/clipping.hpp"
+#include "tutti/kernels/compensation.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/momentum.hpp"
@@ -207,6 +208,8 @@ void add_arithmetic() {
     kernels::adam(queue, on.sum, on.residual, std::span(on.scratch).first(on.n), on.gradient,
                   {0.9F, 0.1F, 0.999F, 0.001F, 1e-6F, 1.0F, 1e-8F, 0.0F, 1.0F});
   });
+  add("compensate", 16, adding,
+      [](arrays& on) { kernels::compensate(queue, on.sum, on.gradient, on.residual, 0.04F); });
   add("add_nesterov", 16, adding,
       [](arrays& on) { kernels::add_nesterov(queue, on.residual, on.sum, on.gradient, 0.9F); });
   add("largest_magnitude", 4, reading,

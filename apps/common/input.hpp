@@ -6,6 +6,8 @@
 
 #include "common/job.hpp"
 #include "common/names.hpp"
+#include "data/augmentation.hpp"
+#include "data/cifar10.hpp"
 #include "data/dataset.hpp"
 #include "data/fashion_mnist.hpp"
 #include "data/synthetic.hpp"
@@ -20,8 +22,13 @@ inline std::size_t repeats(const job& asked) { return asked.data == "one-batch" 
 /// 256 MiB.
 inline data::splits input(const job& asked) {
   const std::string name = asked.data.substr(0, asked.data.find(':'));
-  expect_one_of("data set", name == "fashion-mnist" ? name : asked.data,
-                {"fashion-mnist", "fashion-mnist:DIRECTORY", "synthetic", "one-batch"});
+  const bool has_directory = name != asked.data && (name == "fashion-mnist" || name == "cifar10");
+  expect_one_of(
+      "data set", has_directory ? name + ":DIRECTORY" : asked.data,
+      {"fashion-mnist", "fashion-mnist:DIRECTORY", "cifar10:DIRECTORY", "synthetic", "one-batch"});
+  if (name == "cifar10") {
+    return data::cifar10(asked.data.substr(name.size() + 1));
+  }
   if (name == "fashion-mnist") {
     return name == asked.data ? data::fashion_mnist()
                               : data::fashion_mnist(asked.data.substr(name.size() + 1));
@@ -36,10 +43,21 @@ inline data::splits input(const job& asked) {
   return data::synthetic(made);
 }
 
+/// What is shown of images such as these: a window of the side that the model was declared for, or,
+/// where they are no larger, of their own side, which four pixels around each let move.
+inline data::augmentation shown(const job& asked, const data::dataset& images) {
+  if (asked.augment == "none") {
+    return {};
+  }
+  const std::size_t own = std::min(images.image.height, images.image.width);
+  const std::size_t declared = models::find(asked.model).input.height;
+  return declared < own ? data::augmentation{declared, 0} : data::augmentation{own, 4};
+}
+
 /// The network that the flags name, for images such as these.
 inline models::declaration network(const job& asked, const data::dataset& images) {
   auto declared = models::find(asked.model);
-  declared.input = images.image;
+  declared.input = shown(asked, images).of(images.image);
   declared.precision =
       asked.precision == "bf16" ? models::precision::bf16 : models::precision::fp32;
   return declared;

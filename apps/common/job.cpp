@@ -58,9 +58,11 @@ class flags {
 
  private:
   void trained() {
-    text("model", into_->model, "what to train: mlp, cnn, resnet20 or resnet50");
+    text("model", into_->model,
+         "what to train: mlp, cnn, resnet20, resnet50 or inception-bn-28-small");
     text("data", into_->data,
-         "fashion-mnist[:DIRECTORY], synthetic, or one-batch: that of every step, for throughput");
+         "fashion-mnist[:DIRECTORY], cifar10:DIRECTORY with its binary files, synthetic, or\n"
+         "one-batch: that of every step, for throughput");
     count("batch-size", into_->batch_size, 1, 1 << 20, "images per worker and step");
     named("ranks", "workers in this process (=4); under mpirun and srun all ranks but the servers",
           po::value<int>()->notifier(
@@ -113,6 +115,8 @@ class flags {
     real("jitter", into_->jitter, "a pass takes 1 + jitter |z| times as long, z normal (=0)");
     real("slowdown", into_->slowdown,
          "share by which computing takes longer while the rank communicates (=0)");
+    text("slow-rank", into_->slow_rank,
+         "a worker that computes so many times as long as its profile, as 2:10");
     count("seed", into_->seed, 0, most, "of the jitter, the first repetition's");
     real("memory-bandwidth", into_->memory_bandwidth,
          "GB/s at which a rank encodes, decodes and adds (=the profile's device)");
@@ -138,6 +142,15 @@ class flags {
          "cpu, or cuda: threads share a GPU, processes under mpirun take a host's in turn");
     text("precision", into_->precision,
          "fp32, or bf16 where the device is cuda; parameters and gradients stay fp32");
+    text("augment", into_->augment,
+         "crop-flip: windows as large as the model wants, of padded images, half of them turned\n"
+         "round; none");
+    text("rate", into_->rate,
+         "how the learning rate falls to 0 over all epochs: linear or cosine; in_steps: by a\n"
+         "factor; constant");
+    real("rate-warm-up", into_->rate_warm_up, "epochs in which it rises, step by step (=0)");
+    real("rate-every", into_->rate_every, "epochs after which it falls, in_steps (=1)");
+    real("rate-factor", into_->rate_factor, "by which it falls, in_steps (=0.1)");
     count("epochs", into_->epochs, 1, 1 << 20, "passes over the data");
     text("json", into_->json, "append a line an epoch, and one at the end, to this file");
     text("timeline", into_->timeline,
@@ -260,6 +273,8 @@ void check(const job& read) {
   }
   one_of("transport", read.transport, {"automatic", "in_process", "mpi"});
   one_of("precision", read.precision, {"fp32", "bf16"});
+  one_of("augment", read.augment, {"none", "crop-flip"});
+  one_of("rate", read.rate, {"constant", "linear", "cosine", "in_steps"});
   one_of("progress", read.progress, {"automatic", "caller", "thread"});
 }
 

@@ -41,6 +41,11 @@ struct job {
   std::optional<float> learning_rate{};
   std::optional<float> momentum{};
   std::optional<float> weight_decay{};
+  std::string augment{"none"};
+  std::string rate{"linear"};  ///< how the learning rate falls
+  double rate_warm_up{};       ///< epochs
+  double rate_every{1};        ///< epochs
+  double rate_factor{0.1};
   std::uint64_t seed{1};
   double deadline{60};
   std::string progress{"automatic"};
@@ -63,6 +68,7 @@ struct job {
   int repetitions{1};
   double jitter{};
   double slowdown{};
+  std::string slow_rank{};                   ///< as 2:10
   std::optional<double> memory_bandwidth{};  ///< GB/s of a rank's device, or the profile's
   std::string csv{};
   bool explain{};

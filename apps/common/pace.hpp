@@ -26,14 +26,13 @@ tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
   if constexpr (tutti::casts_votes<typename strategy::compression>) {
     values.learning_rate = 5e-4F;  // a vote has length 1 whatever the gradient's
     values.momentum = 0;
+  } else if constexpr (tutti::facts::keeps_momentum<typename strategy::compression>) {
+    values.momentum = 0;  // what travels is a momentum already
   } else if constexpr (std::is_same_v<typename strategy::compression, ef_sign>) {
     values.learning_rate *= 4;  // the residual is a momentum already, and two are unstable
     values.momentum = 0;
-  } else if constexpr (requires(tutti::options_of<typename strategy::compression> its) {
-                         its.momentum;
-                       }) {
-    values.momentum = 0;  // each rank's is in what it compresses
-  } else if constexpr (tutti::facts::stale<typename strategy::architecture>) {
+  } else if constexpr (tutti::facts::stale<typename strategy::architecture> &&
+                       !tutti::facts::drops_gradients<typename strategy::architecture>) {
     values.learning_rate /= 4;  // every worker's push is a step of its own
   }
   values.learning_rate = asked.learning_rate.value_or(values.learning_rate);

@@ -39,7 +39,7 @@ enum class kind {
   exact,  ///< every worker applies the mean
   lossy,  ///< of what is left of it after compression
   stale,  ///< some updates come late
-  other,  ///< something else than the mean, of all that every worker has
+  other,  ///< something else than the mean of all gradients
   apart,  ///< every worker trains a model of its own: an upper bound, and no way to train one
 };
 
@@ -59,6 +59,7 @@ struct scenario {
   int workers{};
   std::string world{};
   tutti::server_hosts serving{};
+  tutti::slow_worker slow{};
   tutti::transport::device device{};
   std::string kernels{};  ///< whose time kernels take: cpu, this one's, profile, its device's; FILE
   const kernel_file* file{};  ///< FILE's times
@@ -98,6 +99,12 @@ struct row {
   /// strategies send in some steps alone.
   double iteration() const { return measured ? measured->quantile(0.5) : mean; }
   /// Time that the iteration is longer than its compute.
+  /// Of all workers: where one is slow, each at its own pace.
+  double samples_per_second() const {
+    const auto batch = static_cast<double>(of.model->batch);
+    return of.slow.rank < 0 ? batch * of.workers / iteration()
+                            : batch * shown().iterations_per_second * of.workers / stand_ins;
+  }
   double exposed() const { return std::max(0.0, iteration() - simulated.compute()); }
   bool unusable() const { return measured && clock.unusable(iteration()); }
   double bytes_sent() const {
@@ -138,11 +145,11 @@ constexpr kind kind_of() {
   if (std::is_same_v<architecture, tutti::architecture::independent>) {
     return kind::apart;
   }
+  if (tutti::facts::drops_gradients<architecture> || tutti::facts::weighs_tensors<architecture>) {
+    return kind::other;
+  }
   if (tutti::facts::stale<architecture>) {
     return kind::stale;
-  }
-  if (tutti::facts::weighs_tensors<architecture>) {
-    return kind::other;
   }
   return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
 }
@@ -152,7 +159,11 @@ inline void join(tutti::replayed& all, tutti::replayed more) {
   if (all.iterations.empty()) {
     all = std::move(more);
   } else {
+    const auto before = static_cast<double>(all.iterations.size());
     std::ranges::copy(more.iterations, std::back_inserter(all.iterations));
+    all.iterations_per_second += (more.iterations_per_second - all.iterations_per_second) *
+                                 (1 - before / static_cast<double>(all.iterations.size()));
+    all.pushes += more.pushes;
     all.bytes_sent += more.bytes_sent;
   }
 }
@@ -308,7 +319,8 @@ setting<Strategy> setting_of(const scenario& of, const common::job& asked) {
     check_servers(made.options, many);
   }
   made.who = stand_ins<Strategy>(many);
-  made.length = {asked.iterations, asked.warmup, many, asked.jitter, asked.slowdown, asked.seed};
+  made.length = {asked.iterations, asked.warmup, many,   asked.jitter,
+                 asked.slowdown,   asked.seed,   of.slow};
   return made;
 }
 

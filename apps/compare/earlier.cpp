@@ -60,7 +60,8 @@ std::string job_of(const scenario& of, const contender& who, const common::job& 
                                    : "simulated")
         << " " << asked.payloads << " iterations " << asked.iterations << " warmup " << asked.warmup
         << " repetitions " << asked.repetitions << " jitter " << asked.jitter << " slowdown "
-        << asked.slowdown << " seed " << asked.seed << " kernels " << of.kernels << " memory "
+        << asked.slowdown << " slow " << asked.slow_rank << " seed " << asked.seed << " kernels "
+        << of.kernels << " memory "
         << (of.kernels == "cpu" ? 1e9 * asked.memory_bandwidth.value_or(0)  // or measured
                                 : of.device.bytes_per_second);
   for (const auto& [flag, value] : asked.policy_flags) {
@@ -97,6 +98,20 @@ class line_reader {
   }
   double of_iterations(const char* quantile) const {
     return line_reader(*where_, at("iteration_ms", &json::is_object)).real(quantile) / 1e3;
+  }
+  tutti::push_counts pushes() const {
+    tutti::push_counts all;
+    const json& by_staleness = at("staleness", &json::is_array);
+    if (by_staleness.size() > all.staleness.size()) {
+      refuse("staleness");
+    }
+    for (std::size_t i = 0; i < by_staleness.size(); ++i) {
+      all.staleness[i] = by_staleness[i].is_number_unsigned() ? by_staleness[i].get<std::uint64_t>()
+                                                              : (refuse("staleness"), 0);
+    }
+    all.dropped = hash("pushes_dropped");
+    all.held = hash("pushes_held");
+    return all;
   }
   kind what() const {
     const std::string name = text("kind");
@@ -146,6 +161,8 @@ row read_row(const std::string& where, const nlohmann::json& json) {
     shown.iterations.push_back(line.of_iterations(each));
   }
   known.mean = line.of_iterations("mean");
+  shown.iterations_per_second = line.real("iterations_per_second");
+  shown.pushes = line.pushes();
   shown.bytes_sent = 3 * static_cast<std::uint64_t>(line.real("bytes_sent_per_rank"));
   shown.planned.hash = line.hash("plan_hash");
   shown.busiest_nic = line.real("busiest_nic_bytes");

@@ -21,6 +21,7 @@
 #include "compare/earlier.hpp"
 #include "compare/explain.hpp"
 #include "compare/processes.hpp"
+#include "compare/slow_rank.hpp"
 #include "compare/table.hpp"
 
 namespace compare {
@@ -319,7 +320,11 @@ void run(const common::job& asked) {
   for (const auto& model : networks) {
     for (const auto& each : where) {
       for (const int workers : counts) {
-        scenario of{&model, each, workers, asked.world, serving, {}, kernels_of(asked), times, {}};
+        scenario of{&model,  each,
+                    workers, asked.world,
+                    serving, parse_slow_rank(asked.slow_rank, workers),
+                    {},      kernels_of(asked),
+                    times,   {}};
         charge_kernels(of, asked);
         std::ranges::move(compare_all(of, all, asked, before), std::back_inserter(rows));
       }

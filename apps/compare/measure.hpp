@@ -120,6 +120,7 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
     return seen;
   }
   slept_device device(world);
+  const double times = length.slow.times_of(world.rank());
   const auto wait = [&](std::size_t i) {
     const tutti::seconds before = engine.exposed();
     engine.wait(tutti::tensor_id(i));
@@ -128,6 +129,7 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
     }
   };
   tutti::seconds ended = device.due();
+  tutti::seconds began = ended;
   std::uint64_t sent_before = 0;
   for (int step = 0; step <= length.warmup + length.iterations; ++step) {
     for (std::size_t i = 0; !crosses && i < model.size(); ++i) {
@@ -135,7 +137,7 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
     }
     for (std::size_t i = 0; i < model.size(); ++i) {
       wait(i);
-      device.compute(model[i].forward);
+      device.compute(times * model[i].forward);
     }
     if (step == length.warmup + 1) {
       sent_before = engine.counted().bytes_sent;  // with all of the earlier ones'
@@ -144,16 +146,20 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
       if (!tutti::facts::identity<compression>) {
         fill(memory.tensors()[i].gradient);  // what the last step has left there encodes otherwise
       }
-      device.compute(model[i].backward);
+      device.compute(times * model[i].backward);
       engine.ready(tutti::tensor_id(i));
     }
     if (step > length.warmup) {
       seen.iterations.push_back(device.due() - ended);
     }
     ended = device.due();
+    began = step == length.warmup ? ended : began;
   }
   engine.wait();
   seen.bytes_sent = engine.counted().bytes_sent - sent_before;
+  seen.iterations_per_second =
+      engine.average(length.iterations / (ended - began)) * engine.workers();
+  seen.pushes = engine.pushes();
   seen.planned = engine.planned();
   return seen;
 }

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "common/staleness.hpp"
 #include "compare/break_even.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
@@ -56,8 +58,12 @@ nlohmann::ordered_json figures(const row& of) {
                                 {"median", milliseconds(shown.quantile(0.5))},
                                 {"p5", milliseconds(shown.quantile(0.05))},
                                 {"p95", milliseconds(shown.quantile(0.95))}}},
-                              {"samples_per_second", static_cast<double>(of.of.model->batch) *
-                                                         of.of.workers / of.iteration()},
+                              {"samples_per_second", of.samples_per_second()},
+                              {"iterations_per_second", shown.iterations_per_second},
+                              {"slow_rank", nullptr},
+                              {"staleness", common::by_staleness(shown.pushes)},
+                              {"pushes_dropped", shown.pushes.dropped},
+                              {"pushes_held", shown.pushes.held},
                               {"exposed_ms", milliseconds(of.exposed())},
                               {"bytes_sent_per_rank", of.bytes_sent()},
                               {"wire_bound_ms", milliseconds(of.on_the_wire())},
@@ -76,6 +82,9 @@ nlohmann::ordered_json figures(const row& of) {
                               {"job", of.job}};
   if (of.pays_below) {
     line["pays_below_bits_per_second"] = std::min(*of.pays_below, fastest_link);
+  }
+  if (of.of.slow.rank >= 0) {
+    line["slow_rank"] = of.of.slow.rank;
   }
   if (of.servers > 0) {
     line["server_hosts"] = name_of(of.of.serving);
@@ -108,6 +117,11 @@ std::string pays_below(const row& which) {
   return text.data();
 }
 
+/// By servers that do not wait for all.
+bool pushes_are_counted(const row& which) {
+  return which.shown().pushes.taken() + which.shown().pushes.dropped > 0;
+}
+
 std::string place_of(const row& which) {
   return which.of.model->name + " " + std::to_string(which.of.workers) + " x " +
          which.of.where.name;
@@ -117,26 +131,30 @@ std::string place_of(const row& which) {
 
 void print(const std::vector<row>& rows) {
   const scenario& shared = rows.front().of;
-  std::printf("%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s), kernels at %s\n",
+  const bool counts_pushes = std::ranges::any_of(rows, pushes_are_counted);
+  std::ostringstream slow;
+  if (shared.slow.rank >= 0) {
+    slow << ", rank " << shared.slow.rank << " " << shared.slow.times << " times as slow";
+  }
+  std::printf("%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s)%s, kernels at %s\n",
               shared.model->name.c_str(), shared.model->batch, shared.workers,
               shared.where.name.c_str(), shared.world.c_str(),
               1e3 * rows.front().simulated.compute(), shared.model->device.c_str(),
-              shared.charged_by.c_str());
+              slow.str().c_str(), shared.charged_by.c_str());
   std::printf(
       "  %-15s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
-      "   bound ms  of bound   pays below%s\n",
+      "   bound ms  of bound   pays below%s%s\n",
       "strategy",
       shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical"
       : shared.world == "real"   ? "  predicted ms  error %  kernels     GB/s"
-                                 : "");
+                                 : "",
+      counts_pushes ? "  staleness  dropped %" : "");
   for (const row& each : rows) {
     std::printf("%c %-15s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f  %11s",
                 best_of_its_kind(each, rows) ? '*' : ' ', each.strategy.c_str(), name_of(each.what),
-                each.machines(),
-                static_cast<double>(shared.model->batch) * shared.workers / each.iteration(),
-                1e3 * each.iteration(), 1e3 * each.exposed(), each.bytes_sent() / 1e6,
-                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration() / each.bound(),
-                pays_below(each).c_str());
+                each.machines(), each.samples_per_second(), 1e3 * each.iteration(),
+                1e3 * each.exposed(), each.bytes_sent() / 1e6, 1e3 * each.on_the_wire(),
+                1e3 * each.bound(), each.iteration() / each.bound(), pays_below(each).c_str());
     if (shared.world == "real") {
       std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.simulated.quantile(0.5),
                   100 * each.error(), each.of.kernels.c_str(),
@@ -146,6 +164,12 @@ void print(const std::vector<row>& rows) {
                   1e6 * each.clock.mean_lateness, 1e6 * each.clock.worst_lateness,
                   each.clock.wall / each.clock.time,
                   each.unusable() ? " UNUSABLE: this host is too slow" : "");
+    }
+    if (pushes_are_counted(each)) {
+      const tutti::push_counts& pushes = each.shown().pushes;
+      const auto dropped = static_cast<double>(pushes.dropped);
+      std::printf("  %9.2f  %9.1f", pushes.mean_staleness(),
+                  100 * dropped / (dropped + static_cast<double>(pushes.taken())));
     }
     std::printf("\n");
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/augmentation.hpp"
 #include "data/dataset.hpp"
 #include "tutti/base/error.hpp"
 
@@ -27,6 +28,7 @@ class loader {
     std::size_t workers{1};
     std::uint64_t seed{1};
     std::size_t repeats{0};  ///< steps in an epoch that all have one batch; 0: each has its own
+    augmentation shown{};
   };
 
   /// `from` must outlive the loader.
@@ -34,7 +36,7 @@ class loader {
       : from_(&from),
         options_(chosen),
         order_(from.size()),
-        images_(chosen.batch_size * from.image.size()),
+        images_(chosen.batch_size * chosen.shown.of(from.image).size()),
         labels_(chosen.batch_size) {
     if (options_.worker >= options_.workers) {
       throw tutti::usage_error("loader: worker " + std::to_string(options_.worker) + " of " +
@@ -97,6 +99,7 @@ class loader {
 
   /// The batches of one epoch. A batch is valid until the next one; one epoch at a time.
   epoch_range epoch(std::size_t number) {
+    epoch_ = number;
     std::iota(order_.begin(), order_.end(), std::uint32_t{0});
     std::seed_seq both{options_.seed, std::uint64_t{number}};
     std::mt19937_64 random(both);
@@ -110,10 +113,11 @@ class loader {
  private:
   batch gather(std::size_t step) {
     const std::size_t first = (step * options_.workers + options_.worker) * options_.batch_size;
+    const std::size_t size = options_.shown.of(from_->image).size();
     for (std::size_t i = 0; i < options_.batch_size; ++i) {
       const std::size_t which = order_[(first + i) % order_.size()];
-      from_->standardise(which,
-                         std::span(images_).subspan(i * from_->image.size(), from_->image.size()));
+      options_.shown.standardise(*from_, which, options_.seed, epoch_,
+                                 std::span(images_).subspan(i * size, size));
       labels_[i] = from_->labels[which];
     }
     return {images_, labels_};
@@ -121,6 +125,7 @@ class loader {
 
   const dataset* from_;
   options options_;
+  std::size_t epoch_ = 0;
   std::vector<std::uint32_t> order_;
   std::vector<float> images_;
   std::vector<std::uint8_t> labels_;

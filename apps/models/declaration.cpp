@@ -67,7 +67,7 @@ void expect_nothing_lost(const declaration& of, const std::vector<placed_facts>&
       refer(layer.of);
       yielded.push_back(yielded[layer.of]);
       return;
-    } else if constexpr (std::is_same_v<Layer, sum>) {
+    } else if constexpr (std::is_same_v<Layer, sum> || std::is_same_v<Layer, concatenate>) {
       refer(layer.with);
     }
     if (in_place<Layer> && writes.needed_by) {
@@ -114,6 +114,16 @@ std::vector<placed_facts> facts(const declaration& of) {
                                                   " adds a layer of another shape, ", added->with,
                                                   ". Fix: refer to one of the same"}));
       }
+    }
+    if (const auto* first = std::get_if<concatenate>(&each)) {
+      const auto& other = before(of, all, first->with);
+      made.adds = other.writes;
+      if (other.out.height != now.height || other.out.width != now.width) {
+        throw tutti::usage_error(tutti::sentence(
+            {"model ", of.name, ": layer ", all.size(), " puts its channels behind those of layer ",
+             first->with, ", which has another height or width. Fix: refer to one of the same"}));
+      }
+      made.out.channels += other.out.channels;
     }
     all.push_back(made);
     reads = made.writes;

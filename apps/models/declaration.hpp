@@ -76,8 +76,14 @@ struct sum {
   std::size_t with{};
 };
 
+/// The channels of what layer `with` of the declaration yielded, and behind them those of the layer
+/// before, of equal height and width.
+struct concatenate {
+  std::size_t with{};
+};
+
 using any_layer = std::variant<linear, convolution, batch_norm, relu, max_pool, average_pool,
-                               subsample, branch, sum>;
+                               subsample, branch, sum, concatenate>;
 
 /// What layers compute in; parameters and their gradients are fp32 in any case.
 enum class precision { fp32, bf16 };
@@ -93,12 +99,6 @@ struct declaration {
   std::size_t global_batch{};
   models::precision precision{models::precision::fp32};
 };
-
-/// What `learning_rate` is in epoch `epoch` of `epochs`: it falls linearly, so that the last steps
-/// settle. On Fashion-MNIST that is worth half a per cent of accuracy in three epochs.
-constexpr float falling(float learning_rate, std::size_t epoch, std::size_t epochs) {
-  return learning_rate * static_cast<float>(epochs - epoch) / static_cast<float>(epochs);
-}
 
 /// What a pass does with values that are there already.
 enum class gradients { overwrite, accumulate };
@@ -125,7 +125,7 @@ struct layer_facts {
 struct placed_facts : layer_facts {
   std::size_t reads{};
   std::size_t writes{};
-  std::size_t adds{};  // of sum
+  std::size_t adds{};  // of sum and concatenate
   gradients of_read{gradients::overwrite};
   gradients of_added{gradients::overwrite};
 };
@@ -185,6 +185,8 @@ inline layer_facts facts(const subsample& layer, shape in) {
           .out = {layer.channels, windows(in.height, 1, layer.stride, 0),
                   windows(in.width, 1, layer.stride, 0)}};
 }
+/// Without those of the other layer, which its place knows.
+inline layer_facts facts(const concatenate&, shape in) { return {.in = in, .out = in}; }
 template <class InPlace>
 layer_facts facts(const InPlace&, shape in) {
   return {.in = in, .out = in};

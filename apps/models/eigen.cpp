@@ -309,6 +309,38 @@ void backward(const sum&, place& at, std::size_t batch) {
   }
 }
 
+/// Calls `visit(first, second, both)` for each image, with where its channels begin in the other
+/// layer's values, in the ones before and in both of them together.
+template <class Visit>
+void for_each_pair(const place& at, std::size_t batch, Visit visit) {
+  const std::size_t second = at.facts.in.size();
+  const std::size_t both = at.facts.out.size();
+  for (std::size_t i = 0; i < batch; ++i) {
+    visit(i * (both - second), i * second, i * both);
+  }
+}
+void forward(const concatenate&, place& at, std::size_t batch) {
+  const std::size_t behind = at.facts.out.size() - at.facts.in.size();
+  for_each_pair(at, batch, [&](std::size_t first, std::size_t second, std::size_t both) {
+    std::copy_n(&at.added->value[first], behind, &at.out->value[both]);
+    std::copy_n(&at.in->value[second], at.facts.in.size(), &at.out->value[both + behind]);
+  });
+}
+void backward(const concatenate&, place& at, std::size_t batch) {
+  const std::size_t behind = at.facts.out.size() - at.facts.in.size();
+  if (at.facts.of_added == gradients::overwrite) {
+    std::ranges::fill(at.added->gradient, 0.0F);
+  }
+  for_each_pair(at, batch, [&](std::size_t first, std::size_t second, std::size_t both) {
+    for (std::size_t i = 0; i < behind; ++i) {
+      at.added->gradient[first + i] += at.out->gradient[both + i];
+    }
+    for (std::size_t i = 0; i < at.facts.in.size(); ++i) {
+      at.in->gradient[second + i] += at.out->gradient[both + behind + i];
+    }
+  });
+}
+
 template <class Layer>
 void infer(const Layer& layer, place& at, std::size_t batch) {
   forward(layer, at, batch);

@@ -9,6 +9,7 @@
 #include "chosen_backend.hpp"
 #include "models/cnn.hpp"
 #include "models/declaration.hpp"
+#include "models/inception_bn_28_small.hpp"
 #include "models/mlp.hpp"
 #include "models/network.hpp"
 #include "models/resnet.hpp"
@@ -46,7 +47,9 @@ model_in<World> make_model(World& world, const declaration& of, std::size_t batc
 }
 
 /// Every network that can be trained here.
-inline std::vector<declaration> all() { return {mlp(), cnn(), resnet20(), resnet50()}; }
+inline std::vector<declaration> all() {
+  return {mlp(), cnn(), resnet20(), inception_bn_28_small(), resnet50()};
+}
 
 inline std::vector<std::string> names() {
   std::vector<std::string> made;

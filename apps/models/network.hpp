@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/augmentation.hpp"
 #include "data/dataset.hpp"
 #include "models/backend.hpp"
 #include "models/declaration.hpp"
@@ -326,16 +327,19 @@ class network {
   std::optional<score> score_ = score{};
 };
 
-/// Scores every image of `images`, in order, the last batch as short as it comes.
+/// Scores every image of `images`, in order, the last batch as short as it comes; what is shown of
+/// each is its middle.
 template <backend Backend>
-score evaluate(network<Backend>& model, const data::dataset& images) {
+score evaluate(network<Backend>& model, const data::dataset& images,
+               const data::augmentation& shown = {}) {
   score total{};
-  std::vector<float> pixels(model.batch_size() * images.image.size());
+  const std::size_t size = shown.of(images.image).size();
+  std::vector<float> pixels(model.batch_size() * size);
   for (std::size_t first = 0; first < images.size(); first += model.batch_size()) {
     const std::size_t count = std::min(model.batch_size(), images.size() - first);
-    const auto part = std::span(pixels).first(count * images.image.size());
+    const auto part = std::span(pixels).first(count * size);
     for (std::size_t i = 0; i < count; ++i) {
-      images.standardise(first + i, part.subspan(i * images.image.size(), images.image.size()));
+      shown.standardise_centre(images, first + i, part.subspan(i * size, size));
     }
     model.forward({part, std::span(images.labels).subspan(first, count)}, pass::inference);
     total += model.scored();

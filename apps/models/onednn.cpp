@@ -407,6 +407,35 @@ struct onednn::program {
     add_up(training(), other.value, here.value);
     settle(backward(), here.gradient, other.gradient, at.of_added);
   }
+
+  void add(const concatenate&, const placed_facts& at) {
+    const variable& second = activations[at.reads];
+    const variable& first = activations[at.adds];
+    const std::vector<memory::desc> parts{first.value.get_desc(), second.value.get_desc()};
+    const dnnl::concat::primitive_desc ahead(1, parts, cpu);
+    const variable& made = yield(ahead.dst_desc());
+    training().push_back({dnnl::concat(ahead),
+                          {{DNNL_ARG_MULTIPLE_SRC, first.value},
+                           {DNNL_ARG_MULTIPLE_SRC + 1, second.value},
+                           {DNNL_ARG_DST, made.value}}});
+    const auto channels = dim(at.out.channels - at.in.channels);
+    give_back(made.gradient, first.gradient, 0, at.of_added);
+    give_back(made.gradient, second.gradient, channels, at.of_read);
+  }
+  /// What `part` gets of a gradient whose channels from `first` on are its own.
+  void give_back(const memory& whole, const memory& part, memory::dim first, gradients mode) {
+    if (!part) {
+      return;
+    }
+    const auto dims = part.get_desc().dims();
+    const auto plain_whole = describe(whole.get_desc().dims(), tag::abcd);
+    const memory from = reordered(backward(), whole, plain_whole);
+    memory of_part(describe(dims, tag::abcd), cpu);
+    const auto view = plain_whole.submemory_desc(dims, {0, first, 0, 0});
+    backward().push_back({dnnl::reorder({cpu, view, cpu, of_part.get_desc()}),
+                          {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, of_part}}});
+    settle(backward(), of_part, part, mode);
+  }
 };
 
 onednn::onednn(const declaration& of, std::size_t batch_size,

@@ -6,8 +6,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 #include <unistd.h>
 
+#include "common/staleness.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 
@@ -37,6 +39,8 @@ void totals::add(const totals& epoch) {
   loss = epoch.loss;
   train_accuracy = epoch.train_accuracy;
   test_accuracy = epoch.test_accuracy;
+  learning_rate = epoch.learning_rate;
+  worst_accuracy = epoch.worst_accuracy;
   exposed += epoch.exposed;
   bytes_sent += epoch.bytes_sent;
 }
@@ -73,15 +77,26 @@ void log::epoch(std::size_t epoch, const totals& seen, const tutti::report& so_f
               seen.train_accuracy, seen.test_accuracy, images / seen.seconds(),
               1e3 * seen.seconds() / steps, 1e3 * seen.exposed / steps,
               common::megabytes(static_cast<double>(seen.bytes_sent) / steps).c_str());
+  if (seen.worst_accuracy) {
+    std::printf(
+        "%-14s the models of %d workers differ: test is of their mean, the worst has %.4f\n",
+        strategy_.c_str(), so_far.workers, *seen.worst_accuracy);
+  }
   std::fflush(stdout);
   write_json(epoch, seen, so_far);
   all_.add(seen);
 }
 
 void log::finish(const tutti::report& so_far) const {
-  if (speaks_ && all_.steps() > 0) {
-    write_json({}, all_, so_far);
+  if (!speaks_ || all_.steps() == 0) {
+    return;
   }
+  if (so_far.pushes.taken() > 0) {
+    std::ostringstream counted;
+    counted << so_far.pushes;
+    std::printf("%-14s %s\n", strategy_.c_str(), counted.str().c_str());
+  }
+  write_json({}, all_, so_far);
 }
 
 void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
@@ -109,6 +124,9 @@ void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
                               {"loss", seen.loss},
                               {"train_accuracy", seen.train_accuracy},
                               {"test_accuracy", seen.test_accuracy},
+                              {"worst_accuracy", nullptr},
+                              {"learning_rate", seen.learning_rate},
+                              {"seconds", seen.seconds()},
                               {"iteration_ms",
                                {{"median", 1e3 * seen.quantile(0.5)},
                                 {"p5", 1e3 * seen.quantile(0.05)},
@@ -119,12 +137,19 @@ void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
                               {"optimizer_bytes", so_far.optimizer_bytes},
                               {"gradient_bytes", so_far.gradient_bytes},
                               {"gradient_bytes_of_the_model", so_far.own_gradient_bytes},
+                              {"overflowed", so_far.overflowed},
+                              {"staleness", common::by_staleness(so_far.pushes)},
+                              {"pushes_dropped", so_far.pushes.dropped},
+                              {"pushes_held", so_far.pushes.held},
                               {"lower_bound_ms", nullptr},
                               {"predicted_ms", nullptr},
                               {"plan_hash", so_far.plan_hash},
                               {"version", TUTTI_VERSION}};
   if (epoch) {
     line["epoch"] = *epoch + 1;
+  }
+  if (seen.worst_accuracy) {
+    line["worst_accuracy"] = *seen.worst_accuracy;
   }
   std::ofstream out(job_->json, std::ios::app);
   out << line << "\n" << std::flush;

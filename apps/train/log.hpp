@@ -21,8 +21,9 @@ struct totals {
   double loss{};     ///< mean over steps
   double correct{};  ///< training images classified right, of one worker
   double train_accuracy{};
-  double test_accuracy{};
-  double exposed{};  ///< seconds
+  double test_accuracy{};                  ///< where workers' models differ, of their mean
+  std::optional<double> worst_accuracy{};  ///< of a worker's own, after the last epoch
+  double exposed{};                        ///< seconds
   std::uint64_t bytes_sent{};
   std::vector<double> step_seconds{};
 

@@ -27,6 +27,7 @@ struct sgd_or_adam : tutti::optimizer::adam {
 
   rule by{rule::sgd};
   float momentum{0.0f};
+  tutti::optimizer::acceleration acceleration{tutti::optimizer::acceleration::heavy_ball};
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
@@ -36,6 +37,7 @@ struct sgd_or_adam : tutti::optimizer::adam {
       visit("learning_rate", self.learning_rate, "step along the averaged gradient");
       visit("momentum", self.momentum, "share of the last direction that is kept");
       visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
+      visit("acceleration", self.acceleration, "heavy_ball or nesterov");
     }
   }
 
@@ -54,7 +56,9 @@ struct sgd_or_adam : tutti::optimizer::adam {
   }
 
  private:
-  tutti::optimizer::sgd as_sgd() const { return {learning_rate, momentum, weight_decay}; }
+  tutti::optimizer::sgd as_sgd() const {
+    return {learning_rate, momentum, weight_decay, acceleration};
+  }
 };
 static_assert(tutti::optimizer_policy<sgd_or_adam>);
 

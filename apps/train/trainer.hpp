@@ -23,11 +23,15 @@
 #include "data/loader.hpp"
 #include "models/model.hpp"
 #include "train/density.hpp"
+#include "train/evaluation.hpp"
 #include "train/log.hpp"
 #include "train/optimizer.hpp"
+#include "tutti/core/acting.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/core/engine.hpp"
+#include "tutti/core/rate_by_schedule.hpp"
 #include "tutti/monitor/timeline.hpp"
+#include "tutti/optimizer/rate_schedule.hpp"
 
 namespace train {
 
@@ -135,19 +139,6 @@ void read_checkpoint(Engine& engine, Model& model, const std::string& file) {
   }
 }
 
-/// A worker's share of the test images: together the workers score each once.
-inline data::dataset share(const data::dataset& all, std::size_t worker, std::size_t workers) {
-  data::dataset own{
-      .image = all.image, .classes = all.classes, .mean = all.mean, .deviation = all.deviation};
-  const std::size_t size = all.image.size();
-  for (std::size_t i = worker; i < all.size(); i += workers) {
-    const auto first = all.pixels.begin() + static_cast<std::ptrdiff_t>(i * size);
-    own.pixels.insert(own.pixels.end(), first, first + static_cast<std::ptrdiff_t>(size));
-    own.labels.push_back(all.labels[i]);
-  }
-  return own;
-}
-
 template <class Strategy>
 constexpr bool lends_gradients =
     tutti::facts::gives_gradients_back<typename tutti::strategy_of<Strategy>::architecture>;
@@ -164,10 +155,12 @@ class session {
         out_(&out),
         worker_(static_cast<std::size_t>(engine.worker())),
         workers_(static_cast<std::size_t>(engine.workers())),
-        loader_(images.train, {job.batch_size, worker_, workers_, job.seed, common::repeats(job)}),
-        test_(share(images.test, worker_, workers_)),
-        test_size_(images.test.size()),
-        learning_rate_(engine.values().learning_rate) {
+        shown_(common::shown(job, images.train)),
+        loader_(images.train,
+                {job.batch_size, worker_, workers_, job.seed, common::repeats(job), shown_}),
+        test_(&images.test),
+        own_share_(share(images.test, worker_, workers_)),
+        policies_(rates(job, engine.values().learning_rate, loader_.steps())) {
     if constexpr (selects_a_share<Strategy>) {
       auto set = common::options<Strategy>(job);
       density_ = density<Strategy>(set);
@@ -178,23 +171,49 @@ class session {
     if (!job_->resume.empty()) {
       read_checkpoint(*engine_, *model_, of_rank(job_->resume, engine_->worker()));
     }
+    policies_.before_training(*engine_);
     for (std::size_t epoch = done() / loader_.steps(); epoch < job_->epochs && !full(); ++epoch) {
-      auto values = engine_->values();
-      values.learning_rate = models::falling(learning_rate_, epoch, job_->epochs);
-      engine_->change(values);
+      policies_.before_epoch(*engine_, epoch);
       select_share_of(epoch);
       totals seen = train(epoch);
+      policies_.after_epoch(*engine_, epoch);
       score(seen);
+      if constexpr (replicas_differ<Strategy>) {
+        if (epoch + 1 == job_->epochs || full()) {
+          seen.worst_accuracy = worst_accuracy(*engine_, *model_, *test_, shown_);
+        }
+      }
       out_->epoch(epoch, seen, report());
       if (!job_->checkpoint.empty()) {
         write_checkpoint(*engine_, *model_, of_rank(job_->checkpoint, engine_->worker()));
       }
     }
+    policies_.after_training(*engine_);
     out_->finish(report());
   }
 
  private:
   using clock = std::chrono::steady_clock;
+
+  /// The learning rate of each step as the job's flags have it in epochs.
+  static tutti::rate_by_schedule rates(const common::job& job, float highest, std::size_t epoch) {
+    const auto in_steps = [epoch](double epochs) {
+      return static_cast<std::uint64_t>(epochs * static_cast<double>(epoch) + 0.5);
+    };
+    const std::uint64_t warm_up = in_steps(job.rate_warm_up);
+    const tutti::optimizer::rate_schedule set{
+        .highest = highest,
+        .warm_up = warm_up,
+        .steps = in_steps(static_cast<double>(job.epochs)),
+        .falling = falling(job.rate),
+        .every = std::max<std::uint64_t>(in_steps(job.rate_every), 1),
+        .factor = static_cast<float>(job.rate_factor)};
+    return tutti::rate_by_schedule(set, warm_up == 0 ? epoch : 1);
+  }
+  static tutti::optimizer::falling falling(const std::string& name) {
+    const auto all = names(tutti::optimizer::falling());
+    return static_cast<tutti::optimizer::falling>(std::ranges::find(all, name) - all.begin());
+  }
 
   std::size_t done() const { return static_cast<std::size_t>(engine_->steps()); }
   bool full() const { return job_->steps != 0 && done() >= job_->steps; }
@@ -218,11 +237,12 @@ class session {
     }
     engine_->ready(id, model_->queue());
   }
-  /// The engine's, and the gradients that the network has beside.
+  /// The engine's, the gradients that the network has beside, and what the servers have counted.
   tutti::report report() const {
     auto all = engine_->report();
     all.gradient_bytes += model_->room_for_gradients();
     all.own_gradient_bytes += model_->room_for_gradients();
+    all.pushes = engine_->pushes();
     return all;
   }
 
@@ -240,16 +260,19 @@ class session {
     const std::size_t left = job_->steps == 0 ? loader_.steps() : job_->steps - done();
     const std::size_t end = std::min(loader_.steps(), step + left);
     for (data::loader::iterator batch(loader_, step); step < end; ++batch) {
+      policies_.before_step(*engine_);
       if (batch.is_new()) {
         model_->set_batch(*batch);
       }
       model_->forward([this](tutti::tensor_id id) { engine_->wait(id, model_->queue()); });
       model_->backward([this](tutti::tensor_id id) { hand_in(id); });
       seen.add_step(model_->loss(), model_->correct(), since_last());
+      policies_.after_step(*engine_);
       out_->progress(epoch, ++step, loader_.steps(), model_->loss());
     }
     engine_->wait();
     seen.step_seconds.back() += since_last();
+    seen.learning_rate = engine_->values().learning_rate;
     seen.exposed = engine_->exposed() - exposed;
     seen.bytes_sent = engine_->counted().bytes_sent - sent;
     return seen;
@@ -260,9 +283,7 @@ class session {
     const auto images = static_cast<double>(seen.steps() * job_->batch_size);
     seen.loss = engine_->average(seen.loss);
     seen.train_accuracy = engine_->average(seen.correct) / images;
-    const auto right = static_cast<double>(models::evaluate(*model_, test_).correct);
-    seen.test_accuracy =
-        engine_->average(right) * static_cast<double>(workers_) / static_cast<double>(test_size_);
+    seen.test_accuracy = accuracy<Strategy>(*engine_, *model_, own_share_, test_->size(), shown_);
   }
 
   Engine* engine_;
@@ -271,10 +292,11 @@ class session {
   log* out_;
   std::size_t worker_;
   std::size_t workers_;
+  data::augmentation shown_;
   data::loader loader_;
-  data::dataset test_;
-  std::size_t test_size_;
-  float learning_rate_;
+  const data::dataset* test_;
+  data::dataset own_share_;
+  tutti::acting<tutti::rate_by_schedule> policies_;
   double density_ = 0;  ///< of the plan, where the compressor has one
 };
 

@@ -2,16 +2,21 @@
 
 #include <tuple>
 
+#include "tutti/strategies/ad_psgd.hpp"
 #include "tutti/strategies/adasum.hpp"
 #include "tutti/strategies/asc_wfbp.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/byteps_compressed.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
+#include "tutti/strategies/d_psgd.hpp"
+#include "tutti/strategies/dc_asgd.hpp"
 #include "tutti/strategies/ddp.hpp"
 #include "tutti/strategies/dear.hpp"
 #include "tutti/strategies/dgc.hpp"
+#include "tutti/strategies/diloco.hpp"
 #include "tutti/strategies/distributed_replicated.hpp"
+#include "tutti/strategies/easgd.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
 #include "tutti/strategies/gtopk_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
@@ -27,7 +32,10 @@
 #include "tutti/strategies/power_sgd.hpp"
 #include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/relaxed.hpp"
+#include "tutti/strategies/sgp.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
+#include "tutti/strategies/ssp.hpp"
+#include "tutti/strategies/sync_replicas.hpp"
 #include "tutti/strategies/tensorpack.hpp"
 #include "tutti/strategies/tf_replicated.hpp"
 #include "tutti/strategies/top_k.hpp"
@@ -44,6 +52,7 @@ using all =
                HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR, TopK,
                TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
                MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
-               Relaxed, ZeRO1, ZeRO2, ZeROPlusPlus, Adasum, TFReplicated, DistributedReplicated>;
+               AdaSGD, DPSGD, SGP, ADPSGD, EASGD, DiLoCo, Relaxed, ZeRO1, ZeRO2, ZeROPlusPlus,
+               Adasum, TFReplicated, DistributedReplicated, BytePSAsync, SSP, SyncReplicas, DCASGD>;
 
 }  // namespace tutti::strategies

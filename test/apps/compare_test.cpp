@@ -250,14 +250,31 @@ TEST_F(Compare, ARowThatLacksAFigureOrHasAnotherIsNamed) {
                                                 field +
                                                 "' is missing or cannot be. Fix: delete it");
   };
-  for (const char* field : {"job", "strategy", "kind", "transport", "servers", "simulated_workers",
-                            "iteration_ms", "bytes_sent_per_rank", "plan_hash", "busiest_nic_bytes",
-                            "crosses_iterations", "shares_nics", "predicted_ms", "measured_ms",
-                            "wall_over_logical", "mean_lateness_us", "worst_lateness_us"}) {
+  for (const char* field : {"job",
+                            "strategy",
+                            "kind",
+                            "transport",
+                            "servers",
+                            "simulated_workers",
+                            "iteration_ms",
+                            "bytes_sent_per_rank",
+                            "plan_hash",
+                            "busiest_nic_bytes",
+                            "crosses_iterations",
+                            "shares_nics",
+                            "predicted_ms",
+                            "measured_ms",
+                            "wall_over_logical",
+                            "mean_lateness_us",
+                            "worst_lateness_us",
+                            "iterations_per_second",
+                            "staleness",
+                            "pushes_dropped",
+                            "pushes_held"}) {
     auto bad = good;
     bad.erase(field);
     refused(bad, field);
-    bad[field] = nlohmann::json::array({1});
+    bad[field] = nlohmann::json::array({-1});
     refused(bad, field);
   }
   auto bad = good;
@@ -515,7 +532,42 @@ TEST_F(Compare, WhatTrainsAModelARankIsNoContender) {
   }
 }
 
+/// Rank 2 takes ten times as long: who waits for all keeps a tenth, who does not what the others
+/// make, and a step with one backup worker is as long as theirs.
+TEST_F(Compare, ASlowRankHoldsUpThoseWhoWaitForIt) {
+  const std::string flags =
+      "--model mobilenet_v2 --server-hosts own --servers 4 --architecture.backups 1 "
+      "--strategy WFBPUnlimited,MXNetDistAsync,SSP,SyncReplicas ";
+  const auto without = rows(flags);
+  const auto with = rows(flags + "--slow-rank 2:10");
+  ASSERT_EQ(with.size(), 5U);
+  const auto kept = [&](std::size_t row, const char* figure) {
+    return with[row][figure].get<double>() / without[row][figure].get<double>();
+  };
+  EXPECT_NEAR(kept(0, "samples_per_second"), 0.1, 0.01);
+  EXPECT_NEAR(kept(1, "samples_per_second"), 3.1 / 4, 0.02);
+  EXPECT_LT(kept(2, "samples_per_second"), 0.3) << "a bound of three steps";
+  EXPECT_NEAR(kept(3, "samples_per_second"), 3.1 / 4, 0.02);
+  for (const auto& row : {with[0], with[4]}) {
+    EXPECT_TRUE(row["staleness"].empty()) << "no server counts";
+  }
+  EXPECT_GT(with[1]["staleness"].size(), 1U);
+  EXPECT_GT(with[2]["pushes_held"].get<int>(), 0);
+  EXPECT_EQ(with[3]["staleness"].size(), 1U) << "what is stale is dropped";
+  EXPECT_GT(with[3]["pushes_dropped"].get<int>(), 0);
+  EXPECT_EQ(with[3]["kind"], "other");
+}
+
 TEST_F(Compare, RefusesInOneLine) {
+  compare_refuses("--slow-rank 2",
+                  "--slow-rank '2' is no rank and how many times as long it "
+                  "computes. Fix: 2:10");
+  compare_refuses("--slow-rank 4:10", "--slow-rank: rank 4 does not train. Fix: from 0 to 3");
+  compare_refuses("--strategy SyncReplicas --architecture.backups 4",
+                  "4 backup workers among 4 leave a step no gradient to wait for. Fix: "
+                  "architecture.backups of at most 3");
+  compare_refuses("--strategy SSP --architecture.staleness -1",
+                  "architecture.staleness of -1 cannot be kept");
   compare_refuses("--link 10Gb/5us", "--link 10Gb/5us is no link. Fix: as 10Gbit/50us");
   compare_refuses("--link 0Gbit/5us", "--link 0Gbit/5us is no link");
   compare_refuses("--link 10Gbit", "--link 10Gbit is no link");

@@ -44,7 +44,7 @@ MGWFBP
 )"),
             std::string::npos)
       << strategies.out;
-  EXPECT_EQ(train("--list-models").out, "mlp\ncnn\nresnet20\nresnet50\n");
+  EXPECT_EQ(train("--list-models").out, "mlp\ncnn\nresnet20\ninception-bn-28-small\nresnet50\n");
 }
 
 TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
@@ -64,6 +64,97 @@ TEST_F(Apps, HelpNamesTheFlagsOfTheOptimizer) {
   EXPECT_NE(flags("--optimizer adamw").find("--optimizer.decay"), std::string::npos);
   EXPECT_EQ(flags("--optimizer adamw").find("--optimizer.momentum"), std::string::npos);
   EXPECT_NE(flags("--strategy OneBitAdam").find("--optimizer.freeze_step"), std::string::npos);
+}
+
+TEST_F(Apps, LearningRatesFallAsTheFlagsSay) {
+  const auto rates = [this](const std::string& flags) {
+    std::vector<double> all;
+    for (const auto& each :
+         epochs("--ranks 2 --batch-size 300 --epochs 4 --learning-rate 0.4 " + flags)) {
+      all.push_back(each["learning_rate"]);
+    }
+    return all;
+  };
+  const auto expect = [](const std::vector<double>& seen, const std::vector<double>& wanted) {
+    ASSERT_EQ(seen.size(), wanted.size());
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      EXPECT_NEAR(seen[i], wanted[i], 1e-6) << i;
+    }
+  };
+  expect(rates(""), {0.4, 0.3, 0.2, 0.1});
+  expect(rates("--rate constant"), {0.4, 0.4, 0.4, 0.4});
+  expect(rates("--rate in_steps --rate-every 2 --rate-factor 0.5"), {0.4, 0.4, 0.2, 0.2});
+  const double root = std::sqrt(0.5);
+  expect(rates("--rate cosine"), {0.4, 0.2 * (1 + root), 0.2, 0.2 * (1 - root)});
+  // Ten steps an epoch; the last of the first is the highest, and of the others the ninth before
+  // it.
+  expect(rates("--rate-warm-up 1"), {0.4, 0.4 * 21 / 30, 0.4 * 11 / 30, 0.4 / 30});
+  train_refuses("--rate squared", "--rate squared cannot be. Did you mean");
+}
+
+TEST_F(Apps, ModelsThatDifferAreJudgedByTheirMeanAndTheWorst) {
+  const auto last = [this](const std::string& flags) {
+    return epochs("--ranks 3 --epochs 2 --learning-rate 0.01 " + flags).back();
+  };
+  EXPECT_TRUE(last("")["worst_accuracy"].is_null());
+  const auto equal = last("--strategy LocalSGD --architecture.period 1");
+  EXPECT_NEAR(equal["worst_accuracy"], equal["test_accuracy"], 1e-9) << "a mean after every step";
+  const auto apart = last("--strategy Local");
+  EXPECT_GT(apart["worst_accuracy"], 0.1);
+  const auto said = train("--strategy Local --ranks 2 --epochs 1");
+  EXPECT_NE(said.out.find("the models of 2 workers differ: test is of their mean, the worst has "),
+            std::string::npos)
+      << said.out;
+}
+
+TEST_F(Apps, ConvergencePrintsATableAndDrawsIt) {
+  const auto bench = std::filesystem::path(__FILE__).parent_path() / "../../bench/convergence";
+  const auto run = [&](const std::string& flags) {
+    return shell(bench.string() +
+                 " --train " TUTTI_APPS_DIRECTORY
+                 "/tutti-train --ranks 2 --epochs 2 --flags '--model mlp --data synthetic' " +
+                 flags);
+  };
+  const auto got = run("--strategy 'LocalSGD --architecture.period 2,SMA' --plot curves.svg");
+  EXPECT_EQ(got.status, 0) << got.err;
+  EXPECT_EQ(lines(got.out), 4U) << got.out;
+  EXPECT_NE(got.out.find("\nLocalSGD --architecture.period 2 "), std::string::npos) << got.out;
+  const auto drawn = read(here_ / "curves.svg");
+  EXPECT_EQ(drawn.rfind("<svg", 0), 0U);
+  std::size_t curves = 0;
+  for (auto at = drawn.find("<polyline"); at != drawn.npos; at = drawn.find("<polyline", at + 1)) {
+    ++curves;
+  }
+  EXPECT_EQ(curves, 6U) << "three strategies over epochs and over seconds";
+  const auto refused = run("--only Horovod");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_EQ(lines(refused.err), 1U) << refused.err;
+  EXPECT_NE(run("--strategy Nobody").err.find("no strategy is named 'Nobody'"), std::string::npos);
+  EXPECT_NE(run("--strategy SMA --plot nowhere/x.svg").err.find("Fix: a file that can be written"),
+            std::string::npos);
+}
+
+TEST_F(Apps, TrainsOnCifar10sFilesAndMovingWindowsOfThem) {
+  for (const std::string file : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
+                                 "data_batch_5", "test_batch"}) {
+    std::ofstream out(here_ / (file + ".bin"), std::ios::binary);
+    for (std::size_t i = 0; i < std::size_t{16} * 3073; ++i) {
+      out.put(static_cast<char>(i % 3073 == 0 ? i / 3073 % 10 : i * 7919 >> 3));
+    }
+  }
+  for (const std::string model : {"resnet20", "inception-bn-28-small"}) {
+    const auto got = train(
+        "--data cifar10:. --ranks 2 --batch-size 8 --epochs 1 --augment crop-flip "
+        "--model " +
+        model);
+    EXPECT_EQ(got.status, 0) << got.err;
+  }
+  std::filesystem::remove(here_ / "data_batch_4.bin");
+  train_refuses("--data cifar10:.",
+                "./data_batch_4.bin: cannot be opened. Fix: --data cifar10:DIR");
+  train_refuses("--data cifar10",
+                "no data set is named 'cifar10'. Did you mean cifar10:DIRECTORY?");
+  train_refuses("--augment flip", "--augment flip cannot be. Did you mean crop-flip?");
 }
 
 TEST_F(Apps, AnOptimizerRefusesWhatIsAnothers) {

@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "compression/placed.hpp"
@@ -52,6 +55,59 @@ TYPED_TEST(compression_law, is_finite_on_zeros) {
   }
 }
 
+/// Zeros of both signs, the least numbers and the largest.
+std::vector<float> extremes_of(std::size_t elements, unsigned seed, bool largest) {
+  using limits = std::numeric_limits<float>;
+  const float all[] = {
+      0.0f,          -0.0f,          limits::denorm_min(), -limits::denorm_min(), 1e-40f, -3e-39f,
+      limits::min(), -limits::min(), limits::max(),        -limits::max(),        1e38f,  -2e38f};
+  std::mt19937 random(seed);
+  std::vector<float> made(elements);
+  for (float& each : made) {
+    each = all[random() % (largest ? std::size(all) : 8)];
+  }
+  return made;
+}
+
+TYPED_TEST(compression_law, is_finite_on_the_least_numbers) {
+  for (const std::size_t n : awkward_sizes) {
+    placed<TypeParam> codec(n);
+    for (unsigned step = 0; step < 3; ++step) {
+      const auto payload = codec.encode(extremes_of(n, step, false));
+      EXPECT_FALSE(codec.overran) << n;
+      for (const float each : codec.decode(payload)) {
+        ASSERT_TRUE(std::isfinite(each)) << n;
+      }
+    }
+  }
+}
+
+/// Whatever a gradient holds, what is written is of the stated length, and can be read; or a
+/// selection has refused it by name.
+TYPED_TEST(compression_law, survives_what_is_no_number) {
+  using limits = std::numeric_limits<float>;
+  for (const std::size_t n : awkward_sizes) {
+    for (const float odd : {limits::infinity(), -limits::infinity(), limits::quiet_NaN()}) {
+      placed<TypeParam> codec(n);
+      for (unsigned step = 0; step < 2; ++step) {
+        auto gradient = extremes_of(n, step, true);
+        for (std::size_t i = step; i < n; i += 37) {
+          gradient[i] = odd;
+        }
+        try {
+          const auto payload = codec.encode(gradient);
+          EXPECT_FALSE(codec.overran) << n;
+          EXPECT_EQ(codec.decode(payload).size(), n);
+        } catch (const usage_error& refused) {
+          EXPECT_NE(std::string(refused.what()).find("element 5"), std::string::npos)
+              << refused.what();
+          break;
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(compression_law, accumulates_onto_what_is_there) {
   for (const std::size_t n : awkward_sizes) {
     placed<TypeParam> codec(n);
@@ -77,7 +133,7 @@ TYPED_TEST(compression_law, does_the_same_on_a_queue_that_runs_later) {
       ASSERT_EQ(payload, later.encode_on(queue, gradient)) << n;
     }
     std::vector<float> sum(n, 0.25f);
-    later.policy.accumulate(queue, const_wire(payload.data(), payload.size()), sum);
+    later.accumulate_on(queue, payload, sum);
     EXPECT_EQ(sum, std::vector<float>(n, 0.25f)) << "it did not wait for its queue";
     queue.drain();
     EXPECT_EQ(sum, now.decode(payload, 0.25f));
@@ -175,6 +231,28 @@ TYPED_TEST(error_feedback_law, conserves_what_it_was_given) {
                              std::is_same_v<TypeParam, compression::byteps_randomk>;
         const double bound = selects ? 0 : std::ldexp(larger, -24);
         ASSERT_LE(std::fabs(kept - double{input[i]}), bound) << "element " << i << " of " << n;
+      }
+    }
+  }
+}
+
+/// A float has no halves of its least number: it may be lost by as much as rounding is.
+TYPED_TEST(error_feedback_law, conserves_the_least_numbers) {
+  constexpr double least = 0x1p-149;
+  for (const std::size_t n : awkward_sizes) {
+    placed<compression::error_feedback<TypeParam>> codec(n);
+    for (unsigned step = 0; step < 8; ++step) {
+      const auto gradient = extremes_of(n, 60 + step, false);
+      std::vector<float> input(codec.row(0).begin(), codec.row(0).end());
+      for (std::size_t i = 0; i < n; ++i) {
+        input[i] += gradient[i];
+      }
+      const auto sent = codec.decode(codec.encode(gradient));
+      for (std::size_t i = 0; i < n; ++i) {
+        const double kept = double{sent[i]} + double{codec.row(0)[i]};
+        const double larger = std::max(std::fabs(input[i]), std::fabs(sent[i]));
+        ASSERT_LE(std::fabs(kept - double{input[i]}), std::max(least, std::ldexp(larger, -24)))
+            << "element " << i << " of " << n;
       }
     }
   }

@@ -89,11 +89,15 @@ class placed {
     return encode_on(queue, gradient, fill);
   }
 
-  std::vector<float> decode(const std::vector<std::byte>& payload, float onto = 0) const {
+  std::vector<float> decode(const std::vector<std::byte>& payload, float onto = 0) {
     std::vector<float> sum(elements_, onto);
     inline_queue queue;
-    policy.accumulate(queue, const_wire{payload.data(), payload.size()}, sum);
+    accumulate_on(queue, payload, sum);
     return sum;
+  }
+  template <class Queue>
+  void accumulate_on(Queue& queue, const std::vector<std::byte>& payload, std::span<float> sum) {
+    tutti::accumulate(policy, queue, const_wire{payload.data(), payload.size()}, sum, where());
   }
 
   C policy;

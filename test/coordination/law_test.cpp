@@ -2,11 +2,15 @@
 // all ranks launch the same in one order.
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "coordination/toy_world.hpp"
 #include "support/extent.hpp"
+#include "support/policies.hpp"
+#include "support/schedule_settings.hpp"
+#include "tutti/base/type_name.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
@@ -44,65 +48,103 @@ void keeps_the_law(const char* name, const machine_maker& maker, int steps = man
   }
 }
 
-constexpr schedule::by_priority::options one_chunk{1, schedule::credit_rule::positive};
-constexpr schedule::by_priority::options one_that_fits{4 * 3, schedule::credit_rule::fits};
-constexpr schedule::by_priority::options no_window{0, schedule::credit_rule::positive};
+/// The options with which a coordination's laws are asked for.
+template <class Coordination>
+std::vector<options_of<Coordination>> ways_of() {
+  std::vector<options_of<Coordination>> all(1);
+  if constexpr (requires(options_of<Coordination> set) { set.cache = 2; }) {
+    all.push_back({coordination::identity::name, 2});
+  }
+  return all;
+}
+
+/// Calls `check(name, options, steps)` for every schedule of the list and each of its settings:
+/// many steps with the last, which has the smallest window.
+template <class... Schedules, class Check>
+void with_each_schedule(testing::Types<Schedules...>, Check check) {
+  const auto with_each_setting = [&]<class Schedule>(const Schedule*) {
+    const auto all = settings_of<Schedule>(toy_plan(toy_tensors(5), 3));
+    for (std::size_t which = 0; which < all.size(); ++which) {
+      check.template operator()<Schedule>(std::string(type_name<Schedule>()).c_str(), all[which],
+                                          which + 1 == all.size() ? many_steps : many_steps / 20);
+    }
+  };
+  (with_each_setting(static_cast<const Schedules*>(nullptr)), ...);
+}
 
 template <class Coordination>
-void keeps_the_law_with_all(options_of<Coordination> set = {}) {
-  using namespace schedule;
-  using fusion::when_ready;
-  keeps_the_law<Coordination>("as_ready", machines<Coordination, as_ready>(set));
-  keeps_the_law<Coordination>("in_order", machines<Coordination, in_order>(set));
-  keeps_the_law<Coordination>("at_end", machines<Coordination, at_end>(set));
-  keeps_the_law<Coordination>("no window", machines<Coordination, by_priority>(set, no_window));
-  keeps_the_law<Coordination>("one chunk", machines<Coordination, by_priority>(set, one_chunk));
-  keeps_the_law<Coordination>("fits", machines<Coordination, by_priority>(set, one_that_fits));
-  if constexpr (Coordination::one_order) {
-    for (const double cycle : {0.0, 1e-4}) {
-      const when_ready::options buffers{.bytes = 32, .cycle = cycle};
-      keeps_the_law<Coordination>("gathered",
-                                  machines<Coordination, as_ready, when_ready>(set, {}, buffers));
-      keeps_the_law<Coordination>(
-          "gathered, window",
-          machines<Coordination, by_priority, when_ready>(set, {40, credit_rule::fits}, buffers));
-    }
-    for (const auto when : {fusion::rebuild::after_first_step, fusion::rebuild::after_second_step,
-                            fusion::rebuild::never}) {
-      keeps_the_law<Coordination>("by arrival",
-                                  machines<Coordination, as_ready, fusion::by_arrival>(
-                                      set, {}, {.bytes = 32, .first_bytes = 12, .rebuild = when}),
-                                  many_steps / 20);
+class coordination_law : public testing::Test {};
+TYPED_TEST_SUITE(coordination_law, testing_lists::coordinations);
+
+/// Where ranks decide alone, a schedule limits nothing, or its order follows from the plan.
+TYPED_TEST(coordination_law, nobody_waits_for_ever) {
+  with_each_schedule(
+      testing_lists::schedules(),
+      []<class Schedule>(const char* name, const options_of<Schedule>& set, int steps) {
+        constexpr bool agreed = TypeParam::one_order;
+        if constexpr (agreed || !needs_one_order<Schedule>) {
+          for (const auto& way : ways_of<TypeParam>()) {
+            keeps_the_law<TypeParam>(name, machines<TypeParam, Schedule>(way, set),
+                                     agreed ? steps : many_steps / 20);
+          }
+        }
+      });
+}
+
+TYPED_TEST(coordination_law, ranks_gather_alike) {
+  if constexpr (!TypeParam::one_order) {
+    GTEST_SKIP() << "every rank decides alone";
+  } else {
+    using fusion::by_arrival;
+    using fusion::when_ready;
+    using schedule::as_ready;
+    using schedule::by_priority;
+    for (const auto& way : ways_of<TypeParam>()) {
+      for (const double cycle : {0.0, 1e-4}) {
+        const when_ready::options buffers{.bytes = 32, .cycle = cycle};
+        keeps_the_law<TypeParam>("gathered",
+                                 machines<TypeParam, as_ready, when_ready>(way, {}, buffers));
+        keeps_the_law<TypeParam>("gathered, window",
+                                 machines<TypeParam, by_priority, when_ready>(
+                                     way, {40, schedule::credit_rule::fits}, buffers));
+      }
+      for (const auto when : {fusion::rebuild::after_first_step, fusion::rebuild::after_second_step,
+                              fusion::rebuild::never}) {
+        keeps_the_law<TypeParam>("by arrival",
+                                 machines<TypeParam, as_ready, by_arrival>(
+                                     way, {}, {.bytes = 32, .first_bytes = 12, .rebuild = when}),
+                                 many_steps / 20);
+      }
     }
   }
 }
 
-TEST(CoordinationLaw, Leader) { keeps_the_law_with_all<coordination::leader>(); }
-TEST(CoordinationLaw, Learned) { keeps_the_law_with_all<coordination::learned>(); }
-TEST(CoordinationLaw, Negotiated) { keeps_the_law_with_all<coordination::negotiated>(); }
-TEST(CoordinationLaw, NegotiatedByName) {
-  keeps_the_law_with_all<coordination::negotiated>({coordination::identity::name, 2});
+/// Every schedule that limits flights, by an order of its own, waits for ever where each rank
+/// decides alone and an exchange needs all: with its smallest window, if not with each.
+TEST(CoordinationLaw, LocalWithAWindowWaitsForEver) {
+  for (const int size : {2, 3, 5}) {
+    std::map<std::string, bool> hangs;
+    with_each_schedule(
+        testing_lists::schedules(),
+        [&]<class Schedule>(const char* name, const options_of<Schedule>& set, int steps) {
+          if constexpr (needs_one_order<Schedule>) {
+            const auto forward = toy_tensors(5);
+            const plan made = toy_plan(forward, 3);
+            const auto maker = machines<coordination::local, Schedule>({}, set);
+            hangs[name] = hangs[name] || !train(forward, made, size, steps, maker).ended;
+          }
+        });
+    for (const auto& [name, any] : hangs) {
+      EXPECT_TRUE(any) << name << " on " << size << " ranks";
+    }
+    EXPECT_FALSE(hangs.empty());
+  }
 }
 
 TEST(CoordinationLaw, LocalWithoutAWindow) {
+  constexpr schedule::by_priority::options no_window{0, schedule::credit_rule::positive};
   using coordination::local;
-  keeps_the_law<local>("as_ready", machines<local, schedule::as_ready>(), 1000);
-  keeps_the_law<local>("in_order", machines<local, schedule::in_order>(), 1000);
-  keeps_the_law<local>("at_end", machines<local, schedule::at_end>(), 1000);
   keeps_the_law<local>("by_priority", machines<local, schedule::by_priority>({}, no_window), 1000);
-}
-
-/// Every schedule that limits flights waits for ever where each rank decides alone and an exchange
-/// needs all.
-TEST(CoordinationLaw, LocalWithAWindowWaitsForEver) {
-  for (const auto& window : {one_chunk, one_that_fits}) {
-    for (const int size : {2, 3, 5}) {
-      const auto forward = toy_tensors(5);
-      const plan made = toy_plan(forward, 3);
-      const auto maker = machines<coordination::local, schedule::by_priority>({}, window);
-      EXPECT_FALSE(train(forward, made, size, many_steps, maker).ended) << size;
-    }
-  }
 }
 
 TEST(CoordinationLaw, TheLearnedOrderSaysNothingAfterTheFirstStep) {

@@ -66,7 +66,8 @@ void allocates_nothing(engine_options<Strategy> options = {},
   std::size_t fewest = ~std::size_t{0};
   transport::run_ranks(2 + servers_in<Strategy>(options), [&](transport::in_process& world) {
     arena memory = model_of(world.rank(), forward);
-    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+    auto engine =
+        make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(), options);
     if (engine.serves()) {
       EXPECT_EQ(engine.serve(), 0);
       return;
@@ -121,8 +122,17 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::PairAveraging>();
   allocates_nothing<strategies::SMA>();
   allocates_nothing<strategies::LocalSGD>();
+  allocates_nothing<strategies::AdaSGD>({.architecture = {.step = 12}});
+  allocates_nothing<strategies::DPSGD>();
+  allocates_nothing<strategies::SGP>();
+  allocates_nothing<strategies::ADPSGD>();
+  allocates_nothing<strategies::EASGD>();
+  allocates_nothing<strategies::DiLoCo>({.architecture = {.period = 2}});
   allocates_nothing<strategies::Relaxed>();
   allocates_nothing<strategies::MXNetDistAsync>();
+  allocates_nothing<strategies::SSP>();
+  allocates_nothing<strategies::SyncReplicas>();
+  allocates_nothing<strategies::DCASGD>();
 }
 /// Bytes that each of `servers` takes from the heap while one worker trains 1 MiB of parameters.
 std::vector<std::size_t> taken_by_servers(int servers) {

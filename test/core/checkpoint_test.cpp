@@ -41,7 +41,8 @@ std::vector<float> train(int first, int last, const fs::path& from, const fs::pa
   options.run.deadline = 20;
   transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+    auto engine =
+        make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(), options);
     if (engine.serves()) {
       engine.serve();
       return;
@@ -143,7 +144,9 @@ TEST(Replicas, AreEqualUnderEverySynchronousStrategy) {
         EXPECT_EQ(each, result.parameters.front()) << Strategy::name;
       }
       // A momentum each: wherever parameters have owners one of each, else one a worker.
-      const std::size_t copies = facts::owns_parameters<architecture> ? 1 : 4;
+      const std::size_t copies = optimizer_for<Strategy>().momentum == 0 ? 0
+                                 : facts::owns_parameters<architecture>  ? 1
+                                                                         : 4;
       EXPECT_EQ(std::accumulate(result.optimizer_bytes.begin(), result.optimizer_bytes.end(), 0U),
                 copies * sizeof(float) * total_elements())
           << Strategy::name;

@@ -120,7 +120,7 @@ static_assert(strategies_in<gathering_strategies_on<on_host_streams>> == 2);
 INSTANTIATE_TYPED_TEST_SUITE_P(GatheringOnHostStreams, StrategyLaw,
                                gathering_strategies_on<on_host_streams>);
 
-static_assert(strategies_in<averaging_strategies_on<on_host_streams>> == 8);
+static_assert(strategies_in<averaging_strategies_on<on_host_streams>> == 14);
 INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnHostStreams, StrategyLaw,
                                averaging_strategies_on<on_host_streams>);
 

@@ -1,10 +1,12 @@
-// Whatever goes wrong, every rank ends, and with the same sentence.
+// Whatever goes wrong, every rank ends, and with the same sentence. One file, for what goes wrong
+// on one rank is looked at on all of them, by the same few lines.
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <limits>
+#include <random>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -14,6 +16,7 @@
 
 #include "support/deadlines.hpp"
 #include "support/errors.hpp"
+#include "support/extent.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/compression/top_k.hpp"
@@ -307,6 +310,67 @@ TEST(Failure, TheWordsGivenToAnEngineReachEveryRank) {
     its_own_words<compose<architecture::all_reduce<>>>(who);
     its_own_words<compose<schedule::by_priority>>(who);
     its_own_words<compose<architecture::parameter_server<>>>(who);
+  }
+}
+
+/// At any moment, of any rank that trains, whether its loop catches or not, while the others are
+/// where they are.
+template <class Strategy>
+void ends_at_any_moment(progress who) {
+  const unsigned seeds = all_of_a_product ? 24 : 8;
+  for (unsigned seed = 0; seed < seeds; ++seed) {
+    std::mt19937 random(seed);
+    const int throws = static_cast<int>(random() % 2);
+    const int when = static_cast<int>(random() % 30);
+    const bool catches = random() % 2 == 0;
+    const auto said = errors(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(),
+                                          impatient<Strategy>(30, who));
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      std::mt19937 own(seed * 3 + static_cast<unsigned>(world.rank()));
+      try {
+        for (int moment = 0; moment < 60; ++moment) {
+          if (world.rank() == throws && moment == when) {
+            throw std::runtime_error("out of data");
+          }
+          const std::size_t count = memory.tensors().size();
+          const auto id = tensor_id(count - 1 - static_cast<std::size_t>(moment) % count);
+          if (own() % 4 == 0) {
+            std::this_thread::yield();
+          }
+          engine.wait(id);
+          engine.ready(id);
+        }
+        engine.wait();
+      } catch (...) {
+        if (catches) {
+          engine.fail(std::current_exception());
+        }
+        throw;
+      }
+    });
+    const std::string name = "rank " + std::to_string(throws);
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string& words = said[static_cast<std::size_t>(rank)];
+      if (rank == throws) {
+        EXPECT_EQ(words, "out of data") << "seed " << seed;
+      } else {
+        EXPECT_NE(words.find(name), std::string::npos)
+            << "seed " << seed << ", rank " << rank << ": " << words;
+      }
+    }
+  }
+}
+TEST(Failure, ARankThatThrowsAtAnyMomentEndsTheOthers) {
+  for (const progress who : both) {
+    ends_at_any_moment<compose<>>(who);
+    ends_at_any_moment<compose<architecture::all_reduce<>>>(who);
+    ends_at_any_moment<compose<schedule::by_priority>>(who);
+    ends_at_any_moment<compose<architecture::parameter_server<>>>(who);
   }
 }
 

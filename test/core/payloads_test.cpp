@@ -1,21 +1,41 @@
 // Payloads whose lengths only their encoder knows, and answers that are encoded otherwise than what
 // is answered: each architecture against plain loops around the codec alone, values and bytes.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "consumer/readme_policies.hpp"
+#include "support/one_of_compressors.hpp"
 #include "support/strategy_laws.hpp"
 #include "support/training.hpp"
 #include "support/training_worlds.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_magnitude.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/byteps_topk.hpp"
+#include "tutti/compression/chain.hpp"
+#include "tutti/compression/dithering.hpp"
+#include "tutti/compression/fp16.hpp"
+#include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/random_k.hpp"
+#include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
+#include "tutti/compression/sign.hpp"
+#include "tutti/compression/threshold.hpp"
+#include "tutti/compression/top_k.hpp"
 
 namespace tutti::test {
 
@@ -25,7 +45,98 @@ static_assert(strategies_in<coded_strategies_on<on_the_virtual_clock>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnTheVirtualClock, StrategyLaw,
                                coded_strategies_on<on_the_virtual_clock>);
 
+namespace listed {
+
+/// Every compressor that remembers what it has not sent, one after the other.
+template <way How, class Compressors, class Architecture>
+struct each_of : with_defaults<compose<compression::error_feedback<Compressors>, Architecture>> {
+  using base = with_defaults<compose<compression::error_feedback<Compressors>, Architecture>>;
+  using typename base::options;
+
+  static std::vector<options> variants() {
+    std::vector<options> all(std::tuple_size_v<typename Compressors::all>);
+    for (std::size_t which = 0; which < all.size(); ++which) {
+      all[which].compression.which = which;
+    }
+    return all;
+  }
+  static expected_payloads expected(const options& set, int workers, int steps) {
+    return payloads<compression::error_feedback<Compressors>>(
+        How, workers, steps, compression::error_feedback<Compressors>(set.compression));
+  }
+};
+
+using fixed_lengths = one_of_compressors<
+    compression::fp16, compression::sign, compression::scaled_sign, compression::block_sign,
+    compression::block_int8, compression::fp8_e4m3, compression::natural, compression::top_k,
+    compression::random_k, compression::one_bit, compression::two_bit, compression::byteps_onebit,
+    compression::byteps_topk, compression::byteps_randomk,
+    compression::chain<compression::top_k, compression::fp16>,
+    compression::chain<compression::top_k, compression::block_int8>,
+    compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
+using lengths_of_their_own =
+    one_of_compressors<compression::by_magnitude, compression::qsgd, compression::dithering,
+                       compression::chain<compression::top_k, compression::qsgd>>;
+
+template <class Compressors>
+using in_every_way = testing::Types<
+    strategy_on<each_of<way::gathered, Compressors, architecture::all_gather>, on_threads>,
+    strategy_on<each_of<way::scattered, Compressors, architecture::reduce_scatter_all_gather>,
+                on_threads>,
+    strategy_on<each_of<way::served, Compressors, architecture::parameter_server<>>, on_threads>>;
+
+}  // namespace listed
+
+INSTANTIATE_TYPED_TEST_SUITE_P(EveryFixedLength, StrategyLaw,
+                               listed::in_every_way<listed::fixed_lengths>);
+INSTANTIATE_TYPED_TEST_SUITE_P(EveryOtherLength, StrategyLaw,
+                               listed::in_every_way<listed::lengths_of_their_own>);
+
 namespace {
+
+/// Bytes of a payload of n elements, of which k are selected, as the formats are published.
+struct stated_length {
+  std::size_t (*bytes)(std::size_t n, std::size_t k);
+};
+constexpr std::size_t words(std::size_t elements) { return 4 * ((elements + 31) / 32); }
+
+/// In the order of `fixed_lengths`, which are as `small` makes them: blocks of 32, 6 %.
+constexpr stated_length stated_lengths[] = {
+    {[](std::size_t n, std::size_t) { return 2 * n; }},
+    {[](std::size_t n, std::size_t) { return words(n); }},
+    {[](std::size_t n, std::size_t) { return 4 + words(n); }},
+    {[](std::size_t n, std::size_t) { return words(n) + words(n); }},
+    {[](std::size_t n, std::size_t) { return words(n) + n; }},
+    {[](std::size_t n, std::size_t) { return words(n) + n; }},
+    {[](std::size_t n, std::size_t) { return words(n) + n; }},
+    {[](std::size_t, std::size_t k) { return 8 * k; }},
+    {[](std::size_t, std::size_t k) { return k == 0 ? 0 : 8 + 4 * k; }},
+    {[](std::size_t n, std::size_t) { return words(n); }},
+    {[](std::size_t n, std::size_t) { return words(2 * n); }},
+    {[](std::size_t n, std::size_t) { return words(n) + 4; }},
+    {[](std::size_t n, std::size_t) {
+      return n == 0 ? 0 : 8 * std::clamp<std::size_t>((n + 31) / 32 * 32 * 6 / 100, 1, n);
+    }},
+    {[](std::size_t n, std::size_t) {
+      return n == 0 ? 0 : 8 * std::clamp<std::size_t>((n + 31) / 32 * 32 * 6 / 100, 1, n);
+    }},
+    {[](std::size_t, std::size_t k) { return 4 * k + 2 * k; }},
+    {[](std::size_t, std::size_t k) { return 4 * k + words(k) + k; }},
+    {[](std::size_t, std::size_t k) { return (k == 0 ? 0 : 8) + 4 + words(k); }},
+    {[](std::size_t n, std::size_t) { return 4 + n; }},
+};
+
+TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {
+  using all = listed::fixed_lengths;
+  ASSERT_EQ(std::size(stated_lengths), std::tuple_size_v<all::all>);
+  for (std::size_t which = 0; which < std::size(stated_lengths); ++which) {
+    for (const std::size_t n : {0, 1, 2, 31, 32, 33, 100, 1001, 30011}) {
+      const std::size_t k = n == 0 ? 0 : std::max<std::size_t>(n * 6 / 100, 1);
+      EXPECT_EQ(all({which}).wire_bytes(n), stated_lengths[which].bytes(n, k))
+          << which << " of " << n;
+    }
+  }
+}
 
 constexpr int steps = 4;
 constexpr std::size_t phantom_sizes[] = {30011, 513, 0, 40};

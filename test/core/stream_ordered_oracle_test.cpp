@@ -9,7 +9,7 @@ namespace tutti::test {
 static_assert(strategies_in<dense_strategies_on<in_stream_order>> == 11);
 INSTANTIATE_TYPED_TEST_SUITE_P(InStreamOrder, StrategyLaw, dense_strategies_on<in_stream_order>);
 
-static_assert(strategies_in<averaging_strategies_on<in_stream_order>> == 7);
+static_assert(strategies_in<averaging_strategies_on<in_stream_order>> == 12);
 INSTANTIATE_TYPED_TEST_SUITE_P(AveragingInStreamOrder, StrategyLaw,
                                averaging_strategies_on<in_stream_order>);
 

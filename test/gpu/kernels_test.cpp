@@ -29,6 +29,7 @@
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/clipping.hpp"
+#include "tutti/kernels/compensation.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/descent.hpp"
@@ -149,6 +150,8 @@ TEST_F(Kernels, DescentWithMomentum) {
     const on_gpu there_g(queue, g);
     kernels::descend_with_momentum(host, std::span(x), std::span(m), std::span(g), values);
     kernels::descend_with_momentum(queue, there_x.span(), there_m.span(), there_g.input(), values);
+    kernels::descend_with_nesterov(host, std::span(x), std::span(m), std::span(g), values);
+    kernels::descend_with_nesterov(queue, there_x.span(), there_m.span(), there_g.input(), values);
     EXPECT_TRUE(same_bits(there_x.read(), x)) << n;
     EXPECT_TRUE(same_bits(there_m.read(), m)) << n;
   }
@@ -669,6 +672,64 @@ TEST_F(Kernels, ClippedMomenta) {
                              there_factor.data());
       EXPECT_TRUE(same_bits(there_momentum.read(), momentum)) << n << ", " << bound;
     }
+  }
+}
+
+TEST_F(Kernels, FadingResiduals) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    auto residual = normal_values(n, 21);
+    const on_gpu there(queue, residual);
+    kernels::fade(host, std::span(residual), 0.75f, 0.5f);
+    kernels::fade(queue, there.span(), 0.75f, 0.5f);
+    EXPECT_TRUE(same_bits(there.read(), residual)) << n;
+  }
+}
+
+/// A second count adds to the first.
+TEST_F(Kernels, CountsOfNoNumbers) {
+  cuda::stream queue;
+  for (const std::size_t n : sizes) {
+    auto values = normal_values(n, 22);
+    std::uint64_t odd = 0;
+    for (std::size_t i = 0; i < n; i += 3, ++odd) {
+      values[i] = i % 2 == 0 ? std::numeric_limits<float>::infinity()
+                             : std::numeric_limits<float>::quiet_NaN();
+    }
+    const on_gpu there(queue, values);
+    const on_gpu there_count(queue, std::vector<std::uint64_t>{5});
+    for (int time = 1; time <= 2; ++time) {
+      kernels::count_no_numbers(queue, there.input(), there_count.data());
+      EXPECT_EQ(there_count.read()[0], 5 + static_cast<std::uint64_t>(time) * odd) << n;
+    }
+  }
+}
+
+TEST_F(Kernels, CompensatedGradients) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : sizes) {
+    auto gradient = normal_values(n, 19);
+    auto squares = normal_values(n, 20);
+    for (float& each : squares) {
+      each = std::abs(each);
+    }
+    const auto now = normal_values(n, 21);
+    const auto read = normal_values(n, 22);
+    const on_gpu there_gradient(queue, gradient);
+    const on_gpu there_squares(queue, squares);
+    const on_gpu there_now(queue, now);
+    const on_gpu there_read(queue, read);
+    kernels::compensate(host, std::span(gradient), now, read, 0.04f);
+    kernels::compensate(queue, there_gradient.span(), there_now.input(), there_read.input(), 0.04f);
+    EXPECT_TRUE(same_bits(there_gradient.read(), gradient)) << n;
+    kernels::compensate_adaptively(host, std::span(gradient), std::span(squares), now, read, 2.0f,
+                                   0.95f, 0.05f);
+    kernels::compensate_adaptively(queue, there_gradient.span(), there_squares.span(),
+                                   there_now.input(), there_read.input(), 2.0f, 0.95f, 0.05f);
+    EXPECT_TRUE(same_bits(there_gradient.read(), gradient)) << n;
+    EXPECT_TRUE(same_bits(there_squares.read(), squares)) << n;
   }
 }
 

@@ -75,6 +75,9 @@ TEST_F(Networks, ResidualBlocksAreTheOracles) {
   agrees_with_double_precision(wide(), 4, {1, 4});
   agrees_with_double_precision(samples::residual(), 4, {2, 5});
 }
+TEST_F(Networks, BranchesSideBySideAreTheOracles) {
+  agrees_with_double_precision(samples::branched(), 4, {2, 5});
+}
 TEST_F(Networks, InferenceIsTheOraclesByRunningStatistics) {
   gpu_network model(samples::residual(), 4, 3);
   samples::give_biases(model);

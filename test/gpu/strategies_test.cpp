@@ -11,15 +11,18 @@
 #include "support/errors.hpp"
 #include "support/low_rank_training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/chain.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/select.hpp"
+#include "tutti/compression/top_k.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/strategies/adasum.hpp"
 #include "tutti/strategies/byteps.hpp"
@@ -80,6 +83,15 @@ TEST_F(Strategies, BlockCodes) {
 }
 TEST_F(Strategies, MXNet2Bit) {
   agrees<strategies::MXNet2Bit>({.compression = {.threshold = 0.25f}});
+}
+/// A selection's values in codes of their own, decoded by way of scratch.
+TEST_F(Strategies, ChainOfCodes) {
+  using codes = compression::chain<compression::top_k, compression::block_int8>;
+  using strategy =
+      compose<compression::error_feedback<codes>, architecture::reduce_scatter_all_gather>;
+  engine_options<strategy> options;
+  options.compression = {.selection = {.density = 0.1}, .code = {.block = 64}};
+  agrees<strategy>(options);
 }
 TEST_F(Strategies, Signum) { agrees<strategies::Signum>(); }
 TEST_F(Strategies, BytePS) { agrees<strategies::BytePS>(); }

@@ -1,6 +1,7 @@
 // How a device selects, run on the host as device_steps_test.cpp runs the other kernels: the oracle
 // is plain code of this file; the host's selection must agree too.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -14,71 +15,53 @@
 #include <vector>
 
 #include "kernels/values.hpp"
+#include "tutti/kernels/radix_search.hpp"
 #include "tutti/kernels/selection.hpp"
-#include "tutti/kernels/selection_steps.hpp"
 #include "tutti/kernels/sparse_pairs.hpp"
 
 namespace tutti {
 namespace {
 
-namespace steps = kernels::steps;
+namespace radix = kernels::radix;
 namespace element = kernels::element;
 
 struct selected {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
   unsigned long long refused = nothing_refused;
-  std::size_t reads = 0;
 
   static constexpr unsigned long long nothing_refused = ~0ULL;
 };
 
-/// Floats that count how many of them are read.
-class counted {
- public:
-  static inline std::size_t reads = 0;
-
-  explicit counted(const float* at) : at_(at) {}
-  float operator[](std::size_t i) const {
-    ++reads;
-    return at_[i];
-  }
-  counted operator+(std::size_t n) const { return counted(at_ + n); }
-
- private:
-  friend bool begins_a_pack(counted values) { return steps::begins_a_pack(values.at_); }
-  friend steps::pack pack_at(counted values) {
-    reads += 4;
-    return steps::pack_at(values.at_);
-  }
-
-  const float* at_;
-};
-
-/// Selects as a device does, the last block first; `capacity` is its room for candidates, and
-/// memory is what it was before.
-selected on_blocks(const std::vector<float>& input, std::size_t k, std::size_t capacity,
+/// Selects as a device does, in memory that nobody has cleared, with loops for CUB's histograms and
+/// its scan. What a device does at once is done the last first.
+selected on_device(const std::vector<float>& input, std::size_t k,
                    const std::uint32_t* names = nullptr) {
-  const std::size_t places = capacity + steps::table_places(input.size());
-  std::vector<float> values(places, std::numeric_limits<float>::quiet_NaN());
-  std::vector<std::uint32_t> indices(places, ~0u);
-  steps::selecting state;
-  std::memset(&state, 0xFF, sizeof state);
+  const std::size_t n = input.size();
   selected out{std::vector<std::uint32_t>(k, 99), std::vector<float>(k, 99.0f)};
-  counted::reads = 0;
-  const auto launch = [](std::size_t blocks, const auto& step) {
-    typename std::decay_t<decltype(step)>::memory shared;
-    for (std::size_t number = blocks; number-- > 0;) {
-      std::memset(&shared, 0xFF, sizeof shared);
-      step(
-          steps::host_block{static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(blocks)},
-          shared);
+  std::array<radix::search, radix::rounds> found;
+  std::memset(static_cast<void*>(found.data()), 0xFF, sizeof found);
+  const radix::search* before = nullptr;
+  for (unsigned round = 0; round < radix::rounds; ++round) {
+    std::array<std::uint32_t, radix::bins> count{};
+    for (std::size_t i = 0; i < n; ++i) {
+      ++count[radix::digit_of{input.data(), before, round}(i)];
     }
-  };
-  const steps::job<counted> of(counted(input.data()), input.size(), k, values.data(),
-                               indices.data(), places, &state, names);
-  steps::select(launch, of, {out.indices.data(), out.values.data(), k, &out.refused, 0});
-  out.reads = counted::reads;
+    for (std::size_t bin = radix::bins; bin-- > 0;) {
+      radix::narrow{count.data(), static_cast<std::uint32_t>(k), before, &found[round], round}(bin);
+    }
+    before = &found[round];
+  }
+  const radix::tally_of tally{input.data(), before};
+  const radix::write_selected write{input.data(),      names,        before, out.indices.data(),
+                                    out.values.data(), &out.refused, 0};
+  std::vector<std::uint64_t> taken(n + 1, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    taken[i + 1] = taken[i] + tally(i);
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    write(static_cast<std::ptrdiff_t>(i), taken[i]);
+  }
   return out;
 }
 
@@ -110,9 +93,9 @@ class ranking {
   std::vector<std::uint32_t> order_;
 };
 
-void selects(const ranking& of, std::size_t k, std::size_t capacity, const char* what) {
+void selects(const ranking& of, std::size_t k, const char* what) {
   const selected wanted = of.first(k);
-  const selected found = on_blocks(of.input(), k, capacity);
+  const selected found = on_device(of.input(), k);
   EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << of.input().size();
   EXPECT_TRUE(same_bits(found.values, wanted.values)) << what;
   EXPECT_EQ(found.refused, selected::nothing_refused) << what;
@@ -124,9 +107,7 @@ TEST(device_selection, is_exact_at_every_size) {
     const ranking ranked(input);
     for (const std::size_t k : {std::size_t{1}, n / 100, n / 3, n}) {
       if (k >= 1 && k <= n) {
-        selects(ranked, k, n, "all fit");
-        selects(ranked, k, 2 * k + 64, "candidates");
-        selects(ranked, k, 1, "no room");
+        selects(ranked, k, "normal");
       }
     }
   }
@@ -171,70 +152,20 @@ TEST(device_selection, is_exact_where_the_input_is_not_kind) {
     const ranking ranked(input);
     for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{50}, std::size_t{1668},
                                 std::size_t{1669}, n - 1, n}) {
-      for (const std::size_t capacity : {k, k + 500, n - 1, n}) {
-        selects(ranked, k, capacity, what);
-      }
+      selects(ranked, k, what);
     }
   }
 }
 
-TEST(device_selection, is_exact_over_many_tiles_of_an_input_that_is_not_kind) {
-  constexpr std::size_t n = 3 * steps::warps * steps::tile - 1000;
-  for (const auto& [what, input] : unkind_inputs(n)) {
-    const ranking ranked(input);
-    for (const std::size_t k : {std::size_t{2}, std::size_t{1669}, n / 3 + 1}) {
-      selects(ranked, k, k, what);
-      selects(ranked, k, n, what);
-    }
-  }
-}
-
-/// Layers whose magnitudes differ, with few elements that are far larger than the rest.
-std::vector<float> layered_values(std::size_t n) {
-  auto made = normal_values(n, 21);
+TEST(device_selection, is_exact_in_every_layer_of_a_gradient) {
+  constexpr std::size_t n = 40'003;
+  auto input = normal_values(n, 21);
   for (std::size_t i = 0; i < n; ++i) {
-    made[i] *= static_cast<float>(1 + i / 10'000 * 37 % 11) * (1 + made[i] * made[i]);
+    input[i] *= static_cast<float>(1 + i / 10'000 * 37 % 11) * (1 + input[i] * input[i]);
   }
-  return made;
-}
-
-double reads_of_each(const std::vector<float>& input, std::size_t k, std::size_t capacity) {
-  return static_cast<double>(on_blocks(input, k, capacity).reads) /
-         static_cast<double>(input.size());
-}
-
-TEST(device_selection, reads_a_gradient_once) {
-  constexpr std::size_t n = 1'000'003;
-  for (const std::size_t one_in : {1000UL, 100UL}) {
-    const std::size_t k = n / one_in;
-    const std::size_t capacity = kernels::selection_candidates(n, k) - steps::table_places(n);
-    for (const auto& input : {normal_values(n, 19), layered_values(n)}) {
-      const double reads = reads_of_each(input, k, capacity);
-      EXPECT_GE(reads, 1.0) << "one in " << one_in;
-      EXPECT_LE(reads, 1.3) << "one in " << one_in;
-    }
-  }
-}
-
-TEST(device_selection, reads_an_input_that_is_not_kind_six_times_at_most) {
-  constexpr std::size_t n = 200'000;
-  const auto normal = normal_values(n, 22);
-  EXPECT_NEAR(reads_of_each(std::vector<float>(n, 1.0f), 200, 4000), 5, 0.1)
-      << "all reach the floor";
-  EXPECT_NEAR(reads_of_each(normal, 200, 100), 5, 0.1) << "room for few";
-  EXPECT_NEAR(reads_of_each(normal, n / 2, n), 5, 0.1) << "half of all";
-  std::vector<float> sparse(n, 0.0f);
-  sparse[77] = 1;
-  EXPECT_NEAR(reads_of_each(sparse, 200, 4000), 6, 0.1) << "mostly zeros";
-}
-
-TEST(device_selection, samples_as_the_host_does) {
-  EXPECT_EQ(steps::sample_for(4095, 1).size, 0u);
-  EXPECT_EQ(steps::sample_for(4096, 1025).size, 0u);
-  for (const std::size_t n : {4096UL, 5003UL, 1UL << 20, 25'600'000UL}) {
-    const steps::sample which = steps::sample_for(n, n / 1000);
-    EXPECT_GT(which.size, which.rank) << n;
-    EXPECT_LT(which.place(which.size - 1), n);
+  const ranking ranked(input);
+  for (const std::size_t k : {n / 1000, n / 100, n / 3}) {
+    selects(ranked, k, "layers");
   }
 }
 
@@ -242,31 +173,19 @@ TEST(device_selection, hears_of_nan_where_it_is_selected) {
   auto input = normal_values(4099, 20);
   input[1033] = std::numeric_limits<float>::quiet_NaN();
   input[3000] = -std::numeric_limits<float>::quiet_NaN();
-  for (const std::size_t capacity : {std::size_t{500}, std::size_t{4099}}) {
-    const selected found = on_blocks(input, 5, capacity);
-    EXPECT_EQ(found.refused, 1033u);
-    EXPECT_EQ(found.indices, ranking(input).first(5).indices);
-  }
-  EXPECT_EQ(on_blocks(input, 1, 500).refused, 1033u);
+  const selected found = on_device(input, 5);
+  EXPECT_EQ(found.refused, 1033u);
+  EXPECT_EQ(found.indices, ranking(input).first(5).indices);
+  EXPECT_EQ(on_device(input, 1).refused, 1033u);
 }
 
 TEST(device_selection, of_nothing_but_nan_writes_no_more_than_there_is_room_for) {
   const std::vector<float> input(20'001, -std::numeric_limits<float>::quiet_NaN());
   for (const std::size_t k : {1UL, 20UL, 9000UL}) {
-    const selected found = on_blocks(input, k, k);
+    const selected found = on_device(input, k);
     EXPECT_EQ(found.refused, 0u);
     EXPECT_EQ(found.indices.front(), 0u);
     EXPECT_EQ(found.indices.back(), k - 1);
-  }
-}
-
-TEST(device_selection, fits_into_what_top_k_provides) {
-  for (const std::size_t n :
-       {std::size_t{1}, std::size_t{1024}, std::size_t{1} << 20, std::size_t{1} << 30}) {
-    for (const std::size_t k : {std::size_t{1}, n / 1000 + 1}) {
-      const std::size_t capacity = kernels::selection_candidates(n, k) - steps::table_places(n);
-      EXPECT_GE(capacity, std::min(n, 4 * k));
-    }
   }
 }
 
@@ -286,7 +205,7 @@ TEST(device_selection, of_pairs_answers_their_indices) {
       for (std::uint32_t& each : wanted.indices) {
         each = 3 * each + 7;
       }
-      const selected device = on_blocks(input, k, n, names.data());
+      const selected device = on_device(input, k, names.data());
       EXPECT_EQ(device.indices, wanted.indices) << k << " of " << n;
       EXPECT_EQ(device.values, wanted.values) << k << " of " << n;
       selected host{std::vector<std::uint32_t>(k), std::vector<float>(k)};
@@ -297,7 +216,7 @@ TEST(device_selection, of_pairs_answers_their_indices) {
       EXPECT_EQ(host.values, wanted.values) << k << " of " << n;
     }
     input[n - 1] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_EQ(on_blocks(input, 1, n, names.data()).refused, 3 * (n - 1) + 7);
+    EXPECT_EQ(on_device(input, 1, names.data()).refused, 3 * (n - 1) + 7);
     selected host{std::vector<std::uint32_t>(1), std::vector<float>(1)};
     inline_queue queue;
     try {

@@ -1,5 +1,6 @@
 // What device kernels do, run on the host: the same text, with loops where a device has threads.
-// The oracle is plain code of this file; the host's kernels must agree too.
+// The oracle is plain code of this file; the host's kernels must agree too. One file, for each step
+// is run by every number of threads in one frame.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,10 +15,10 @@
 #include <vector>
 
 #include "kernels/values.hpp"
-#include "tutti/base/fixed_sum.hpp"
 #include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/cast.hpp"
+#include "tutti/kernels/compensation.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
 #include "tutti/kernels/elements.hpp"
@@ -60,10 +61,7 @@ TEST(share_of, gives_every_element_to_exactly_one_thread) {
   }
 }
 
-TEST(pack_width, fills_sixteen_bytes_of_the_narrowest) {
-  static_assert(kernels::pack_width<float*, const float*>() == 4);
-  static_assert(kernels::pack_width<const float*, kernels::only_written<std::uint16_t>>() == 8);
-  static_assert(kernels::pack_width<std::uint16_t*, const std::uint16_t*>() == 8);
+TEST(aligned_for, asks_every_array) {
   alignas(16) float values[8];
   alignas(16) std::uint16_t bits[16];
   EXPECT_TRUE(kernels::aligned_for<4>(values, values + 4));
@@ -101,6 +99,54 @@ TEST(elements, add_scale_and_negate) {
   EXPECT_FALSE(std::signbit(zero));
 }
 
+/// Delay compensation, on the host's kernel and on a device's shares of it; an operation at a time.
+TEST(elements, compensate) {
+  const auto once = [](double exact) { return static_cast<float>(exact); };
+  const auto times = [once](float a, float b) { return once(double{a} * double{b}); };
+  const auto plus = [once](float a, float b) { return once(double{a} + double{b}); };
+  for (const std::size_t n : sizes) {
+    const auto g = normal_values(n, 20);
+    const auto now = normal_values(n, 21);
+    const auto read = normal_values(n, 22);
+    const auto squares = normal_values(n, 23);
+    std::vector<float> before(n);
+    std::vector<float> expected(n);
+    std::vector<float> expected_squares(n);
+    std::vector<float> expected_adaptive(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      before[i] = times(squares[i], squares[i]);
+      const float square = times(g[i], g[i]);
+      const float moved = once(double{now[i]} - double{read[i]});
+      expected[i] = plus(g[i], times(times(0.04f, square), moved));
+      expected_squares[i] = plus(times(0.95f, before[i]), times(0.05f, square));
+      const float root = std::sqrt(plus(expected_squares[i], 1e-7f));
+      expected_adaptive[i] =
+          plus(g[i], times(times(once(double{2.0f} / double{root}), square), moved));
+    }
+    inline_queue queue;
+    auto here = g;
+    kernels::compensate(queue, std::span(here), now, read, 0.04f);
+    EXPECT_TRUE(same_bits(here, expected)) << n;
+    auto here_adaptive = g;
+    auto here_squares = before;
+    kernels::compensate_adaptively(queue, std::span(here_adaptive), std::span(here_squares), now,
+                                   read, 2.0f, 0.95f, 0.05f);
+    EXPECT_TRUE(same_bits(here_adaptive, expected_adaptive)) << n;
+    EXPECT_TRUE(same_bits(here_squares, expected_squares)) << n;
+    in_every_way([&](auto device) {
+      auto there = g;
+      device(n, element::compensate{0.04f}, there.data(), now.data(), read.data());
+      EXPECT_TRUE(same_bits(there, expected)) << n;
+      auto there_adaptive = g;
+      auto there_squares = before;
+      device(n, element::compensate_adaptively{2.0f, 0.95f, 0.05f}, there_adaptive.data(),
+             there_squares.data(), now.data(), read.data());
+      EXPECT_TRUE(same_bits(there_adaptive, expected_adaptive)) << n;
+      EXPECT_TRUE(same_bits(there_squares, expected_squares)) << n;
+    });
+  }
+}
+
 TEST(elements, products_and_sums_round_apart) {
   // Joined, the product's last bit would survive: 1 + 2^-12 squared is 1 + 2^-11 + 2^-24.
   const float almost = 1 + std::ldexp(1.0f, -12);
@@ -126,6 +172,30 @@ TEST(elements, products_and_sums_round_apart) {
         expected_x[i] = once(double{x[i]} - double{once(double{0.1f} * double{expected_m[i]})});
       }
       device(n, element::descend_with_momentum{{0.1f, 0.9f, 0.01f}}, x.data(), m.data(), g.data());
+      EXPECT_TRUE(same_bits(m, expected_m)) << n;
+      EXPECT_TRUE(same_bits(x, expected_x)) << n;
+    });
+  }
+}
+
+TEST(elements, accelerate_as_nesterov_does) {
+  for (const std::size_t n : sizes) {
+    in_every_way([n](auto device) {
+      auto x = normal_values(n, 3);
+      auto m = normal_values(n, 4);
+      const auto g = normal_values(n, 5);
+      auto expected_x = x;
+      auto expected_m = m;
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto once = [](double exact) { return static_cast<float>(exact); };
+        const float decayed = once(double{0.01f} * double{x[i]});
+        const float pull = once(double{g[i]} + double{decayed});
+        expected_m[i] = once(double{once(double{0.9f} * double{m[i]})} + double{pull});
+        const float ahead = once(double{0.9f} * double{expected_m[i]});
+        const float way = once(double{pull} + double{ahead});
+        expected_x[i] = once(double{x[i]} - double{once(double{0.1f} * double{way})});
+      }
+      device(n, element::descend_with_nesterov{{0.1f, 0.9f, 0.01f}}, x.data(), m.data(), g.data());
       EXPECT_TRUE(same_bits(m, expected_m)) << n;
       EXPECT_TRUE(same_bits(x, expected_x)) << n;
     });
@@ -231,8 +301,8 @@ TEST(elements, casts_are_the_hosts) {
              kernels::only_written<float>{sum.data()});
       EXPECT_TRUE(same_bits(sum, expected)) << n;
       kernels::add_widened<kernels::half>(queue, here.data(), expected);
-      device(n, element::add_widened<kernels::half>{},
-             static_cast<const std::uint16_t*>(here.data()), sum.data());
+      device(n, element::add_widened<kernels::half>{}, sum.data(),
+             static_cast<const std::uint16_t*>(here.data()));
       EXPECT_TRUE(same_bits(sum, expected)) << n;
     });
   }
@@ -279,115 +349,24 @@ TEST(elements, a_list_of_inputs_is_added_in_order_in_parts) {
 
 // ---- copies
 
-TEST(copy_pieces, copy_each_run_and_nothing_else) {
-  constexpr std::size_t piece = element::copy_pieces::piece;
-  const std::size_t lengths[] = {0, 1, piece, piece + 1, 0, 3 * piece - 1, 5, 2 * piece};
-  const auto from = normal_values(40'000, 30);
-  std::vector<float> to(from.size(), 7.0f);
-  std::vector<float> expected = to;
-  std::vector<kernels::copy_run> runs;
-  std::size_t place = 0;
-  for (const std::size_t n : lengths) {
-    runs.push_back({from.data() + place, to.data() + place + 1, n});
-    std::copy_n(from.data() + place, n, expected.data() + place + 1);
-    place += n + 3;
+TEST(listed_runs, are_what_a_list_says) {
+  const std::vector<float> from(9);
+  std::vector<float> to(9);
+  const std::vector<kernels::copy_run> runs = {{from.data(), to.data() + 3, 2},
+                                               {from.data() + 4, to.data(), 0},
+                                               {from.data() + 5, to.data() + 6, 3}};
+  std::vector<const void*> list_from(4);
+  std::vector<void*> list_to(4);
+  std::vector<std::size_t> list_bytes(4, 99);
+  const element::run_list list{list_from.data(), list_to.data(), list_bytes.data()};
+  const element::listed_runs put(runs, list.from_entry(1));
+  for (std::size_t i = runs.size(); i-- > 0;) {
+    put(i);
   }
-  auto on_host = expected;
-  std::ranges::fill(on_host, 7.0f);
-  inline_queue queue;
-  auto host_runs = runs;
-  for (auto& each : host_runs) {
-    each.to = on_host.data() + (each.to - to.data());
-  }
-  kernels::copy_runs(queue, std::span<const kernels::copy_run>(host_runs));
-  EXPECT_TRUE(same_bits(on_host, expected));
-  const element::copy_pieces all(runs);
-  EXPECT_EQ(all.pieces(), 0u + 1 + 1 + 2 + 0 + 3 + 1 + 2);
-  for (std::size_t number = 0; number < all.pieces(); ++number) {
-    for (std::size_t thread = 0; thread < 33; ++thread) {
-      all(number, thread, 33);
-    }
-  }
-  EXPECT_TRUE(same_bits(to, expected));
-  EXPECT_EQ(element::copy_pieces({}).pieces(), 0u);
-}
-
-// ---- sums
-
-/// What the blocks of a device add up.
-template <class Term>
-double on_blocks(std::size_t n, const Term& term) {
-  const fixed_sum order(n);
-  const auto folded = [](const fixed_sum& how, std::size_t segment, const auto& of) {
-    std::vector<double> sums(fixed_sum::threads);
-    for (std::size_t thread = 0; thread < fixed_sum::threads; ++thread) {
-      sums[thread] = how.of_thread(of, segment, thread);
-    }
-    for (std::size_t half = fixed_sum::threads / 2; half > 0; half /= 2) {
-      for (std::size_t thread = 0; thread < fixed_sum::threads; ++thread) {
-        fixed_sum::fold(sums.data(), thread, half);
-      }
-    }
-    return sums[0];
-  };
-  std::vector<double> partial(order.segments());
-  for (std::size_t segment = 0; segment < order.segments(); ++segment) {
-    partial[segment] = folded(order, segment, term);
-  }
-  return folded(fixed_sum(partial.size()), 0, [&](std::size_t i) { return partial[i]; });
-}
-
-constexpr std::size_t long_sizes[] = {0,    1,    255,   256,   4095,    4096,    4097,
-                                      8193, 5000, 40961, 99999, 4194303, 4194304, 4194305};
-
-TEST(fixed_sum, visits_every_term_once) {
-  for (const std::size_t n : long_sizes) {
-    std::vector<unsigned char> visits(n, 0);
-    const double total = on_blocks(n, [&](std::size_t i) {
-      ++visits[i];
-      return 1.0f;
-    });
-    EXPECT_EQ(total, static_cast<double>(n));
-    EXPECT_EQ(std::ranges::count(visits, 1), static_cast<std::ptrdiff_t>(n));
-  }
-}
-
-TEST(fixed_sum, its_partial_sums_are_one_segment) {
-  static_assert(fixed_sum::most_segments <= 4096);
-  EXPECT_EQ(fixed_sum(fixed_sum::most_segments).segments(), 1u);
-  EXPECT_EQ(fixed_sum(std::size_t{1} << 33).segments(), fixed_sum::most_segments);
-}
-
-TEST(mean_magnitude, of_a_device_is_within_one_ulp_of_the_hosts) {
-  for (const std::size_t n : long_sizes) {
-    const auto input = normal_values(n, 12);
-    float there = -1;
-    element::keep_mean{&there, n}(on_blocks(n, element::magnitude{input.data()}));
-    float here = -1;
-    inline_queue queue;
-    kernels::mean_magnitude(queue, input, &here);
-    long double exact = 0;
-    for (const float each : input) {
-      exact += std::fabs(each);
-    }
-    exact = n == 0 ? 0 : exact / static_cast<long double>(n);
-    EXPECT_LE(there, std::nextafter(here, 2.0f)) << n;
-    EXPECT_GE(there, std::nextafter(here, -1.0f)) << n;
-    EXPECT_NEAR(there, static_cast<double>(exact), static_cast<double>(exact) * 6.1e-8) << n;
-  }
-}
-
-TEST(mean_magnitude, of_a_sum_adds_once) {
-  const std::size_t n = 5001;
-  const auto from = normal_values(n, 13);
-  auto into = normal_values(n, 14);
-  auto expected = into;
-  for (std::size_t i = 0; i < n; ++i) {
-    expected[i] += from[i];
-  }
-  const double fused = on_blocks(n, element::magnitude_of_sum{into.data(), from.data()});
-  EXPECT_TRUE(same_bits(into, expected));
-  EXPECT_EQ(fused, on_blocks(n, element::magnitude{expected.data()}));
+  EXPECT_EQ(list_from,
+            (std::vector<const void*>{nullptr, from.data(), from.data() + 4, from.data() + 5}));
+  EXPECT_EQ(list_to, (std::vector<void*>{nullptr, to.data() + 3, to.data(), to.data() + 6}));
+  EXPECT_EQ(list_bytes, (std::vector<std::size_t>{99, 8, 0, 12}));
 }
 
 // ---- signs

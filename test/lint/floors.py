@@ -34,8 +34,8 @@ doors = {("architecture", "collective"), ("bench", "apps"), ("test", "apps"), ("
 foreign = [
     (r"mpi(-ext)?\.h", ["include/tutti/transport/mpi/library.hpp"]),
     (r"nccl\.h", ["include/tutti/transport/nccl.hpp"]),
-    (r"cub/.*|thrust/.*", ["kernels/tutti/kernels/cuda/", "bench/kernels_cuda.cu"]),
-    (r"cuda(_.*)?\.h|cuda/.*", ["include/tutti/base/cuda/", "kernels/tutti/kernels/cuda/"]),
+    (r"cub/.*|thrust/.*", ["include/tutti/base/cuda/loops.cuh", "kernels/tutti/kernels/cuda/", "bench/kernels_cuda.cu"]),
+    (r"cuda(_.*)?\.h|cuda/.*", ["include/tutti/base/cuda/", "kernels/tutti/kernels/cuda/", "test/gpu/stand_in/"]),
     (r"Eigen/.*", ["kernels/", "include/tutti/core/plan/", "apps/models/", "test/"]),
     (r"(oneapi/)?dnnl.*", ["apps/models/"]),
     (r"cudnn.*|cublas.*", ["apps/models/", "test/gpu/stand_in/"]),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What no file says: a path outside the project, a name without a meaning, a macro too many, a call
-through a pointer on the step path.
+through a pointer on the step path. What a long one does say: why it is one file.
 `--self-test` proves that each is found."""
 
 import re
@@ -22,6 +22,8 @@ indirect = re.compile(r"\bvirtual\b|\bstd::function\b")
 # What is chosen at run time, what stands in for a device, what is registered by name.
 may_be_indirect = {"include/tutti/transport/any_transport.hpp", "include/tutti/base/host_stream.hpp",
                    "include/tutti/benchmark.hpp"}
+most_lines = 550
+reason = re.compile(r"\b[Oo]ne[\s/#]+file\b")
 defines = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
 of_others = re.compile(r"CMakePackageConfigHel" r"pers|torch[./](?:csrc/|nn[.])?uti" r"ls|importlib[.]uti" r"l\b")
 
@@ -39,6 +41,11 @@ def faults(texts: dict[str, str]) -> list[str]:
             complain(match, f"'{match[0]}' says nothing. Fix: name what it is for")
         for match in riddles.finditer(text):
             complain(match, f"'{match[0]}' is a riddle. Fix: say what it is")
+        if re.search(r"\.(hpp|cpp|cu|cuh|py|sh)$", path):
+            lines = text.count("\n")
+            if lines > most_lines and not reason.search(text[:text.find("\n", 6000)]):
+                found.append(f"{path}:{lines}: longer than {most_lines} lines without a reason. "
+                             "Fix: cut it, or say in its head why it is one file")
         if re.search(r"\.(hpp|cpp|cu|cuh)(\.in)?$", path):
             for match in defines.finditer(sources.without_comments(text)):
                 if match[1] not in macros:
@@ -78,6 +85,10 @@ def self_test() -> None:
         ("a.py", "from torch.uti" + "ls import cpp_extension", ""),
         ("a.py", "from mine.uti" + "ls import everything", "says nothing"),
         ("README.md", "shared memory, by design 4 of them", ""),
+        ("a.hpp", "int x;\n" * 551, "longer than"),
+        ("a.hpp", "/// All of it. One\n/// file, for it is one.\n" + "int x;\n" * 551, ""),
+        ("a.hpp", "int x;\n" * 2000 + "// One file, too late.\n", "longer than"),
+        ("a.md", "text\n" * 551, ""),
     ]
     for path, text, sentence in planted:
         sources.expect(faults({path: text}), sentence, f"{text} in {path}")

@@ -29,6 +29,7 @@ namespace {
 
 using samples::all_gradients;
 using samples::batch_of;
+using samples::branched;
 using samples::expect_the_oracles;
 using samples::give_biases;
 using samples::odd;
@@ -42,6 +43,7 @@ TYPED_TEST_SUITE(network, models::backends<testing::Types>);
 TYPED_TEST(network, gradients_and_loss_are_the_oracles_in_double_precision) {
   for (const auto& [of, count, classes] : {std::tuple{odd(), std::size_t{3}, std::size_t{4}},
                                            {residual(), 4, 4},
+                                           {branched(), 4, 4},
                                            {models::cnn(), 2, 10},
                                            {models::mlp(), 5, 10}}) {
     models::network<TypeParam> model(of, count, 3);
@@ -259,6 +261,24 @@ TYPED_TEST(network, a_seed_fixes_the_parameters_and_their_spread) {
   EXPECT_TRUE(std::ranges::all_of(one.tensors()[1].parameter, [](float b) { return b == 0; }));
 }
 
+/// MXNet's own list: 78 tensors of 1,652,826 elements, of which these.
+TYPED_TEST(network, inception_bn_28_small_has_mxnets_tensors) {
+  const models::network<TypeParam> model(models::inception_bn_28_small(), 1, 3);
+  const auto& tensors = model.tensors();
+  ASSERT_EQ(tensors.size(), 78U);
+  std::size_t elements = 0;
+  for (const auto& each : tensors) {
+    elements += each.elements;
+  }
+  EXPECT_EQ(elements, 1'652'826U);
+  const std::vector<std::pair<std::size_t, std::size_t>> some{
+      {0, 2592},    {3, 96},     {4, 3072},    {8, 27648},   {20, 57600}, {28, 69120}, {52, 138240},
+      {56, 124416}, {60, 42240}, {64, 345600}, {72, 483840}, {76, 3360},  {77, 10}};
+  for (const auto& [which, count] : some) {
+    EXPECT_EQ(tensors[which].elements, count) << which << " " << tensors[which].name;
+  }
+}
+
 TYPED_TEST(network, weights_are_matrices_of_a_row_an_output) {
   const models::network<TypeParam> dense(models::mlp(), 1, 3);
   const auto& tensors = dense.tensors();
@@ -303,7 +323,8 @@ TYPED_TEST(network, a_batch_that_does_not_fit_is_refused) {
 }
 
 TEST(reference, agrees_with_finite_differences) {
-  for (const auto& [of, every] : {std::pair{odd(), std::size_t{1}}, {residual(), 23}}) {
+  for (const auto& [of, every] :
+       {std::pair{odd(), std::size_t{1}}, {residual(), 23}, {branched(), 11}}) {
     models::model model(of, 2, 3);
     give_biases(model);
     const batch_of some(of, 2, 5, 4);

@@ -30,8 +30,11 @@ class network {
     for (const auto& each : of_.layers) {
       const auto* elsewhere = std::get_if<models::branch>(&each);
       const std::size_t reads = elsewhere == nullptr ? places_.size() : elsewhere->of + 1;
-      const auto facts =
+      auto facts =
           std::visit([&](const auto& layer) { return models::facts(layer, shapes[reads]); }, each);
+      if (const auto* both = std::get_if<models::concatenate>(&each)) {
+        facts.out.channels += shapes[both->with + 1].channels;
+      }
       places_.push_back({reads, facts.in, facts.out, parameter, channels});
       shapes.push_back(facts.out);
       parameter += facts.parameters();
@@ -384,6 +387,33 @@ class network {
     add(dy, slopes[at.reads]);
     add(dy, slopes[layer.with + 1]);
   }
+  /// Where value `o` of both together comes from: of the layer before, or, `first`, of the other.
+  struct origin {
+    bool first;
+    std::size_t at;
+  };
+  static origin before_concatenation(const place& of, std::size_t o) {
+    const std::size_t behind = of.out.size() - of.in.size();
+    const std::size_t image = o / of.out.size();
+    const std::size_t within = o % of.out.size();
+    return within < behind ? origin{true, image * behind + within}
+                           : origin{false, image * of.in.size() + within - behind};
+  }
+  void forward(const models::concatenate& layer, const place& at, const std::vector<values>& all,
+               values& y) const {
+    for (std::size_t o = 0; o < y.size(); ++o) {
+      const origin from = before_concatenation(at, o);
+      y[o] = all[from.first ? layer.with + 1 : at.reads][from.at];
+    }
+  }
+  void backward(const models::concatenate& layer, const place& at, const std::vector<values>&,
+                const values& dy, std::vector<values>& slopes, std::vector<values>&) const {
+    for (std::size_t o = 0; o < dy.size(); ++o) {
+      const origin from = before_concatenation(at, o);
+      slopes[from.first ? layer.with + 1 : at.reads][from.at] += dy[o];
+    }
+  }
+
   static void add(const values& from, values& to) {
     std::ranges::transform(from, to, to.begin(), [](double a, double b) { return a + b; });
   }

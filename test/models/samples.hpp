@@ -69,6 +69,23 @@ inline models::declaration residual() {
                      models::linear{"fc", 4}}};
 }
 
+/// Branches side by side, of odd channel counts, one of them read twice.
+inline models::declaration branched() {
+  using models::branch;
+  using models::concatenate;
+  using models::convolution;
+  using models::relu;
+  return {.name = "branched",
+          .input = {2, 9, 7},
+          .layers = {convolution{"conv1", 5, 3}, relu{},                              // 1
+                     convolution{"a.1x1", 3, 1}, models::batch_norm{"a.bn"}, relu{},  // 4
+                     branch{1}, convolution{"a.3x3", 4, 3}, relu{}, concatenate{4},   // 8
+                     convolution{"b.3x3", 6, 3, 2}, relu{},                           // 10
+                     branch{8}, models::max_pool{3, 2, 1}, concatenate{10},           // 13
+                     convolution{"c.1x1", 5, 1}, relu{}, concatenate{13}, models::average_pool{},
+                     models::linear{"fc", 4}}};
+}
+
 struct batch_of {
   std::vector<float> images{};
   std::vector<std::uint8_t> labels{};

@@ -13,6 +13,7 @@
 
 #include "support/mpi_world.hpp"
 #include "support/transport_laws.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -171,6 +172,35 @@ TEST(Apart, PushesOfAnyLengthComeWhole) {
       EXPECT_EQ(world.in_flight(), 0U);
     });
   }
+}
+
+/// What a world of so many ranks says to lists of hosts of which the last rank's may differ.
+std::string refusal(const std::vector<int>& hosts, const std::vector<int>& of_the_last) {
+  std::string said;
+  among(3, [&](MPI_Comm some) {
+    int rank = 0;
+    MPI_Comm_rank(some, &rank);
+    try {
+      const transport::mpi world(some, rank == 2 ? of_the_last : hosts);
+    } catch (const usage_error& refused) {
+      said = refused.what();
+    }
+  });
+  return said;
+}
+
+/// Every rank is told, so that none waits for another.
+TEST(Apart, ListsOfHostsThatDifferAreRefusedOnEveryRank) {
+  EXPECT_EQ(refusal({0, 0, 1}, {0, 0, 1}), "");
+  EXPECT_EQ(refusal({}, {}), "");
+  EXPECT_EQ(refusal({0, 0, 1}, {0, 5, 1}),
+            "rank 2 is told that rank 1 is on host 5, and rank 0 on host 0. Fix: the same list on "
+            "every rank");
+  EXPECT_EQ(refusal({0, 0, 1}, {}),
+            "rank 2 is given the hosts of 0 ranks, and rank 0 of 3. Fix: the same list on every "
+            "rank");
+  EXPECT_EQ(refusal({0, 1}, {0, 1}),
+            "of 3 ranks the hosts of 2 are given. Fix: one number a rank, or none");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ using others =
 
 static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_processes>);
-static_assert(strategies_in<averaging_strategies_on<on_processes>> == 8);
+static_assert(strategies_in<averaging_strategies_on<on_processes>> == 14);
 INSTANTIATE_TYPED_TEST_SUITE_P(Averaging, StrategyLaw, averaging_strategies_on<on_processes>);
 static_assert(strategies_in<gathering_strategies_on<on_processes>> == 2);
 INSTANTIATE_TYPED_TEST_SUITE_P(Gathering, StrategyLaw, gathering_strategies_on<on_processes>);

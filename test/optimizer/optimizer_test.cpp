@@ -147,6 +147,21 @@ TEST(optimizer_sgd, is_its_recurrence) {
   }
 }
 
+TEST(optimizer_sgd, by_nesterovs_acceleration_is_its_recurrence) {
+  const optimizer::sgd values{0.125f, 0.875f, 0.0625f, optimizer::acceleration::nesterov};
+  const auto seen = applied(values, 33, 33);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    double x = static_cast<double>(initial(i));
+    double m = 0;
+    for (int step = 0; step < 3; ++step) {
+      const double d = static_cast<double>(gradient(1, step, i)) + 0.0625 * x;
+      m = 0.875 * m + d;
+      x -= 0.125 * (d + 0.875 * m);
+    }
+    EXPECT_NEAR(seen[i], x, 1e-4) << i;
+  }
+}
+
 TEST(optimizer_sgd, keeps_memory_only_where_there_is_momentum) {
   EXPECT_EQ(optimizer::sgd{}.memory_per_element(), 0u);
   EXPECT_EQ(optimizer::sgd{.momentum = 0.9f}.memory_per_element(), 1u);

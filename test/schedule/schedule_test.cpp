@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/schedule_settings.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/fusion/none.hpp"
@@ -30,15 +31,7 @@ namespace {
 using chunks = std::vector<std::uint32_t>;
 using schedule::credit_rule;
 
-/// Tensors in forward order, each a bucket, cut in pieces of so many elements.
-plan cut(const std::vector<std::size_t>& elements, std::size_t piece = 1000) {
-  std::vector<tensor> forward;
-  for (const std::size_t each : elements) {
-    forward.push_back(tensor::phantom("t" + std::to_string(forward.size()), each));
-  }
-  return make_plan(forward, fusion::none(), partition::into({.bytes = 4 * piece}), {},
-                   [](plan&) {});
-}
+using test::cut;
 
 template <class State>
 chunks all_of(State& state) {
@@ -167,30 +160,6 @@ TEST(Schedule, AtMostIsCountedBelowZero) {
   EXPECT_FALSE(state.admits(2));
   state.released(1);
   EXPECT_TRUE(state.admits(2));
-}
-
-TEST(Schedule, OneReadiedAgainIsLetGoAgain) {
-  const plan made = cut({1, 1, 1});
-  std::mt19937 random(3);
-  const auto lets_all_go = [&](auto state) {
-    std::vector<int> out(3);
-    for (int step = 0; step < 200; ++step) {
-      chunks order{0, 1, 2};
-      std::shuffle(order.begin(), order.end(), random);
-      for (const std::uint32_t bucket : order) {
-        state.ready(bucket);
-        for (const std::uint32_t chunk : all_of(state)) {
-          ++out[chunk];
-          state.released(chunk);
-        }
-      }
-      ASSERT_EQ(out, std::vector<int>(3, step + 1));
-    }
-  };
-  lets_all_go(schedule::as_ready::state(made, {}));
-  lets_all_go(schedule::in_order::state(made, {}));
-  lets_all_go(schedule::at_end::state(made, {}));
-  lets_all_go(schedule::by_priority::state(made, {.credit = 4}));
 }
 
 // ---- credit

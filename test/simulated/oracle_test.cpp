@@ -13,7 +13,7 @@ static_assert(strategies_in<dense_strategies_on<on_the_virtual_clock>> == 13);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnTheVirtualClock, StrategyLaw,
                                dense_strategies_on<on_the_virtual_clock>);
 
-static_assert(strategies_in<averaging_strategies_on<on_the_virtual_clock>> == 8);
+static_assert(strategies_in<averaging_strategies_on<on_the_virtual_clock>> == 14);
 INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnTheVirtualClock, StrategyLaw,
                                averaging_strategies_on<on_the_virtual_clock>);
 

@@ -9,6 +9,8 @@
 #include "support/byte_laws.hpp"
 #include "support/order_laws.hpp"
 #include "tutti/architecture/adasum.hpp"
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/elastic_averaging.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
@@ -19,9 +21,9 @@
 namespace tutti::test {
 namespace {
 
-TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 44); }
-TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 44); }
-TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 44); }
+TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 56); }
+TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 56); }
+TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 56); }
 TEST(Order, OfBuckets) {
   never_deadlocks<compose<architecture::all_reduce<>, fusion::up_to>>({.fusion = {.bytes = 16}});
 }
@@ -95,12 +97,22 @@ TEST(Bytes, OfAMeanByEachCollective) {
 TEST(Bytes, OfServers) {
   using architecture::parameter_server;
   using consistency::asynchronous;
+  using consistency::backup_workers;
+  using consistency::bounded_staleness;
   using consistency::synchronous;
   counts_as_stated<parameter_server<synchronous>>(bytes::once);
   counts_as_stated<parameter_server<synchronous, updated_by::servers>>(bytes::once);
   counts_as_stated<parameter_server<synchronous, updated_by::servers_by_push>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous>>(bytes::once);
   counts_as_stated<parameter_server<asynchronous, updated_by::servers>>(bytes::once);
+  counts_as_stated<parameter_server<bounded_staleness>>(bytes::once);
+  counts_as_stated<parameter_server<backup_workers, updated_by::servers>>(bytes::once);
+}
+std::uint64_t to_both_neighbours(std::size_t, std::size_t workers, std::size_t n) {
+  return 4 * n * std::min<std::size_t>(workers - 1, 2);
+}
+std::uint64_t to_another(std::size_t, std::size_t workers, std::size_t n) {
+  return workers == 1 ? 0 : 4 * n;
 }
 TEST(Bytes, OfModels) {
   counts_as_stated<architecture::model_averaging<>>(bytes::around);
@@ -110,10 +122,19 @@ TEST(Bytes, OfModels) {
                                                                    counted_steps / 4);
   counts_as_stated<architecture::sharded<collective::canonical>>(bytes::to_owners);
   counts_as_stated<architecture::independent>(bytes::none);
+  counts_as_stated<architecture::gossip>(to_both_neighbours);
+  counts_as_stated<architecture::push_sum>(to_another);
+  counts_as_stated<architecture::elastic_averaging<>>(bytes::around);
   using alone = ordered<schedule::as_ready, coordination::local, architecture::pair_averaging>;
   send_together<alone::strategy>(alone::options(), [](std::size_t workers) {
     return workers == 1 ? 0 : workers;  // each pulls one
   });
+  using pairs = ordered<schedule::as_ready, coordination::local, architecture::bipartite_averaging>;
+  send_together<pairs::strategy>(pairs::options(), [](std::size_t workers) {
+    return workers == 1 ? 0 : 2 * ((workers + 1) / 2);  // the active ones' there, and as much back
+  });
+  using outer = compose<architecture::diloco<>, partition::into>;
+  sends_as_stated<outer>({.architecture = {.period = 4}}, bytes::around, counted_steps / 4);
 }
 TEST(Bytes, OfOneAndThenAnother) {
   using strategy =

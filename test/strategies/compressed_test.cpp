@@ -139,31 +139,34 @@ TEST(Named, gTopKSGD) {
 floats trained_on_corrected_momenta(bool masks) {
   std::vector<floats> momenta(workers, floats(total_elements()));
   std::vector<floats> left(workers, floats(total_elements()));
-  return trained_with([&](int step, floats& means) {
-    std::size_t begin = 0;
-    for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
-      const std::size_t n = tensor_sizes()[tensor];
-      for (std::size_t worker = 0; worker < workers; ++worker) {
-        floats& u = momenta[worker];
-        floats& v = left[worker];
-        std::vector<std::size_t> order(n);
-        std::iota(order.begin(), order.end(), begin);
-        for (const std::size_t i : order) {
-          u[i] = 0.9f * u[i] + gradient(static_cast<int>(worker), step, i);
-          v[i] += u[i];
+  return trained_with(
+      [&](int step, floats& means) {
+        std::size_t begin = 0;
+        for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
+          const std::size_t n = tensor_sizes()[tensor];
+          for (std::size_t worker = 0; worker < workers; ++worker) {
+            floats& u = momenta[worker];
+            floats& v = left[worker];
+            std::vector<std::size_t> order(n);
+            std::iota(order.begin(), order.end(), begin);
+            for (const std::size_t i : order) {
+              u[i] = 0.9f * u[i] + gradient(static_cast<int>(worker), step, i);
+              v[i] += u[i];
+            }
+            std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+              return std::abs(v[a]) > std::abs(v[b]);
+            });
+            order.resize(std::min(n, std::max<std::size_t>(n / 1000, 1)));
+            for (const std::size_t i : order) {
+              means[i] += v[i] * (1.0f / workers);
+              v[i] = 0.0f;
+              u[i] = masks ? 0.0f : u[i];
+            }
+          }
+          begin += n;
         }
-        std::ranges::stable_sort(
-            order, [&](std::size_t a, std::size_t b) { return std::abs(v[a]) > std::abs(v[b]); });
-        order.resize(std::min(n, std::max<std::size_t>(n / 1000, 1)));
-        for (const std::size_t i : order) {
-          means[i] += v[i] * (1.0f / workers);
-          v[i] = 0.0f;
-          u[i] = masks ? 0.0f : u[i];
-        }
-      }
-      begin += n;
-    }
-  });
+      },
+      {.momentum = 0});
 }
 
 TEST(Named, DGC) {
@@ -192,6 +195,19 @@ TEST(Named, DGC) {
   EXPECT_EQ(broken(unmasked, corrected), "result ");
   corrected.result = all_have(trained_on_corrected_momenta(false));
   EXPECT_EQ(broken(unmasked, corrected), "");
+}
+
+/// An optimizer's momentum of momenta would diverge, and is refused before a step is taken.
+TEST(Named, DGCHasOneMomentum) {
+  transport::run_ranks(1, [](transport::in_process& world) {
+    arena memory = model_of(0);
+    EXPECT_THROW(make_engine<strategies::DGC>(world, memory.tensors(), optimizer_of()),
+                 usage_error);
+    auto engine = make_engine<strategies::DGC>(world, memory.tensors(), optimizer::sgd());
+    EXPECT_THROW(engine.change(optimizer_of()), usage_error);
+    EXPECT_EQ(engine.values().momentum, 0.0f);
+    EXPECT_NO_THROW(engine.change(optimizer::sgd{.learning_rate = 0.5f}));
+  });
 }
 
 // ---- MXNet2Bit

@@ -1,4 +1,5 @@
 // strategies/what-goes-together.md is what the rules say of every two policies: no engine is made.
+// One file, for one table is made of all lists.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -17,7 +18,12 @@
 
 #include "support/unbuffered_library.hpp"
 #include "tutti/architecture/adasum.hpp"
+#include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/dense.hpp"
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/elastic_averaging.hpp"
+#include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
@@ -25,10 +31,12 @@
 #include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/push_sum.hpp"
 #include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/sharded_by_owners.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/collective/by_graph.hpp"
@@ -48,6 +56,7 @@
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
 #include "tutti/compression/byteps_topk.hpp"
+#include "tutti/compression/chain.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -81,6 +90,10 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/clipped.hpp"
+#include "tutti/optimizer/lamb.hpp"
+#include "tutti/optimizer/lars.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
@@ -105,10 +118,6 @@ namespace {
 /// A compressor of whole buckets.
 struct of_whole_buckets : compression::scaled_sign {
   static constexpr tutti::unit unit = tutti::unit::bucket;
-};
-/// An optimizer that must see whole tensors, as LARS.
-struct of_whole_tensors : optimizer::sgd {
-  static constexpr bool elementwise = false;
 };
 /// The capabilities that `transport::mpi` proves in its header, which wants MPI's.
 struct like_mpi : transport::any_transport {
@@ -156,7 +165,8 @@ constexpr policies<
     compression::one_bit, compression::two_bit, compression::byteps_onebit,
     compression::byteps_topk, compression::byteps_randomk, compression::dithering,
     compression::push_only<compression::two_bit>, compression::top_k, compression::random_k,
-    compression::by_magnitude, compression::qsgd, compression::power_sgd,
+    compression::by_magnitude, compression::qsgd,
+    compression::chain<compression::top_k, compression::block_int8>, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
     compression::error_feedback<compression::qsgd>,
@@ -185,6 +195,7 @@ constexpr policies<
                   "random_k",
                   "by_magnitude",
                   "qsgd",
+                  "chain<top_k, block_int8>",
                   "power_sgd",
                   "select<matrices, power_sgd, none>",
                   "error_feedback<fp16>",
@@ -197,6 +208,9 @@ constexpr policies<
 template <class Consistency, class UpdatedBy>
 using servers = architecture::parameter_server<Consistency, UpdatedBy>;
 using consistency::asynchronous;
+using consistency::backup_workers;
+using consistency::bounded_staleness;
+using consistency::delay_compensated;
 using consistency::synchronous;
 constexpr policies<
     architecture::replicated<>, architecture::all_reduce<>,
@@ -204,14 +218,19 @@ constexpr policies<
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::momentum_exchange,
     architecture::majority_vote, architecture::sparse_tree, architecture::selecting_all_gather,
-    architecture::adasum<>, architecture::adasum<carries::difference>,
+    architecture::adasum<>, architecture::adasum<carries::difference>, architecture::dense,
     servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
     servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
-    servers<asynchronous, updated_by::servers>, architecture::sharded<>,
+    servers<asynchronous, updated_by::servers>, servers<bounded_staleness, updated_by::workers>,
+    servers<bounded_staleness, updated_by::servers>, servers<backup_workers, updated_by::servers>,
+    servers<delay_compensated, updated_by::servers>, architecture::sharded<>,
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::sharded_by_owners, architecture::pair_averaging, architecture::model_averaging<>,
-    architecture::local_sgd<>, architecture::delayed<>,
+    architecture::local_sgd<>, architecture::diloco<>, architecture::streaming_diloco<>,
+    architecture::elastic_averaging<>, architecture::gossip, architecture::push_sum,
+    architecture::bipartite_averaging, architecture::delayed<>,
     architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
+    architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>,
     architecture::independent>
     architectures{"architecture",
                   {"replicated",
@@ -226,19 +245,31 @@ constexpr policies<
                    "selecting_all_gather",
                    "adasum",
                    "adasum<difference>",
+                   "dense",
                    "parameter_server<synchronous, workers>",
                    "parameter_server<synchronous, servers>",
                    "parameter_server<synchronous, servers_by_push>",
                    "parameter_server<asynchronous, workers>",
                    "parameter_server<asynchronous, servers>",
+                   "parameter_server<bounded_staleness, workers>",
+                   "parameter_server<bounded_staleness, servers>",
+                   "parameter_server<backup_workers, servers>",
+                   "parameter_server<delay_compensated, servers>",
                    "sharded",
                    "sharded<given_back>",
                    "sharded_by_owners",
                    "pair_averaging",
                    "model_averaging",
                    "local_sgd",
+                   "diloco",
+                   "streaming_diloco",
+                   "elastic_averaging",
+                   "gossip",
+                   "push_sum",
+                   "bipartite_averaging",
                    "delayed",
                    "switch_at<all_reduce, local_sgd>",
+                   "switch_at<model_averaging, all_reduce>",
                    "independent"}};
 
 template <class Collective>
@@ -256,8 +287,10 @@ constexpr policies<
                  "excluding<reduce_scatter>", "addressable", "native"}};
 
 constexpr policies<optimizer::sgd, optimizer::adam, optimizer::one_bit_adam, optimizer::none,
-                   of_whole_tensors>
-    optimizers{"optimizer", {"sgd", "adam", "one_bit_adam", "none", "of_whole_tensors (a test's)"}};
+                   optimizer::lars, optimizer::lamb, optimizer::clipped<optimizer::sgd>,
+                   optimizer::loss_scaled<optimizer::sgd>>
+    optimizers{"optimizer",
+               {"sgd", "adam", "one_bit_adam", "none", "lars", "lamb", "clipped", "loss_scaled"}};
 
 /// Memory of a stream's, as `transport::in_process_cuda` has it.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;
@@ -329,6 +362,8 @@ struct setting {
        of_partition | of_architecture},
       {rule::gathering_needs_one_order<F, S, C, A>::holds, "gathering_needs_one_order",
        of_fusion | of_schedule | of_coordination | of_architecture},
+      {rule::gathering_holds_no_credit<F, S>::holds, "gathering_holds_no_credit",
+       of_fusion | of_schedule},
       {rule::gathering_mixes_steps<F, A>::holds, "gathering_mixes_steps",
        of_fusion | of_architecture},
       {rule::gathering_moves_parts<F, A>::holds, "gathering_moves_parts",
@@ -343,6 +378,10 @@ struct setting {
        of_architecture | of_optimizer},
       {rule::pieces_need_an_elementwise_optimizer<R, O>::holds,
        "pieces_need_an_elementwise_optimizer", of_architecture | of_optimizer},
+      {rule::all_gradients_are_seen<R, O>::holds, "all_gradients_are_seen",
+       of_architecture | of_optimizer},
+      {rule::norms_are_added_on_the_host<O, T>::holds, "norms_are_added_on_the_host",
+       of_optimizer | of_transport},
       {rule::peers_must_be_addressable<R, T>::holds, "peers_must_be_addressable",
        of_architecture | of_transport},
       {rule::native_needs_the_transport<R, T>::holds, "native_needs_the_transport",
@@ -357,9 +396,12 @@ using usual =
     setting<fusion::none, partition::none, schedule::as_ready, coordination::automatic,
             compression::none, architecture::replicated<>, optimizer::sgd, transport::simulated>;
 
-/// Rules that are no table's: of one policy alone, of how often a role is played, of a call.
-const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_negotiated",
-                                       "one_policy_a_role", "optimizers_travel_as_bytes"};
+/// Rules that are no table's: of one policy alone, of how often a role is played, of a call, of
+/// monitors.
+const std::set<std::string> of_no_pair{"joined_ranks_send_zeros",  "joins_are_negotiated",
+                                       "one_policy_a_role",        "optimizers_travel_as_bytes",
+                                       "all_gradients_are_seen",   "monitors_see_means",
+                                       "monitors_read_host_memory"};
 
 // ---- the tables
 
@@ -575,7 +617,8 @@ TEST(Legal, TheTableIsWhatTheRulesSay) {
   text += "## Legal throughout\n\n" + free +
           ".\n\n## The rules\n\nA program that breaks each is `test/compile_fail/RULE.cpp`. "
           "`joins_are_negotiated` and `joined_ranks_send_zeros` ask whoever calls `engine.join()`; "
-          "`one_policy_a_role` a composition, `optimizers_travel_as_bytes` an optimizer alone.\n\n"
+          "`one_policy_a_role` a composition, `optimizers_travel_as_bytes` an optimizer alone; "
+          "`monitors_see_means` and `monitors_read_host_memory` a monitor.\n\n"
           "| rule | says |\n|---|---|\n";
   for (const auto& [name, sentence] : stated) {
     text += "| " + name + " | " + sentence + " |\n";

@@ -155,8 +155,24 @@ const std::tuple published{
     row<strategies::PairAveraging, fusion::all, architecture::pair_averaging>{
         "architecture.seed=1 "},
     row<strategies::SMA, architecture::model_averaging<>>{"architecture.alpha=0.1 "},
-    row<strategies::LocalSGD, fusion::up_to, architecture::local_sgd<>>{up_to(67'108'864) +
-                                                                        "architecture.period=4 "},
+    row<strategies::LocalSGD, fusion::up_to, architecture::local_sgd<>>{
+        up_to(67'108'864) + "architecture.period=4 architecture.warm_up=0 "
+                            "architecture.growth=constant architecture.momenta=kept "},
+    row<strategies::AdaSGD,
+        architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>>{
+        "architecture.step=1000 architecture.alpha=0.1 "},
+    row<strategies::DPSGD, fusion::up_to, architecture::gossip>{
+        up_to(67'108'864) + "architecture.topology=ring architecture.hop=1 "},
+    row<strategies::SGP, fusion::up_to, architecture::push_sum>{
+        up_to(67'108'864) + "architecture.receiver=exponential architecture.seed=1 "},
+    row<strategies::ADPSGD, fusion::all, architecture::bipartite_averaging>{
+        "architecture.neighbours=complete architecture.seed=1 "},
+    row<strategies::EASGD, fusion::up_to, architecture::elastic_averaging<>>{
+        up_to(67'108'864) + "architecture.force=0.9 architecture.period=1 "},
+    // H 500, outer learning rate 0.7, outer momentum 0.9
+    row<strategies::DiLoCo, fusion::up_to, architecture::diloco<>>{
+        up_to(67'108'864) +
+        "architecture.period=500 architecture.rate=0.7 architecture.momentum=0.9 "},
     row<strategies::Relaxed, architecture::delayed<>>{},
     row<strategies::ZeRO1, fusion::up_to, split_phase, architecture::sharded<>>{
         up_to(26'214'400) + "schedule.gathers_at_once=2 "},
@@ -175,7 +191,20 @@ const std::tuple published{
         "architecture.algorithm3=nccl architecture.shards3=1 architecture.up_to3=0 "
         "architecture.algorithm4=nccl architecture.shards4=1 architecture.up_to4=0 "},
     row<strategies::DistributedReplicated,
-        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")}};
+        servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")},
+    // BYTEPS_ENABLE_ASYNC 1
+    row<strategies::BytePSAsync, partition::into, by_priority,
+        servers<consistency::asynchronous, updated_by::workers>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " + one_server("djb2")},
+    row<strategies::SSP, servers<consistency::bounded_staleness, updated_by::workers>>{
+        one_server("least_loaded") + "architecture.staleness=3 "},
+    // total_num_replicas is replicas_to_aggregate unless it is given
+    row<strategies::SyncReplicas, servers<consistency::backup_workers, updated_by::servers>>{
+        one_server("round_robin") + "architecture.backups=0 "},
+    // lambda_0 of DC-ASGD-c on CIFAR-10
+    row<strategies::DCASGD, servers<consistency::delay_compensated, updated_by::servers>>{
+        one_server("least_loaded") +
+        "architecture.lambda=0.04 architecture.lambda_is=constant architecture.decay=0.95 "}};
 
 /// Variants of those, which apps have by their options or as a composition.
 const std::tuple in_no_registry{
@@ -187,6 +216,15 @@ const std::tuple in_no_registry{
         cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
         "architecture.servers=1 architecture.placed_by=djb2 architecture.mixed_classes=101 "
         "architecture.engine_threads=4 architecture.engine_order=most_pushed "},
+    row<strategies::PostLocalSGD, fusion::up_to, architecture::local_sgd<>>{
+        up_to(67'108'864) +
+        "architecture.period=4 architecture.warm_up=1000 architecture.growth=constant "
+        "architecture.momenta=kept "},
+    row<strategies::PairAveragingAhead, fusion::all,
+        architecture::delayed<architecture::pair_averaging>>{"architecture.seed=1 "},
+    row<strategies::StreamingDiLoCo, architecture::streaming_diloco<>>{
+        "architecture.period=100 architecture.fragments=4 architecture.overlap=1 "
+        "architecture.keep=0.5 architecture.rate=0.7 architecture.momentum=0.9 "},
     row<strategies::KungFuNCCL, coordination::learned,
         architecture::all_reduce<collective::ring>>{},
     row<strategies::KungFuNCCLFused, fusion::all, architecture::all_reduce<collective::ring>>{},

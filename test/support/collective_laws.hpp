@@ -28,7 +28,7 @@
 
 /// What every collective keeps. A world joins with
 /// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CollectiveLaw, collectives_on<my_placed_world>)`, a
-/// collective by its place in the list below.
+/// collective by its place in the list below. One file, because a suite is registered as a whole.
 namespace tutti::test {
 
 /// Along KungFu's topologies and each one's graphs in their turn: which, follows from the numbers
@@ -96,7 +96,7 @@ using each_collective = testing::Types<
     Each<collective::ring>, Each<collective::halving_doubling>, Each<collective::star>,
     Each<collective::canonical>, Each<collective::addressable>, Each<by_graphs_in_turn>,
     Each<grids_in_turn>, Each<rings_in_turn>, Each<shuffles_in_turn>, Each<copies_in_turn>,
-    Each<small_and_large>, Each<collective::hierarchical<>>,
+    Each<small_and_large>, Each<by_rank_0>, Each<collective::hierarchical<>>,
     Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>,
     Each<collective::hierarchical<collective::ring, collective::halving_doubling,
                                   collective::crossing::first_rank>>>;

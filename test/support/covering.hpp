@@ -8,6 +8,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "support/one_of.hpp"
@@ -22,11 +23,13 @@
 #include "tutti/core/compose.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/none.hpp"
 #include "tutti/fusion/of_small.hpp"
+#include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
@@ -47,7 +50,7 @@ enum factor : std::size_t { fusion, partition, schedule, coordination, summing, 
 using row = std::array<std::size_t, factors>;
 
 /// How many choices a factor has; `fusions` and so on are in their order.
-inline constexpr row choices{8, 3, 6, 4, 2, 3};
+inline constexpr row choices{10, 3, 6, 4, 2, 4};
 
 struct some_fusion {
   using role = tutti::role::fusion;
@@ -70,15 +73,70 @@ struct some_fusion {
         return tutti::fusion::by_modules({.bytes = 3000}).group_ends(backward, known);
       case 5:
         return tutti::fusion::of_small({.bytes = 200, .tensors = 2}).group_ends(backward, known);
-      default:
+      case 6:
         return tutti::fusion::merge_gradients().group_ends(backward, known);
+      default:
+        return tutti::fusion::sparse_merge().group_ends(backward, known);
     }
   }
 
  private:
   options set_;
 };
-using tutti::fusion::when_ready;
+/// Those that come before the fusions that decide at run time.
+inline constexpr std::size_t planned_fusions = 8;
+
+class some_gathering {
+  using when_ready = tutti::fusion::when_ready;
+  using by_arrival = tutti::fusion::by_arrival;
+  static constexpr when_ready::options in_cycles{.bytes = 2500, .cycle = 2e-5};
+  static constexpr by_arrival::options in_order{.bytes = 2500, .first_bytes = 500};
+
+ public:
+  using role = tutti::role::fusion;
+  using options = which_one;
+  static constexpr bool at_run_time = true;
+
+  explicit some_gathering(const options& set) : set_(set) {}
+
+  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                      const profile& known) const {
+    return tutti::fusion::none().group_ends(backward, known);
+  }
+  std::size_t most_bytes(const plan& made) const {
+    return set_.which == 0 ? when_ready(in_cycles).most_bytes(made)
+                           : by_arrival(in_order).most_bytes(made);
+  }
+
+  class state {
+    using any = std::variant<when_ready::state, by_arrival::state>;
+
+   public:
+    state(const plan& made, const options& set)
+        : its_(set.which == 0 ? any(std::in_place_index<0>, made, in_cycles)
+                              : any(std::in_place_index<1>, made, in_order)) {}
+
+    std::size_t unsettled_steps() const {
+      const auto* in_arrival = std::get_if<1>(&its_);
+      return in_arrival == nullptr ? 0 : in_arrival->unsettled_steps();
+    }
+    seconds cycle() const {
+      return std::visit([](const auto& each) { return each.cycle(); }, its_);
+    }
+    void stage(std::uint32_t chunk) {
+      std::visit([chunk](auto& each) { each.stage(chunk); }, its_);
+    }
+    std::span<const std::uint32_t> next() {
+      return std::visit([](auto& each) { return each.next(); }, its_);
+    }
+
+   private:
+    any its_;
+  };
+
+ private:
+  options set_;
+};
 
 class some_partition {
  public:
@@ -124,29 +182,36 @@ using servers_that_update =
     architecture::parameter_server<consistency::synchronous, updated_by::servers>;
 
 /// Choices of `place`.
-enum : std::size_t { on_threads, on_the_virtual_clock, on_shaped_threads };
+enum : std::size_t { on_threads, on_the_virtual_clock, on_shaped_threads, between_processes };
 
 // ---- what is legal
 
 template <class Fusion, class Schedule, class Coordination, class Architecture>
 constexpr bool is_legal =
     rule::gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>::holds&&
-        rule::halves_need_an_exchange_of_two<Schedule, Architecture, compression::none>::holds &&
+        rule::gathering_holds_no_credit<Fusion, Schedule>::holds&&
+            rule::halves_need_an_exchange_of_two<Schedule, Architecture,
+                                                 compression::none>::holds &&
     // Ranks that wait for credit, each in an order of its own, wait for each other.
     (Coordination::one_order || !Schedule::limits_in_flight || Schedule::static_order ||
      Architecture::completes_alone);
 
 namespace detail {
 
-using kinds_of_fusion = std::tuple<some_fusion, when_ready>;
+using kinds_of_fusion =
+    std::tuple<some_fusion, tutti::fusion::when_ready, tutti::fusion::by_arrival>;
 using kinds_of_schedule = std::tuple<free_schedules, at_most, by_priority, split_phase>;
 using kinds_of_coordination = std::tuple<local, agreed>;
 using kinds_of_summing = std::tuple<canonical, servers_that_update>;
 
-/// Of each factor, the kind that a choice is of: its engine's policy.
+/// Of each factor, the kind that a choice is of.
 constexpr row kinds_in(const row& of) {
-  return {of[fusion] == 7,       0,           of[schedule] < 3 ? 0 : of[schedule] - 2,
-          of[coordination] != 0, of[summing], of[place]};
+  return {of[fusion] < planned_fusions ? 0 : of[fusion] - planned_fusions + 1,
+          0,
+          of[schedule] < 3 ? 0 : of[schedule] - 2,
+          of[coordination] != 0,
+          of[summing],
+          of[place]};
 }
 
 template <std::size_t... Each>
@@ -160,7 +225,7 @@ constexpr auto all_legal(std::index_sequence<Each...>) {
 }  // namespace detail
 
 constexpr bool legal(const row& of) {
-  constexpr auto known = detail::all_legal(std::make_index_sequence<32>());
+  constexpr auto known = detail::all_legal(std::make_index_sequence<48>());
   const row kinds = detail::kinds_in(of);
   return known[16 * kinds[fusion] + 4 * kinds[schedule] + 2 * kinds[coordination] + kinds[summing]];
 }
@@ -181,23 +246,21 @@ struct engine_of {
   }();
 
   static constexpr bool runs(const row& of) {
-    return detail::kinds_in(of) == row{kind<Fusion, detail::kinds_of_fusion>,
-                                       0,
-                                       kind<Schedule, detail::kinds_of_schedule>,
-                                       kind<Coordination, detail::kinds_of_coordination>,
-                                       has_servers<strategy> ? std::size_t{1} : std::size_t{0},
-                                       Place};
+    row kinds = detail::kinds_in(of);
+    kinds[fusion] = kinds[fusion] != 0;  // one policy gathers either way
+    return kinds == row{std::is_same_v<Fusion, some_gathering>,
+                        0,
+                        kind<Schedule, detail::kinds_of_schedule>,
+                        kind<Coordination, detail::kinds_of_coordination>,
+                        has_servers<strategy>,
+                        Place};
   }
 
   static engine_options<strategy> options(const row& of) {
     engine_options<strategy> set;
     set.run.deadline = 30;
     set.partition.which = of[partition];
-    if constexpr (std::is_same_v<Fusion, some_fusion>) {
-      set.fusion.which = of[fusion];
-    } else {
-      set.fusion = {.bytes = 2500, .cycle = 2e-5};
-    }
+    set.fusion.which = of[fusion] % planned_fusions;
     if constexpr (std::is_same_v<Schedule, free_schedules>) {
       set.schedule.which = of[schedule];
     } else if constexpr (std::is_same_v<Schedule, by_priority>) {
@@ -215,21 +278,25 @@ struct engine_of {
 
 /// Every two kinds of different factors that go together are in one of these.
 using engines =
-    std::tuple<engine_of<on_threads, when_ready, free_schedules, agreed>,
+    std::tuple<engine_of<on_threads, some_gathering, free_schedules, agreed>,
                engine_of<on_threads, some_fusion, at_most, local>,
                engine_of<on_threads, some_fusion, by_priority, agreed>,
                engine_of<on_threads, some_fusion, split_phase, agreed>,
                engine_of<on_threads, some_fusion, by_priority, local, servers_that_update>,
                engine_of<on_the_virtual_clock, some_fusion, free_schedules, local>,
-               engine_of<on_the_virtual_clock, when_ready, at_most, agreed>,
+               engine_of<on_the_virtual_clock, some_gathering, free_schedules, agreed>,
                engine_of<on_the_virtual_clock, some_fusion, by_priority, agreed>,
                engine_of<on_the_virtual_clock, some_fusion, split_phase, local>,
                engine_of<on_the_virtual_clock, some_fusion, at_most, agreed, servers_that_update>,
-               engine_of<on_shaped_threads, some_fusion, free_schedules, agreed>,
+               engine_of<on_shaped_threads, some_gathering, free_schedules, agreed>,
                engine_of<on_shaped_threads, some_fusion, at_most, agreed>,
-               engine_of<on_shaped_threads, when_ready, by_priority, agreed>,
+               engine_of<on_shaped_threads, some_gathering, by_priority, agreed>,
                engine_of<on_shaped_threads, some_fusion, split_phase, local>,
-               engine_of<on_shaped_threads, some_fusion, free_schedules, local, servers_that_add>>;
+               engine_of<on_shaped_threads, some_fusion, free_schedules, local, servers_that_add>,
+               engine_of<between_processes, some_gathering, free_schedules, agreed>,
+               engine_of<between_processes, some_gathering, at_most, agreed>,
+               engine_of<between_processes, some_fusion, split_phase, local>,
+               engine_of<between_processes, some_fusion, by_priority, local, servers_that_update>>;
 
 /// How many engines run a row: one, or none.
 constexpr int engines_that_run(const row& of) {
@@ -276,12 +343,21 @@ inline const std::vector<row>& all_rows() {
   return all;
 }
 
-/// For each pair whether some legal row has it and none of these.
+/// For each pair whether some legal row has it.
+inline const std::vector<bool>& legal_pairs() {
+  static const std::vector<bool> all = [] {
+    std::vector<bool> some(most_pairs);
+    for (const row& of : all_rows()) {
+      each_pair(of, [&some](std::size_t both) { some[both] = true; });
+    }
+    return some;
+  }();
+  return all;
+}
+
+/// Those that none of these has.
 inline std::vector<bool> missing_in(const std::vector<row>& some) {
-  std::vector<bool> missing(most_pairs);
-  for (const row& of : all_rows()) {
-    each_pair(of, [&missing](std::size_t both) { missing[both] = true; });
-  }
+  std::vector<bool> missing = legal_pairs();
   for (const row& of : some) {
     each_pair(of, [&missing](std::size_t both) { missing[both] = false; });
   }

@@ -10,12 +10,15 @@
 #include "support/order.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/push_sum.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/base/type_name.hpp"
@@ -47,9 +50,12 @@ using ordered_architectures =
                architecture::reduce_scatter_all_gather, architecture::majority_vote,
                architecture::parameter_server<>,
                architecture::parameter_server<consistency::asynchronous, updated_by::servers>,
+               architecture::parameter_server<consistency::bounded_staleness>,
+               architecture::parameter_server<consistency::backup_workers, updated_by::servers>,
                architecture::local_sgd<>, architecture::model_averaging<>,
                architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
-               architecture::sharded<>>;
+               architecture::sharded<>, architecture::gossip, architecture::push_sum,
+               architecture::bipartite_averaging>;
 using agreed_coordinations =
     one_of_coordinations<coordination::leader, coordination::negotiated, coordination::learned>;
 using free_schedules = one_of_schedules<schedule::as_ready, schedule::at_end, schedule::in_order>;

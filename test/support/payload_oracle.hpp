@@ -51,7 +51,7 @@ class codec {
     const wire room{reinterpret_cast<std::byte*>(payload.data()), capacity(its_, values.size())};
     std::size_t length = 0;
     encode(its_, queue, values, room, where, &length);
-    its_.accumulate(queue, const_wire(room.data, length), sum);
+    accumulate(its_, queue, const_wire(room.data, length), sum, where);
     return length;
   }
 

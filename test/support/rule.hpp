@@ -55,7 +55,8 @@ task observed_rank(transport::simulated& world, engine_options<Strategy> options
   for (const std::size_t each : large_model()) {
     tensors.push_back(tensor::phantom("tensor" + std::to_string(tensors.size()), each));
   }
-  auto engine = make_engine<Strategy>(world, tensors, optimizer_of(), options, monitor::timeline());
+  auto engine = make_engine<Strategy>(world, tensors, optimizer_for<Strategy>(), options,
+                                      monitor::timeline());
   co_await engine.started();
   if (!engine.serves()) {
     const std::uint64_t before = engine.counted().bytes_sent;
@@ -92,8 +93,8 @@ template <class Strategy>
 task trained_rank(transport::simulated& world, engine_options<Strategy> options,
                   observation& made) {
   arena memory = model_of(world.rank());
-  auto engine =
-      make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options, monitor::timeline());
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(), options,
+                                      monitor::timeline());
   co_await engine.started();
   if (!engine.serves()) {
     for (int step = 0; step < observed_steps; ++step) {

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -10,13 +14,19 @@
 #include "support/sparse_tree_oracle.hpp"
 #include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/elastic_averaging.hpp"
+#include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/push_sum.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/graphs.hpp"
 #include "tutti/collective/halving_doubling.hpp"
@@ -388,6 +398,216 @@ struct models_drawn_to_pairs
   }
 };
 
+/// A third of each of three neighbours, or as much as a power of two of places brings.
+struct models_of_neighbours
+    : with_defaults<compose<architecture::gossip, fusion::up_to, partition::into>> {
+  static std::vector<options> variants() {
+    const auto over = [](architecture::topology which, int hop) {
+      return options{.fusion = {.bytes = 3000},
+                     .partition = {.bytes = 20'000},
+                     .architecture = {.topology = which, .hop = hop}};
+    };
+    return {over(architecture::topology::ring, 1), over(architecture::topology::exponential, 7)};
+  }
+  static expected_payloads expected(const options& set, int workers, int steps) {
+    std::vector<int> ahead;
+    for (int each = 1; each < workers; each *= 2) {
+      ahead.push_back(each * set.architecture.hop % workers);
+    }
+    if (set.architecture.topology == architecture::topology::ring) {
+      ahead = workers < 3 ? ahead : std::vector{1, workers - 1};
+    }
+    return {.of_worker = of_replicas(workers, steps, [&](auto& all, int step, std::size_t element) {
+              std::array<float, 8> before{};
+              for (std::size_t rank = 0; rank < all.size(); ++rank) {
+                before[rank] = all[rank].x;
+              }
+              for (int rank = 0; rank < workers && workers > 1; ++rank) {
+                float& x = all[static_cast<std::size_t>(rank)].x;
+                for (const int each : ahead) {
+                  x += before[static_cast<std::size_t>((rank + workers - each) % workers)];
+                }
+                x *= 1.0f / static_cast<float>(1 + ahead.size());
+              }
+              step_alone(all, step, element);
+            })};
+  }
+};
+
+/// Halves handed on; of random receivers some have more than one, whose weights are not 1.
+struct halves_handed_on
+    : with_defaults<compose<architecture::push_sum, fusion::up_to, partition::into>> {
+  static std::vector<options> variants() {
+    const auto to = [](architecture::receiver which) {
+      return options{.fusion = {.bytes = 3000},
+                     .partition = {.bytes = 20'000},
+                     .architecture = {.receiver = which}};
+    };
+    return {to(architecture::receiver::exponential), to(architecture::receiver::random)};
+  }
+  static expected_payloads expected(const options& set, int workers, int steps) {
+    const auto at = [](int index) { return static_cast<std::size_t>(index); };
+    std::vector<std::vector<int>> to(at(steps));
+    std::vector<std::vector<double>> weights(1, std::vector<double>(at(workers), 1));
+    for (int step = 0; step < steps; ++step) {
+      weights.emplace_back(at(workers));
+      for (int rank = 0; rank < workers; ++rank) {
+        to[at(step)].push_back(architecture::receiver_of(
+            set.architecture.receiver, 1, rank, static_cast<std::uint64_t>(step), workers));
+        weights.back()[at(rank)] += weights[at(step)][at(rank)] / 2;
+        weights.back()[at(to[at(step)].back())] += weights[at(step)][at(rank)] / 2;
+      }
+    }
+    return {.of_worker = of_replicas(workers, steps, [&](auto& all, int step, std::size_t element) {
+              for (std::size_t rank = 0; rank < all.size(); ++rank) {
+                all[rank].x *= static_cast<float>(weights[at(step)][rank]);
+              }
+              step_alone(all, step, element);
+              if (workers > 1) {
+                std::array<float, 8> halves{};
+                for (std::size_t rank = 0; rank < all.size(); ++rank) {
+                  halves[rank] = all[rank].x *= 0.5f;
+                }
+                for (std::size_t rank = 0; rank < all.size(); ++rank) {
+                  all[at(to[at(step)][rank])].x += halves[rank];
+                }
+              }
+              for (std::size_t rank = 0; rank < all.size(); ++rank) {
+                all[rank].x *= static_cast<float>(1 / weights[at(step + 1)][rank]);
+              }
+            })};
+  }
+};
+
+/// Three steps alone, then one outer step with momentum on how far all have come.
+struct outer_steps
+    : with_defaults<compose<architecture::diloco<collective::canonical>, fusion::up_to>> {
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}, .architecture = {.period = 3}}};
+  }
+  static expected_payloads expected(int workers, int steps) {
+    float start = 0;
+    float velocity = 0;
+    return {.of_worker = of_replicas(workers, steps, [&](auto& all, int step, std::size_t element) {
+              if (step == 0) {
+                start = initial(element);
+                velocity = 0;
+              }
+              step_alone(all, step, element);
+              if ((step + 1) % 3 == 0) {
+                auto gone = all;
+                for (replica& each : gone) {
+                  each.x = start - each.x;
+                }
+                const float mean = workers == 1 ? gone[0].x : mean_of(gone);
+                velocity = 0.9f * velocity + mean;
+                start -= 0.7f * (mean + 0.9f * velocity);
+                for (replica& each : all) {
+                  each.x = start;
+                }
+              }
+            })};
+  }
+};
+
+/// Models and a centre on springs, every other step.
+struct models_on_springs
+    : with_defaults<compose<architecture::elastic_averaging<collective::canonical>, fusion::up_to,
+                            partition::into>> {
+  static std::vector<options> variants() {
+    return {
+        {.fusion = {.bytes = 3000}, .partition = {.bytes = 20'000}, .architecture = {.period = 2}}};
+  }
+  static expected_payloads expected(int workers, int steps) {
+    float centre = 0;
+    const auto share = static_cast<float>(0.9 / workers);
+    return {.of_worker = of_replicas(workers, steps, [&](auto& all, int step, std::size_t element) {
+              centre = step == 0 ? initial(element) : centre;
+              if (step % 2 == 0) {
+                const float mean = workers == 1 ? all[0].x : mean_of(all);
+                for (replica& each : all) {
+                  each.x = (1 - share) * each.x + share * centre;
+                }
+                centre = static_cast<float>(1 - 0.9) * centre + 0.9f * mean;
+              }
+              step_alone(all, step, element);
+            })};
+  }
+};
+
+/// Each in its turn: an active rank and its passive one become their mean, and it steps; a passive
+/// one steps from what it has come to.
+struct models_of_active_and_passive
+    : with_defaults<compose<architecture::bipartite_averaging, fusion::up_to, partition::into>> {
+  static constexpr bool takes_turns = true;
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}, .partition = {.bytes = 20'000}}};
+  }
+  static expected_payloads expected(int workers, int steps) {
+    std::vector<float> averaged;  // what passive ranks go on from
+    return {.of_worker = of_replicas(workers, steps, [&](auto& all, int step, std::size_t element) {
+              if (step == 0) {
+                averaged.assign(all.size(), initial(element));
+              }
+              for (int rank = 0; rank < workers; ++rank) {
+                replica& mine = all[static_cast<std::size_t>(rank)];
+                if (rank % 2 == 0 && workers > 1) {
+                  const auto passive = static_cast<std::size_t>(
+                      architecture::passive_of(architecture::bipartite::complete, 1, rank,
+                                               static_cast<std::uint64_t>(step), workers));
+                  averaged[passive] = mine.x = 0.5f * mine.x + 0.5f * averaged[passive];
+                } else if (rank % 2 == 1) {
+                  mine.x = averaged[static_cast<std::size_t>(rank)];
+                }
+                mine.step(gradient(rank, step, element));
+                averaged[static_cast<std::size_t>(rank)] = mine.x;
+              }
+            })};
+  }
+};
+
+/// Models that drift apart, until they have to be equal.
+struct drawn_together_until_a_switch
+    : with_defaults<
+          compose<architecture::switch_at<architecture::model_averaging<collective::canonical>,
+                                          architecture::all_reduce<collective::canonical>>,
+                  fusion::up_to>> {
+  static std::vector<options> variants() {
+    return {{.fusion = {.bytes = 3000}, .architecture = {.step = 3}}};
+  }
+  static expected_payloads expected(int workers, int steps) {
+    return {.of_worker =
+                of_replicas(workers, steps, [workers](auto& all, int step, std::size_t element) {
+                  if (step < 2) {
+                    const float mean = mean_of(all);
+                    for (replica& each : all) {
+                      each.x = (1 - 0.1f) * each.x + 0.1f * mean;
+                    }
+                  }
+                  if (step < 3) {
+                    step_alone(all, step, element);
+                  }
+                  if (step == 2) {
+                    auto of_momenta = all;
+                    for (replica& each : of_momenta) {
+                      each.x = each.m;
+                    }
+                    const replica both{mean_of(all), mean_of(of_momenta)};
+                    std::fill(all.begin(), all.end(), both);
+                  }
+                  if (step >= 3) {
+                    float sum = gradient(0, step, element);
+                    for (int worker = 1; worker < workers; ++worker) {
+                      sum += gradient(worker, step, element);
+                    }
+                    for (replica& each : all) {
+                      each.step(sum * (1.0f / static_cast<float>(workers)));
+                    }
+                  }
+                })};
+  }
+};
+
 /// What the ranks' gradients of a tensor have in common counts once.
 struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_to>> {
   static std::vector<options> variants() { return {{.fusion = {.bytes = 3000}}}; }
@@ -409,7 +629,10 @@ template <template <class> class Each>
 using each_averaging_strategy =
     testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<in_shards>,
                    Each<models_averaged_every_period>, Each<models_drawn_together>,
-                   Each<models_drawn_to_pairs>, Each<adaptive_sums>, Each<Adasum>>;
+                   Each<models_drawn_to_pairs>, Each<adaptive_sums>, Each<Adasum>,
+                   Each<models_of_neighbours>, Each<halves_handed_on>, Each<outer_steps>,
+                   Each<models_on_springs>, Each<models_of_active_and_passive>,
+                   Each<drawn_together_until_a_switch>>;
 
 /// Ranks agree on the way what goes together, and when.
 template <template <class> class Each>

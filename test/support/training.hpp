@@ -24,6 +24,15 @@ inline optimizer::sgd optimizer_of(sgd_values set = {}) {
           .weight_decay = set.weight_decay};
 }
 
+/// For a strategy: where its ranks send momenta, no second one.
+template <class Strategy>
+optimizer::sgd optimizer_for(sgd_values set = {}) {
+  if constexpr (facts::keeps_momentum<typename strategy_of<Strategy>::compression>) {
+    set.momentum = 0;
+  }
+  return optimizer_of(set);
+}
+
 /// Rank 0's parameters are those of the oracle, everybody else's rubbish.
 inline void initialise(arena& memory, int rank) {
   std::size_t element = 0;
@@ -71,15 +80,16 @@ int servers_in(const engine_options<Strategy>& options) {
 
 /// What training leaves on each worker.
 struct outcome {
-  explicit outcome(int workers)
+  explicit outcome(int workers, int servers = 0)
       : parameters(static_cast<std::size_t>(workers)),
         agendas(parameters.size()),
-        bytes(parameters.size()) {}
+        bytes(parameters.size()),
+        optimizer_bytes(static_cast<std::size_t>(workers + servers)) {}
 
   std::vector<std::vector<float>> parameters;
   std::vector<std::uint64_t> agendas;
   std::vector<std::uint64_t> bytes;
-  std::vector<std::size_t> optimizer_bytes{};  ///< of each rank, also of those that serve
+  std::vector<std::size_t> optimizer_bytes;  ///< of each rank, also of those that serve
 };
 
 /// A step of a rank that trains: a forward pass that waits for every tensor, then gradients in an
@@ -95,30 +105,36 @@ void take_step(Engine& engine, arena& memory, int step) {
   }
 }
 
-/// Trains on threads, each rank with an order of its own.
+/// One rank of a run, with an order of its own.
+template <class Strategy, class Transport>
+void train_a_rank(Transport& world, int steps, const engine_options<Strategy>& options,
+                  optimizer::sgd values, outcome& result,
+                  const std::vector<arena::declaration>& forward) {
+  arena memory = model_of(world.rank(), forward);
+  auto engine = make_engine<Strategy>(world, memory.tensors(), values, options);
+  const auto rank = static_cast<std::size_t>(world.rank());
+  result.optimizer_bytes[rank] = engine.report().optimizer_bytes;
+  if (engine.serves()) {
+    engine.serve();
+    return;
+  }
+  for (int step = 0; step < steps; ++step) {
+    take_step(engine, memory, step);
+  }
+  engine.wait();
+  result.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
+  result.agendas[rank] = engine.agenda();
+  result.bytes[rank] = engine.counted().bytes_sent;
+}
+
+/// Trains on threads.
 template <class Strategy>
 outcome train_on_threads(int workers, int steps, engine_options<Strategy> options = {},
-                         optimizer::sgd values = optimizer_of(),
+                         optimizer::sgd values = optimizer_for<Strategy>(),
                          const std::vector<arena::declaration>& forward = declarations()) {
-  outcome result(workers);
-  result.optimizer_bytes.resize(static_cast<std::size_t>(workers + servers_in<Strategy>(options)));
+  outcome result(workers, servers_in<Strategy>(options));
   transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
-    arena memory = model_of(world.rank(), forward);
-    auto engine = make_engine<Strategy>(world, memory.tensors(), values, options);
-    result.optimizer_bytes[static_cast<std::size_t>(world.rank())] =
-        engine.report().optimizer_bytes;
-    if (engine.serves()) {
-      engine.serve();
-      return;
-    }
-    for (int step = 0; step < steps; ++step) {
-      take_step(engine, memory, step);
-    }
-    engine.wait();
-    const auto rank = static_cast<std::size_t>(world.rank());
-    result.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
-    result.agendas[rank] = engine.agenda();
-    result.bytes[rank] = engine.counted().bytes_sent;
+    train_a_rank<Strategy>(world, steps, options, values, result, forward);
   });
   return result;
 }
@@ -128,7 +144,7 @@ template <class Strategy, class Transport>
 task rank_on_a_clock(Transport& world, int steps, engine_options<Strategy> options, outcome& result,
                      const std::vector<arena::declaration>& forward) {
   arena memory = model_of(world.rank(), forward);
-  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(), options);
   co_await engine.started();
   if (engine.serves()) {
     co_await engine.close();

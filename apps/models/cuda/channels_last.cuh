@@ -131,6 +131,25 @@ void channels_last<T>::average_gradient(stream& queue, T* dx, shape in, gradient
 }
 
 template <class T>
+void channels_last<T>::concatenate(stream& queue, const T* first, std::size_t first_channels,
+                                   const T* second, std::size_t second_channels, T* both,
+                                   std::size_t pixels) {
+  device::for_each(queue, pixels * (first_channels + second_channels),
+                   nhwc::concatenated_one<T>{first, first_channels, second, second_channels, both});
+}
+
+template <class T>
+void channels_last<T>::concatenate_gradient(stream& queue, T* dx, std::size_t channels,
+                                            gradients mode, const T* dy, std::size_t all_channels,
+                                            std::size_t from, std::size_t pixels) {
+  nhwc::in_mode(mode, [&]<gradients Mode>(nhwc::constant<Mode>) {
+    device::for_each(
+        queue, pixels * channels,
+        nhwc::concatenated_gradient_of_one<T, Mode>{dx, channels, dy, all_channels, from});
+  });
+}
+
+template <class T>
 void channels_last<T>::take_subsample(stream& queue, std::size_t stride, const T* x, shape in, T* y,
                                       shape out, std::size_t images) {
   device::for_each(queue, images * out.size(),

@@ -77,6 +77,14 @@ struct channels_last {
   static void average_gradient(stream&, T* dx, shape in, gradients mode, const T* dy,
                                std::size_t images);
 
+  /// Each pixel's first channels are those of `first`, the others those of `second`.
+  static void concatenate(stream&, const T* first, std::size_t first_channels, const T* second,
+                          std::size_t second_channels, T* both, std::size_t pixels);
+  /// `dx` gets the channels of `dy` from `from` on.
+  static void concatenate_gradient(stream&, T* dx, std::size_t channels, gradients mode,
+                                   const T* dy, std::size_t all_channels, std::size_t from,
+                                   std::size_t pixels);
+
   static void take_subsample(stream&, std::size_t stride, const T* x, shape in, T* y, shape out,
                              std::size_t images);
   static void subsample_gradient(stream&, std::size_t stride, T* dx, shape in, gradients mode,

@@ -425,6 +425,36 @@ class placed<T, sum> {
   wiring<T> at_;
 };
 
+template <class T>
+class placed<T, concatenate> {
+ public:
+  placed(const concatenate&, place&, const wiring<T>& at)
+      : at_(at), pixels_(at.in->as_matrix().rows), first_(at.added->each.channels) {}
+
+  void forward(place& here, pass) const {
+    channels_last<T>::concatenate(here.stream, at_.added->value.data(), first_,
+                                  at_.in->value.data(), at_.in->each.channels,
+                                  at_.out->value.data(), pixels_);
+  }
+  void backward(place& here) const {
+    give_back(here, *at_.added, at_.facts.of_added, 0);
+    give_back(here, *at_.in, at_.facts.of_read, first_);
+  }
+
+ private:
+  void give_back(place& here, activation<T>& to, gradients mode, std::size_t from) const {
+    if (!to.gradient.empty()) {
+      channels_last<T>::concatenate_gradient(here.stream, to.gradient.data(), to.each.channels,
+                                             mode, at_.out->gradient.data(), at_.out->each.channels,
+                                             from, pixels_);
+    }
+  }
+
+  wiring<T> at_;
+  std::size_t pixels_;
+  std::size_t first_;
+};
+
 template <class T, class AnyLayer>
 struct any_placed;
 template <class T, class... Layers>

@@ -7,15 +7,19 @@ namespace tutti::architecture {
 
 /// The mean that a step applies is that of the step before, which has had a whole step to arrive:
 /// nobody waits for a mean of the gradients just computed. The first step applies nothing, and the
-/// last mean is never applied.
+/// last mean is never applied. Where models are mixed, what a step mixes in was asked for a step
+/// before.
 /// Wire: as `Inner`. Cost: a buffer as large as the model.
-/// After: tf_cnn_benchmarks, `--variable_consistency=relaxed`.
+/// After: tf_cnn_benchmarks, `--variable_consistency=relaxed`; of pair_averaging, KungFu's
+/// prefetched requests, Mai et al., OSDI 2020.
 template <architecture_policy Inner = replicated<>>
 struct delayed : Inner {
-  static_assert(facts::carries_of<Inner> == carries::gradient && !facts::updates_first<Inner>,
-                "tutti: only means of gradients can be applied a step late, but this architecture "
-                "carries something else. Fix: delay architecture::replicated, all_reduce, or a "
-                "parameter_server that is updated_by::workers.");
+  static_assert(
+      (facts::carries_of<Inner> == carries::gradient && !facts::updates_first<Inner>) ||
+          facts::mixes_late<Inner>,
+      "tutti: only means of gradients, and models that are mixed in, can be applied a step late, "
+      "but this architecture carries something else. Fix: delay architecture::replicated, "
+      "all_reduce, pair_averaging, or a parameter_server that is updated_by::workers.");
   static constexpr bool stale = true;
   static constexpr int delay = 1;
 };

@@ -23,6 +23,7 @@ template <collective_policy Collective = collective::ring>
 struct model_averaging : all_reduce<Collective> {
   static constexpr bool stale = true;
   static constexpr tutti::carries carries = tutti::carries::parameters;
+  static constexpr bool mixes_late = true;
 
   struct options {
     double alpha{0.1};

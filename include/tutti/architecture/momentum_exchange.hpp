@@ -7,13 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/dense.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
-#include "tutti/collective/ring.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/architecture.hpp"
-#include "tutti/role/collective.hpp"
 
 namespace tutti::architecture {
 
@@ -37,7 +36,7 @@ struct momentum_exchange : reduce_scatter_all_gather {
 
     std::size_t workspace_bytes(std::size_t elements) const {
       return std::max(base::workspace_bytes(elements),
-                      collective::ring{}.scratch_bytes(elements, sizeof(float), world_->size()));
+                      mean_of_floats::workspace_bytes(elements, world_->size()));
     }
 
     /// A gradient has been divided by its passes before it was taken into a momentum.
@@ -63,7 +62,7 @@ struct momentum_exchange : reduce_scatter_all_gather {
 
     task exchange(typename World::endpoint self, const launch& what) {
       return world_->values().exchanges_momenta(what.step) ? base::exchange(self, what)
-                                                           : add_floats(self, what);
+                                                           : mean_of_floats::exchange(self, what);
     }
 
     void arrive(std::size_t position, std::uint64_t step) {
@@ -71,26 +70,6 @@ struct momentum_exchange : reduce_scatter_all_gather {
     }
 
    private:
-    struct addition {
-      static constexpr std::size_t unit = 64;
-      template <class Queue>
-      void operator()(Queue& queue, std::byte* into, const std::byte* from,
-                      std::size_t bytes) const {
-        kernels::add(queue, std::span(reinterpret_cast<float*>(into), bytes / sizeof(float)),
-                     std::span(reinterpret_cast<const float*>(from), bytes / sizeof(float)));
-      }
-    };
-
-    static task add_floats(typename World::endpoint self, const launch& what) {
-      reduction<addition> sum{nullptr, what.data.size(), sizeof(float), {}};
-      if (!what.phantom()) {
-        sum.data = reinterpret_cast<std::byte*>(what.data.data());
-        sum.scratch = what.workspace;
-      }
-      co_await collective::ring{}.all_reduce(self, sum);
-      what.scale(self.queue(), 0, what.data.size());
-    }
-
     /// A chunk is on its way from when all its tensors have departed until the first of them
     /// departs again.
     std::uint64_t step_of(const chunk& piece) const {

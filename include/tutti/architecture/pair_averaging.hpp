@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/peers.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
@@ -14,18 +15,6 @@
 #include "tutti/role/transport.hpp"
 
 namespace tutti::architecture {
-
-/// The rank that `rank` asks in a step: any other one, uniformly but for its next neighbour, which
-/// stands in where the draw is the rank itself. A function of the seed, the rank and the step
-/// alone.
-constexpr int pair_of(std::uint64_t seed, int rank, std::uint64_t step, int size) {
-  std::uint64_t bits = seed * 0x9e3779b97f4a7c15 + step * 0xbf58476d1ce4e5b9 +
-                       (static_cast<std::uint64_t>(rank) + 1) * 0x94d049bb133111eb;
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
-  const int drawn = static_cast<int>((bits ^ (bits >> 31)) % static_cast<std::uint64_t>(size));
-  return drawn == rank ? (rank + 1) % size : drawn;
-}
 
 /// Every rank keeps a model of its own. In each step it asks one other rank for the model that this
 /// one last saved, moves half-way there, applies its own gradient and saves the result for whoever
@@ -42,6 +31,7 @@ struct pair_averaging {
   static constexpr bool receives_from_any = true;
   static constexpr bool stale = true;
   static constexpr tutti::carries carries = tutti::carries::parameters;
+  static constexpr bool mixes_late = true;
   static constexpr bool ignores_compression = true;
 
   struct options {

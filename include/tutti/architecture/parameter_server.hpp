@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tutti/architecture/mean.hpp"
+#include "tutti/architecture/parameter_server/consistency.hpp"
 #include "tutti/architecture/parameter_server/engine_threads.hpp"
 #include "tutti/architecture/parameter_server/placed_by.hpp"
 #include "tutti/architecture/parameter_server/server.hpp"
@@ -18,18 +19,12 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
+#include "tutti/base/task.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
-
-/// When a server lets a push take effect.
-namespace consistency {
-/// When every worker has pushed; sums are added in rank order, whatever order they arrive in.
-struct synchronous {};
-/// At once: a worker's gradient may have been computed on parameters that others have since moved.
-struct asynchronous {};
-}  // namespace consistency
 
 /// Who runs the optimizer.
 namespace updated_by {
@@ -49,7 +44,9 @@ namespace architecture {
 /// server's link carries W/s times the bytes each way. The answer is the mean, encoded again, or
 /// the parameters as floats. Of compressors of several rounds, and of those that select,
 /// synchronous servers add payloads in rank order and answer with their sum. Servers that step by
-/// push hold all workers' pushes of a chunk until they step.
+/// push hold all workers' pushes of a chunk until they step. `Consistency`
+/// (parameter_server/consistency.hpp) says when a push takes effect and when its worker may go on;
+/// servers that do not wait for all keep a copy of a chunk for each worker, to answer from.
 /// On a virtual clock the sums of a synchronous server can take the time of `engine_threads`, in
 /// `engine_order`; sums are the same, and a real server adds what comes when it comes.
 /// After: Li et al., "Parameter Server", OSDI 2014; MXNet's kvstore; BytePS, OSDI 2020.
@@ -63,7 +60,8 @@ struct parameter_server {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = true;
   static constexpr bool receives_from_any = true;
-  static constexpr bool stale = std::is_same_v<Consistency, tutti::consistency::asynchronous>;
+  static constexpr bool stale = !Consistency::waits_for_all;
+  static constexpr bool drops_gradients = tutti::consistency::drops<Consistency>;
   /// Every push is a step of the optimizer's.
   static constexpr bool steps_by_push = std::is_same_v<UpdatedBy, updated_by::servers_by_push>;
   static constexpr bool owns_parameters =
@@ -73,6 +71,11 @@ struct parameter_server {
       "tutti: these servers take every push for itself, so that there is no sum to make a "
       "mean of, before or never. Fix: mean::after, or consistency::synchronous with "
       "updated_by::workers or servers.");
+  static_assert(
+      std::is_same_v<UpdatedBy, updated_by::servers> ||
+          !(drops_gradients || tutti::consistency::compensates<Consistency>),
+      "tutti: these servers drop gradients or correct them before they update, and every worker "
+      "goes on from what they have. Fix: updated_by::servers, or consistency::asynchronous.");
   static constexpr bool adds_in_rounds = !stale && !owns_parameters && Mean == mean::after;
   /// Workers update first, and push by how much they did.
   static constexpr bool updates_first = stale && !owns_parameters;
@@ -106,6 +109,7 @@ struct parameter_server {
     int mixed_classes{101};
     int engine_threads{};
     architecture::engine_order engine_order{};
+    typename Consistency::options consistency{};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
@@ -121,6 +125,7 @@ struct parameter_server {
       visit("engine_order", self.engine_order,
             "simulated: what such a thread does next: received, most_pushed, byteps as its "
             "BYTEPS_SERVER_ENABLE_SCHEDULE");
+      Consistency::options::describe(self.consistency, visit);
     }
   };
 
@@ -134,6 +139,7 @@ struct parameter_server {
       throw usage_error(sentence({set.servers, " servers among ", size,
                                   " ranks leave no worker or no server. Fix: at least 1 of each"}));
     }
+    Consistency::expect(set.consistency, size - set.servers);
     return size - set.servers;
   }
   static bool listens(const options& set, int rank, int size) { return rank >= workers(set, size); }
@@ -177,6 +183,9 @@ struct parameter_server {
     task serve(typename World::endpoint self, typename World::message push) {
       return server_.serve(self, std::move(push));
     }
+    task worker_left(int worker) requires stale { return server_.worker_left(worker); }
+    bool holds_back(std::uint32_t chunk) const requires stale { return server_.holds_back(chunk); }
+    push_counts counted_pushes() const requires stale { return server_.counted_pushes(); }
     bool at_rest() const { return server_.at_rest(); }
     task finish() { return server_.finish(); }
 

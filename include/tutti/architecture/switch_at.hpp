@@ -4,15 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/replicated.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
 
 namespace tutti::architecture {
@@ -33,8 +36,12 @@ struct switch_options {
 };
 
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
-/// `switch_at<all_reduce<>, local_sgd<>>`. Momenta go on as they are. `engine.replan` with another
+/// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
+/// `switch_at<dense, all_gather>`. Momenta go on as they are. `engine.replan` with another
 /// `step` switches on what training shows; back to one that needs equal models it does not.
+/// Where models that drift apart under `First` have to be equal under `Second`, ranks meet in the
+/// step before the switch: each applies its own gradient, and then models and momenta become their
+/// mean, on all ranks. AdaSGD is `switch_at<model_averaging<>, all_reduce<>>`.
 /// Wire: as the one whose turn it is. Cost: a buffer as large as the model where either of them has
 /// one, and then a copy of the gradients for the other.
 /// After: Lin et al., "Don't use large mini-batches, use local SGD", ICLR 2020; KungFu's adaptive
@@ -56,29 +63,40 @@ struct switch_at {
   /// Each rank has a model, and momenta, of its own.
   template <class A>
   static constexpr bool drifts = facts::stale<A> || A::completes_alone;
-  static_assert(drifts<Second> || !drifts<First>,
-                "tutti: models that have drifted apart under the first architecture stay apart "
-                "under the second, which exchanges gradients. Fix: switch to one that averages "
-                "models, or save, and start again with the other strategy.");
+  static constexpr bool meets = drifts<First> && !drifts<Second>;
+
+  template <class A>
+  struct collective_of {
+    using type = collective::ring;
+  };
+  template <class A>
+  requires requires { typename A::collective; }
+  struct collective_of<A> {
+    using type = typename A::collective;
+  };
+  /// The step before the switch.
+  using meeting = local_sgd<typename collective_of<Second>::type>;
 
  public:
-  static constexpr bool adds_payloads = First::adds_payloads || Second::adds_payloads;
+  static constexpr bool adds_payloads = First::adds_payloads || Second::adds_payloads || meets;
   static constexpr bool adds_in_rounds =
       facts::adds_in_rounds<First> && facts::adds_in_rounds<Second>;
   static constexpr bool completes_alone = First::completes_alone && Second::completes_alone;
   static constexpr bool ordered_start = facts::ordered_start<First> || facts::ordered_start<Second>;
   static constexpr bool divides_first = facts::divides_first<First> || facts::divides_first<Second>;
-  static constexpr bool has_halves = facts::has_halves<First> && facts::has_halves<Second>;
+  static constexpr bool has_halves =
+      facts::has_halves<First> && facts::has_halves<Second> && !meets;
   static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;
   static constexpr bool ignores_compression =
-      facts::ignores_compression<First> || facts::ignores_compression<Second>;
+      facts::ignores_compression<First> && facts::ignores_compression<Second>;
   static constexpr bool weighs_tensors =
       facts::weighs_tensors<First> || facts::weighs_tensors<Second>;
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
   static constexpr bool merges_payloads =
       facts::merges_payloads<First> || facts::merges_payloads<Second>;
   static constexpr bool stale = facts::stale<First> || facts::stale<Second>;
-  static constexpr bool updates_first = facts::updates_first<First> || facts::updates_first<Second>;
+  static constexpr bool updates_first =
+      facts::updates_first<First> || facts::updates_first<Second> || meets;
   static constexpr tutti::carries carries =
       std::max(facts::carries_of<First>, facts::carries_of<Second>);
   static constexpr bool turns_on_steps = true;
@@ -105,6 +123,17 @@ struct switch_at {
           {"architecture::switch_at: a switch at step ", wanted.step, " is to come, and after ",
            steps,
            " steps every rank has a model of its own already. Fix: a step that has passed"}));
+    }
+  }
+
+  /// Throws usage_error if the step that ranks would have met in has passed.
+  static void expect_replan(const options& was, const options& wanted,
+                            std::uint64_t steps) requires meets {
+    if (steps > 0 && steps < was.step && wanted.step <= steps) {
+      throw usage_error(sentence(
+          {"architecture::switch_at: models become equal in the step before the switch, but of ",
+           steps, " steps before step ", wanted.step,
+           " none did that. Fix: a step that is still to come"}));
     }
   }
 
@@ -136,7 +165,28 @@ struct switch_at {
         !facts::has_outgoing<S> && !facts::has_incoming<S> && !facts::has_arrive<S>;
     /// Then core moves them, as a view where it can.
     static constexpr bool only_gradients =
-        gradients_travel<first_state> && gradients_travel<second_state>;
+        gradients_travel<first_state> && gradients_travel<second_state> && !meets;
+
+    struct no_meeting {
+      no_meeting(World&, const no_options&) {}
+    };
+    static auto meeting_state() {
+      if constexpr (meets) {
+        return std::type_identity<typename meeting::template state<World>>();
+      } else {
+        return std::type_identity<no_meeting>();
+      }
+    }
+    static auto meeting_options() {
+      if constexpr (meets) {
+        typename meeting::options every_step;
+        every_step.period = 1;
+        every_step.momenta = momenta::averaged;
+        return every_step;
+      } else {
+        return no_options();
+      }
+    }
 
    public:
     using conditional_verbs = state;
@@ -146,10 +196,16 @@ struct switch_at {
           step_(set.step),
           first_(world, set.first),
           second_(world, set.second),
+          meeting_(world, meeting_options()),
           departed_(world.planned().backward.size()) {}
 
     std::size_t workspace_bytes(const chunk& piece) const {
-      return std::max(workspace_of(first_, piece), workspace_of(second_, piece));
+      const std::size_t most = std::max(workspace_of(first_, piece), workspace_of(second_, piece));
+      if constexpr (meets) {
+        return std::max(most, workspace_of(meeting_, piece));
+      } else {
+        return most;
+      }
     }
 
     bool sends(std::uint64_t step) const
@@ -228,6 +284,11 @@ struct switch_at {
     /// `act` on the state whose turn it is.
     template <class Self, class Act>
     static auto turn(Self& self, std::uint64_t step, Act act) {
+      if constexpr (meets) {
+        if (step + 1 == self.step_) {
+          return act(self.meeting_);
+        }
+      }
       return step < self.step_ ? act(self.first_) : act(self.second_);
     }
 
@@ -251,6 +312,7 @@ struct switch_at {
     std::uint64_t step_;
     first_state first_;
     second_state second_;
+    [[no_unique_address]] typename decltype(meeting_state())::type meeting_;
     std::vector<std::uint64_t> departed_;  ///< the step that each tensor last departed in
   };
 

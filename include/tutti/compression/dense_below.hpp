@@ -24,6 +24,9 @@ class dense_below {
   using role = tutti::role::compression;
   static constexpr bool summable = false;
   static constexpr bool lossless = facts::lossless<C>;
+  static constexpr bool overflows = facts::overflows<C>;
+  static constexpr bool keeps_momentum = facts::keeps_momentum<C>;
+  static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = facts::memory_per_element<C>;
 
@@ -81,12 +84,18 @@ class dense_below {
   }
 
   template <class Queue>
-  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum,
+                  const chunk_context& where = {}) const {
     if (dense(sum.size())) {
       none{}.accumulate(queue, {in.data, std::min(in.size, none::wire_bytes(sum.size()))}, sum);
     } else {
-      compression_.accumulate(queue, in, sum);
+      tutti::accumulate(compression_, queue, in, sum, where);
     }
+  }
+
+  std::span<float> residual(const chunk_context& where,
+                            std::size_t elements) const requires remembers_residuals<C> {
+    return compression_.residual(where, elements);
   }
 
   /// What goes back as floats does so whatever its length.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tutti/base/error.hpp"
+#include "tutti/compression/decorator.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/clipping.hpp"
 #include "tutti/role/compression.hpp"
@@ -17,19 +18,11 @@ namespace tutti::compression {
 enum class factor_masking { sent, none };
 constexpr std::array<std::string_view, 2> names(factor_masking) { return {"sent", "none"}; }
 
-/// A compressor that can say which elements a payload holds.
-template <class C>
-concept clears_sent = requires(const C compression, inline_queue& queue, const_wire payload,
-                               std::span<float> values) {
-  compression.clear_sent(queue, payload, values);
-};
-
 /// The compressor is given each rank's own momentum, u = momentum * u + gradient, in place of its
-/// gradient. So what waits in a residual grows as it would have in a dense optimizer, which then
-/// must have no momentum of its own (optimizer::sgd{.momentum = 0}). Over error_feedback that is
-/// deep gradient compression; factor masking then sets u to 0 where something was sent, so that no
-/// stale momentum follows it. A compressor that cannot say what it has sent, as all but selections,
-/// masks nothing.
+/// gradient. So what waits in a residual grows as it would have in a dense optimizer, and one with
+/// a momentum of its own is refused. Over error_feedback that is deep gradient compression; factor
+/// masking then sets u to 0 where something was sent, so that no stale momentum follows it. A
+/// compressor that cannot say what it has sent, as all but selections, masks nothing.
 ///
 /// Clipping: each rank's gradient whose euclidean norm is above clip / sqrt(p) is scaled down to
 /// that before it enters the momentum. The norm is a chunk's: with fusion::all the model's, as
@@ -41,12 +34,13 @@ concept clears_sent = requires(const C compression, inline_queue& queue, const_w
 /// two where it clips.
 /// After: Lin et al., "Deep Gradient Compression", ICLR 2018; unmasked: gTopK-SGD's code.
 template <encodes_once C>
-class momentum_correction {
+class momentum_correction : public decorator<momentum_correction<C>, C, 1> {
+  using base = decorator<momentum_correction<C>, C, 1>;
+  friend base;
+  using base::compression_;
+
  public:
-  using role = tutti::role::compression;
-  static constexpr bool summable = C::summable;
-  static constexpr tutti::unit unit = facts::unit_of<C>;
-  static constexpr std::size_t memory_per_element = 1 + facts::memory_per_element<C>;
+  static constexpr bool keeps_momentum = true;
 
   struct options {
     double momentum{0.9};
@@ -67,7 +61,7 @@ class momentum_correction {
   constexpr momentum_correction() = default;
   /// Throws usage_error unless 0 <= momentum < 1 and 0 <= clip.
   explicit constexpr momentum_correction(const options& values)
-      : options_(values), compression_(make_policy<C>(values.decorated)) {
+      : base(make_policy<C>(values.decorated)), options_(values) {
     if (!(values.momentum >= 0 && values.momentum < 1)) {
       throw usage_error(
           "compression::momentum_correction: momentum must be at least 0 and below 1. Fix: 0.9.");
@@ -79,69 +73,8 @@ class momentum_correction {
     }
   }
 
-  constexpr std::size_t block() const requires(unit == tutti::unit::block) {
-    return compression_.block();
-  }
-  constexpr std::size_t wire_bytes(std::size_t elements) const
-      requires(!facts::variable_length<C>) {
-    return compression_.wire_bytes(elements);
-  }
-  constexpr std::size_t capacity(std::size_t elements) const requires facts::variable_length<C> {
-    return compression_.capacity(elements);
-  }
-  constexpr std::size_t expected(std::size_t elements) const requires facts::variable_length<C> {
-    return compression_.expected(elements);
-  }
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
     return factor_bytes() + tutti::scratch_bytes(compression_, elements);
-  }
-
-  template <class Queue>
-  requires(!facts::variable_length<C>) void encode(Queue& queue, std::span<const float> gradient,
-                                                   wire out, const chunk_context& where) const {
-    tutti::encode(compression_, queue, momentum(queue, gradient, where), out, inner(where));
-    mask(queue, out, where, gradient.size());
-  }
-  template <class Queue>
-  requires facts::variable_length<C>
-  void encode(Queue& queue, std::span<const float> gradient, wire out, const chunk_context& where,
-              std::size_t* length) const {
-    compression_.encode(queue, momentum(queue, gradient, where), out, inner(where), length);
-    mask(queue, out, where, gradient.size());
-  }
-
-  template <class Queue>
-  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
-    compression_.accumulate(queue, in, sum);
-  }
-  template <class Queue>
-  requires summable void fold(Queue& queue, wire into, const_wire from) const {
-    compression_.fold(queue, into, from);
-  }
-
-  std::span<float> residual(const chunk_context& where,
-                            std::size_t elements) const requires remembers_residuals<C> {
-    return compression_.residual(where.after(1), elements);
-  }
-  constexpr std::size_t merging_bytes(std::size_t elements) const requires merges<C> {
-    return compression_.merging_bytes(elements);
-  }
-  template <class Queue>
-  requires merges<C>
-  void merge(Queue& queue, wire into, const_wire from, std::span<float> left_out,
-             const chunk_context& where) const {
-    compression_.merge(queue, into, from, left_out, where.after(1));
-  }
-  template <class Queue>
-  requires merges<C>
-  void select(Queue& queue, std::span<const float> values, wire out,
-              const chunk_context& where) const {
-    compression_.select(queue, values, out, inner(where));
-  }
-  template <class Queue>
-  requires merges<C>
-  void add_absent(Queue& queue, const_wire payload, const_wire others, std::span<float> sum) const {
-    compression_.add_absent(queue, payload, others, sum);
   }
 
   /// A sum of momenta has no momentum of its own.
@@ -150,10 +83,17 @@ class momentum_correction {
  private:
   constexpr std::size_t factor_bytes() const { return options_.clip > 0 ? 64 : 0; }
 
-  chunk_context inner(const chunk_context& where) const {
+  chunk_context inner(const chunk_context& where, std::size_t) const {
     chunk_context rest = where.after(1);
-    rest.scratch = where.scratch.subspan(factor_bytes());
+    rest.scratch = where.scratch.empty() ? where.scratch : where.scratch.subspan(factor_bytes());
     return rest;
+  }
+
+  template <class Queue, class Encode>
+  void encode_instead(Queue& queue, std::span<const float> gradient, wire out,
+                      const chunk_context& where, Encode encode) const {
+    encode(momentum(queue, gradient, where), inner(where, gradient.size()));
+    mask(queue, out, where, gradient.size());
   }
 
   template <class Queue>
@@ -182,7 +122,6 @@ class momentum_correction {
   }
 
   options options_{};
-  C compression_{};
 };
 
 }  // namespace tutti::compression

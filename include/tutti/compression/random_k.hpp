@@ -26,7 +26,7 @@ namespace tutti::compression {
 /// ones, and so does whoever encodes their sum again, which then loses nothing more.
 /// As `itself` a value is exact, and what was not drawn is left to error_feedback. As `its_run` a
 /// value stands for as many as its run has: the mean of what is decoded is the gradient, and error
-/// feedback does not belong around it.
+/// feedback around it is refused.
 /// Wire: the key of the draw, 8 bytes, and k floats: no indices; k = max(floor(n * density), 1),
 /// and 0 bytes for an empty chunk. `randomk` is BytePS's.
 /// Cost: k random numbers to encode and k to accumulate; nothing is read but what is drawn.
@@ -64,6 +64,15 @@ class random_k {
     }
   }
 
+  /// How many of `elements` travel.
+  constexpr std::size_t selected(std::size_t elements) const {
+    const std::size_t wanted =
+        options_.k != 0
+            ? options_.k
+            : static_cast<std::size_t>(static_cast<double>(elements) * options_.density);
+    return std::min(elements, std::max<std::size_t>(wanted, 1));
+  }
+
   /// Throws usage_error above 2^32 - 1 elements.
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
@@ -71,12 +80,19 @@ class random_k {
           "compression::random_k: elements of a chunk are drawn by numbers of 32 bits. Fix: "
           "partition::into.");
     }
-    const std::size_t wanted =
-        options_.k != 0
-            ? options_.k
-            : static_cast<std::size_t>(static_cast<double>(elements) * options_.density);
-    const std::size_t k = std::min(elements, std::max<std::size_t>(wanted, 1));
+    const std::size_t k = selected(elements);
     return k == 0 ? 0 : key_bytes + k * sizeof(float);
+  }
+
+  /// Throws usage_error where a value stands for its run: of a run of r elements the residual would
+  /// be 1 - r times what was drawn, and growing.
+  constexpr void expect_feedback() const {
+    if (options_.drawn_as == kernels::drawn_as::its_run) {
+      throw usage_error(
+          "compression::random_k: where a value is drawn as its run, the mean of what is sent is "
+          "right already, and error feedback around it grows without bound. Fix: drawn_as itself, "
+          "or no error feedback.");
+    }
   }
 
   template <class Queue>

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -23,6 +24,12 @@ template <encodes_once C>
 class rescaled_error_feedback : public error_feedback<C> {
  public:
   using error_feedback<C>::error_feedback;
+
+  constexpr auto relay() const {
+    return this->answered_by([](const auto& its) {
+      return rescaled_error_feedback<std::remove_cvref_t<decltype(its)>>(its);
+    });
+  }
 
   template <class Queue>
   void rescale(Queue& queue, const chunk_context& where, std::size_t elements, float factor) const {

@@ -200,7 +200,8 @@ void save(Engine& engine, std::ostream& out) {
 }
 
 /// Continues from what `save` wrote: the same strategy, model, optimizer and number of ranks; and
-/// the same fusion and partition, where each rank updates a part of every chunk.
+/// the same fusion and partition, where each rank updates a part of every chunk, or remembers what
+/// the mean of a part has lost.
 /// Throws usage_error, naming the difference, if the file is of another run or damaged; nothing
 /// has been changed then but memory of this engine, which must not be used on.
 template <class Engine>
@@ -237,6 +238,12 @@ void load(Engine& engine, std::istream& in) {
     throw usage_error(
         "the checkpoint's ranks updated parts of other chunks. Fix: load it with the options that "
         "it was saved with, and replan");
+  }
+  if (facts::encodes_means<typename Engine::architecture> && !engine.memories()[1].empty() &&
+      !same_owners) {
+    throw usage_error(
+        "the checkpoint's ranks remember what means of other chunks have lost. Fix: load it with "
+        "the options that it was saved with, and replan");
   }
   for (const auto& each : engine.tensors()) {
     detail::expect(file.text(), each.name, "model");

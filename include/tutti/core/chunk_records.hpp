@@ -19,6 +19,7 @@
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/state_memory.hpp"
 #include "tutti/core/surroundings.hpp"
+#include "tutti/kernels/workspace.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/transport.hpp"
@@ -73,9 +74,11 @@ class chunk_records {
         records_(made.chunks.size()),
         worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
         owner_memory_(world.queue(), owner_rows, model.remembered()) {
+    std::size_t largest = 0;
     for (std::size_t number = 0; number < records_.size(); ++number) {
       const chunk& piece = made.chunks[number];
       if (!model.phantom() && (!Types::choice::gathers || is_alone(piece))) {
+        largest = std::max(largest, piece.elements);
         records_[number].workspace = allocate<std::byte>(world.queue(), workspace_of(state, piece));
         with_compressor(around.compressor(), piece.chosen,
                         [&](const auto& its) { set_up(its, records_[number], piece); });
@@ -84,6 +87,7 @@ class chunk_records {
         records_[number].second_half.emplace(world.ready_coroutines());
       }
     }
+    reserve_for(largest);
   }
   chunk_records(const chunk_records&) = delete;
   chunk_records& operator=(const chunk_records&) = delete;
@@ -105,6 +109,7 @@ class chunk_records {
 
   /// Buffers of `most` elements for a fusion's launches.
   void make_buffers(std::optional<buffers>& made, std::size_t most) {
+    reserve_for(most);
     made.emplace(
         world_->queue(), *plan_, *model_, most,
         [this](std::size_t elements) { return room_of(elements); },
@@ -198,6 +203,10 @@ class chunk_records {
   }
 
  private:
+  /// What kernels work in beside a launch's scratch: two payloads that are merged are as long as
+  /// their sum at most.
+  void reserve_for(std::size_t elements) { kernels::reserve(world_->queue(), 2 * elements); }
+
   std::size_t shares() const { return owner_rows == 0 ? 1 : at(world_->size()); }
 
   /// What the chunk's compressor works with.

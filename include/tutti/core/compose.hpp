@@ -39,6 +39,7 @@ struct strategy
       private rule::check_buckets_stay_whole<Partition, Compression>,
       private rule::check_weighed_tensors_stay_whole<Partition, Architecture>,
       private rule::check_gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>,
+      private rule::check_gathering_holds_no_credit<Fusion, Schedule>,
       private rule::check_gathering_mixes_steps<Fusion, Architecture>,
       private rule::check_gathering_moves_parts<Fusion, Architecture>,
       private rule::check_gathering_needs_smaller_units<Fusion, Compression> {

@@ -5,7 +5,13 @@
 namespace tutti {
 
 /// What a chunk is doing on one rank.
-enum class chunk_state : std::uint32_t { waits_for_gradient, ready, started, finished };
+enum class chunk_state : std::uint32_t {
+  waits_for_gradient,
+  ready,
+  started,
+  finished,
+  held,  ///< by a server, until workers have pushed whom its architecture's bound is about
+};
 
 /// A chunk in one of its steps.
 struct chunk_step {

@@ -12,6 +12,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
@@ -245,6 +246,15 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     waits_.run(asking);
     return value;
   }
+  /// Each value becomes its mean over the workers, as many on every one of them: of models that
+  /// have drifted apart, say. Cost: all values from each worker to rank 0 and back.
+  void average(std::span<double> values) requires(!virtual_time) {
+    averages_.fetch_add(1, std::memory_order_relaxed);
+    task asking = average_over_workers(
+        endpoint<Transport>(*world_, services_.own_tag(services<Transport>::own::average)),
+        workers_, values);
+    waits_.run(asking);
+  }
   /// What `average` does, for coroutines: `value` becomes the mean, and must outlive the task.
   task averaged(double& value) {
     averages_.fetch_add(1, std::memory_order_relaxed);
@@ -256,8 +266,10 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
   /// same steps, with the same values. Residuals that are steps follow the learning rate
   /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if they
-  /// need more memory an element than those that the engine was made with.
+  /// need more memory an element than those that the engine was made with, or have a second
+  /// momentum.
   void change(const Optimizer& values) requires(!virtual_time) {
+    expect_one_momentum<compression>(values);
     if (values.memory_per_element() > room_per_element_) {
       throw usage_error(sentence(
           {"with these values the optimizer remembers ", values.memory_per_element(),
@@ -317,7 +329,29 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
             sizeof(float) * optimizer_floats(),
             model_.own_bytes() + model_.bucket_bytes(),
             model_.own_bytes(),
-            has_cycle && !virtual_time && !waits_.has_thread()};
+            core::counted_pushes(),
+            counted_observing(),
+            observer_.spent(),
+            has_cycle && !virtual_time && !waits_.has_thread(),
+            overflowed()};
+  }
+  /// Elements that have come back as an infinity or NaN so far, step after step, where the
+  /// compressor may have made them of numbers (fp16 above 65504): as many on every rank that
+  /// trains. 0 under any other. On a stream the host waits for it.
+  std::uint64_t overflowed() const { return core::overflowed(); }
+  /// What the servers have counted of all workers' pushes so far: on worker 0; nothing on the
+  /// others. Cost: a message to each server and back.
+  push_counts pushes() requires(!virtual_time) {
+    push_counts all;
+    task asking = collect_pushes(all);
+    waits_.run(asking);
+    return all;
+  }
+  /// What `pushes` does, for coroutines; `all` must outlive the task.
+  task collect_pushes(push_counts& all) {
+    if (world_->rank() == 0 && servers() > 0) {
+      co_await services_.collect_pushes(all);
+    }
   }
   /// Seconds that `wait` took so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
@@ -364,14 +398,19 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 
   /// What policies remember on ranks that do not train, rank by rank: on worker 0; nothing on the
-  /// others.
+  /// others. Every worker must call it: what each has pushed is in it, and no more.
   std::vector<memories_of_rank> collect_from_others() requires(!virtual_time) {
     std::vector<memories_of_rank> all;
-    if (world_->rank() == 0 && servers() > 0) {
+    if (servers() == 0) {
+      return all;
+    }
+    average(0);
+    if (world_->rank() == 0) {
       all.resize(static_cast<std::size_t>(servers()));
       task asking = services_.collect(all);
       waits_.run(asking);
     }
+    average(0);
     return all;
   }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tutti/base/post_box.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/control.hpp"
@@ -30,6 +31,7 @@ enum class service : std::uint32_t {
   collect,
   restore,
   replan,
+  pushes,
 };
 
 /// An engine without its strategy: all that the loop, waiting, the control channel and services ask
@@ -96,6 +98,10 @@ class engine_base {
   }
   /// A worker's question to a rank that serves.
   task converse(int worker, service what) { return verbs_->converse(*this, worker, what); }
+  /// A worker asks a rank that serves nothing any more.
+  task worker_left(int worker) { return verbs_->worker_left(*this, worker); }
+  /// What a rank that serves has counted.
+  push_counts counted_pushes() { return verbs_->counted_pushes(*this); }
 
   // ---- beginning and end
 
@@ -133,6 +139,7 @@ class engine_base {
            is_own<Engine>(&Engine::hear) && is_own<Engine>(&Engine::serve_chunk) &&
            is_own<Engine>(&Engine::take_values) && is_own<Engine>(&Engine::remembered) &&
            is_own<Engine>(&Engine::resume_architecture) && is_own<Engine>(&Engine::converse) &&
+           is_own<Engine>(&Engine::worker_left) && is_own<Engine>(&Engine::counted_pushes) &&
            is_own<Engine>(&Engine::begun) && is_own<Engine>(&Engine::disagreed) &&
            is_own<Engine>(&Engine::finish_gradients) &&
            is_own<Engine>(&Engine::finish_architecture) && is_own<Engine>(&Engine::stop_answering);
@@ -161,6 +168,8 @@ class engine_base {
     std::vector<std::span<float>> (*remembered)(engine_base&);
     void (*resume_architecture)(engine_base&, std::uint64_t);
     task (*converse)(engine_base&, int, service);
+    task (*worker_left)(engine_base&, int);
+    push_counts (*counted_pushes)(engine_base&);
     void (*begun)(engine_base&);
     void (*disagreed)(engine_base&, std::exception_ptr);
     task (*finish_gradients)(engine_base&);
@@ -209,6 +218,8 @@ class engine_base {
         [](engine_base& its, int worker, service what) {
           return static_cast<Engine&>(its).converse(worker, what);
         },
+        [](engine_base& its, int worker) { return static_cast<Engine&>(its).worker_left(worker); },
+        [](engine_base& its) { return static_cast<Engine&>(its).counted_pushes(); },
         [](engine_base& its) { return static_cast<Engine&>(its).begun(); },
         [](engine_base& its, std::exception_ptr why) {
           return static_cast<Engine&>(its).disagreed(std::move(why));

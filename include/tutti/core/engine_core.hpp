@@ -18,6 +18,7 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/base/post_box.hpp"
 #include "tutti/base/predicate.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/arrival.hpp"
@@ -50,7 +51,8 @@
 namespace tutti {
 
 /// An engine behind its verbs: the parts of core that it is made of, how it begins and ends, and
-/// what each part asks of the others through it. A user has it as an `engine`.
+/// what each part asks of the others through it. A user has it as an `engine`. One file, for what
+/// begins, fails and ends an engine touches all of its parts.
 template <class Strategy, transport_policy Transport, optimizer_policy Optimizer,
           monitor_policy Monitor>
 class engine_core : engine_base<Transport> {
@@ -107,6 +109,7 @@ class engine_core : engine_base<Transport> {
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     static_assert(base::template has_all<engine_core>());
+    expect_one_momentum<compression>(optimizer_);
     if constexpr (delays) {
       detail::expect_floats(model_.forward());
     }
@@ -178,6 +181,7 @@ class engine_core : engine_base<Transport> {
   bool serves() const { return world_->rank() >= workers_; }
   const std::vector<tensor>& tensors() const { return model_.forward(); }
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
+  std::uint64_t overflowed() const { return around_.overflowed(); }
   auto arrival(tensor_id id) { return arrival_operation<engine_core>(*this, id); }
 
   friend base;
@@ -253,8 +257,10 @@ class engine_core : engine_base<Transport> {
   }
   [[gnu::cold]] void begun() {
     resume_architecture(0);
-    if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
-      services_.start_listening();
+    if constexpr (facts::has_serve<state_type> || flow_type::speaks) {
+      if (listens_to_all(world_->rank()) || serves() || flow_->listens()) {
+        services_.start_listening();
+      }
     }
     is_started_.store(true, std::memory_order_release);
     open_posts();
@@ -373,6 +379,11 @@ class engine_core : engine_base<Transport> {
     if (flow_) {
       flow_->describe(about.chunk, about.step, answer);
     }
+    if constexpr (facts::has_holds_back<state_type>) {
+      if (state_ && serves() && state_->holds_back(about.chunk)) {
+        answer.state = chunk_state::held;
+      }
+    }
   }
 
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
@@ -435,8 +446,23 @@ class engine_core : engine_base<Transport> {
       return {};
     }
   }
+  task worker_left([[maybe_unused]] int worker) {
+    if constexpr (facts::has_worker_left<state_type>) {
+      return state_->worker_left(worker);
+    } else {
+      return {};
+    }
+  }
+  push_counts counted_pushes() const {
+    if constexpr (facts::has_counted_pushes<state_type>) {
+      return state_ ? state_->counted_pushes() : push_counts();
+    } else {
+      return {};
+    }
+  }
   void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+  float begin_step(double squares) { return optimizer_.begin_step(squares); }
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failure_.end(std::move(why), who) && flow_) {

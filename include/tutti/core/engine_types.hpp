@@ -51,10 +51,11 @@ struct engine_types {
       typename strategy::coordination>;
 };
 
-/// What an engine's transport and optimizer must be for its strategy.
+/// What an engine's transport, optimizer and monitor must be for its strategy.
 template <class Types, class Architecture = typename Types::architecture,
           class Compression = typename Types::compression,
-          class Optimizer = typename Types::optimizer, class Transport = typename Types::transport>
+          class Optimizer = typename Types::optimizer, class Transport = typename Types::transport,
+          class Monitor = typename Types::monitor>
 struct engine_rules
     : private rule::check_halves_need_an_exchange_of_two<typename Types::schedule, Architecture,
                                                          Compression>,
@@ -62,6 +63,10 @@ struct engine_rules
       private rule::check_momenta_are_exchanged_by_both<Architecture, Optimizer>,
       private rule::check_pieces_need_an_elementwise_optimizer<Architecture, Optimizer>,
       private rule::check_optimizers_travel_as_bytes<Optimizer>,
+      private rule::check_all_gradients_are_seen<Architecture, Optimizer>,
+      private rule::check_norms_are_added_on_the_host<Optimizer, Transport>,
+      private rule::check_monitors_see_means<Architecture, Monitor>,
+      private rule::check_monitors_read_host_memory<Monitor, Transport>,
       private rule::check_peers_must_be_addressable<Architecture, Transport>,
       private rule::check_native_needs_the_transport<Architecture, Transport>,
       private rule::check_senders_must_be_known<Architecture, Transport>,

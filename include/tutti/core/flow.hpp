@@ -28,9 +28,11 @@
 #include "tutti/core/surroundings.hpp"
 #include "tutti/core/tensor_state.hpp"
 #include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/norms.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/coordination.hpp"
 #include "tutti/role/monitor.hpp"
+#include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
@@ -66,6 +68,8 @@ class flow {
  public:
   /// Launches follow the order of the first step.
   static constexpr bool learns = order_type::learns;
+  /// Ranks tell each other in which order launches start.
+  static constexpr bool speaks = order_type::speaks;
 
   [[gnu::cold]] flow(transport& world, const plan& made, model_memory<queue_type>& model,
                      const typename Types::options& set, surroundings_type& around,
@@ -381,6 +385,7 @@ class flow {
       if (!what.data.empty()) {
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
+        around_->count_overflow(what.data);
       }
       buffers_->scatter(queue, mine);
       if constexpr (facts::has_incoming<state_type>) {
@@ -436,7 +441,13 @@ class flow {
       }
       for_each_tensor(piece, [&](std::size_t position) { queue.wait(tensors_[position].written); });
       const launch_type what = launch_of(number);
-      if constexpr (delays) {
+      if constexpr (delays && facts::has_incoming<state_type>) {
+        if (what.step > 0) {
+          state_->incoming(piece, what.data);
+        }
+        state_->outgoing(piece, what.data);
+        make_tensors_arrive(number);
+      } else if constexpr (delays) {
         swap_with_gradient(piece);
         make_tensors_arrive(number);
       } else if constexpr (facts::has_outgoing<state_type>) {
@@ -447,8 +458,9 @@ class flow {
       if (piece.elements > 0) {
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
+        around_->count_overflow(what.data);
       }
-      if constexpr (facts::has_incoming<state_type>) {
+      if constexpr (facts::has_incoming<state_type> && !delays) {
         state_->incoming(piece, what.data);
       }
       if constexpr (has_virtual_time<transport>) {
@@ -588,14 +600,55 @@ class flow {
   }
 
   void arrive(std::size_t position, std::uint64_t step) {
-    auto& mine = tensors_[position];
     if constexpr (facts::has_arrive<state_type>) {
       state_->arrive(position, step);
+    } else if constexpr (facts::needs_all_gradients<typename Types::optimizer>) {
+      update_together(step);
+      return;
     } else if constexpr (!delays) {
-      around_->update(position, step, model_->data(position));
+      update(position, step, model_->data(position));
     } else if (step > 0) {
-      around_->update(position, step - 1, model_->at(position).gradient);
+      update(position, step - 1, model_->at(position).gradient);
     }
+    has_arrived(position);
+  }
+
+  void update(std::size_t position, std::uint64_t step, std::span<const float> mean) {
+    if (!model_->phantom()) {
+      observer_->mean(static_cast<std::uint32_t>(index(plan_->at(position))), mean);
+    }
+    around_->update(position, step, mean);
+  }
+
+  /// Another mean is there; when all of the step are, the optimizer sees how long they are together
+  /// before it has any. Until then nothing arrives, so that no tensor is in the next step.
+  void update_together(std::uint64_t step) {
+    if (++means_ < tensors_.size()) {
+      return;
+    }
+    means_ = 0;
+    double squares = 0;
+    for (std::size_t position = 0; position < tensors_.size() && !model_->phantom(); ++position) {
+      double its = 0;
+      kernels::sum_of_squares(world_->queue(), model_->data(position), &its);
+      squares += its;
+    }
+    const float factor = owner_->begin_step(squares);
+    for (std::size_t position = 0; position < tensors_.size(); ++position) {
+      if (factor != 0) {
+        if (factor != 1 && !model_->phantom()) {
+          kernels::scale(world_->queue(), model_->data(position), factor);
+        }
+        update(position, step, model_->data(position));
+      }
+    }
+    for (std::size_t position = 0; position < tensors_.size(); ++position) {
+      has_arrived(position);
+    }
+  }
+
+  void has_arrived(std::size_t position) {
+    auto& mine = tensors_[position];
     mine.current = world_->queue().record();
     observer_->record(event::arrived, static_cast<std::uint32_t>(index(plan_->at(position))));
     mine.arrived.fetch_add(1, std::memory_order_release);  // from here on it is the caller's
@@ -622,6 +675,7 @@ class flow {
   std::atomic<std::size_t> in_flight_{0};  ///< launches; written by the loop's owner alone
   struct no_buffers {};
   std::conditional_t<gathers, std::optional<typename records_type::buffers>, no_buffers> buffers_{};
+  std::size_t means_ = 0;  ///< of this step that are there, where all are needed at once
   running_hash agenda_{};
   std::uint64_t starts_ = 0;
   order_type order_;

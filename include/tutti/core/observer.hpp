@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -27,13 +28,30 @@ class observer {
   void record(event what, std::uint32_t which) {
     if constexpr (Monitor::observes) {
       const std::scoped_lock lock(mutex_);  // waits are seen by the trainer's own threads
-      monitor.record(what, which, world_->now());
+      const seconds when = world_->now();
+      monitor.record(what, which, when);
       if constexpr (adds_up) {
         if (what == event::arrived) {
           sums_.arrived(which);
         }
       }
+      note_time(when);
     }
+  }
+  /// The mean gradient of a tensor, before the optimizer has it.
+  void mean([[maybe_unused]] std::uint32_t which,
+            [[maybe_unused]] std::span<const float> gradient) {
+    if constexpr (facts::sees_means<Monitor>) {
+      const std::scoped_lock lock(mutex_);
+      const seconds when = world_->now();
+      monitor.mean(which, gradient);
+      note_time(when);
+    }
+  }
+  /// Seconds that its looks at memory took on this rank.
+  seconds spent() const {
+    const std::scoped_lock lock(mutex_);
+    return spent_;
   }
 
   // ---- what it adds up over the workers; nothing if it does not
@@ -75,8 +93,16 @@ class observer {
   }
 
  private:
+  /// What only counts takes less than it takes to find out.
+  void note_time([[maybe_unused]] seconds since) {
+    if constexpr (facts::reads_memory<Monitor>) {
+      spent_ += world_->now() - since;
+    }
+  }
+
   Transport* world_;
   mutable std::mutex mutex_{};
+  seconds spent_ = 0;
 
  public:
   Monitor monitor;

@@ -43,17 +43,14 @@ class order_of_starts {
   using observer_type = observer<typename Types::monitor, transport>;
   static_assert(coordination_machine<machine_type>);
   static constexpr bool gathers = Types::choice::gathers;
-  static constexpr bool speaks = !std::is_same_v<coordination, tutti::coordination::local>;
-  /// On a stream a decision reaches the others before its launch is enqueued, which might wait for
-  /// a message that they send only once they know.
-  static constexpr bool tells_first = speaks && is_stream_ordered<transport>;
 
  public:
+  /// Ranks tell each other in which order launches start.
+  static constexpr bool speaks = !std::is_same_v<coordination, tutti::coordination::local>;
   /// On a stream a launch is released here before its bytes have left, and its credit is free only
   /// once the stream has come so far.
   static constexpr bool leaves_later = Types::schedule::limits_in_flight && !Types::virtual_time &&
                                        !std::is_same_v<queue_type, inline_queue>;
-
   /// Launches follow the order of the first step.
   static constexpr bool learns = requires(machine_type & its) { its.book(); };
 
@@ -242,6 +239,10 @@ class order_of_starts {
   }
 
  private:
+  /// On a stream a decision reaches the others before its launch is enqueued, which might wait for
+  /// a message that they send only once they know.
+  static constexpr bool tells_first = speaks && is_stream_ordered<transport>;
+
   struct could_start {
     const Owner* owner;
     bool operator()(std::uint32_t chunk) const { return owner->is_ready(chunk); }

@@ -220,11 +220,18 @@ struct group {
   TUTTI_ASSERT(first == tensors, "a fusion must cover every tensor");
 }
 
-/// In the order in which a backward pass completes them.
+/// In the order in which a backward pass completes them: that of their last tensors.
 [[gnu::cold]] inline void order(std::vector<group>& groups, const plan& made) {
-  const auto last = [&made](const group& each) { return index(made.at(each.end - 1)); };
-  std::sort(groups.begin(), groups.end(),
-            [&](const group& a, const group& b) { return last(a) > last(b); });
+  std::vector<group> by_last(made.backward.size());
+  for (const group& each : groups) {
+    by_last[index(made.at(each.end - 1))] = each;
+  }
+  groups.clear();
+  for (std::size_t last = by_last.size(); last-- > 0;) {
+    if (by_last[last].end != 0) {
+      groups.push_back(by_last[last]);
+    }
+  }
 }
 
 /// The next bucket, of these tensors; it has no chunks yet.

@@ -16,6 +16,7 @@
 #include "tutti/base/loops.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
@@ -38,6 +39,14 @@ struct computation {
   tensor_shape shape{};
 };
 
+/// A worker that computes so many times as long as its profile says; none where `rank` is below 0.
+struct slow_worker {
+  int rank{-1};
+  double times{1};
+
+  double times_of(int which) const { return which == rank ? times : 1; }
+};
+
 /// How long a replay goes on; the iterations before the measured ones fill the pipeline.
 struct replay_options {
   int iterations{10};
@@ -51,6 +60,7 @@ struct replay_options {
   /// Computing takes so much longer, as a share, while the rank communicates: both need the device.
   double slowdown{};
   std::uint64_t seed{1};
+  slow_worker slow{};
 };
 
 /// When a chunk's exchange began and ended, from the beginning of the iteration.
@@ -63,6 +73,8 @@ struct exchanged {
 /// What a replay came to, as worker 0 saw it.
 struct replayed {
   std::vector<seconds> iterations{};  ///< the measured ones, in order
+  double iterations_per_second{};     ///< of all workers together, each at its own pace
+  push_counts pushes{};               ///< that servers counted, the unmeasured iterations' as well
   std::uint64_t bytes_sent{};         ///< by worker 0, in all measured iterations
   plan planned{};
   std::vector<exchanged> agenda{};  ///< the last iteration's, in the order of starting
@@ -163,14 +175,23 @@ class replay {
       std::seed_seq both{static_cast<std::uint64_t>(world.rank()), length_.seed};
       std::mt19937_64 random(both);
       std::normal_distribution<double> normal;
+      const double times = length_.slow.times_of(world.rank());
+      seconds began = 0;
       for (int step = 0; step <= length_.warmup + length_.iterations; ++step) {
-        co_await forward(world, engine, 1 + length_.jitter * std::abs(normal(random)));
-        co_await backward(world, engine, 1 + length_.jitter * std::abs(normal(random)));
+        co_await forward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
+        co_await backward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
         if (world.rank() == 0) {
           note(step, world.now(), engine);
         }
+        began = step == length_.warmup ? world.now() : began;
       }
+      double its_pace = length_.iterations / (world.now() - began);
       co_await all_arrived(engine);
+      co_await engine.averaged(its_pace);
+      if (world.rank() == 0) {
+        result_.iterations_per_second = its_pace * engine.workers();
+        co_await engine.collect_pushes(result_.pushes);
+      }
     }
     co_await engine.close();
   }

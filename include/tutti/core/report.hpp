@@ -3,10 +3,25 @@
 #include <cstdint>
 #include <ostream>
 
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
+
+/// "staleness 0: 12, 1: 7, 3: 1 pushes; 0 dropped, 2 held back".
+inline std::ostream& operator<<(std::ostream& out, const push_counts& its) {
+  out << "staleness";
+  const char* before = " ";
+  for (std::size_t i = 0; i < its.staleness.size(); ++i) {
+    if (its.staleness[i] > 0) {
+      out << before << i << (i + 1 == its.staleness.size() ? " and more: " : ": ")
+          << its.staleness[i];
+      before = ", ";
+    }
+  }
+  return out << " pushes; " << its.dropped << " dropped, " << its.held << " held back";
+}
 
 /// What a rank's engine has done so far.
 struct report {
@@ -23,8 +38,13 @@ struct report {
   std::size_t optimizer_bytes{};     ///< of state that the optimizer keeps on this rank
   std::size_t gradient_bytes{};      ///< of gradients, at most at once, buckets' buffers included
   std::size_t own_gradient_bytes{};  ///< of those the model's own, which stay
+  push_counts pushes{};              ///< on a rank that serves
+  tutti::traffic observing{};        ///< beside: what the monitor's sums took
+  seconds observing_seconds{};       ///< that the monitor looked at gradients and parameters
   /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
   bool cycles_end_on_calls{};
+  /// Elements that have come back as no number, where the compressor may have made them.
+  std::uint64_t overflowed{};
 
   friend std::ostream& operator<<(std::ostream& out, const report& r) {
     const double taken = r.steps == 0 ? 1 : static_cast<double>(r.steps);
@@ -36,9 +56,22 @@ struct report {
         << 1e3 * r.exposed / taken << " ms exposed; " << r.optimizer_bytes
         << " bytes of optimizer state; " << r.gradient_bytes << " bytes of gradients, "
         << r.own_gradient_bytes << " of them the model's own\n";
+    if (r.pushes.taken() + r.pushes.dropped > 0) {
+      out << "  " << r.pushes << "\n";
+    }
+    if (r.observing.messages_sent > 0 || r.observing_seconds > 0) {
+      out << "  its monitor, per step: " << static_cast<double>(r.observing.bytes_sent) / taken
+          << " bytes sent in " << static_cast<double>(r.observing.messages_sent) / taken
+          << " messages, " << 1e3 * r.observing_seconds / taken << " ms of reading\n";
+    }
     if (r.cycles_end_on_calls) {
       out << "  what became ready in a cycle went on the caller's next call. Fix: run.progress = "
              "progress::by_thread\n";
+    }
+    if (r.overflowed != 0) {
+      out << "  " << r.overflowed
+          << " elements came back as infinities or NaN: above 65504 fp16 has no numbers. Fix: "
+             "architecture::replicated<mean::before>, a smaller loss scale, or compression::bf16\n";
     }
     return out;
   }

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tutti/base/memory.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
@@ -15,6 +16,8 @@
 #include "tutti/role/compression.hpp"
 #include "tutti/role/coordination.hpp"
 #include "tutti/role/fusion.hpp"
+#include "tutti/role/monitor.hpp"
+#include "tutti/role/optimizer.hpp"
 #include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -74,6 +77,11 @@ struct gathering_needs_one_order {
       (!Architecture::completes_alone && facts::delay<Architecture> == 0 &&
        !facts::splits_phases<Schedule> &&
        (Coordination::one_order || std::is_same_v<Coordination, coordination::automatic>));
+};
+
+template <class Fusion, class Schedule>
+struct gathering_holds_no_credit {
+  static constexpr bool holds = !facts::holds_groups<Fusion> || !Schedule::limits_in_flight;
 };
 
 template <class Fusion, class Architecture>
@@ -160,6 +168,33 @@ struct joined_ranks_send_zeros {
                                 !std::is_same_v<Optimizer, optimizer::none>;
 };
 
+template <class Monitor, class Transport>
+struct monitors_read_host_memory {
+  static constexpr bool holds =
+      !facts::reads_memory<Monitor> || !has_own_memory<typename Transport::queue_type>;
+};
+
+/// The engine hands every worker's optimizer the mean of each tensor.
+template <class Architecture>
+constexpr bool makes_means = !facts::has_arrive<detail::state_of<Architecture>>;
+
+template <class Architecture, class Monitor>
+struct monitors_see_means {
+  static constexpr bool holds = !facts::sees_means<Monitor> || makes_means<Architecture>;
+};
+
+template <class Architecture, class Optimizer>
+struct all_gradients_are_seen {
+  static constexpr bool holds = !facts::needs_all_gradients<Optimizer> ||
+                                (makes_means<Architecture> && facts::delay<Architecture> == 0);
+};
+
+template <class Optimizer, class Transport>
+struct norms_are_added_on_the_host {
+  static constexpr bool holds =
+      !facts::needs_all_gradients<Optimizer> || !has_own_memory<typename Transport::queue_type>;
+};
+
 template <class Optimizer>
 struct optimizers_travel_as_bytes {
   static constexpr bool holds = std::is_trivially_copyable_v<Optimizer>;
@@ -244,6 +279,13 @@ struct check_gathering_needs_one_order {
                 "gather something else, or a launch does not end in one go. Fix: use "
                 "fusion::up_to, or coordination::leader or negotiated with an architecture that "
                 "needs all ranks at once, and a schedule that leaves exchanges whole.");
+};
+template <class Fusion, class Schedule>
+struct check_gathering_holds_no_credit {
+  static_assert(gathering_holds_no_credit<Fusion, Schedule>::holds,
+                "tutti: this fusion holds a group back until all of it may go, but this schedule "
+                "lets only so much go at once, and what is held back counts. Fix: "
+                "schedule::as_ready, or fusion::when_ready.");
 };
 template <class Fusion, class Architecture>
 struct check_gathering_mixes_steps {
@@ -338,6 +380,36 @@ struct check_joined_ranks_send_zeros {
                 "this engine leaves the mean to the caller, or its architecture sends something "
                 "else. Fix: pass an optimizer to make_engine, and send gradients in every step.");
 };
+template <class Monitor, class Transport>
+struct check_monitors_read_host_memory {
+  static_assert(monitors_read_host_memory<Monitor, Transport>::holds,
+                "tutti: this monitor reads gradients or parameters, but over this transport they "
+                "lie on a device. Fix: use monitor::stragglers, counters or timeline, or "
+                "transport::in_process or mpi in host memory.");
+};
+template <class Architecture, class Monitor>
+struct check_monitors_see_means {
+  static_assert(monitors_see_means<Architecture, Monitor>::holds,
+                "tutti: this monitor looks at the mean gradients of every step, but this "
+                "architecture makes none on its workers. Fix: use monitor::variance or "
+                "consensus_distance, or an architecture whose workers update, as "
+                "architecture::replicated.");
+};
+template <class Architecture, class Optimizer>
+struct check_all_gradients_are_seen {
+  static_assert(all_gradients_are_seen<Architecture, Optimizer>::holds,
+                "tutti: this optimizer needs the mean gradients of a whole step before it updates "
+                "a tensor, but under this architecture they are updated one by one, elsewhere or a "
+                "step late. Fix: use architecture::replicated or servers that add and leave "
+                "updates to workers, or clip each worker's gradients before they are sent.");
+};
+template <class Optimizer, class Transport>
+struct check_norms_are_added_on_the_host {
+  static_assert(norms_are_added_on_the_host<Optimizer, Transport>::holds,
+                "tutti: this optimizer adds up norms on the host, but over this transport "
+                "gradients lie on a device. Fix: transport::in_process or mpi in host memory, or "
+                "an optimizer that updates tensors one by one.");
+};
 template <class Optimizer>
 struct check_optimizers_travel_as_bytes {
   static_assert(optimizers_travel_as_bytes<Optimizer>::holds,
@@ -387,7 +459,7 @@ struct compiles_for_the_queue {
       compression.decode(queue, const_wire{}, sum, where, summed{});
     } else {
       tutti::encode(compression, queue, gradient, wire{}, where);
-      compression.accumulate(queue, const_wire{}, sum);
+      tutti::accumulate(compression, queue, const_wire{}, sum, where);
     }
   }
   using needed = std::integral_constant<decltype(&verbs), &verbs>;

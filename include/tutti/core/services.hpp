@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
@@ -88,6 +90,9 @@ class services {
       co_await owner_->finish_gradients();
       if (const auto first = first_listener()) {
         co_await say_finished(*first);
+        for (int rank = std::max(*first + 1, workers_); rank < world_->size(); ++rank) {
+          co_await say_finished(rank);
+        }
       }
       if (listens_ && !owner_->listens_to_all(world_->rank())) {
         co_await say_finished(world_->rank());
@@ -109,8 +114,14 @@ class services {
   }
   /// A worker's question to a rank that serves; but for re-plans.
   task converse(int worker, service what) {
-    return what == service::collect ? send_memories(memory_endpoint(), worker, owner_->remembered())
-                                    : receive_restored(memory_endpoint(), worker, *owner_);
+    switch (what) {
+      case service::collect:
+        return send_memories(memory_endpoint(), worker, owner_->remembered());
+      case service::pushes:
+        return send_pushes(worker);
+      default:
+        return receive_restored(memory_endpoint(), worker, *owner_);
+    }
   }
   const task& listening() const { return listening_; }
   /// Nobody is left that may ask. For any thread.
@@ -137,6 +148,16 @@ class services {
     }
   }
 
+  /// What all ranks that do not train have counted of pushes.
+  [[gnu::cold]] task collect_pushes(push_counts& all) {
+    for (int rank = workers_; rank < world_->size(); ++rank) {
+      push_counts its;
+      co_await world_->send(rank, service_tag(service::pushes), {});
+      co_await receive_now(memory_endpoint(), rank, bytes_of(its));
+      all += its;
+    }
+  }
+
   [[gnu::cold]] task restore(std::uint64_t steps, std::span<const tensor> forward,
                              const std::vector<memories_of_rank>& theirs) {
     for (int rank = workers_; rank < world_->size(); ++rank) {
@@ -151,10 +172,16 @@ class services {
     return endpoint<Transport>(*world_, own_tag(own::memory));
   }
 
-  /// It ends when nobody is left that may ask: workers tell the first listener that they have
-  /// finished, which tells the others.
+  task send_pushes(int worker) {
+    push_counts mine = owner_->counted_pushes();
+    co_await memory_endpoint().send(worker, bytes_of(mine));
+  }
+
+  /// It ends when nobody is left that may ask: workers tell those that serve that they have
+  /// finished, and where all train the first listener, which tells the others.
   task listen() {
-    const bool counts = first_listener() == world_->rank();
+    const bool serves = world_->rank() >= workers_;
+    const bool counts = serves || first_listener() == world_->rank();
     int awaited = counts ? workers_ : 1;
     try {
       while (awaited > 0) {
@@ -176,12 +203,14 @@ class services {
         }  // only now does the sender go on, and can be asked for more
         if (is(what, service::change)) {
           co_await world_->send(peer, own_tag(own::change), {});
+        } else if (is(what, service::finished) && serves) {
+          co_await owner_->worker_left(peer);
         } else if (is(what, service::collect) || is(what, service::restore) ||
-                   is(what, service::replan)) {
+                   is(what, service::replan) || is(what, service::pushes)) {
           co_await owner_->converse(peer, static_cast<service>(what - plan_->chunks.size()));
         }
       }
-      if (counts) {
+      if (counts && !serves) {
         co_await tell_listeners();
       }
     } catch (...) {

@@ -195,4 +195,28 @@ task average_over_workers(Endpoint self, int workers, double& value) {
   }
 }
 
+/// Each of several values.
+template <class Endpoint>
+[[gnu::cold]] task average_over_workers(Endpoint self, int workers, std::span<double> values) {
+  const auto bytes = std::as_writable_bytes(values);
+  if (self.rank() != 0) {
+    co_await self.send(0, bytes);
+    co_await receive_now(self, 0, bytes);
+    co_return;
+  }
+  std::vector<double> theirs(values.size());
+  for (int rank = 1; rank < workers; ++rank) {
+    co_await receive_now(self, rank, std::as_writable_bytes(std::span(theirs)));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] += theirs[i];
+    }
+  }
+  for (double& each : values) {
+    each /= workers;
+  }
+  for (int rank = 1; rank < workers; ++rank) {
+    co_await self.send(rank, bytes);
+  }
+}
+
 }  // namespace tutti

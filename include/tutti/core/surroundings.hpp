@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -16,6 +17,7 @@
 #include "tutti/core/state_memory.hpp"
 #include "tutti/core/tasks_beside.hpp"
 #include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/norms.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/schedule.hpp"
@@ -42,6 +44,7 @@ class surroundings {
   using memory = memory_of<T, queue_type>;
   /// An exchange hands back between its halves.
   static constexpr bool splits_phases = facts::splits_phases<typename Types::schedule>;
+  static constexpr bool overflows = facts::overflows<compression>;
 
   /// `failed(context, why)` hears of tasks beside that fail.
   surroundings(transport& world, const plan& made, model_memory<queue_type>& model,
@@ -58,6 +61,7 @@ class surroundings {
         momenta_(world.queue(), keeps_momenta(world.rank(), workers) ? momenta_per_element_ : 0,
                  model.remembered()),
         widened_(allocate<float>(most_narrow(model))),
+        overflowed_(allocate<std::uint64_t>(overflows ? 1 : 0)),
         beside_(world.ready_coroutines(), failed, context) {}
   surroundings(const surroundings&) = delete;
   surroundings& operator=(const surroundings&) = delete;
@@ -101,14 +105,18 @@ class surroundings {
   }
   /// values[i] -= less[i].
   void subtract(std::span<float> values, std::span<const float> less) const {
-    if (!phantom()) {
-      kernels::blend(queue(), values, less, 1.0f, -1.0f);
-    }
+    blend(values, less, 1.0f, -1.0f);
   }
   /// values[i] += more[i].
   void add(std::span<float> values, std::span<const float> more) const {
     if (!phantom()) {
       kernels::add(queue(), values, more);
+    }
+  }
+  /// values[i] = keep * values[i] + take * with[i].
+  void blend(std::span<float> values, std::span<const float> with, float keep, float take) const {
+    if (!phantom()) {
+      kernels::blend(queue(), values, with, keep, take);
     }
   }
   /// A chunk's part of memory parallel to the parameters.
@@ -137,6 +145,14 @@ class surroundings {
       kernels::blend(queue(), parameters, with.subspan(in_chunk, parameters.size()), 1.0f - share,
                      share);
     });
+  }
+
+  /// Each parameter of the tensor at a position of the backward order becomes `factor` times as
+  /// much.
+  void scale_parameters(std::size_t position, float factor) const {
+    if (!phantom() && factor != 1.0f) {
+      kernels::scale(queue(), model_->at(position).parameter, factor);
+    }
   }
 
   /// A chunk's gradients as the model gave them, as floats.
@@ -219,6 +235,33 @@ class surroundings {
   /// What it remembers on a rank that trains, unless the architecture has owners for it.
   std::span<float> momenta() { return momenta_.floats(); }
   std::span<const float> momenta() const { return momenta_.floats(); }
+  /// A row of that, of a chunk; without memory behind it for a phantom.
+  std::span<float> momenta_of(const chunk& piece, std::size_t row) {
+    return phantom()
+               ? std::span<float>(static_cast<float*>(nullptr), piece.elements)
+               : momenta().subspan(row * plan_->elements() + piece.first_element, piece.elements);
+  }
+
+  // ---- what a compressor has made of numbers
+
+  /// What has come back is looked at where the compressor may have made it an infinity.
+  void count_overflow([[maybe_unused]] std::span<const float> came) {
+    if constexpr (overflows) {
+      if (!phantom()) {
+        kernels::count_no_numbers(queue(), came, overflowed_.data());
+      }
+    }
+  }
+  /// Infinities and NaN so far. On a stream the host waits for it.
+  [[gnu::cold]] std::uint64_t overflowed() const {
+    if (!overflows || phantom()) {
+      return 0;
+    } else if constexpr (has_own_memory<queue_type>) {
+      return host_view(queue(), std::span<const std::uint64_t>(span_of(overflowed_)))[0];
+    } else {
+      return std::atomic_ref(*overflowed_.data()).load(std::memory_order_relaxed);
+    }
+  }
 
   // ---- time, where it is modelled
 
@@ -267,6 +310,7 @@ class surroundings {
   std::size_t momenta_per_element_;
   state_memory<queue_type> momenta_;
   memory<float> widened_;  ///< room for the largest gradient that is not of floats
+  memory<std::uint64_t> overflowed_;
   tasks_beside beside_;
 };
 

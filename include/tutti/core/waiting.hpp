@@ -196,6 +196,9 @@ class waiting {
                               : sentence({silent, " (", world_->complaint(), ")"});
       }
     }
+    if (watch_.is_held()) {
+      return {};
+    }
     return silent.empty() ? watch_.verdict(owner_->tensors()) : silent;
   }
 

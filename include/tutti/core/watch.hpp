@@ -96,6 +96,13 @@ class watch {
     return {};
   }
 
+  /// A server holds the chunk back as its architecture's bound has it: nobody has promised when
+  /// other workers are so far.
+  bool is_held() const {
+    return loops::any_of(ranks_, [this](const line& each) {
+      return each.answer && each.answer->about == about_ && each.answer->state == chunk_state::held;
+    });
+  }
   /// What the answers of all come to; nothing while the wait goes on.
   [[gnu::cold]] std::string verdict(std::span<const tensor> forward) {
     if (moved_on_) {

@@ -39,6 +39,7 @@ class by_arrival {
  public:
   using role = tutti::role::fusion;
   static constexpr bool at_run_time = true;
+  static constexpr bool holds_groups = true;
 
   struct options {
     std::size_t bytes{25_MiB};

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "tutti/base/assert.hpp"
 #include "tutti/kernels/descent.hpp"
@@ -9,8 +11,16 @@
 
 namespace tutti::optimizer {
 
-/// Stochastic gradient descent with heavy-ball momentum and weight decay:
-/// m = momentum * m + (g + weight_decay * x); x -= learning_rate * m.
+/// Where a momentum's step is taken: along the momentum, or along what the gradient and the
+/// momentum after it come to.
+enum class acceleration { heavy_ball, nesterov };
+
+/// In the order of the enumerators.
+constexpr std::array<std::string_view, 2> names(acceleration) { return {"heavy_ball", "nesterov"}; }
+
+/// Stochastic gradient descent with momentum and weight decay: with d = g + weight_decay * x,
+/// m = momentum * m + d; x -= learning_rate * m, or by Nesterov's acceleration
+/// x -= learning_rate * (d + momentum * m).
 /// Cost: three passes over a parameter; with momentum five, and one float of memory an element. An
 /// engine that began without momentum has no such memory, and refuses to be changed to any; one
 /// that began with it may change it, to 0 and back. After: Sutskever et al., ICML 2013, in
@@ -22,12 +32,15 @@ struct sgd {
   float learning_rate{0.1f};
   float momentum{0.0f};
   float weight_decay{0.0f};
+  optimizer::acceleration acceleration{optimizer::acceleration::heavy_ball};
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
     visit("learning_rate", self.learning_rate, "step along the averaged gradient");
     visit("momentum", self.momentum, "share of the last direction that is kept");
     visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
+    visit("acceleration", self.acceleration,
+          "heavy_ball: along the momentum; nesterov: along the one that would be next");
   }
 
   std::size_t memory_per_element() const { return momentum == 0.0f ? 0 : 1; }
@@ -39,6 +52,9 @@ struct sgd {
     if (where.memory == nullptr) {
       TUTTI_ASSERT(momentum == 0.0f || parameters.empty(), "momentum needs memory");
       kernels::descend(queue, parameters, gradient, values);
+    } else if (acceleration == optimizer::acceleration::nesterov) {
+      kernels::descend_with_nesterov(queue, parameters, where.row(0, parameters.size()), gradient,
+                                     values);
     } else {  // also without momentum: the last direction is kept, should some of it be asked for
       kernels::descend_with_momentum(queue, parameters, where.row(0, parameters.size()), gradient,
                                      values);

@@ -10,6 +10,7 @@
 #include "tutti/base/beside.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
@@ -167,6 +168,9 @@ struct optional_verbs {
   std::vector<std::span<float>> memories();
   std::size_t optimizer_floats() const;
   void rescale(float);
+  task worker_left(int);
+  bool holds_back(std::uint32_t) const;
+  push_counts counted_pushes() const;
   task finish();
   bool at_rest() const;
 };
@@ -219,6 +223,13 @@ struct summing {
   static constexpr bool observes = true;
   std::span<double> sums();
   void summed(std::span<const double>);
+};
+
+/// What a monitor has that looks at mean gradients.
+struct seeing_means {
+  static constexpr bool observes = true;
+  static constexpr bool reads_memory = true;
+  void mean(std::uint32_t, std::span<const float>);
 };
 
 /// What a schedule has whose options leave something to the job.

@@ -14,6 +14,7 @@
 #include "tutti/base/cost.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/archetypes.hpp"
 #include "tutti/role/launch.hpp"
@@ -87,6 +88,10 @@ template <class A>
 constexpr bool stale = requires {
   requires A::stale;
 };
+template <class A>
+constexpr bool drops_gradients = requires {
+  requires A::drops_gradients;
+};
 /// What it sends, it sends as it is.
 template <class A>
 constexpr bool ignores_compression = requires {
@@ -118,6 +123,11 @@ constexpr bool turns_on_steps = requires {
 template <class A>
 constexpr bool exchanges_momenta = requires {
   requires A::exchanges_momenta;
+};
+/// What comes of an exchange can be mixed into whatever the model is by then.
+template <class A>
+constexpr bool mixes_late = requires {
+  requires A::mixes_late;
 };
 template <class A>
 constexpr int delay = 0;
@@ -204,6 +214,21 @@ concept has_rescale = requires {
   &S::rescale;
 }
 || !requires { &verbs_beside<S>::rescale; };
+template <class S>
+concept has_worker_left = requires {
+  &S::worker_left;
+}
+|| !requires { &verbs_beside<S>::worker_left; };
+template <class S>
+concept has_holds_back = requires {
+  &S::holds_back;
+}
+|| !requires { &verbs_beside<S>::holds_back; };
+template <class S>
+concept has_counted_pushes = requires {
+  &S::counted_pushes;
+}
+|| !requires { &verbs_beside<S>::counted_pushes; };
 template <class A>
 using placing_beside = archetype::beside<A, archetype::placing>;
 /// Some ranks, the last ones, do not train.
@@ -310,6 +335,19 @@ concept rescale = requires(if_stated<facts::has_rescale<S>, S>& state, float fac
   state.rescale(factor);
 };
 template <class S>
+concept worker_left = requires(if_stated<facts::has_worker_left<S>, S>& state, int worker) {
+  { state.worker_left(worker) } -> std::same_as<task>;
+};
+template <class S>
+concept holds_back = requires(const if_stated<facts::has_holds_back<S>, S>& state,
+                              std::uint32_t chunk) {
+  { state.holds_back(chunk) } -> std::same_as<bool>;
+};
+template <class S>
+concept counted_pushes = requires(const if_stated<facts::has_counted_pushes<S>, S>& state) {
+  { state.counted_pushes() } -> std::same_as<push_counts>;
+};
+template <class S>
 concept finish = requires(if_stated<facts::has_finish<S>, S>& state) {
   { state.finish() } -> std::same_as<task>;
   { state.at_rest() } -> std::same_as<bool>;
@@ -321,7 +359,8 @@ template <class S, class World>
 concept architecture_state = verbs::exchange<S, World> && verbs::workspace_bytes<S> &&
     verbs::sends<S> && verbs::outgoing<S> && verbs::incoming<S> && verbs::average<S> &&
     verbs::depart<S> && verbs::arrive<S> && verbs::serve<S, World> && verbs::resume<S> &&
-    verbs::memories<S> && verbs::optimizer_floats<S> && verbs::rescale<S> && verbs::finish<S>;
+    verbs::memories<S> && verbs::optimizer_floats<S> && verbs::rescale<S> &&
+    verbs::worker_left<S> && verbs::holds_back<S> && verbs::counted_pushes<S> && verbs::finish<S>;
 
 namespace detail {
 template <class A>
@@ -374,6 +413,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// engine's.
 /// * `receives_from_any`: somebody takes what comes first, from whom is for the message to say.
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
+/// * `drops_gradients`: a step's mean is of the gradients that came first, and not of all.
 /// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
 /// * `owned(elements, rank, ranks)`: where sums are encoded again, or parameters owned, by parts of
@@ -381,8 +421,10 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   new owners with a plan.
 /// * `gives_gradients_back`: its exchange calls the world's `give_back` of every launch, and does
 ///   not touch the launch's `data` from then on; so the engine can lend gradients their memory.
-/// * `delay`: a tensor arrives when its launch has begun, with what came of the launch so many
-///   steps before (0 or 1); nothing before there was one.
+/// * `delay`: a tensor arrives when its launch has begun, with what came of so many launches before
+///   (0 or 1); nothing before there was one. Where the state has `incoming`, it takes that then,
+///   and `outgoing` follows.
+/// * `mixes_late`: what comes of an exchange can be mixed into whatever the model is by then.
 /// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
 /// * `exchanges_momenta`: it sends what an optimizer of such steps makes of a gradient.
 /// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.
@@ -414,10 +456,9 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   accumulation), the mean of gradients, unless it is stated.
 /// * `depart(position, step)`: a tensor's gradient is final and no piece of it has left.
 /// * `arrive(position, step)`: its last piece has come; without it, the optimizer on the mean.
-/// * `serve(endpoint, message)` -> task: an answer to whoever asks. Nobody else is served
-/// meanwhile:
-///   it takes the bytes, starts the answer beside, and ends. It never touches the parameters of a
-///   rank that trains.
+/// * `serve(endpoint, message)` -> task: an answer to whoever asks. It takes the bytes, starts the
+///   answer beside, and ends, for nobody else is served meanwhile. It never touches the parameters
+///   of a rank that trains.
 /// * `resume(step)`: the parameters are those of that step: take copies of them.
 /// * `memories()`: spans of floats that a checkpoint keeps. A checkpoint restores the parameters,
 ///   then calls `resume`, then restores these. So that they outlive a plan, they are by place in
@@ -427,6 +468,11 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `rescale(factor)`: residuals of means that it remembers itself, in steps of the optimizer,
 ///   become `factor` times as much.
 /// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
+/// * `worker_left(worker)` -> task: it pushes no more; on ranks that serve.
+/// * `holds_back(chunk)`: on a rank that serves, some worker's answer of the chunk waits for what
+/// other
+///   workers have yet to send, as the architecture has it: no deadline ends that wait.
+/// * `counted_pushes()`: what a rank that serves has counted of them (base/push_counts.hpp).
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> &&

@@ -109,6 +109,23 @@ template <class C>
 constexpr bool lossless = requires {
   requires C::lossless;
 };
+/// A number that it is given may arrive as an infinity. An engine counts what is no number of what
+/// has come back.
+template <class C>
+constexpr bool overflows = requires {
+  requires C::overflows;
+};
+/// What it sends stands for a momentum of the rank's own: an optimizer's would be a second one on
+/// top of it.
+template <class C>
+constexpr bool keeps_momentum = requires {
+  requires C::keeps_momentum;
+};
+/// It decodes by way of the context's scratch.
+template <class C>
+constexpr bool decodes_in_scratch = requires {
+  requires C::decodes_in_scratch;
+};
 /// What it remembers depends on the learning rate, and follows when that changes.
 template <class C>
 constexpr bool rescales = requires(const C compression, inline_queue& queue,
@@ -121,6 +138,19 @@ requires requires {
   typename C::otherwise;
 }
 constexpr bool rescales<C> = (rescales<typename C::chosen>) || (rescales<typename C::otherwise>);
+template <class C>
+requires requires {
+  typename C::chosen;
+  typename C::otherwise;
+}
+constexpr bool overflows<C> = (overflows<typename C::chosen>) || (overflows<typename C::otherwise>);
+template <class C>
+requires requires {
+  typename C::chosen;
+  typename C::otherwise;
+}
+constexpr bool keeps_momentum<C> =
+    (keeps_momentum<typename C::chosen>) || (keeps_momentum<typename C::otherwise>);
 }  // namespace facts
 
 template <class C>
@@ -177,6 +207,18 @@ void encode(const C& compression, Queue& queue, std::span<const float> gradient,
   }
 }
 
+/// Adds the decoded payload to `sum`, with the place where the decoder stands, or without it if the
+/// policy has no use for it.
+template <class C, class Queue>
+void accumulate(const C& compression, Queue& queue, const_wire in, std::span<float> sum,
+                const chunk_context& where) {
+  if constexpr (requires { compression.accumulate(queue, in, sum, where); }) {
+    compression.accumulate(queue, in, sum, where);
+  } else {
+    compression.accumulate(queue, in, sum);
+  }
+}
+
 /// The compressor for a sum of payloads on its way back: the same, unless `relay()` says otherwise
 /// (a momentum is the worker's, not the sum's). Its payloads are of its own length, and it decodes
 /// them.
@@ -205,6 +247,13 @@ concept merges = requires(const C compression, inline_queue& queue, wire into, c
   compression.merge(queue, into, from, left_out, where);
   compression.select(queue, std::span<const float>(left_out), into, where);
   compression.add_absent(queue, from, from, left_out);
+};
+
+/// A compressor that can say which elements a payload holds.
+template <class C>
+concept clears_sent = requires(const C compression, inline_queue& queue, const_wire payload,
+                               std::span<float> values) {
+  compression.clear_sent(queue, payload, values);
 };
 
 /// A compressor that adds what it has not sent to what it sends next.
@@ -293,9 +342,18 @@ concept encodes_once = knows_its_scratch<C> && std::same_as<typename C::role, ro
     (encodes_a_fixed_length<C> ||
      encodes_up_to_a_capacity<C>)&&(!facts::summable<C> ||
                                     folds<C>)&&requires(const C compression, inline_queue& queue,
-                                                        std::span<float> sum, const_wire in) {
+                                                        std::span<float> sum, const_wire in,
+                                                        const chunk_context& where) {
   { C::summable } -> std::convertible_to<bool>;
-  compression.accumulate(queue, in, sum);
+  tutti::accumulate(compression, queue, in, sum, where);
+};
+
+/// A compressor that sends some elements, each as a float: behind all else that a payload of n
+/// elements has stand the values of `selected(n)` of them.
+template <class C>
+concept selects_values = encodes_once<C> && encodes_a_fixed_length<C> &&
+    requires(const C compression, std::size_t n) {
+  { compression.selected(n) } -> std::same_as<std::size_t>;
 };
 
 /// What a sum over ranks is to become: `average` times it, the mean. (Accumulated passes are in the
@@ -430,7 +488,8 @@ concept knows_its_blocks = facts::unit_of<C>
 /// * `wire_bytes(n)`: exact bytes on the wire of n elements, without looking at data.
 /// * `encode(queue, gradient, wire [, context])`: writes exactly those bytes. The gradient is not
 ///   changed; what is left behind goes to the context's memory.
-/// * `accumulate(queue, const_wire, sum)`: adds the decoded payload to `sum`.
+/// * `accumulate(queue, const_wire, sum [, context])`: adds the decoded payload to `sum`. One that
+/// has no other form than with a context uses its scratch, and states `decodes_in_scratch`.
 ///
 /// Where the length depends on the data, in place of `wire_bytes`: `capacity(n)`, `expected(n)` and
 /// `encode(queue, gradient, wire, context, size_t* length)`. Such a payload shows by itself where
@@ -455,12 +514,16 @@ concept knows_its_blocks = facts::unit_of<C>
 /// scratch is of `merging_bytes(n)`. Beside it `select(queue, values, out, context)`: an encoding
 /// of values as they are, and `add_absent(queue, payload, others, sum)`: adds what a payload has of
 /// elements that another has not. `clear_sent(queue, payload, values)`: 0 where the payload has an
-/// element; `residual(context, n)`: what of n elements has not been sent, a row of the memory;
+/// element, without looking at values; `selected(n)`, as selects_values has it; `residual(context,
+/// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback()`: throws
+/// usage_error where what it sends stands for more than it was made of, so that residuals of it
+/// would grow without bound;
 /// `rescale(queue, context, n, factor)`: what it remembers of n elements and measures in steps of
 /// the optimizer becomes `factor` times as much, for the learning rate has become 1 / factor of
 /// what it was;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
-/// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`.
+/// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`,
+/// `overflows`, `keeps_momentum`.
 template <class C>
 concept compression_policy = knows_its_blocks<C> &&
     (encodes_once<C> || encodes_in_rounds<C> || selects<C>);

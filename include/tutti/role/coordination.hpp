@@ -101,9 +101,8 @@ concept hears_of_joins = requires(
 /// * `one_order`: every rank gets the same launches in the same order.
 /// * `joins`, false unless it says otherwise: ranks may have unequal numbers of batches. Its
 ///   machine has `join(now)` and `all_have_joined()`.
-/// * `state<Choice>(plan, tensors, ranks, options, choice)`: the machine, a coordination_machine,
-/// of
-///   a choice (a schedule, and a fusion at run time behind it).
+/// * `state<Choice>(plan, tensors, ranks, options, choice)`: the machine, a coordination_machine.
+///   A choice is a schedule, and a fusion at run time behind it.
 ///
 /// A launch is known by its first chunk. Where the choice gathers, `after(chunk)` is the next chunk
 /// of the same launch, until the launch is released: read it before the chunk's tensors arrive.

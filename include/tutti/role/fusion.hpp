@@ -33,6 +33,10 @@ template <class F>
 constexpr bool at_run_time = requires {
   requires F::at_run_time;
 };
+template <class F>
+constexpr bool holds_groups = requires {
+  requires F::holds_groups;
+};
 template <class Options>
 constexpr bool keeps_types_apart(const Options& set) {
   if constexpr (requires { set.types; }) {
@@ -77,6 +81,7 @@ using gathering = std::conditional_t<facts::at_run_time<F>, F, archetype::run_ti
 ///   ready; `unsettled_steps()`, optional, is the number of steps after which launches repeat, each
 ///   step's as the last one's; and `most_bytes(plan)` is the gradient of the launches that buffers
 ///   are made for at the start: a larger one has its buffer made when it comes.
+/// * `holds_groups`, optional: what has been staged may have to wait for what has not.
 template <class F>
 concept fusion_policy = std::same_as<typename F::role, role::fusion> && detail::makes_groups<F> &&
     detail::gathers<detail::gathering<F>>;

@@ -107,13 +107,13 @@ struct launch {
   template <class Queue>
   void accumulate(Queue& queue, std::span<const std::byte> payload, std::size_t first,
                   std::size_t count) const {
-    accumulate_by(*compression, queue, payload, first, count);
+    accumulate_by(*compression, queue, payload, first, count, worker);
   }
   /// What `encode_mean` has made.
   template <class Queue>
   void accumulate_mean(Queue& queue, std::span<const std::byte> payload, std::size_t first,
                        std::size_t count) const {
-    accumulate_by(relay(*compression), queue, payload, first, count);
+    accumulate_by(relay(*compression), queue, payload, first, count, owner);
   }
 
   // ---- of several rounds, on a whole tensor
@@ -171,10 +171,11 @@ struct launch {
   }
   template <class C, class Queue>
   void accumulate_by(const C& its, Queue& queue, std::span<const std::byte> payload,
-                     std::size_t first, std::size_t count) const {
+                     std::size_t first, std::size_t count, const chunk_context& where) const {
     charge(queue, payload.size() + 2 * sizeof(float) * count);
     if (!phantom()) {
-      its.accumulate(queue, const_wire(payload.data(), payload.size()), data.subspan(first, count));
+      tutti::accumulate(its, queue, const_wire(payload.data(), payload.size()),
+                        data.subspan(first, count), where.from(first));
     }
   }
 };

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/role/compression.hpp"
 
@@ -21,6 +22,11 @@ namespace facts {
 /// tensor's norm, are not.
 template <class O>
 constexpr bool elementwise = O::elementwise;
+/// It updates no tensor before it knows how long the gradients of all are together.
+template <class O>
+constexpr bool needs_all_gradients = requires {
+  requires O::needs_all_gradients;
+};
 }  // namespace facts
 
 namespace detail {
@@ -28,25 +34,32 @@ struct looks_at_values {
   template <class Value>
   void operator()(std::string_view, Value&, std::string_view) const {}
 };
+template <class O>
+concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, double squares) {
+  { values.begin_step(squares) } -> std::same_as<float>;
+};
 }  // namespace detail
 
 /// An optimizer turns an averaged gradient into new parameters, on whichever rank owns them: a run
 /// of elements at a time where it is `elementwise`, whole tensors otherwise.
 ///
 /// * `elementwise`: as facts::elementwise says.
-/// * `memory_per_element()`: floats of memory that it keeps for each element with its values as
-/// they
-///   are (context rows). An engine has room for what its first values need; later ones may need
-///   less.
-/// * `apply(queue, parameters, gradient, context)`: `context.step` counts the steps before this
-/// one.
+/// * `memory_per_element()`: floats that it keeps for each element with its values as they are
+///   (context rows). An engine has room for what its first values need; later ones may need less.
+/// * `apply(queue, parameters, gradient, context)`: `context.step` counts the steps before it.
 /// * `describe`: its values, as base/options.hpp says. All ranks must set them alike; they may be
 ///   changed between steps, and a checkpoint has them.
+///
+/// One that `needs_all_gradients` also has
+/// * `begin_step(squares)`: before any tensor of a step is updated, with the sum of the squares of
+///   all mean gradients, answers the factor by which they are all multiplied; 0: this step updates
+///   nothing, and momenta stay. It may change values of its own, which every rank changes alike.
 ///
 /// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
 /// nothing: numbers, and arrays of fixed length.
 template <class O>
 concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
+    detail::begins_steps<O> &&
     requires(O& values, const O optimizer, inline_queue& queue, std::span<float> parameters,
              std::span<const float> gradient, const chunk_context& where) {
   { O::elementwise } -> std::convertible_to<bool>;
@@ -77,6 +90,18 @@ float change_of_rate(const O& before, const O& after) {
     return from == 0 || to == 0 ? 1.0f : static_cast<float>(from / to);
   } else {
     return 1.0f;
+  }
+}
+
+/// Throws usage_error where ranks send momenta, and the optimizer would make a momentum of those.
+template <class Compression, optimizer_policy O>
+void expect_one_momentum([[maybe_unused]] const O& values) {
+  if constexpr (facts::keeps_momentum<Compression> && requires { values.momentum; }) {
+    if (values.momentum != 0) {
+      throw usage_error(
+          "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
+          "that, which diverges. Fix: momentum 0 in the optimizer");
+    }
   }
 }
 

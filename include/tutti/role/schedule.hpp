@@ -94,9 +94,8 @@ concept planned = requires(std::conditional_t<facts::plans_options<S>, S, planni
 ///   is then taken.
 /// * where it limits flights, for whoever has the order from elsewhere: `admits(chunk)`: there is
 ///   credit for it; `take(chunk)`: it goes.
-/// * `planned(options, plan, profile)`, optional: the options, where they leave something to what
-/// is
-///   known of the job.
+/// * `planned(options, plan, profile)`, optional: the options, where they leave something to the
+///   job's profile.
 /// * `second_half(plan, options)`, optional: exchanges come in two halves, and this machine says
 ///   when the second one of each begins: `half_done()` once for each chunk's first half, `next()`,
 ///   `done()`. It is alike on all ranks, so its order follows from the plan.

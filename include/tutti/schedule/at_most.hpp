@@ -24,6 +24,7 @@ struct at_most {
   using role = tutti::role::schedule;
   static constexpr bool limits_in_flight = true;
   static constexpr bool static_order = true;
+  static constexpr bool holds_back = true;
 
   struct options {
     std::size_t exchanges{1};

@@ -68,7 +68,8 @@ struct posting {
 /// After a failure the stream comes to its end, with rubbish where messages were to be.
 /// Cost of a message: the library's; of a fold or a loan, its size of staging besides. Nothing is
 /// allocated after the first step. Errors: communication_error, usage_error for memory that is not
-/// there, and the library's own.
+/// there, and the library's own. One file, because a group is put together, enqueued, folded and
+/// given up by one state machine.
 template <stream_library Library, host_transport Carrier>
 class stream_ordered {
  public:

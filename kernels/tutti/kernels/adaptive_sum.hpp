@@ -49,6 +49,23 @@ TUTTI_HD inline weighted_sum weighted_by(const inner_products& all, operand plac
                                  : weighted_sum{of_second, of_first};
 }
 
+/// Both vectors' products at one place; a device's term.
+struct products_at {
+  const float* one;
+  const float* other;
+  TUTTI_HD inner_products operator()(std::size_t i) const {
+    const double first = one[i];
+    const double second = other[i];
+    return {first * second, first * first, second * second};
+  }
+};
+
+struct sum_of_products {
+  TUTTI_HD inner_products operator()(const inner_products& a, const inner_products& b) const {
+    return {a.dot + b.dot, a.first + b.first, a.second + b.second};
+  }
+};
+
 struct exact_product {
   const float* one;
   const float* other;
@@ -79,8 +96,8 @@ struct add_products {
 }  // namespace element
 
 /// *result becomes the products of two vectors of one length, added in double in a fixed order. A
-/// product of two floats is exact. On a device the order is another (fixed_sum).
-/// Cost: one read of both; on a device two, in three launches.
+/// product of two floats is exact. A device's order is another, which is CUB's.
+/// Cost: one read of both.
 template <host_queue Queue>
 void multiply(Queue& queue, std::span<const float> first, std::span<const float> second,
               inner_products* result) {

@@ -198,9 +198,10 @@ void sum(Queue& queue, std::span<float> out, std::span<const float* const> input
 }
 void sum(cuda::stream& queue, std::span<float> out, std::span<const float* const> inputs);
 
-// A mean is added up in double and rounded once. A device adds in an order of its own (fixed_sum),
-// for the host's has one thread do a sixteenth of the work: the two means are the same float unless
-// the exact one lies within the doubles' rounding of a float's, and then they are neighbours.
+// A mean is added up in double and rounded once. A device adds in an order of its own, which is
+// CUB's, for the host's has one thread do a sixteenth of the work: the two means are the same float
+// unless the exact one lies within the doubles' rounding of a float's, and then they are
+// neighbours.
 
 /// *result becomes the mean of |input[i]|; 0 if there are none.
 template <host_queue Queue>

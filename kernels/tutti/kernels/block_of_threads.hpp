@@ -1,8 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cstdint>
 
 #include "tutti/base/host_device.hpp"
@@ -16,14 +13,6 @@ inline constexpr std::uint32_t lanes = 32;
 inline constexpr std::uint32_t warps = 16;
 inline constexpr std::uint32_t threads = warps * lanes;
 
-TUTTI_HD inline std::uint32_t ones(std::uint32_t mask) {
-#if defined(__CUDA_ARCH__)
-  return static_cast<std::uint32_t>(__popc(mask));
-#else
-  return static_cast<std::uint32_t>(std::popcount(mask));
-#endif
-}
-
 /// Adds, and answers what was there before.
 TUTTI_HD inline std::uint32_t add_atomically(std::uint32_t* to, std::uint32_t count) {
 #if defined(__CUDA_ARCH__)
@@ -35,28 +24,9 @@ TUTTI_HD inline std::uint32_t add_atomically(std::uint32_t* to, std::uint32_t co
 #endif
 }
 
-TUTTI_HD inline void lower_atomically(unsigned long long* least, unsigned long long value) {
-#if defined(__CUDA_ARCH__)
-  atomicMin(least, value);
-#else
-  *least = std::min(*least, value);
-#endif
-}
-
 /// A host that stands for a block: one thread after another.
 struct host_block {
   struct warp {
-    /// What each lane keeps.
-    template <class T>
-    using of_lanes = std::array<T, lanes>;
-
-    /// A bit for each lane: what `f(lane)` answers.
-    template <class F>
-    std::uint32_t ballot(const F& f) const {
-      std::uint32_t mask = 0;
-      each([&](std::uint32_t lane) { mask |= (f(lane) ? 1u : 0u) << lane; });
-      return mask;
-    }
     template <class F>
     void each(const F& f) const {
       for (std::uint32_t lane = 0; lane < lanes; ++lane) {
@@ -64,10 +34,6 @@ struct host_block {
       }
     }
   };
-  /// What each thread keeps from one call to the next.
-  template <class T>
-  using of_threads = std::array<T, threads>;
-
   std::uint32_t number;
   std::uint32_t count;
 

@@ -139,7 +139,7 @@ void add_widened(Queue& queue, const typename Format::bits* input, std::span<flo
   queue.run([=] {
     widest([=] {
       for (std::size_t i = 0; i < sum.size(); ++i) {
-        element::add_widened<Format>{}(input[i], sum[i]);
+        element::add_widened<Format>{}(sum[i], input[i]);
       }
     });
   });

@@ -33,6 +33,16 @@ struct blend_clipped {
   }
 };
 
+/// NaN stays.
+struct fade {
+  float keep;
+  float most;
+  TUTTI_HD void operator()(float& data) const {
+    const float kept = keep * data;
+    data = kept > most ? most : kept < -most ? -most : kept;
+  }
+};
+
 }  // namespace element
 
 /// *factor becomes what brings the euclidean norm of `input` down to `bound`, and 1 where it is
@@ -42,8 +52,8 @@ template <host_queue Queue>
 void find_clip_factor(Queue& queue, std::span<const float> input, double bound, float* factor) {
   queue.run([=] {
     widest([=] {
-      element::keep_clip_factor{factor,
-                                bound}(sum_in_lanes(input.size(), element::square{input.data()}));
+      const auto square = [=](std::size_t i) { return element::square{}(input[i]); };
+      element::keep_clip_factor{factor, bound}(sum_in_lanes(input.size(), square));
     });
   });
 }
@@ -64,5 +74,17 @@ void blend_clipped(Queue& queue, std::span<float> into, std::span<const float> f
 }
 void blend_clipped(cuda::stream& queue, std::span<float> into, std::span<const float> from,
                    float keep, const float* factor);
+
+/// data[i] = keep * data[i], rounded, or `most` with its sign where that is larger.
+template <host_queue Queue>
+void fade(Queue& queue, std::span<float> data, float keep, float most) {
+  queue.run([=] {
+    const element::fade step{keep, most};
+    for (float& each : data) {
+      step(each);
+    }
+  });
+}
+void fade(cuda::stream& queue, std::span<float> data, float keep, float most);
 
 }  // namespace tutti::kernels

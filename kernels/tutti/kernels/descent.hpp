@@ -30,6 +30,14 @@ struct descend_with_momentum : descent {
   }
 };
 
+struct descend_with_nesterov : descent {
+  TUTTI_HD void operator()(float& x, float& m, float g) const {
+    const float d = g + product(weight_decay, x);
+    m = product(momentum, m) + d;
+    x -= product(learning_rate, d + product(momentum, m));
+  }
+};
+
 }  // namespace element
 
 /// x -= learning_rate * (g + weight_decay * x), each product and sum rounded; `momentum` is not
@@ -55,6 +63,20 @@ void descend_with_momentum(Queue& queue, std::span<float> x, std::span<float> m,
   });
 }
 void descend_with_momentum(cuda::stream& queue, std::span<float> x, std::span<float> m,
+                           std::span<const float> g, descent values);
+
+/// With d = g + weight_decay * x: m = momentum * m + d, then
+/// x -= learning_rate * (d + momentum * m).
+template <host_queue Queue>
+void descend_with_nesterov(Queue& queue, std::span<float> x, std::span<float> m,
+                           std::span<const float> g, descent values) {
+  queue.run([=] {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      element::descend_with_nesterov{values}(x[i], m[i], g[i]);
+    }
+  });
+}
+void descend_with_nesterov(cuda::stream& queue, std::span<float> x, std::span<float> m,
                            std::span<const float> g, descent values);
 
 }  // namespace tutti::kernels

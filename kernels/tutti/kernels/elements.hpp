@@ -18,6 +18,9 @@ TUTTI_HD inline std::uint32_t key_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
 }
 
+/// The key of infinity: NaN's are above it.
+inline constexpr std::uint32_t largest_number = 0x7f80'0000u;
+
 namespace detail {
 
 /// Neighbouring elements that are loaded and stored together.
@@ -90,7 +93,7 @@ struct widen {
 
 template <class Format>
 struct add_widened {
-  TUTTI_HD void operator()(typename Format::bits from, float& sum) const {
+  TUTTI_HD void operator()(float& sum, typename Format::bits from) const {
     sum += Format::to_float(from);
   }
 };
@@ -140,6 +143,10 @@ class sum_of_some {
 
 TUTTI_HD inline float without_sign(float value) { return std::bit_cast<float>(key_of(value)); }
 
+struct absolute {
+  TUTTI_HD float operator()(float value) const { return without_sign(value); }
+};
+
 struct magnitude {
   const float* input;
   TUTTI_HD float operator()(std::size_t i) const { return without_sign(input[i]); }
@@ -182,7 +189,6 @@ template <class T, int Width>
 struct held<T*, Width> {
   using pack = pack_of<std::remove_const_t<T>, Width>;
   static constexpr std::size_t alignment = alignof(pack);
-  static constexpr std::size_t element = sizeof(T);
 
   T* array;
   pack elements;
@@ -200,7 +206,6 @@ template <class T, int Width>
 struct held<only_written<T>, Width> {
   using pack = pack_of<T, Width>;
   static constexpr std::size_t alignment = alignof(pack);
-  static constexpr std::size_t element = sizeof(T);
 
   T* array;
   pack elements;
@@ -269,15 +274,5 @@ struct in_packs {
   F f;
   TUTTI_HD void operator()(std::size_t i) const { f.template pack<Width>(i); }
 };
-
-/// Elements that fill sixteen bytes of the narrowest array.
-template <class... Arrays>
-constexpr int pack_width() {
-  std::size_t narrowest = 16;
-  ((narrowest = detail::held<Arrays, 1>::element < narrowest ? detail::held<Arrays, 1>::element
-                                                             : narrowest),
-   ...);
-  return static_cast<int>(16 / narrowest);
-}
 
 }  // namespace tutti::kernels

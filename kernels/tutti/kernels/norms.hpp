@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -27,16 +28,44 @@ inline std::uint32_t largest_bits(std::span<const float> input) {
 
 }  // namespace detail
 
+namespace element {
+
+/// Exact: in double.
+struct square {
+  TUTTI_HD double operator()(float value) const {
+    return static_cast<double>(value) * static_cast<double>(value);
+  }
+};
+
+struct key {
+  TUTTI_HD std::uint32_t operator()(float value) const { return key_of(value); }
+};
+
+/// 1 for an infinity or NaN, 0 for a number.
+struct is_no_number {
+  TUTTI_HD double operator()(float value) const { return key_of(value) < 0x7f80'0000u ? 0 : 1; }
+};
+
+struct add_to_count {
+  std::uint64_t* count;
+  TUTTI_HD void operator()(double total) const { *count += static_cast<std::uint64_t>(total); }
+};
+
+struct keep_total {
+  double* result;
+  TUTTI_HD void operator()(double total) const { *result = total; }
+};
+
+}  // namespace element
+
 /// *result becomes the sum of the squares of `input`, added in double in a fixed order, so that
-/// every processor gives the same bits, and every device (whose order is fixed_sum's): a float's
-/// square is exact in double.
+/// every processor gives the same bits. A device adds in an order of its own: of n squares the two
+/// sums differ by less than n * 2^-52 of either.
 template <host_queue Queue>
 void sum_of_squares(Queue& queue, std::span<const float> input, double* result) {
   queue.run([=] {
     widest([=] {
-      const auto square = [=](std::size_t i) {
-        return static_cast<double>(input[i]) * static_cast<double>(input[i]);
-      };
+      const auto square = [=](std::size_t i) { return element::square{}(input[i]); };
       *result = sum_in_lanes(input.size(), square);
     });
   });
@@ -50,41 +79,20 @@ void largest_magnitude(Queue& queue, std::span<const float> input, float* result
 }
 void largest_magnitude(cuda::stream& queue, std::span<const float> input, float* result);
 
-namespace element {
-
-struct square {
-  const float* input;
-  TUTTI_HD double operator()(std::size_t i) const {
-    return static_cast<double>(input[i]) * static_cast<double>(input[i]);
-  }
-};
-
-struct keep_total {
-  double* result;
-  TUTTI_HD void operator()(double total) const { *result = total; }
-};
-
-/// One thread's part: `bits` rises to the largest key of every `threads`-th element.
-struct raise_to_largest {
-  const float* input;
-  std::size_t n;
-  std::size_t threads;
-  std::uint32_t* bits;
-
-  TUTTI_HD void operator()(std::size_t thread) const {
-    std::uint32_t largest = 0;
-    for (std::size_t i = thread; i < n; i += threads) {
-      const std::uint32_t key = key_of(input[i]);
-      largest = key > largest ? key : largest;
-    }
-#if defined(__CUDA_ARCH__)
-    atomicMax(bits, largest);
-#else
-    *bits = largest > *bits ? largest : *bits;
-#endif
-  }
-};
-
-}  // namespace element
+/// *count grows by how many of `input` are infinities or NaN. A host's other threads may read it
+/// meanwhile.
+template <host_queue Queue>
+void count_no_numbers(Queue& queue, std::span<const float> input, std::uint64_t* count) {
+  queue.run([=] {
+    widest([=] {
+      std::uint64_t found = 0;
+      for (const float each : input) {
+        found += key_of(each) < 0x7f80'0000u ? 0 : 1;
+      }
+      std::atomic_ref(*count).fetch_add(found, std::memory_order_relaxed);
+    });
+  });
+}
+void count_no_numbers(cuda::stream& queue, std::span<const float> input, std::uint64_t* count);
 
 }  // namespace tutti::kernels

@@ -14,15 +14,14 @@
 #include "tutti/kernels/collect.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/norms.hpp"
-#include "tutti/kernels/selection_steps.hpp"
 
 namespace tutti::kernels {
 
 // The k largest magnitudes of n, exactly; of equal ones those with the lowest index.
 //
-// A sample suggests a floor that a little more than k elements should reach. One read of the input
-// collects these candidates, and a histogram of the few finds the exact threshold. A sample that
-// misjudged costs five more reads, and never exactness.
+// On a host a sample suggests a floor that a little more than k elements should reach. One read of
+// the input collects these candidates, and a histogram of the few finds the exact threshold. A
+// sample that misjudged costs five more reads, and never exactness.
 
 /// Where the selected go: as many as there are indices.
 struct selection {
@@ -39,6 +38,29 @@ struct pairs {
 };
 
 namespace detail {
+
+/// Which elements suggest a floor, spread evenly and not in step with anything.
+struct sample {
+  static constexpr std::size_t most = 8192;
+
+  std::size_t size{};  ///< 0 where a sample would not pay
+  std::size_t stride{1};
+  std::uint32_t rank{};  ///< of the largest in it, which is the floor
+
+  std::size_t place(std::size_t i) const { return i * stride + i % stride; }
+};
+
+/// One whose floor somewhat more than k of n should reach.
+inline sample sample_for(std::size_t n, std::size_t k) {
+  if (n < 4096 || k > n / 4) {
+    return {};
+  }
+  const std::size_t size = std::min(n / 64, sample::most);
+  const double expected =
+      static_cast<double>(size) * static_cast<double>(k) / static_cast<double>(n);
+  const double generous = expected + 3 * std::sqrt(expected) + 3;  // three standard deviations
+  return {size, n / size, static_cast<std::uint32_t>(generous)};
+}
 
 /// Everything above `key` is selected, and the first `ties` of those equal to it.
 struct threshold {
@@ -77,17 +99,17 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
 /// A key that somewhat more than k elements should reach; 0, which all reach, where a sample would
 /// not pay.
 inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
-  const steps::sample which = steps::sample_for(input.size(), k);
+  const sample which = sample_for(input.size(), k);
   if (which.size == 0) {
     return 0;
   }
-  std::array<float, steps::sample::most> room;  // they lie far apart: each is fetched once
-  const std::span<float> sample(room.data(), which.size);
-  for (std::size_t i = 0; i < sample.size(); ++i) {
-    sample[i] = input[which.place(i)];
+  std::array<float, sample::most> room;  // they lie far apart: each is fetched once
+  const std::span<float> taken(room.data(), which.size);
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    taken[i] = input[which.place(i)];
   }
-  const threshold floor = kth_largest(sample.size(), which.rank, 0, largest_bits(sample),
-                                      [=](std::size_t i) { return key_of(sample[i]); });
+  const threshold floor = kth_largest(taken.size(), which.rank, 0, largest_bits(taken),
+                                      [=](std::size_t i) { return key_of(taken[i]); });
   return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
 }
 
@@ -109,7 +131,7 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
     out.values[written] = values[i];
     written += tie + (key(i) > limit.key ? 1 : 0);
   }
-  if (largest > steps::largest_number) {
+  if (largest > largest_number) {
     const auto nan = loops::find_if(values, [](float each) { return std::isnan(each); });
     refuse_nan(first_element + index_of(static_cast<std::size_t>(nan - values.begin())));
   }
@@ -117,10 +139,9 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
 
 }  // namespace detail
 
-/// Candidates to provide room for when k of n are selected; a device keeps its tiles' numbers
-/// there, too.
+/// Candidates to provide room for when a host selects k of n; a device has none.
 constexpr std::size_t selection_candidates(std::size_t n, std::size_t k) {
-  return std::min(n, 4 * k + 32768) + detail::collect_block + steps::table_places(n);
+  return std::min(n, 4 * k + 32768) + detail::collect_block;
 }
 
 /// Writes the out.indices.size() elements of largest magnitude, in order; at most input.size().
@@ -147,10 +168,7 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
 /// Selects the elements that the host selects, in its order. A kernel cannot throw: NaN is refused,
 /// in the same words, by the stream's next `synchronize` (engine.wait() and wait(id), save, load)
 /// and every later one; until then it travels, and makes the parameters that it reaches NaN too.
-/// Cost: one read of the input, and four of the candidates, who are two or three k. Five of an
-/// input of which more than a quarter is selected, or that is shorter than 4096. Where a sample
-/// misjudged, five if more reach its floor than there is room for (many equal magnitudes), and six
-/// if fewer than k do (mostly zeros).
+/// Cost: five reads of the input, four by CUB's histograms and one by its scan.
 void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room);
 

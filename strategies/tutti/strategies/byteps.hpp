@@ -40,6 +40,25 @@ struct BytePS {
   }
 };
 
+/// BytePS with BYTEPS_ENABLE_ASYNC: each worker steps by itself and pushes by how much, which
+/// servers add to the parameters and answer with.
+struct BytePSAsync {
+  static constexpr std::string_view name = "BytePSAsync";
+  static constexpr std::string_view after =
+      "Jiang et al., \"BytePS\", OSDI 2020, BYTEPS_ENABLE_ASYNC";
+  static constexpr std::string_view deviations =
+      "As BytePS's; and a server's threads are for sums of all workers' pushes alone.";
+  using strategy =
+      compose<partition::into, schedule::by_priority,
+              architecture::parameter_server<consistency::asynchronous, updated_by::workers>>;
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
+    const auto its = BytePS::defaults(on_a_host);
+    return {.partition = its.partition,
+            .schedule = its.schedule,
+            .architecture = {.placed_by = its.architecture.placed_by}};
+  }
+};
+
 /// BytePS after the whole backward pass, all gradients at once: `bspps` of Shi et al.'s survey,
 /// 2020, a BytePS of theirs with a fusion threshold of 512 MiB, which held every model's.
 struct BSPPS {

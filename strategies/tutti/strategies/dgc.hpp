@@ -11,9 +11,9 @@
 
 namespace tutti::strategies {
 
-/// The largest 0.1 % of each tensor's accumulated momentum, gathered from all. The optimizer must
-/// have no momentum of its own; `warm_up` is for engine.replan between epochs, `.compression.clip`
-/// the paper's local clipping for recurrent networks.
+/// The largest 0.1 % of each tensor's accumulated momentum, gathered from all. An optimizer with a
+/// momentum of its own is refused; `warm_up` is for engine.replan between epochs,
+/// `.compression.clip` the paper's local clipping for recurrent networks.
 struct DGC {
   static constexpr std::string_view name = "DGC";
   static constexpr std::string_view after = "Lin et al., \"Deep Gradient Compression\", ICLR 2018";

@@ -3,8 +3,10 @@
 #include <string_view>
 
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/collective/by_graph.hpp"
 #include "tutti/core/compose.hpp"
@@ -74,6 +76,16 @@ struct PairAveraging {
   using strategy = compose<fusion::all, architecture::pair_averaging>;
 };
 
+/// PairAveraging, but half-way to the model that was asked for in the step before, while it
+/// computed.
+struct PairAveragingAhead {
+  static constexpr std::string_view name = "PairAveragingAhead";
+  static constexpr std::string_view after =
+      "Mai et al., \"KungFu\", OSDI 2020, `async-sgd` with prefetched requests";
+  static constexpr std::string_view deviations = "";
+  using strategy = compose<fusion::all, architecture::delayed<architecture::pair_averaging>>;
+};
+
 /// In each step a tenth of the way to the mean of all models.
 struct SMA {
   static constexpr std::string_view name = "SMA";
@@ -81,6 +93,18 @@ struct SMA {
   static constexpr std::string_view deviations =
       "Models travel around a ring instead of along its `-strategy`.";
   using strategy = compose<architecture::model_averaging<>>;
+};
+
+/// SMA for a thousand steps, then from equal models and momenta the mean of all gradients.
+struct AdaSGD {
+  static constexpr std::string_view name = "AdaSGD";
+  static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `ada-sgd`";
+  static constexpr std::string_view deviations =
+      "In the step before the switch models and momenta become their means, where KungFu hands out "
+      "rank 0's after it; KungFu has no default for the step.";
+  using strategy =
+      compose<architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>>;
+  static constexpr policy_options<strategy> defaults() { return {.architecture = {.step = 1000}}; }
 };
 
 }  // namespace tutti::strategies

@@ -17,4 +17,18 @@ struct LocalSGD {
   using strategy = compose<fusion::up_to, architecture::local_sgd<>>;
 };
 
+/// A mean after each of the first thousand steps, then LocalSGD.
+struct PostLocalSGD {
+  static constexpr std::string_view name = "PostLocalSGD";
+  static constexpr std::string_view after =
+      "Lin et al., \"Don't use large mini-batches, use local SGD\", ICLR 2020";
+  static constexpr std::string_view deviations =
+      "At first ranks take means of models, each after a step of its own, where the paper takes "
+      "means of gradients; the paper leaves both numbers open, and these are ours.";
+  using strategy = LocalSGD::strategy;
+  static constexpr policy_options<strategy> defaults() {
+    return {.architecture = {.warm_up = 1000}};
+  }
+};
+
 }  // namespace tutti::strategies

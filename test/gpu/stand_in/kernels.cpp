@@ -13,6 +13,7 @@
 #include "tutti/kernels/cuda/block_signs.cuh"
 #include "tutti/kernels/cuda/cast.cuh"
 #include "tutti/kernels/cuda/clipping.cuh"
+#include "tutti/kernels/cuda/compensation.cuh"
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/descent.cuh"
 #include "tutti/kernels/cuda/index_pairs.cuh"
@@ -24,6 +25,7 @@
 #include "tutti/kernels/cuda/signs.cuh"
 #include "tutti/kernels/cuda/sparse_pairs.cuh"
 #include "tutti/kernels/cuda/stratified.cuh"
+#include "tutti/kernels/cuda/workspace.cuh"
 
 namespace tutti::kernels {
 

@@ -104,4 +104,35 @@ struct rectified_gradient {
   }
 };
 
+template <class T>
+struct concatenated_one {
+  const T* first;
+  std::size_t first_channels;
+  const T* second;
+  std::size_t second_channels;
+  T* both;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    const std::size_t channels = first_channels + second_channels;
+    const std::size_t pixel = i / channels;
+    const std::size_t channel = i - pixel * channels;
+    both[i] = channel < first_channels ? first[pixel * first_channels + channel]
+                                       : second[pixel * second_channels + channel - first_channels];
+  }
+};
+
+template <class T, gradients Mode>
+struct concatenated_gradient_of_one {
+  T* dx;
+  std::size_t channels;
+  const T* dy;
+  std::size_t all_channels;
+  std::size_t from;
+
+  TUTTI_HD void operator()(std::size_t i) const {
+    const std::size_t pixel = i / channels;
+    put<Mode>(dx[i], widened(dy[pixel * all_channels + from + i - pixel * channels]));
+  }
+};
+
 }  // namespace models::nhwc

@@ -16,10 +16,12 @@
 #include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/compensation.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
@@ -56,13 +58,18 @@ class parameter_server_server {
   using endpoint = typename World::endpoint;
   using floats = typename World::template memory<float>;
   using bytes = typename World::template memory<std::byte>;
+  using consistency_type = typename Architecture::consistency;
+  using consistency_options = typename consistency_type::options;
   static constexpr bool plain = facts::identity<compression>;
-  static constexpr bool at_once = Architecture::stale;
+  /// Each worker is answered by itself, once its consistency's machine says so.
+  static constexpr bool one_by_one = Architecture::stale;
+  static constexpr bool drops = Architecture::drops_gradients;
+  static constexpr bool compensates = consistency::compensates<consistency_type>;
   static constexpr bool keeps_parameters = Architecture::keeps_parameters;
   static constexpr bool steps_by_push = Architecture::steps_by_push;
   static constexpr bool runs_optimizer = Architecture::owns_parameters;
   static constexpr mean average_of_pushes =
-      at_once || steps_by_push ? mean::none : Architecture::mean_rule;
+      one_by_one || steps_by_push ? mean::none : Architecture::mean_rule;
   static constexpr bool adds_payloads = !encodes_once<compression>;
   static constexpr bool encodes_means = !plain && !keeps_parameters && !adds_payloads;
   /// The sum itself is the answer: a slow worker may still read it while the next one begins.
@@ -71,8 +78,10 @@ class parameter_server_server {
  public:
   parameter_server_server(World& world, const typename Architecture::options& set)
       : world_(&world),
+        set_(set.consistency),
         shelves_(world.trains() ? 0 : world.planned().chunks.size()),
-        engine_(world, *this, at_once ? 0 : set.engine_threads, set.engine_order) {}
+        left_(at(world.workers())),
+        engine_(world, *this, one_by_one ? 0 : set.engine_threads, set.engine_order) {}
   parameter_server_server(const parameter_server_server&) = delete;
   parameter_server_server& operator=(const parameter_server_server&) = delete;
 
@@ -82,15 +91,11 @@ class parameter_server_server {
     const chunk& piece = world_->planned().chunks[number];
     shelf& mine = shelf_of(number);
     expect_length(mine, piece, push);
-    if constexpr (at_once) {
-      take_at_once(mine, piece, push.bytes());
-      auto& answer = mine.answers[at(push.peer())];
-      const task& before = answer.sent;  // it has come: its worker pushes again
-      co_await before;
-      make_room(answer.parameters, piece.elements);
-      world_->copy(span_of(answer.parameters), span_of(mine.parameters));
-      answer.sent = send_parameters(self, push.peer(), piece, span_of(answer.parameters));
-      self.start(answer.sent);
+    if constexpr (one_by_one) {
+      take(mine, piece, push);
+      mine.answers[at(push.peer())].is_due = true;
+      co_await answer_who_may_read(self, mine, piece);
+      counts_.held += mine.answers[at(push.peer())].is_due ? 1 : 0;
     } else {
       if (engine_.is_there()) {
         engine_.push(number, bytes_of_taking(mine, piece));
@@ -128,6 +133,26 @@ class parameter_server_server {
     }
   }
 
+  /// The worker pushes no more: those that waited for it go on.
+  task worker_left(int worker) requires one_by_one {
+    left_[at(worker)] = 1;
+    for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
+      shelf& mine = shelves_[number];
+      if (mine.is_set_up) {
+        const chunk& piece = world_->planned().chunks[number];
+        mine.machine.leave(worker);
+        update_if_complete(mine, piece);
+        co_await answer_who_may_read(world_->endpoint_of(number), mine, piece);
+      }
+    }
+  }
+  /// Some worker's answer of the chunk waits for what other workers push.
+  bool holds_back(std::uint32_t number) const requires one_by_one {
+    return number < shelves_.size() &&
+           loops::any_of(shelves_[number].answers, [](const auto& each) { return each.is_due; });
+  }
+  const push_counts& counted_pushes() const { return counts_; }
+
   /// Nothing of this server's is on its way.
   bool at_rest() const {
     return loops::all_of(shelves_, [](const shelf& each) {
@@ -150,6 +175,7 @@ class parameter_server_server {
 
   /// Goes on from step `step` with the parameters that the model holds now.
   void resume(std::uint64_t step) {
+    resumed_ = step;
     for (auto& each : shelves_) {
       each.is_set_up = false;
       each.steps = step;
@@ -180,15 +206,24 @@ class parameter_server_server {
     }
   }
 
-  /// Of each chunk placed here: residuals of means, momenta, parameters; what there is of them.
+  /// Of each chunk placed here: residuals of means, momenta, mean squares, parameters, what each
+  /// worker has read; what there is of them.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all;
+    const auto add = [&all](floats& each) {
+      if (each.size() != 0) {
+        all.push_back(span_of(each));
+      }
+    };
     for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
       if (world_->planned().chunks[number].placed_on == world_->rank()) {
         shelf& mine = shelf_of(number);
-        for (floats* each : {&mine.residual, &mine.momenta, &mine.parameters}) {
-          if (each->size() != 0) {
-            all.push_back(span_of(*each));
+        for (floats* each : {&mine.residual, &mine.momenta, &mine.mean_square, &mine.parameters}) {
+          add(*each);
+        }
+        for (auto& each : mine.answers) {
+          if (compensates) {
+            add(each.parameters);
           }
         }
       }
@@ -197,16 +232,27 @@ class parameter_server_server {
   }
 
  private:
-  struct sent_copy {
+  /// To one worker: what it reads.
+  struct answer_to {
+    bool is_due{};
     floats parameters{};
     task sent{};
   };
+  struct no_machine {};
+  static auto machine_of() {
+    if constexpr (one_by_one) {
+      return typename consistency_type::machine();
+    } else {
+      return no_machine();
+    }
+  }
   struct shelf {
     bool is_set_up{};
     std::array<floats, 2> sums{};
     floats parameters{};
     floats residual{};
     floats momenta{};
+    floats mean_square{};
     bytes payload{};
     bytes scratch{};
     std::size_t payload_bytes{};
@@ -219,7 +265,8 @@ class parameter_server_server {
     std::uint64_t sums_made{};
     std::uint64_t steps{};
     task answered{};
-    std::vector<sent_copy> answers{};
+    std::vector<answer_to> answers{};
+    decltype(machine_of()) machine{};
   };
 
   static std::span<float> sum_of(shelf& mine) {
@@ -267,12 +314,12 @@ class parameter_server_server {
     mine.early.resize(at(world_->workers()));
     mine.early_bytes.resize(at(world_->workers()));
     mine.is_here.assign(at(world_->workers()), 0);
-    mine.answers.resize(at_once ? at(world_->workers()) : 0);
+    mine.answers.resize(one_by_one ? at(world_->workers()) : 0);
     for (std::size_t i = 0; i < (Architecture::updates_first ? 0 : answers_sums ? 2 : 1); ++i) {
       make_room(mine.sums[i],
                 adds_payloads ? floats_for(longest_push(*world_, piece)) : piece.elements);
     }
-    make_room(mine.scratch, scratch_bytes(relay(world_->compressor()), piece.elements));
+    make_room(mine.scratch, scratch_of(piece.elements));
     if constexpr (encodes_means) {
       make_room(mine.payload, capacity(relay(world_->compressor()), piece.elements));
       mine.payload_bytes = expected(relay(world_->compressor()), piece.elements);
@@ -285,7 +332,34 @@ class parameter_server_server {
       make_room(mine.parameters, piece.elements);
       world_->read_parameters(piece, span_of(mine.parameters));
     }
+    if constexpr (one_by_one) {
+      set_up_answers(mine, piece);
+    }
     return mine;
+  }
+  void set_up_answers(shelf& mine, const chunk& piece) {
+    mine.machine = typename consistency_type::machine(world_->workers(), set_, resumed_);
+    for (int worker = 0; worker < world_->workers(); ++worker) {
+      auto& answer = mine.answers[at(worker)];
+      answer.is_due = false;
+      if (left_[at(worker)] != 0) {
+        mine.machine.leave(worker);
+      }
+      if constexpr (compensates) {
+        make_room(answer.parameters, piece.elements);
+        world_->copy(span_of(answer.parameters), span_of(mine.parameters));
+      }
+    }
+    if constexpr (compensates) {
+      make_room(mine.mean_square, is_adaptive() ? piece.elements : 0);
+    }
+  }
+
+  /// To decode pushes, and to encode their mean.
+  std::size_t scratch_of(std::size_t elements) const {
+    const std::size_t to_decode =
+        facts::decodes_in_scratch<compression> ? scratch_bytes(world_->compressor(), elements) : 0;
+    return std::max(to_decode, scratch_bytes(relay(world_->compressor()), elements));
   }
 
   chunk_context context_of(shelf& mine, const chunk& piece, floats& rows,
@@ -298,15 +372,81 @@ class parameter_server_server {
             static_cast<std::uint64_t>(world_->rank())};
   }
 
-  /// The push takes effect: as a gradient, by the optimizer; as a difference, by itself.
-  void take_at_once(shelf& mine, const chunk& piece, std::span<const std::byte> pushed) {
-    if constexpr (runs_optimizer) {
-      add(mine, sum_of(mine), piece, pushed, sum_begins::here);
-      update(mine, piece, mine.steps);
-    } else {
-      add(mine, span_of(mine.parameters), piece, pushed, sum_begins::before);
+  /// The push takes effect, unless it is dropped: as a gradient, by the optimizer; as a difference,
+  /// by itself.
+  void take(shelf& mine, const chunk& piece, const typename World::message& push) {
+    if (!mine.machine.push(push.peer())) {
+      ++counts_.dropped;
+      return;
     }
-    ++mine.steps;
+    counts_.take(mine.machine.staleness(push.peer()));
+    if constexpr (drops) {
+      add(mine, sum_of(mine), piece, push.bytes(),
+          mine.machine.gathered() == 1 ? sum_begins::here : sum_begins::before);
+      update_if_complete(mine, piece);
+    } else if constexpr (runs_optimizer) {
+      add(mine, sum_of(mine), piece, push.bytes(), sum_begins::here);
+      average(mine);
+      compensate(mine, piece, push.peer());
+      make_answer(mine, piece, mine.machine.updates());
+      mine.machine.update();
+    } else {
+      add(mine, span_of(mine.parameters), piece, push.bytes(), sum_begins::before);
+      mine.machine.update();
+    }
+  }
+  /// Enough gradients of a step have come, or no more will.
+  void update_if_complete([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece) {
+    if constexpr (drops) {
+      if (mine.machine.is_complete()) {
+        average(mine, mine.machine.gathered());
+        make_answer(mine, piece, mine.machine.updates());
+        mine.machine.update();
+      }
+    }
+  }
+
+  bool is_adaptive() const requires compensates {
+    return set_.lambda_is == consistency_type::rule::adaptive;
+  }
+  /// Of a gradient that `worker` has computed on what it was sent last.
+  void compensate([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece,
+                  [[maybe_unused]] int worker) {
+    if constexpr (compensates) {
+      charge(world_->queue(), (is_adaptive() ? 6U : 4U) * sizeof(float) * piece.elements);
+      if (world_->phantom()) {
+        return;
+      }
+      const auto lambda = static_cast<float>(set_.lambda);
+      const std::span<const float> now = span_of(mine.parameters);
+      const std::span<const float> read = span_of(mine.answers[at(worker)].parameters);
+      if (is_adaptive()) {
+        kernels::compensate_adaptively(world_->queue(), sum_of(mine), span_of(mine.mean_square),
+                                       now, read, lambda, static_cast<float>(set_.decay),
+                                       static_cast<float>(1 - set_.decay));
+      } else {
+        kernels::compensate(world_->queue(), sum_of(mine), now, read, lambda);
+      }
+    }
+  }
+
+  /// Every answer that its worker may read by now goes, from a copy of its own: nobody waits behind
+  /// the slowest reader.
+  task answer_who_may_read(endpoint self, shelf& mine, const chunk& piece) {
+    for (int worker = 0; worker < world_->workers(); ++worker) {
+      auto& answer = mine.answers[at(worker)];
+      if (!answer.is_due || !mine.machine.may_read(worker)) {
+        continue;
+      }
+      answer.is_due = false;
+      const task& before = answer.sent;  // it has come: its worker has pushed again
+      co_await before;
+      make_room(answer.parameters, piece.elements);
+      world_->copy(span_of(answer.parameters), span_of(mine.parameters));
+      mine.machine.read_by(worker);
+      answer.sent = send_parameters(self, worker, piece, span_of(answer.parameters));
+      self.start(answer.sent);
+    }
   }
 
   /// Keeps what comes before its turn; true once all of a step's pushes have been added.
@@ -401,13 +541,33 @@ class parameter_server_server {
       if (first) {
         queue.clear(sum.data(), sum.size_bytes());
       }
-      world_->compressor().accumulate(queue, const_wire(pushed.data(), pushed.size()), sum);
+      chunk_context where;
+      where.scratch = span_of(mine.scratch);
+      tutti::accumulate(world_->compressor(), queue, const_wire(pushed.data(), pushed.size()), sum,
+                        where);
     }
   }
 
   /// From the sum of gradients to what is answered.
-  /// `step` counts the optimizer's steps on the chunk before this one.
   void update(shelf& mine, const chunk& piece, std::uint64_t step) {
+    average(mine);
+    make_answer(mine, piece, step);
+  }
+  /// The sum is one of so many workers' gradients, where the mean is not that of all.
+  void average(shelf& mine, std::uint64_t gradients = 1) {
+    if (world_->phantom()) {
+      return;
+    }
+    const float average =
+        (average_of_pushes == mean::before ? 1.0f
+                                           : average_of_gradients<average_of_pushes>(*world_)) /
+        static_cast<float>(gradients);
+    if (average != 1.0f) {
+      kernels::scale(world_->queue(), sum_of(mine), average);
+    }
+  }
+  /// `step` counts the optimizer's steps on the chunk before this one.
+  void make_answer(shelf& mine, const chunk& piece, std::uint64_t step) {
     auto& queue = world_->queue();
     if (!engine_.is_there()) {
       charge(queue, bytes_of_updating(piece));
@@ -416,11 +576,6 @@ class parameter_server_server {
       return;
     }
     const std::span<float> sum = sum_of(mine);
-    const float average =
-        average_of_pushes == mean::before ? 1.0f : average_of_gradients<average_of_pushes>(*world_);
-    if (average != 1.0f) {
-      kernels::scale(queue, sum, average);
-    }
     if constexpr (runs_optimizer) {
       world_->values().apply(queue, span_of(mine.parameters), std::span<const float>(sum),
                              context_of(mine, piece, mine.momenta, step));
@@ -459,7 +614,11 @@ class parameter_server_server {
   }
 
   World* world_;
+  consistency_options set_;
   std::vector<shelf> shelves_;
+  std::vector<char> left_;     ///< workers that push no more
+  std::uint64_t resumed_ = 0;  ///< the step that all workers went on from
+  push_counts counts_{};
   timed_engine<World, parameter_server_server> engine_;
 };
 

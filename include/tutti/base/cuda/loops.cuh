@@ -1,52 +1,59 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cuda_runtime.h>
+#include <cub/device/device_for.cuh>
+#include <cub/device/device_reduce.cuh>
+#include <cuda/std/functional>
+#include <thrust/iterator/tabulate_output_iterator.h>
 
-#include "tutti/base/fixed_sum.hpp"
+#include "tutti/base/cuda/error.hpp"
+#include "tutti/base/cuda/room.hpp"
+#include "tutti/base/host_device.hpp"
 
+/// Loops over elements on a device: CUB's, on a stream and in its room.
 namespace tutti::cuda::detail {
 
-inline constexpr unsigned threads_a_block = 256;
-/// More blocks than any device runs at once; threads go on from there.
-inline constexpr std::size_t most_blocks = 16384;
+/// Bytes that one of CUB's algorithms, `algorithm(storage, bytes)`, wants to work in.
+template <class Algorithm>
+std::size_t storage_of(const Algorithm& algorithm) {
+  std::size_t bytes = 0;
+  check(algorithm(nullptr, bytes));
+  return bytes;
+}
 
-/// Blocks for so many threads, which stride if they are fewer.
-inline unsigned blocks_for(std::size_t threads) {
-  return static_cast<unsigned>(
-      std::min(most_blocks, (threads + threads_a_block - 1) / threads_a_block));
+/// Enqueues one of CUB's algorithms on as much of a room as it wants, behind the first `kept`
+/// bytes.
+template <class Algorithm>
+void run_in(stream_room& room, std::size_t kept, const Algorithm& algorithm) {
+  std::size_t bytes = storage_of(algorithm);
+  check(algorithm(room.at_least(kept + bytes) + kept, bytes));
 }
 
 template <class F>
-__global__ void for_each_index(std::size_t n, F f) {
-  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
-    f(i);
-  }
+void launch_for_each(cudaStream_t stream, std::size_t n, const F& f) {
+  check(cub::DeviceFor::Bulk(n, f, stream));
 }
 
-template <class F>
-cudaError_t launch_for_each(cudaStream_t stream, std::size_t n, F f) {
-  if (n == 0) {
-    return cudaSuccess;
-  }
-  for_each_index<<<blocks_for(n), threads_a_block, 0, stream>>>(n, f);
-  return cudaGetLastError();
-}
-
-/// Folds what each of a block's threads has, and calls `finish(total)` on one of them.
+/// Hands a result on where an algorithm would store it.
 template <class Finish>
-__device__ void fold_block(double mine, const Finish& finish) {
-  __shared__ double sums[fixed_sum::threads];
-  sums[threadIdx.x] = mine;
-  for (std::size_t half = fixed_sum::threads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    fixed_sum::fold(sums, threadIdx.x, half);
+struct finish_with {
+  Finish finish;
+  template <class T>
+  TUTTI_HD void operator()(std::ptrdiff_t, const T& total) const {
+    finish(total);
   }
-  if (threadIdx.x == 0) {
-    finish(sums[0]);
-  }
+};
+
+/// As `run_in` takes it: calls `finish(total)` on the device with how `fold` joins `first` and
+/// `term(input[i])` for every i in [0, n), in an order that follows from n and the kind of device.
+template <class Input, class Fold, class Term, class T, class Finish>
+auto reduction(cudaStream_t stream, Input input, std::size_t n, const Fold& fold, const Term& term,
+               const T& first, const Finish& finish) {
+  return [=](void* storage, std::size_t& bytes) {
+    return cub::DeviceReduce::TransformReduce(
+        storage, bytes, input, thrust::make_tabulate_output_iterator(finish_with<Finish>{finish}),
+        n, fold, term, first, stream);
+  };
 }
 
 template <class T>
@@ -55,40 +62,11 @@ struct keep_as {
   TUTTI_HD void operator()(double total) const { *place = static_cast<T>(total); }
 };
 
-template <class Term>
-__global__ void sum_segments(fixed_sum order, Term term, double* partial) {
-  fold_block(order.of_thread(term, blockIdx.x, threadIdx.x), keep_as<double>{partial + blockIdx.x});
+/// Calls `finish(total)` with the sum of `term(input[i])`, added in double.
+template <class Input, class Term, class Finish>
+void launch_sum(cudaStream_t stream, stream_room& room, Input input, std::size_t n,
+                const Term& term, const Finish& finish) {
+  run_in(room, 0, reduction(stream, input, n, ::cuda::std::plus<double>(), term, 0.0, finish));
 }
-
-struct partial_term {
-  const double* partial;
-  TUTTI_HD double operator()(std::size_t i) const { return partial[i]; }
-};
-
-/// The segments' sums are few enough to be one segment.
-template <class Finish>
-__global__ void sum_partials(std::size_t segments, const double* partial, Finish finish) {
-  fold_block(fixed_sum(segments).of_thread(partial_term{partial}, 0, threadIdx.x), finish);
-}
-
-/// Adds `term(i)` for i in [0, n) as fixed_sum says and calls `finish(total)` on the device.
-/// `partial` has room for fixed_sum::most_segments.
-template <class Term, class Finish>
-cudaError_t launch_sum(cudaStream_t stream, std::size_t n, Term term, double* partial,
-                       Finish finish) {
-  constexpr unsigned threads = fixed_sum::threads;
-  const fixed_sum order(n);
-  const auto segments = static_cast<unsigned>(order.segments());
-  sum_segments<<<segments, threads, 0, stream>>>(order, term, partial);
-  sum_partials<<<1, threads, 0, stream>>>(order.segments(), partial, finish);
-  return cudaGetLastError();
-}
-
-template <class F>
-struct transformed {
-  const float* input;
-  F f;
-  TUTTI_HD auto operator()(std::size_t i) const { return f(input[i]); }
-};
 
 }  // namespace tutti::cuda::detail

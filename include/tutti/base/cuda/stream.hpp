@@ -11,7 +11,7 @@
 
 #include "tutti/base/cuda/error.hpp"
 #include "tutti/base/cuda/memory.hpp"
-#include "tutti/base/error.hpp"
+#include "tutti/base/cuda/room.hpp"
 #include "tutti/base/pool.hpp"
 #include "tutti/base/queue.hpp"
 #if defined(__CUDACC__)
@@ -46,43 +46,6 @@ inline constexpr bool never = false;
 struct nowhere {};  // what a device's `run` answers, so that it is no host queue
 
 }  // namespace detail
-
-/// Memory that the kernels of one stream share, each in its turn, and what they refuse.
-///
-/// A kernel cannot throw: it writes the element that it refuses, and the stream throws at its next
-/// `synchronize`. Cost: 64 KiB of a device a stream.
-class stream_room {
- public:
-  static constexpr std::size_t bytes = 64 << 10;
-  static constexpr unsigned long long nothing_refused = ~0ULL;
-
-  explicit stream_room(cudaStream_t stream) : memory_(bytes), refused_(1), seen_(1) {
-    check(cudaMemsetAsync(refused_.data(), 0xFF, sizeof nothing_refused, stream));
-    seen_.data()[0] = nothing_refused;
-  }
-
-  /// To scribble on, undefined whenever a kernel begins.
-  std::byte* memory() const { return memory_.data(); }
-  /// The least element that was refused: kernels lower it.
-  unsigned long long* refused() const { return refused_.data(); }
-
-  /// Enqueues a look at what was refused; `judge` after the stream has come so far.
-  void look(cudaStream_t stream) const {
-    check(cudaMemcpyAsync(seen_.data(), refused_.data(), sizeof nothing_refused,
-                          cudaMemcpyDeviceToHost, stream));
-  }
-  void judge() const {
-    const unsigned long long element = *static_cast<volatile unsigned long long*>(seen_.data());
-    if (element != nothing_refused) {
-      refuse_nan(element);
-    }
-  }
-
- private:
-  buffer<std::byte> memory_;
-  buffer<unsigned long long> refused_;
-  pinned_buffer<unsigned long long> seen_;
-};
 
 /// A CUDA stream as a queue: work in order on a device, enqueued and never waited for but in
 /// `synchronize`.
@@ -216,7 +179,7 @@ class stream {
   }
 
   /// What this stream's kernels scribble on.
-  const stream_room& room() const { return *room_; }
+  stream_room& room() { return *room_; }
 
   /// Calls `f(i)` on the device for every i in [0, n), in any order. Captures must be device
   /// addresses and values.
@@ -224,7 +187,7 @@ class stream {
   void for_each(std::size_t n, F f) {
 #if defined(__CUDACC__)
     const on_device here(device_);
-    check(detail::launch_for_each(handle_, n, f));
+    detail::launch_for_each(handle_, n, f);
 #else
     static_assert(detail::never<F>,
                   "tutti: this functor must be compiled for a device, and this file is compiled "
@@ -234,15 +197,13 @@ class stream {
 #endif
   }
 
-  /// `*result` becomes the sum of `f(x)` over `input`, added in double in the order of fixed_sum:
-  /// the same bits on every device, and those of a host's queue up to the rounding of doubles.
+  /// `*result` becomes the sum of `f(x)` over `input`, added in double: the same bits in every run
+  /// on devices of one kind, and those of a host's queue up to the rounding of doubles.
   template <class T, class F>
   void transform_reduce(std::span<const float> input, T* result, F f) {
 #if defined(__CUDACC__)
     const on_device here(device_);
-    check(detail::launch_sum(handle_, input.size(), detail::transformed<F>{input.data(), f},
-                             reinterpret_cast<double*>(room().memory()),
-                             detail::keep_as<T>{result}));
+    detail::launch_sum(handle_, room(), input.data(), input.size(), f, detail::keep_as<T>{result});
 #else
     for_each(input.size(), f);  // says what is wrong
     static_cast<void>(result);

@@ -35,7 +35,8 @@ namespace tutti::transport {
 /// `Delivery` says when a message reaches its receiver: `by_mailbox` is between threads, at once;
 /// `virtual_link` keeps it for the time its link would take. `Queue` is the device that memory
 /// lives on. A delivery that reaches ranks of other processes returns their messages itself.
-/// Cost of a message: one atomic exchange each way.
+/// Cost of a message: one atomic exchange each way. One file, because to begin, meet, return and
+/// take back a message are steps of one state machine.
 template <class Queue, class Delivery>
 class basic_in_process {
  public:
@@ -231,7 +232,9 @@ class basic_in_process {
   }
 
   /// Looks for a moment whether `done()`, where whoever asks has nothing better to do: what runs
-  /// now was resumed by somebody who polls. What a trainer starts, between two layers, was not.
+  /// now was resumed by somebody who polls. What a trainer starts, between two layers, was not:
+  /// where a peer is late it suspends at once, and costs the resumption that a longer look would
+  /// spare, for `ready` must not wait for peers.
   template <class Done>
   bool glance(Done done) {
     return idle_before_poll_ && ready_.draining() && backoff_.glance(done);

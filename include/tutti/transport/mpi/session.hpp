@@ -78,22 +78,18 @@ class mpi_communicator {
 /// channel and one for news of failures, which ranks share a host, and what they share there.
 class mpi_world {
  public:
-  /// Collective. Without `hosts`, MPI knows them. Throws usage_error unless they are one a rank.
+  /// Collective. Without `hosts`, MPI knows them. Throws usage_error, on every rank, unless they
+  /// are one a rank and everywhere the same.
   mpi_world(MPI_Comm users, std::vector<int> hosts)
       : channels_{mpi_communicator(users), mpi_communicator(users), mpi_communicator(users),
                   mpi_communicator(users), mpi_communicator(users)},
         failures_(users),
         rank_(rank_in(users)),
         size_(size_of(users)),
-        hosts_(hosts.empty() ? hosts_of(users) : std::move(hosts)),
+        hosts_(agreed(users, std::move(hosts))),
         greatest_tag_(greatest_tag_of(channels_[0].get())),
         memory_(failures_.get(),
-                std::count(hosts_.begin(), hosts_.end(), hosts_.front()) == size_) {
-    if (hosts_.size() != static_cast<std::size_t>(size_)) {
-      throw usage_error(sentence({"of ", size_, " ranks the hosts of ", hosts_.size(),
-                                  " are given. Fix: one number a rank, or none"}));
-    }
-  }
+                std::count(hosts_.begin(), hosts_.end(), hosts_.front()) == size_) {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -126,6 +122,40 @@ class mpi_world {
     int size = 0;
     check(MPI_Comm_size(all, &size));
     return size;
+  }
+  /// `given`, or what MPI knows where that is nothing. A rank that gives something else than rank 0
+  /// would wait for ranks that do not wait for it.
+  static std::vector<int> agreed(MPI_Comm all, std::vector<int> given) {
+    const int size = size_of(all);
+    const auto count = static_cast<int>(given.size());
+    std::vector<int> mine(static_cast<std::size_t>(size) + 1);  // how many, and the hosts
+    mine.front() = count;
+    std::copy_n(given.begin(), std::min(count, size), mine.begin() + 1);
+    std::vector<int> first = mine;
+    check(MPI_Bcast(first.data(), size + 1, MPI_INT, 0, all));
+    const auto differs = std::mismatch(mine.begin(), mine.end(), first.begin());
+    const int dissenter = differs.first == mine.end() ? size : rank_in(all);
+    int who = size;
+    check(MPI_Allreduce(&dissenter, &who, 1, MPI_INT, MPI_MIN, all));
+    if (who < size) {
+      std::array<int, 2> said{};  // where it differs, and what stands there
+      if (who == dissenter) {
+        said = {static_cast<int>(differs.first - mine.begin()), *differs.first};
+      }
+      check(MPI_Bcast(said.data(), 2, MPI_INT, who, all));
+      const int expected = first[static_cast<std::size_t>(said[0])];
+      const auto list =
+          said[0] == 0 ? sentence({"rank ", who, " is given the hosts of ", said[1],
+                                   " ranks, and rank 0 of ", expected})
+                       : sentence({"rank ", who, " is told that rank ", said[0] - 1, " is on host ",
+                                   said[1], ", and rank 0 on host ", expected});
+      throw usage_error(sentence({list, ". Fix: the same list on every rank"}));
+    }
+    if (count != 0 && count != size) {
+      throw usage_error(sentence({"of ", size, " ranks the hosts of ", count,
+                                  " are given. Fix: one number a rank, or none"}));
+    }
+    return given.empty() ? hosts_of(all) : given;
   }
   /// For each rank the first rank of its host. Ranks share a host if they can share memory.
   static std::vector<int> hosts_of(MPI_Comm all) {

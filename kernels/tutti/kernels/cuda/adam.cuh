@@ -17,7 +17,7 @@ namespace tutti::kernels {
 [[gnu::used]] inline void adam_along(cuda::stream& queue, std::span<float> x,
                                      std::span<const float> m, std::span<const float> v,
                                      const adam_step& values) {
-  device::each(queue, x.size(), element::adam_along{values}, x.data(), m.data(), v.data());
+  device::change_each(queue, x.size(), element::adam_along{values}, x.data(), m.data(), v.data());
 }
 
 }  // namespace tutti::kernels

@@ -15,21 +15,21 @@ namespace tutti::kernels {
 
 [[gnu::used]] inline void add(cuda::stream& queue, std::span<float> into,
                               std::span<const float> from) {
-  device::each(queue, into.size(), element::add{}, into.data(), from.data());
+  device::change_each(queue, into.size(), element::add{}, into.data(), from.data());
 }
 
 [[gnu::used]] inline void scale(cuda::stream& queue, std::span<float> data, float factor) {
-  device::each(queue, data.size(), element::scale{factor}, data.data());
+  device::change_each(queue, data.size(), element::scale{factor}, data.data());
 }
 
 [[gnu::used]] inline void add_scaled(cuda::stream& queue, std::span<float> into,
                                      std::span<const float> from, float factor) {
-  device::each(queue, into.size(), element::add_scaled{factor}, into.data(), from.data());
+  device::change_each(queue, into.size(), element::add_scaled{factor}, into.data(), from.data());
 }
 
 [[gnu::used]] inline void blend(cuda::stream& queue, std::span<float> into,
                                 std::span<const float> from, float keep, float take) {
-  device::each(queue, into.size(), element::blend{keep, take}, into.data(), from.data());
+  device::change_each(queue, into.size(), element::blend{keep, take}, into.data(), from.data());
 }
 
 [[gnu::used]] inline void swap(cuda::stream& queue, std::span<float> one, std::span<float> other) {
@@ -37,7 +37,7 @@ namespace tutti::kernels {
 }
 
 [[gnu::used]] inline void negate(cuda::stream& queue, std::span<float> data) {
-  device::each(queue, data.size(), element::negate{}, data.data());
+  device::change_each(queue, data.size(), element::negate{}, data.data());
 }
 
 namespace device {
@@ -66,13 +66,14 @@ void sum_packs(cuda::stream& queue, std::span<float> out, std::span<const float*
 
 [[gnu::used]] inline void mean_magnitude(cuda::stream& queue, std::span<const float> input,
                                          float* result) {
-  device::add_up(queue, input.size(), element::magnitude{input.data()},
+  device::add_up(queue, input.data(), input.size(), element::absolute{},
                  element::keep_mean{result, input.size()});
 }
 
 [[gnu::used]] inline void add_and_mean_magnitude(cuda::stream& queue, std::span<float> into,
                                                  std::span<const float> from, float* result) {
-  device::add_up(queue, into.size(), element::magnitude_of_sum{into.data(), from.data()},
+  device::add_up(queue, device::indices(), into.size(),
+                 element::magnitude_of_sum{into.data(), from.data()},
                  element::keep_mean{result, into.size()});
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cub/device/device_memcpy.cuh>
 #include <span>
 
 #include "tutti/kernels/copies.hpp"
@@ -10,12 +12,50 @@
 // The definition of what copies.hpp declares for a cuda::stream.
 namespace tutti::kernels {
 
+namespace device {
+
+/// Runs that are copied at once; more take turns in a stream's room.
+inline constexpr std::size_t most_runs = 1024;
+inline constexpr std::size_t room_of_list = most_runs * sizeof(copy_run);
+static_assert(room_of_list % 256 == 0);  // CUB's storage lies behind it
+
+inline element::run_list list_in(std::byte* room) {
+  constexpr std::size_t column = most_runs * sizeof(void*);
+  return {reinterpret_cast<const void**>(room), reinterpret_cast<void**>(room + column),
+          reinterpret_cast<std::size_t*>(room + 2 * column)};
+}
+
+inline auto copy_listed(cuda::stream& queue, const element::run_list& list, std::size_t runs) {
+  return [=, stream = queue.native_handle()](void* storage, std::size_t& bytes) {
+    return cub::DeviceMemcpy::Batched(storage, bytes, list.from, list.to, list.bytes,
+                                      static_cast<std::int64_t>(runs), stream);
+  };
+}
+
+/// Bytes of a stream's room in which any number of runs is copied.
+inline std::size_t room_of_copies(cuda::stream& queue) {
+  const cuda::on_device here(queue.device());
+  return room_of_list + cuda::detail::storage_of(copy_listed(queue, {}, most_runs));
+}
+
+/// At most `most_runs` of them.
+inline void copy_some(cuda::stream& queue, std::span<const copy_run> runs) {
+  using element::listed_runs;
+  const element::run_list list = list_in(room(queue, room_of_copies(queue)));
+  for (std::size_t first = 0; first < runs.size(); first += listed_runs::most) {
+    const auto some = runs.subspan(first, std::min(runs.size() - first, listed_runs::most));
+    for_each(queue, some.size(), listed_runs(some, list.from_entry(first)));
+  }
+  run(queue, room_of_list, copy_listed(queue, list, runs.size()));
+}
+
+}  // namespace device
+
 [[gnu::used]] inline void copy_runs(cuda::stream& queue, std::span<const copy_run> runs) {
-  for (; !runs.empty(); runs = runs.subspan(std::min(runs.size(), element::copy_pieces::most))) {
-    const element::copy_pieces all(runs.first(std::min(runs.size(), element::copy_pieces::most)));
-    if (all.pieces() != 0) {
-      device::for_each_piece(queue, all.pieces(), all);
-    }
+  while (!runs.empty()) {
+    const std::size_t now = std::min(runs.size(), device::most_runs);
+    device::copy_some(queue, runs.first(now));
+    runs = runs.subspan(now);
   }
 }
 

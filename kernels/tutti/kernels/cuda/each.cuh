@@ -1,28 +1,83 @@
 #pragma once
 
 #include <cstddef>
+#include <cub/device/device_transform.cuh>
+#include <cuda/std/tuple>
+#include <thrust/iterator/counting_iterator.h>
 
+#include "tutti/base/cuda/loops.cuh"
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/base/host_device.hpp"
 #include "tutti/kernels/elements.hpp"
 #if defined(__CUDACC__)  // who compiles this for a host has brought a launcher
 #include "tutti/kernels/cuda/launcher.cuh"
 #endif
 
+/// Loops over a device's arrays, all of them CUB's.
 namespace tutti::kernels::device {
 
-/// Calls `f(arrays[i]...)` for every i in [0, n), on registers that are loaded from the arrays and
-/// stored where those may be written. Sixteen bytes at a time where all arrays allow it.
+/// Calls `f(i)` for every i in [0, n).
+template <class F>
+void for_each(cuda::stream& queue, std::size_t n, const F& f) {
+  const cuda::on_device here(queue.device());
+  cuda::detail::launch_for_each(queue.native_handle(), n, f);
+}
+
+/// What `f` leaves of its first argument.
+template <class F>
+struct changed {
+  F f;
+  template <class T, class... Others>
+  TUTTI_HD T operator()(T into, Others... from) const {
+    f(into, from...);
+    return into;
+  }
+};
+
+/// What `f` makes in its last argument.
+template <class F, class T>
+struct made {
+  F f;
+  template <class... Others>
+  TUTTI_HD T operator()(Others... from) const {
+    T to{};
+    f(from..., to);
+    return to;
+  }
+};
+
+template <class T, class F, class... Arrays>
+void transform(cuda::stream& queue, std::size_t n, const F& f, T* out, Arrays... in) {
+  const cuda::on_device here(queue.device());
+  cuda::check(cub::DeviceTransform::Transform(::cuda::std::make_tuple(in...), out, n, f,
+                                              queue.native_handle()));
+}
+
+/// Calls `f(into[i], from[i]...)` for every i in [0, n); it may write into[i].
+template <class T, class F, class... Arrays>
+void change_each(cuda::stream& queue, std::size_t n, const F& f, T* into, Arrays... from) {
+  transform(queue, n, changed<F>{f}, into, into, from...);
+}
+
+/// Calls `f(from[i], to[i])` for every i in [0, n); it writes to[i], which is not read.
+template <class T, class F, class U>
+void make_each(cuda::stream& queue, std::size_t n, const F& f, const U* from, T* to) {
+  transform(queue, n, made<F, T>{f}, to, from);
+}
+
+template <class F, class... Arrays>
+struct at_index {
+  F f;
+  ::cuda::std::tuple<Arrays...> arrays;
+  TUTTI_HD void operator()(std::size_t i) const {
+    ::cuda::std::apply([&](auto... each) { f(each[i]...); }, arrays);
+  }
+};
+
+/// Calls `f(arrays[i]...)` for every i in [0, n); it may write several of them.
 template <class F, class... Arrays>
 void each(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
-  if (n == 0) {
-    return;
-  }
-  constexpr int width = pack_width<Arrays...>();
-  if (aligned_for<width>(arrays...)) {
-    share_out<width>(queue, n, f, arrays...);
-  } else {
-    share_out<1>(queue, n, f, arrays...);
-  }
+  for_each(queue, n, at_index<F, Arrays...>{f, {arrays...}});
 }
 
 /// Calls `f.pack<Width>(i)` for every pack of neighbours in [0, n), as wide as those allow whose
@@ -34,6 +89,30 @@ void each_pack(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays)
   } else {
     for_each(queue, n, in_packs<1, F>{f});
   }
+}
+
+/// So many bytes of the stream's room.
+inline std::byte* room(cuda::stream& queue, std::size_t bytes) {
+  const cuda::on_device here(queue.device());
+  return queue.room().at_least(bytes);
+}
+
+/// Enqueues one of CUB's algorithms in the stream's room, behind the first `kept` bytes.
+template <class Algorithm>
+void run(cuda::stream& queue, std::size_t kept, const Algorithm& algorithm) {
+  const cuda::on_device here(queue.device());
+  cuda::detail::run_in(queue.room(), kept, algorithm);
+}
+
+/// 0, 1, 2 and so on, as an input.
+inline auto indices() { return thrust::make_counting_iterator(std::size_t{0}); }
+
+/// Calls `finish(total)` with the sum of `term(input[i])` for i in [0, n), added in double.
+template <class Input, class Term, class Finish>
+void add_up(cuda::stream& queue, Input input, std::size_t n, const Term& term,
+            const Finish& finish) {
+  const cuda::on_device here(queue.device());
+  cuda::detail::launch_sum(queue.native_handle(), queue.room(), input, n, term, finish);
 }
 
 }  // namespace tutti::kernels::device

@@ -13,14 +13,13 @@ namespace tutti::kernels {
 
 namespace device {
 
-static_assert(detail::most_partial_sums * sizeof(double) <= cuda::stream_room::bytes);
 static_assert(detail::of_a_column(~std::size_t{0}).count() <= steps::orthonormalise::most_segments);
 
 /// Sums of so many terms, and what adds up those that are cut.
 inline steps::product_sums sums_of(cuda::stream& queue, std::size_t sums, std::size_t terms,
                                    float* out) {
-  return {detail::of_a_product(sums, terms), sums, reinterpret_cast<double*>(queue.room().memory()),
-          out};
+  auto* const partial = room(queue, detail::most_partial_sums * sizeof(double));
+  return {detail::of_a_product(sums, terms), sums, reinterpret_cast<double*>(partial), out};
 }
 
 inline void add_cut(cuda::stream& queue, const steps::product_sums& of) {

@@ -11,8 +11,8 @@ namespace tutti::kernels {
 [[gnu::used]] inline void add_nesterov(cuda::stream& queue, std::span<float> m,
                                        std::span<float> direction, std::span<const float> g,
                                        float momentum) {
-  device::each(queue, m.size(), element::add_nesterov{momentum}, m.data(),
-               only_written<float>{direction.data()}, g.data());
+  device::each(queue, m.size(), element::add_nesterov{momentum}, m.data(), direction.data(),
+               g.data());
 }
 
 }  // namespace tutti::kernels

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
+#include <cuda/functional>
 #include <span>
 
 #include "tutti/kernels/cuda/each.cuh"
@@ -13,17 +12,22 @@ namespace tutti::kernels {
 
 [[gnu::used]] inline void sum_of_squares(cuda::stream& queue, std::span<const float> input,
                                          double* result) {
-  device::add_up(queue, input.size(), element::square{input.data()}, element::keep_total{result});
+  device::add_up(queue, input.data(), input.size(), element::square{}, element::keep_total{result});
 }
 
 [[gnu::used]] inline void largest_magnitude(cuda::stream& queue, std::span<const float> input,
                                             float* result) {
-  constexpr std::size_t most_threads = std::size_t{1} << 18;
-  const std::size_t threads = std::min(input.size(), most_threads);
-  queue.clear(result, sizeof *result);
-  device::for_each(queue, threads,
-                   element::raise_to_largest{input.data(), input.size(), threads,
-                                             reinterpret_cast<std::uint32_t*>(result)});
+  device::run(queue, 0, [=, stream = queue.native_handle()](void* storage, std::size_t& bytes) {
+    return cub::DeviceReduce::TransformReduce(
+        storage, bytes, input.data(), reinterpret_cast<std::uint32_t*>(result), input.size(),
+        ::cuda::maximum<std::uint32_t>(), element::key{}, std::uint32_t{0}, stream);
+  });
+}
+
+[[gnu::used]] inline void count_no_numbers(cuda::stream& queue, std::span<const float> input,
+                                           std::uint64_t* count) {
+  device::add_up(queue, input.data(), input.size(), element::is_no_number{},
+                 element::add_to_count{count});
 }
 
 }  // namespace tutti::kernels

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "common/job.hpp"
+#include "tutti/core/replay.hpp"
+
+namespace compare {
+
+/// Of "2:10" worker 2, who computes 10 times as long as its profile says; of nothing none.
+/// Throws common::flag_error for what is neither.
+inline tutti::slow_worker parse_slow_rank(std::string_view text, int workers) {
+  tutti::slow_worker parsed;
+  if (text.empty()) {
+    return parsed;
+  }
+  const char* end = text.data() + text.size();
+  const auto rank = std::from_chars(text.data(), end, parsed.rank);
+  const bool colon = rank.ec == std::errc() && rank.ptr != end && *rank.ptr == ':';
+  const auto times = std::from_chars(colon ? rank.ptr + 1 : end, end, parsed.times);
+  if (!colon || times.ec != std::errc() || times.ptr != end || !std::isfinite(parsed.times) ||
+      parsed.times <= 0) {
+    throw common::flag_error("--slow-rank '" + std::string(text) +
+                             "' is no rank and how many times as long it computes. Fix: 2:10");
+  }
+  if (parsed.rank < 0 || parsed.rank >= workers) {
+    throw common::flag_error("--slow-rank: rank " + std::to_string(parsed.rank) +
+                             " does not train. Fix: from 0 to " + std::to_string(workers - 1));
+  }
+  return parsed;
+}
+
+}  // namespace compare

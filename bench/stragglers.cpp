@@ -1,0 +1,122 @@
+// What does one slow process cost the others? Every step computes for 10 ms, in one process ten
+// times as long, and each strategy shows what share of their own pace the slowest of the others
+// keeps: 1 where nobody waits, a tenth where all do. A rank that computes sleeps, as a host does
+// while its GPU computes.
+//
+//   mpirun -np 4 bench-stragglers --benchmark_filter='SGP|ADPSGD'
+
+#include <algorithm>
+#include <benchmark/benchmark.h>
+#include <chrono>
+#include <cstddef>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "program.hpp"
+#include "tutti/strategies/ad_psgd.hpp"
+#include "tutti/strategies/bsp.hpp"
+#include "tutti/strategies/d_psgd.hpp"
+#include "tutti/strategies/kungfu.hpp"
+#include "tutti/strategies/mxnet.hpp"
+#include "tutti/strategies/sgp.hpp"
+#include "tutti/transport/mpi.hpp"
+#include "tutti/tutti.hpp"
+
+namespace bench {
+
+namespace {
+
+constexpr int steps = 20;
+constexpr double step_takes = 0.01;
+constexpr double times_as_slow = 10;
+constexpr int slow = 1;
+
+void compute(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+/// Seconds that a worker but the slow one takes for its steps; 0 on others.
+template <class Strategy>
+double own_time(tutti::transport::mpi& world, double times) {
+  tutti::arena memory(std::vector<tutti::arena::declaration>{{"weight", 1 << 16}, {"bias", 17}});
+  auto engine = tutti::make_engine<Strategy>(world, memory.tensors(),
+                                             tutti::optimizer::sgd{.learning_rate = 0.1f});
+  if (engine.serves()) {
+    engine.serve();
+    return 0;
+  }
+  engine.average(0);  // begin together
+  const double begin = world.now();
+  for (int step = 0; step < steps; ++step) {
+    compute(step_takes * (engine.worker() == slow ? times : 1));
+    engine.ready(tutti::tensor_id(1));
+    engine.ready(tutti::tensor_id(0));
+    engine.wait();
+  }
+  return engine.worker() == slow ? 0 : world.now() - begin;
+}
+
+/// Of the slowest worker but the slow one.
+template <class Strategy>
+double time_of_others(tutti::transport::mpi& world, double times) {
+  const double mine = own_time<Strategy>(world, times);
+  double slowest = 0;
+  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+template <class Strategy>
+void add(tutti::transport::mpi& world) {
+  const std::string name = std::string(Strategy::name) + "/ranks:" + std::to_string(world.size());
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [&world](benchmark::State& state) {
+                                 for (auto _ : state) {
+                                   const double alone = time_of_others<Strategy>(world, 1);
+                                   const double beside =
+                                       time_of_others<Strategy>(world, times_as_slow);
+                                   state.SetIterationTime(beside / steps);
+                                   state.counters["own_ms"] = alone / steps * 1e3;
+                                   state.counters["kept"] = alone / beside;
+                                 }
+                               })
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace
+
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return 1;
+  }
+  tutti::transport::mpi world;
+  if (world.size() < 3) {
+    std::fprintf(stderr,
+                 "bench-stragglers: one rank is slow, one may serve, and one keeps its "
+                 "pace. Fix: mpirun -np 3 or more\n");
+    return 1;
+  }
+  bench::add<tutti::strategies::BSP>(world);
+  bench::add<tutti::strategies::DPSGD>(world);
+  bench::add<tutti::strategies::SGP>(world);
+  bench::add<tutti::strategies::PairAveraging>(world);
+  bench::add<tutti::strategies::ADPSGD>(world);
+  bench::add<tutti::strategies::MXNetDistAsync>(world);
+  if (world.rank() == 0) {
+    bench::note_build();
+    benchmark::RunSpecifiedBenchmarks();
+  } else {
+    std::ostringstream unread;
+    benchmark::ConsoleReporter silent;
+    silent.SetOutputStream(&unread);
+    silent.SetErrorStream(&unread);
+    benchmark::RunSpecifiedBenchmarks(&silent);
+  }
+  benchmark::Shutdown();
+}

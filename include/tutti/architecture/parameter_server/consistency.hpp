@@ -1,0 +1,282 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/sentence.hpp"
+
+namespace tutti::consistency {
+
+/// How many updates a chunk has had, and how many of them each worker has read.
+class reads {
+ public:
+  reads() = default;
+  reads(int workers, std::uint64_t updates)
+      : updates_(updates), read_(static_cast<std::size_t>(workers), updates) {}
+
+  std::uint64_t updates() const { return updates_; }
+  void update() { ++updates_; }
+  void read_by(int worker) { read_[static_cast<std::size_t>(worker)] = updates_; }
+  /// Updates that the worker's parameters lack.
+  std::uint64_t staleness(int worker) const {
+    return updates_ - read_[static_cast<std::size_t>(worker)];
+  }
+
+ private:
+  std::uint64_t updates_{};
+  std::vector<std::uint64_t> read_{};
+};
+
+/// When every worker has pushed; sums are added in rank order, whatever order they arrive in.
+struct synchronous {
+  using options = no_options;
+  static constexpr bool waits_for_all = true;
+
+  static void expect(const options&, int) {}
+};
+
+// Every other consistency has a machine for each chunk, without I/O and without a clock. It begins
+// where each worker has taken `steps` steps. Of a push it says whether that takes effect; then,
+// until what was pushed is an update, `update`. `may_read`: the worker's answer, which is the
+// parameters for its next step, may go. `leave`: the worker pushes no more.
+
+/// At once: a worker's gradient may have been computed on parameters that others have since moved.
+struct asynchronous {
+  using options = no_options;
+  static constexpr bool waits_for_all = false;
+
+  static void expect(const options&, int) {}
+
+  struct machine : reads {
+    machine() = default;
+    machine(int workers, const options&, std::uint64_t steps)
+        : reads(workers, steps * static_cast<std::uint64_t>(workers)) {}
+
+    bool push(int) { return true; }
+    bool may_read(int) const { return true; }
+    void leave(int) {}
+  };
+};
+
+/// At once, and a gradient g is corrected first for how far others have moved the parameters x
+/// since its worker read them: g + lambda * g * g * (x - read), element by element. Adaptive,
+/// lambda is divided by the root of the gradients' mean square m = decay * m + (1 - decay) * g * g,
+/// plus 1e-7. Cost: what each worker has read is the copy that its answer is sent from; adaptive, a
+/// float an element. After: Zheng et al., "Asynchronous stochastic gradient descent with delay
+/// compensation", ICML 2017 (DC-ASGD-c and DC-ASGD-a).
+struct delay_compensated : asynchronous {
+  static constexpr bool compensates = true;
+
+  enum class rule { constant, adaptive };
+  friend constexpr std::array<std::string_view, 2> names(rule) { return {"constant", "adaptive"}; }
+
+  struct options {
+    double lambda{0.04};
+    rule lambda_is{};
+    double decay{0.95};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("lambda", self.lambda, "share of a gradient's correction; 0: none");
+      visit("lambda_is", self.lambda_is,
+            "constant, or adaptive: over the root of the gradients' mean square");
+      visit("decay", self.decay, "adaptive: what that mean square keeps with each push");
+    }
+  };
+
+  /// Throws usage_error if a share is none.
+  static void expect(const options& set, int) {
+    if (!(set.lambda >= 0) || set.lambda > std::numeric_limits<float>::max()) {
+      throw usage_error(
+          "architecture.lambda is no share of a correction. Fix: 0 or more, as 0.04, or 2 where it "
+          "is adaptive");
+    }
+    if (!(set.decay >= 0 && set.decay < 1)) {
+      throw usage_error(
+          "architecture.decay keeps no mean of squares. Fix: from 0 to below 1, as 0.95");
+    }
+  }
+
+  struct machine : asynchronous::machine {
+    machine() = default;
+    machine(int workers, const options&, std::uint64_t steps)
+        : asynchronous::machine(workers, no_options(), steps) {}
+  };
+};
+
+/// At once, but a worker that has pushed c times may read no sooner than every other has pushed
+/// c - staleness times: it sees all updates of the steps before. 0 is synchronous, but for the
+/// order in which pushes take effect. A worker that has ended holds nobody back. After: Ho et al.,
+/// "More effective distributed ML via a stale synchronous parallel parameter server", NIPS 2013.
+struct bounded_staleness {
+  static constexpr bool waits_for_all = false;
+
+  struct options {
+    int staleness{3};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("staleness", self.staleness, "steps by which a worker may be ahead of the slowest");
+    }
+  };
+
+  /// Throws usage_error if nobody could keep the bound.
+  static void expect(const options& set, int) {
+    if (set.staleness < 0) {
+      throw usage_error(sentence({"architecture.staleness of ", set.staleness,
+                                  " cannot be kept: no worker is behind itself. Fix: 0, which is "
+                                  "synchronous, or more"}));
+    }
+  }
+
+  class machine : public reads {
+   public:
+    machine() = default;
+    machine(int workers, const options& set, std::uint64_t steps)
+        : reads(workers, steps * static_cast<std::uint64_t>(workers)),
+          staleness_(static_cast<std::uint64_t>(set.staleness)),
+          slowest_(steps),
+          pushed_(static_cast<std::size_t>(workers), steps) {}
+
+    bool push(int worker) {
+      change(worker, pushed_[static_cast<std::size_t>(worker)] + 1);
+      return true;
+    }
+    bool may_read(int worker) const {
+      const std::uint64_t its = pushed_[static_cast<std::size_t>(worker)];
+      return its <= slowest_ || its - slowest_ <= staleness_;
+    }
+    void leave(int worker) { change(worker, std::numeric_limits<std::uint64_t>::max()); }
+
+   private:
+    void change(int worker, std::uint64_t pushed) {
+      auto& its = pushed_[static_cast<std::size_t>(worker)];
+      const bool may_be_the_last = its == slowest_;
+      its = pushed;
+      if (may_be_the_last) {
+        slowest_ = *std::min_element(pushed_.begin(), pushed_.end());
+      }
+    }
+
+    std::uint64_t staleness_{};
+    std::uint64_t slowest_{};
+    std::vector<std::uint64_t> pushed_{};
+  };
+};
+
+/// The first N gradients of a step are its mean, N being the workers less `backups`; those that
+/// come later are dropped. Below 0 workers give several each: N is more than there are workers, M.
+/// A step lets go max(N, M) tokens, which are dealt out to the workers in turn: a token is the step
+/// that its worker's next gradient is for, and a gradient is dropped when the chunk is past it. At
+/// the beginning each worker has the token 0, and as many more as a step has where N > M. A worker
+/// waits for its token alone; one that is late finds them there. Once workers have ended, a step
+/// waits for no more gradients than the others have tokens.
+/// After: Chen et al., "Revisiting distributed synchronous SGD", 2016; TensorFlow's
+/// SyncReplicasOptimizer.
+struct backup_workers {
+  static constexpr bool waits_for_all = false;
+  static constexpr bool drops = true;
+
+  struct options {
+    int backups{0};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("backups", self.backups,
+            "workers more than gradients that a step waits for; below 0: it waits for more");
+    }
+  };
+
+  /// Throws usage_error if a step would wait for no gradient.
+  static void expect(const options& set, int workers) {
+    if (set.backups >= workers) {
+      throw usage_error(
+          sentence({set.backups, " backup workers among ", workers,
+                    " leave a step no gradient to wait for. Fix: architecture.backups "
+                    "of at most ",
+                    workers - 1}));
+    }
+  }
+
+  class machine : public reads {
+   public:
+    machine() = default;
+    machine(int workers, const options& set, std::uint64_t steps)
+        : reads(workers, token_of(static_cast<std::uint64_t>(workers), aggregated_of(workers, set),
+                                  workers - 1, steps)),
+          workers_(static_cast<std::uint64_t>(workers)),
+          aggregated_(aggregated_of(workers, set)),
+          given_(static_cast<std::size_t>(workers), steps),
+          ended_(given_.size(), 0) {}
+
+    /// Gradients that a step is the mean of, and tokens that it lets go.
+    std::uint64_t aggregated() const { return aggregated_; }
+    std::uint64_t tokens() const { return std::max(aggregated_, workers_); }
+
+    bool push(int worker) {
+      const bool is_fresh = token(worker, given_[static_cast<std::size_t>(worker)]++) >= updates();
+      gathered_ += is_fresh ? 1 : 0;
+      return is_fresh;
+    }
+    /// Gradients of the step that has not been taken.
+    std::uint64_t gathered() const { return gathered_; }
+    bool is_complete() const {
+      return gathered_ > 0 && gathered_ >= std::min(aggregated_, tokens_of_those_left());
+    }
+    void update() {
+      reads::update();
+      gathered_ = 0;
+    }
+    bool may_read(int worker) const {
+      return token(worker, given_[static_cast<std::size_t>(worker)]) <= updates();
+    }
+    void leave(int worker) { ended_[static_cast<std::size_t>(worker)] = 1; }
+
+    /// The step that the worker's gradient number `which` is for.
+    std::uint64_t token(int worker, std::uint64_t which) const {
+      return token_of(workers_, aggregated_, worker, which);
+    }
+
+   private:
+    static std::uint64_t aggregated_of(int workers, const options& set) {
+      return static_cast<std::uint64_t>(std::int64_t{workers} - set.backups);
+    }
+    static std::uint64_t token_of(std::uint64_t workers, std::uint64_t aggregated, int worker,
+                                  std::uint64_t which) {
+      if (aggregated <= workers || which == 0) {
+        return which;
+      }
+      return ((which - 1) * workers + static_cast<std::uint64_t>(worker)) / aggregated;
+    }
+    /// In a step, at least: they are dealt out evenly.
+    std::uint64_t tokens_of_those_left() const {
+      const auto ended = static_cast<std::uint64_t>(std::count(ended_.begin(), ended_.end(), 1));
+      return ended == 0 ? tokens() : tokens() / workers_ * (workers_ - ended);
+    }
+
+    std::uint64_t workers_{};
+    std::uint64_t aggregated_{};
+    std::uint64_t gathered_{};
+    std::vector<std::uint64_t> given_{};
+    std::vector<char> ended_{};
+  };
+};
+
+/// The facts that a consistency may leave out.
+template <class C>
+constexpr bool drops = requires {
+  requires C::drops;
+};
+template <class C>
+constexpr bool compensates = requires {
+  requires C::compensates;
+};
+
+}  // namespace tutti::consistency

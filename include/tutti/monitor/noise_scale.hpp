@@ -1,0 +1,158 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/kernels/norms.hpp"
+#include "tutti/monitor/open_steps.hpp"
+#include "tutti/role/monitor.hpp"
+
+namespace tutti::monitor {
+
+/// Squared norms of a gradient over a small batch and of one over a large batch, and what follows
+/// from them: |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b) without its noise, the trace of the
+/// gradients' covariance S = (|G_b|^2 - |G_B|^2) / (1 / b - 1 / B), each smoothed from step to step
+/// as x = smoothing * x + (1 - smoothing) * new, the first taken as it is; the noise scale is their
+/// quotient. It may be negative: the large batch's norm is the smaller one in the mean alone.
+class noise_estimate {
+ public:
+  noise_estimate(double small_batch, double large_batch, double smoothing)
+      : small_(small_batch), large_(large_batch), smoothing_(smoothing) {}
+
+  /// Later batches are of other sizes; what has been estimated does not depend on them.
+  void resize(double small_batch, double large_batch) {
+    small_ = small_batch;
+    large_ = large_batch;
+  }
+  void take(double small_squares, double large_squares) {
+    const double signal = (large_ * large_squares - small_ * small_squares) / (large_ - small_);
+    const double noise = (small_squares - large_squares) / (1 / small_ - 1 / large_);
+    signal_ = taken_ == 0 ? signal : smoothing_ * signal_ + (1 - smoothing_) * signal;
+    noise_ = taken_ == 0 ? noise : smoothing_ * noise_ + (1 - smoothing_) * noise;
+    ++taken_;
+  }
+
+  std::uint64_t taken() const { return taken_; }
+  double signal() const { return signal_; }
+  double noise() const { return noise_; }
+  double scale() const { return noise_ / signal_; }
+
+ private:
+  double small_;
+  double large_;
+  double smoothing_;
+  std::uint64_t taken_ = 0;
+  double signal_ = 0;
+  double noise_ = 0;
+};
+
+/// The gradient noise scale: about the batch size beyond which larger ones no longer pay. Each
+/// worker compares its own gradient with the mean, as KungFu does, so that workers see other
+/// values (`own`); their norms added up give all of them one that is steadier (`of_all`).
+/// Reads gradients where the tensors say that they lie, and the mean that the optimizer is given.
+/// Wire: two doubles a worker to rank 0 and back, each `interval` steps. Cost: each `interval`
+/// steps a pass over the gradient and one over its mean.
+/// After: McCandlish, Kaplan and Amodei, "An empirical model of large-batch training", 2018;
+/// KungFu's MonitorGradientNoiseScaleOptimizer.
+class noise_scale {
+ public:
+  using role = tutti::role::monitor;
+  static constexpr bool observes = true;
+  static constexpr bool reads_memory = true;
+
+  struct settings {
+    std::size_t batch_size{};  ///< images of a worker in a pass
+    int workers{};
+    unsigned passes{1};    ///< that a gradient is the sum of
+    unsigned interval{1};  ///< steps from one look to the next; 0: never
+    double smoothing{0.9};
+  };
+
+  /// Throws usage_error where there is nothing to compare.
+  noise_scale(std::span<const tensor> of, const settings& set)
+      : set_(set),
+        steps_(of.size(), set.interval),
+        own_(small_batch(set), small_batch(set) * set.workers, set.smoothing),
+        of_all_(own_) {
+    if (set.interval != 0 && (set.workers < 2 || set.batch_size == 0 || set.passes == 0)) {
+      throw usage_error("a noise scale compares a batch with those of all workers, and here are " +
+                        std::to_string(set.workers) + " workers with batches of " +
+                        std::to_string(set.batch_size) + ". Fix: two workers, or interval 0");
+    }
+    for (const tensor& each : of) {
+      gradients_.push_back(each.gradient);
+    }
+  }
+
+  void record(event what, std::uint32_t which, seconds) {
+    if (what == event::ready) {
+      if (norms* its = steps_.of(which)) {
+        its->small += squares(gradients_[which]) / (1.0 * set_.passes * set_.passes);
+      }
+    } else if (what == event::arrived) {
+      steps_.arrived(which);
+    }
+  }
+  void mean(std::uint32_t which, std::span<const float> gradient) {
+    if (norms* its = steps_.of(which)) {
+      its->large += squares(gradient);
+    }
+  }
+  std::span<double> sums() {
+    const auto its = steps_.end();
+    if (!its) {
+      return {};
+    }
+    own_.take(its->small, its->large);
+    mine_ = {its->small, its->large};
+    return mine_;
+  }
+  void summed(std::span<const double> totals) {
+    of_all_.take(totals[0] / set_.workers, totals[1] / set_.workers);
+  }
+
+  /// From the next step on a gradient is the sum of so many passes; between steps alone.
+  void accumulate(unsigned passes) {
+    set_.passes = passes;
+    own_.resize(small_batch(set_), small_batch(set_) * set_.workers);
+    of_all_.resize(small_batch(set_), small_batch(set_) * set_.workers);
+  }
+  /// Images of all workers' passes.
+  double images_a_pass() const { return static_cast<double>(set_.batch_size) * set_.workers; }
+
+  const noise_estimate& own() const { return own_; }
+  const noise_estimate& of_all() const { return of_all_; }
+
+ private:
+  struct norms {
+    double small{};
+    double large{};
+  };
+
+  static double small_batch(const settings& set) {
+    return static_cast<double>(set.batch_size) * set.passes;
+  }
+  static double squares(std::span<const float> of) {
+    inline_queue now;
+    double sum = 0;
+    kernels::sum_of_squares(now, of, &sum);
+    return sum;
+  }
+
+  settings set_;
+  std::vector<std::span<const float>> gradients_{};
+  open_steps<norms> steps_;
+  std::array<double, 2> mine_{};
+  noise_estimate own_;
+  noise_estimate of_all_;
+};
+static_assert(monitor_policy<noise_scale>);
+
+}  // namespace tutti::monitor

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cmath>
+
+#include "tutti/role/optimizer.hpp"
+
+namespace tutti::optimizer {
+
+/// Another optimizer on gradients whose norm over the whole model is at most `most`: where it is
+/// greater, all are multiplied by most / norm. Every worker sees the same mean, and so clips alike.
+/// It must see all of a step's gradients before any tensor is updated, so nothing crosses the
+/// iteration's end. On the host alone. Cost: a pass over the mean gradient; where it clips,
+/// another. After: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural
+/// networks", ICML 2013.
+template <optimizer_policy Optimizer>
+struct clipped : Optimizer {
+  static constexpr bool needs_all_gradients = true;
+
+  float most{1.0f};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("most", self.most, "the gradient's norm is clipped to");
+    Optimizer::describe(self, visit);
+  }
+
+  float begin_step(double squares) {
+    const double norm = std::sqrt(squares);
+    const double factor = norm > static_cast<double>(most) ? static_cast<double>(most) / norm : 1;
+    if constexpr (facts::needs_all_gradients<Optimizer>) {
+      return static_cast<float>(factor) * Optimizer::begin_step(squares * factor * factor);
+    } else {
+      return static_cast<float>(factor);
+    }
+  }
+};
+
+}  // namespace tutti::optimizer

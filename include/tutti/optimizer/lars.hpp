@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tutti/kernels/layerwise.hpp"
+#include "tutti/role/optimizer.hpp"
+
+namespace tutti::optimizer {
+
+/// LARS, for batches so large that one rate is too long for some layers and too short for others: a
+/// tensor's step is a share of the tensor's own norm. With r = trust * |x| / (|g| +
+/// weight_decay * |x|): m = momentum * m + learning_rate * r * (g + weight_decay * x); x -= m.
+/// Where a norm is 0, of which the paper is silent, r is 1, so that biases leave 0. On the host
+/// alone. Cost: as sgd with momentum, and a pass over the parameter and one over the gradient.
+/// After: You, Gitman and Ginsburg, "Large batch training of convolutional networks", 2017,
+/// algorithm 1.
+struct lars {
+  using role = tutti::role::optimizer;
+  static constexpr bool elementwise = false;
+
+  float learning_rate{1.0f};
+  float momentum{0.9f};
+  float weight_decay{0.0005f};
+  float trust{0.001f};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("learning_rate", self.learning_rate, "of all tensors, beside each one's own");
+    visit("momentum", self.momentum, "share of the last step that is taken again");
+    visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
+    visit("trust", self.trust, "share of a tensor's norm that its own rate is");
+  }
+
+  static std::size_t memory_per_element() { return 1; }
+
+  template <class Queue>
+  void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
+             const chunk_context& where) const {
+    kernels::descend_layerwise(queue, parameters, where.row(0, parameters.size()), gradient,
+                               {learning_rate, momentum, weight_decay, trust});
+  }
+};
+static_assert(optimizer_policy<lars>);
+
+}  // namespace tutti::optimizer

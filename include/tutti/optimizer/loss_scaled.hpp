@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "tutti/role/optimizer.hpp"
+
+namespace tutti::optimizer {
+
+/// Another optimizer for gradients of a loss that was multiplied by `scale`, so that small ones do
+/// not vanish in 16 bits; the loop asks for it before each backward pass, `engine.values().scale`.
+/// Gradients are divided by it. If any is infinite or not a number the step updates nothing on any
+/// worker and the scale becomes `backoff` times as large; after `interval` steps in a row without
+/// such a one, `growth` times.
+/// The numbers of steps that Adam's corrections count go on in a step that updates nothing; what
+/// error feedback sent in it is lost. On the host alone. Cost: two passes over the mean gradient.
+/// After: Micikevicius et al., "Mixed precision training", ICLR 2018; the defaults of PyTorch's
+/// GradScaler.
+template <optimizer_policy Optimizer>
+struct loss_scaled : Optimizer {
+  static constexpr bool needs_all_gradients = true;
+
+  float scale{65536.0f};
+  float growth{2.0f};
+  float backoff{0.5f};
+  std::uint32_t interval{2000};
+  std::uint32_t finite_steps{0};
+  std::uint32_t skipped{0};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("scale", self.scale, "by which the loss is multiplied");
+    visit("growth", self.growth, "of the scale after `interval` finite steps");
+    visit("backoff", self.backoff, "of the scale after a step that is not finite");
+    visit("interval", self.interval, "finite steps in a row before the scale grows");
+    visit("finite_steps", self.finite_steps, "in a row so far");
+    visit("skipped", self.skipped, "steps that were not finite so far");
+    Optimizer::describe(self, visit);
+  }
+
+  float begin_step(double squares) {
+    if (!std::isfinite(squares)) {
+      scale *= backoff;
+      finite_steps = 0;
+      ++skipped;
+      return 0;
+    }
+    const float factor = 1 / scale;
+    if (++finite_steps == interval) {
+      scale *= growth;
+      finite_steps = 0;
+    }
+    if constexpr (facts::needs_all_gradients<Optimizer>) {
+      const auto as_divided = static_cast<double>(factor);
+      return factor * Optimizer::begin_step(squares * as_divided * as_divided);
+    } else {
+      return factor;
+    }
+  }
+};
+
+}  // namespace tutti::optimizer

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string_view>
+
+namespace tutti::optimizer {
+
+/// How a learning rate falls.
+enum class falling { constant, linear, cosine, in_steps };
+
+/// In the order of the enumerators.
+constexpr std::array<std::string_view, 4> names(falling) {
+  return {"constant", "linear", "cosine", "in_steps"};
+}
+
+/// What the learning rate is in each step, a value: it rises linearly over the first `warm_up`
+/// steps, the first of which has a share of 1 / warm_up, to `highest`, and falls from there to
+/// `lowest` at step `steps`, where it stays; in steps, by `factor` after every `every` steps from
+/// the beginning, not below `lowest`.
+/// After: Goyal et al., "Accurate, large minibatch SGD", 2017 (warm-up); Loshchilov and Hutter,
+/// "SGDR", ICLR 2017 (cosine).
+struct rate_schedule {
+  float highest{0.1f};
+  float lowest{0.0f};
+  std::uint64_t warm_up{0};
+  std::uint64_t steps{0};
+  optimizer::falling falling{optimizer::falling::constant};
+  std::uint64_t every{1};
+  float factor{0.1f};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("highest", self.highest, "learning rate after the warm-up");
+    visit("lowest", self.lowest, "learning rate in the end");
+    visit("warm_up", self.warm_up, "steps in which the rate rises linearly");
+    visit("steps", self.steps, "after which the rate is the lowest");
+    visit("falling", self.falling, "constant, linear, cosine, or in_steps: by a factor");
+    visit("every", self.every, "so many steps the rate falls by a factor");
+    visit("factor", self.factor, "by which it falls, in steps");
+  }
+
+  /// The rate of the step before which `step` have been taken.
+  float at(std::uint64_t step) const {
+    if (step < warm_up) {
+      return static_cast<float>(static_cast<double>(highest) * static_cast<double>(step + 1) /
+                                static_cast<double>(warm_up));
+    }
+    const auto from = static_cast<double>(highest);
+    const auto to = static_cast<double>(lowest);
+    const double share = steps <= warm_up ? 1
+                                          : std::min(1.0, static_cast<double>(step - warm_up) /
+                                                              static_cast<double>(steps - warm_up));
+    switch (falling) {
+      case falling::constant:
+        return highest;
+      case falling::linear:
+        return static_cast<float>(from + (to - from) * share);
+      case falling::cosine:
+        return static_cast<float>(to + (from - to) * (1 + std::cos(std::numbers::pi * share)) / 2);
+      case falling::in_steps:
+        return static_cast<float>(std::max(
+            to, from * std::pow(static_cast<double>(factor), static_cast<double>(step / every))));
+    }
+    return highest;
+  }
+};
+
+}  // namespace tutti::optimizer

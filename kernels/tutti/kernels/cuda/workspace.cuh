@@ -1,0 +1,28 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "tutti/kernels/adaptive_sum.hpp"
+#include "tutti/kernels/cuda/adaptive_sum.cuh"
+#include "tutti/kernels/cuda/copies.cuh"
+#include "tutti/kernels/cuda/each.cuh"
+#include "tutti/kernels/cuda/selection.cuh"
+#include "tutti/kernels/workspace.hpp"
+
+// The definition of what workspace.hpp declares for a cuda::stream.
+namespace tutti::kernels {
+
+/// Of the sums those of three products take most, a partial sum each for the blocks that a device
+/// runs at once.
+[[gnu::used]] inline void reserve(cuda::stream& queue, std::size_t elements) {
+  const cuda::on_device here(queue.device());
+  const std::span<const float> any(static_cast<const float*>(nullptr), elements);
+  device::room(
+      queue,
+      std::max({cuda::detail::storage_of(device::inner_products_of(queue, any, any, nullptr)),
+                device::room_of_selection(queue, elements), device::room_of_copies(queue)}));
+}
+
+}  // namespace tutti::kernels

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/bipartite_averaging.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/all.hpp"
+
+namespace tutti::strategies {
+
+/// In each step of an active rank its model and a passive one's become their mean, nobody in
+/// lock-step; one buffer for the whole model.
+struct ADPSGD {
+  static constexpr std::string_view name = "ADPSGD";
+  static constexpr std::string_view after =
+      "Lian et al., \"Asynchronous decentralized parallel stochastic gradient descent\", ICML 2018";
+  static constexpr std::string_view deviations =
+      "An active rank averages when its gradient is there, not beside computing it.";
+  using strategy = compose<fusion::all, architecture::bipartite_averaging>;
+};
+
+}  // namespace tutti::strategies

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
+
+namespace tutti::strategies {
+
+/// 500 steps alone, then one outer step on the mean of how far all have come. The paper's inner
+/// optimizer is `optimizer::adam{.decay = optimizer::decay::decoupled}`.
+struct DiLoCo {
+  static constexpr std::string_view name = "DiLoCo";
+  static constexpr std::string_view after =
+      "Douillard et al., \"DiLoCo: Distributed Low-Communication Training of Language Models\", "
+      "2023";
+  static constexpr std::string_view deviations = "The inner optimizer is the engine's, whichever.";
+  using strategy = compose<fusion::up_to, architecture::diloco<>>;
+};
+
+/// Outer steps of one fragment after the other, each with a step of training to come in.
+struct StreamingDiLoCo {
+  static constexpr std::string_view name = "StreamingDiLoCo";
+  static constexpr std::string_view after =
+      "Douillard et al., \"Streaming DiLoCo with overlapping communication\", 2025";
+  static constexpr std::string_view deviations =
+      "Fragments are of every fourth tensor, not of layers; differences travel as floats unless a "
+      "compressor is added, the paper's in four bits.";
+  using strategy = compose<architecture::streaming_diloco<>>;
+};
+
+}  // namespace tutti::strategies

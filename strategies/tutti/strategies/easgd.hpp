@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/elastic_averaging.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
+
+namespace tutti::strategies {
+
+/// In each step models and a centre draw towards each other.
+struct EASGD {
+  static constexpr std::string_view name = "EASGD";
+  static constexpr std::string_view after =
+      "Zhang, Choromanska and LeCun, \"Deep learning with elastic averaging SGD\", NIPS 2015, its "
+      "synchronous form";
+  static constexpr std::string_view deviations =
+      "Every rank has the centre, which the paper's have on a server.";
+  using strategy = compose<fusion::up_to, architecture::elastic_averaging<>>;
+};
+
+}  // namespace tutti::strategies

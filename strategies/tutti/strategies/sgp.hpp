@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/push_sum.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
+
+namespace tutti::strategies {
+
+/// In each step half of a rank's model to one other, by turns 1, 2, 4, ... places ahead.
+struct SGP {
+  static constexpr std::string_view name = "SGP";
+  static constexpr std::string_view after =
+      "Assran et al., \"Stochastic gradient push for distributed deep learning\", ICML 2019";
+  static constexpr std::string_view deviations =
+      "Each rank knows every push-sum weight, so that none travels; nothing overlaps a later step.";
+  using strategy = compose<fusion::up_to, architecture::push_sum>;
+};
+
+}  // namespace tutti::strategies

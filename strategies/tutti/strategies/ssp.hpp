@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string_view>
+
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/core/compose.hpp"
+
+namespace tutti::strategies {
+
+/// Each worker steps by itself and pushes by how much, which servers add; it goes on at once unless
+/// it is three steps ahead of the slowest.
+struct SSP {
+  static constexpr std::string_view name = "SSP";
+  static constexpr std::string_view after =
+      "Ho et al., \"More effective distributed ML via a stale synchronous parallel parameter "
+      "server\", NIPS 2013";
+  static constexpr std::string_view deviations =
+      "The paper leaves the bound open; three is ours. There a worker reads a row anew when its "
+      "copy "
+      "is too old, here after each of its steps.";
+  using strategy =
+      compose<architecture::parameter_server<consistency::bounded_staleness, updated_by::workers>>;
+};
+
+}  // namespace tutti::strategies

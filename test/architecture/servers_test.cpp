@@ -1,0 +1,667 @@
+// Servers that do not wait for all: every push takes effect once or is counted as dropped, bounds
+// hold where workers meet them, corrections are their paper's, and nothing is lost between runs.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/deadlines.hpp"
+#include "support/errors.hpp"
+#include "support/ledger.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/optimizer/adam.hpp"
+#include "tutti/transport/in_process.hpp"
+#include "tutti/transport/simulated.hpp"
+
+namespace tutti::test {
+namespace {
+
+template <class Consistency, class UpdatedBy>
+using served = compose<architecture::parameter_server<Consistency, UpdatedBy>>;
+using by_gradient = served<consistency::asynchronous, updated_by::servers>;
+using by_difference = served<consistency::asynchronous, updated_by::workers>;
+using bounded = served<consistency::bounded_staleness, updated_by::workers>;
+using bounded_by_gradient = served<consistency::bounded_staleness, updated_by::servers>;
+using with_backups = served<consistency::backup_workers, updated_by::servers>;
+using compensated = served<consistency::delay_compensated, updated_by::servers>;
+
+// ---- exactly once
+
+/// What the servers hold in the end, over threads.
+template <class Strategy>
+std::vector<float> pushed_on_threads(int workers, int pushes, std::size_t tensors, int servers) {
+  std::vector<float> held;
+  engine_options<Strategy> set;
+  set.architecture.servers = servers;
+  transport::run_ranks(workers + servers, [&](transport::in_process& world) {
+    arena memory(ledger_declarations(tensors));
+    writes_down values;
+    values.learning_rate = 1;
+    auto engine = make_engine<Strategy>(world, memory.tensors(), values, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    push_at_random(engine, memory, 1, pushes + 1);
+    read_servers(engine, memory);
+    if (engine.worker() == 0) {
+      held.assign(memory.parameters().begin(), memory.parameters().end());
+    }
+  });
+  return held;
+}
+
+TEST(ExactlyOnce, OneHundredThousandGradientsOnThreads) {
+  ledger::shared().take();
+  expect_each_once(pushed_on_threads<by_gradient>(4, 500, 50, 2), 4, 500);
+  expect_no_gap(ledger::shared().take(), 50, 4, 500);
+}
+TEST(ExactlyOnce, OneHundredThousandDifferencesOnThreads) {
+  expect_each_once(pushed_on_threads<by_difference>(4, 500, 50, 2), 4, 500);
+}
+TEST(ExactlyOnce, UnderABound) {
+  for (const int workers : {1, 2, 3, 4}) {
+    expect_each_once(pushed_on_threads<bounded>(workers, 100, 3, 1), workers, 100);
+    expect_each_once(pushed_on_threads<bounded_by_gradient>(workers, 100, 3, 2), workers, 100);
+  }
+}
+
+template <class Strategy>
+task push_on_a_clock(transport::simulated& world, int pushes, std::size_t tensors,
+                     engine_options<Strategy> set, std::vector<float>& held) {
+  arena memory(ledger_declarations(tensors));
+  writes_down values;
+  values.learning_rate = 1;
+  auto engine = make_engine<Strategy>(world, memory.tensors(), values, set);
+  co_await engine.started();
+  if (!engine.serves()) {
+    std::mt19937 random(static_cast<unsigned>(world.rank()));
+    std::exponential_distribution<double> delay(1e4);
+    for (int number = 1; number <= pushes + 1; ++number) {
+      if (number == pushes + 1) {
+        double all = 0;
+        co_await engine.averaged(all);
+        if (world.rank() != 0) {
+          break;
+        }
+        std::ranges::fill(memory.gradients(), 0.0f);
+      } else {
+        write_push(memory, engine.worker(), number);
+        co_await world.sleep(delay(random));
+      }
+      for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+        engine.ready(tensor_id(id));
+      }
+      for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+        co_await engine.arrival(tensor_id(id));
+      }
+    }
+    if (world.rank() == 0) {
+      held.assign(memory.parameters().begin(), memory.parameters().end());
+    }
+  }
+  co_await engine.close();
+}
+
+template <class Strategy>
+std::vector<float> pushed_on_a_clock(int workers, int pushes, std::size_t tensors, int servers) {
+  std::vector<float> held;
+  engine_options<Strategy> set;
+  set.architecture.servers = servers;
+  transport::run_simulated(workers + servers, transport::link{1.25e9, 50e-6},
+                           [&](transport::simulated& world) {
+                             return push_on_a_clock<Strategy>(world, pushes, tensors, set, held);
+                           });
+  return held;
+}
+
+TEST(ExactlyOnce, OneHundredThousandPushesOnAVirtualClock) {
+  ledger::shared().take();
+  expect_each_once(pushed_on_a_clock<by_gradient>(4, 500, 50, 2), 4, 500);
+  expect_no_gap(ledger::shared().take(), 50, 4, 500);
+  expect_each_once(pushed_on_a_clock<by_difference>(4, 500, 50, 2), 4, 500);
+}
+
+// ---- bounded staleness
+
+/// Workers of different paces; each checks what it may rely on before each step.
+task meet_the_bound(transport::simulated& world, unsigned seed, int bound, int& furthest) {
+  engine_options<bounded> set;
+  set.architecture.consistency.staleness = bound;
+  arena memory(ledger_declarations(2));
+  auto engine =
+      make_engine<bounded>(world, memory.tensors(), optimizer::sgd{.learning_rate = 1}, set);
+  co_await engine.started();
+  if (!engine.serves()) {
+    std::mt19937 random(seed + static_cast<unsigned>(world.rank()));
+    const double pace = std::exponential_distribution<double>(1)(random);
+    std::exponential_distribution<double> delay(1 / (1e-3 * pace));
+    for (int step = 1; step <= 12; ++step) {
+      write_push(memory, engine.worker(), step);
+      co_await world.sleep(delay(random));
+      engine.ready(tensor_id(1));
+      engine.ready(tensor_id(0));
+      for (std::size_t id = 0; id < 2; ++id) {
+        co_await engine.arrival(tensor_id(id));
+        const std::span<const float> read = memory.tensors()[id].parameter;
+        for (std::size_t other = 0; other < static_cast<std::size_t>(engine.workers()); ++other) {
+          const int behind = step - static_cast<int>(read[other]);
+          EXPECT_LE(behind, bound);
+          furthest = std::max(furthest, behind);
+        }
+      }
+    }
+  }
+  co_await engine.close();
+}
+
+TEST(BoundedStaleness, WorkersReadAllThatIsOlder) {
+  for (const int bound : {0, 1, 3}) {
+    int furthest = std::numeric_limits<int>::min();
+    for (unsigned seed = 0; seed < 60; ++seed) {
+      const int workers = 2 + static_cast<int>(seed) % 4;
+      transport::run_simulated(workers + 1, transport::link{1.25e9, 50e-6},
+                               [&](transport::simulated& world) {
+                                 return meet_the_bound(world, 100 * seed, bound, furthest);
+                               });
+    }
+    EXPECT_EQ(furthest, bound);  // some worker was held at it
+  }
+}
+
+// ---- backup workers
+
+/// One worker's paces in a run on the virtual clock, where the network takes next to nothing.
+struct pace {
+  double step_takes;
+  int steps;
+};
+
+struct backed_up {
+  std::vector<std::vector<float>> parameters{};
+  std::vector<double> ended{};
+  push_counts counted{};
+};
+
+template <class Strategy>
+task train_at_a_pace(transport::simulated& world, engine_options<Strategy> set,
+                     optimizer::sgd values, const std::vector<pace>& paces, backed_up& seen) {
+  arena memory(std::vector<arena::declaration>{{"x", 5}});
+  initialise(memory, world.rank());
+  auto engine = make_engine<Strategy>(world, memory.tensors(), values, set);
+  co_await engine.started();
+  if (!engine.serves()) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    for (int step = 0; step < paces[rank].steps; ++step) {
+      backward(memory, engine.worker(), step);
+      co_await world.sleep(paces[rank].step_takes);
+      engine.ready(tensor_id(0));
+      co_await engine.arrival(tensor_id(0));
+    }
+    seen.ended[rank] = world.now();
+    seen.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
+  }
+  co_await engine.close();
+  if (engine.serves()) {
+    seen.counted += engine.report().pushes;
+  }
+}
+
+template <class Strategy>
+backed_up trained_at(const std::vector<pace>& paces, engine_options<Strategy> set,
+                     optimizer::sgd values) {
+  backed_up seen{std::vector<std::vector<float>>(paces.size()), std::vector<double>(paces.size())};
+  transport::run_simulated(static_cast<int>(paces.size()) + 1, transport::link{1e15, 1e-9},
+                           [&](transport::simulated& world) {
+                             return train_at_a_pace(world, set, values, paces, seen);
+                           });
+  return seen;
+}
+
+/// The same in a plain loop over time: the first `needed` gradients that are for a step are its
+/// mean, a later one is dropped, and a worker goes on when the step after its own has begun.
+struct plain_steps {
+  std::vector<std::vector<double>> read;  ///< of each worker, when it has ended
+  std::uint64_t taken{};
+  std::uint64_t dropped{};
+};
+plain_steps of_plain_steps(const std::vector<pace>& paces, std::size_t needed,
+                           optimizer::sgd values) {
+  constexpr double never = std::numeric_limits<double>::infinity();
+  const std::size_t workers = paces.size();
+  std::vector<double> x(5);
+  std::vector<double> m(5);
+  std::vector<double> sum(5);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<double>(initial(i));
+  }
+  plain_steps all{std::vector<std::vector<double>>(workers)};
+  std::vector<double> due;
+  for (const pace& each : paces) {
+    due.push_back(each.step_takes);
+  }
+  std::vector<int> done(workers);
+  std::size_t gathered = 0;
+  int step = 0;
+  for (;;) {
+    const auto next = static_cast<std::size_t>(std::ranges::min_element(due) - due.begin());
+    const double now = due[next];
+    if (now == never) {
+      return all;
+    }
+    due[next] = never;
+    const int own = done[next]++;
+    if (own < step) {
+      ++all.dropped;
+    } else {
+      ++all.taken;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        sum[i] += static_cast<double>(gradient(static_cast<int>(next), own, i));
+      }
+      if (++gathered == needed) {
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          m[i] = static_cast<double>(values.momentum) * m[i] + sum[i] / static_cast<double>(needed);
+          x[i] -= static_cast<double>(values.learning_rate) * m[i];
+          sum[i] = 0;
+        }
+        gathered = 0;
+        ++step;
+      }
+    }
+    for (std::size_t worker = 0; worker < workers; ++worker) {
+      const bool waits = due[worker] == never && all.read[worker].empty();
+      if (waits && done[worker] <= step) {
+        if (done[worker] == paces[worker].steps) {
+          all.read[worker] = x;
+        } else {
+          due[worker] = now + paces[worker].step_takes;
+        }
+      }
+    }
+  }
+}
+
+TEST(BackupWorkers, TrainAsAPlainLoopDoes) {
+  const optimizer::sgd values{.learning_rate = 0.1f, .momentum = 0.5f};
+  const std::vector<pace> paces{{1.01, 12}, {1.07, 12}, {1.13, 12}, {1.31, 12}, {10.17, 12}};
+  for (std::size_t workers = 1; workers <= paces.size(); ++workers) {
+    for (std::size_t needed = 1; needed <= workers; ++needed) {
+      const std::vector<pace> some(paces.end() - static_cast<std::ptrdiff_t>(workers), paces.end());
+      engine_options<with_backups> set;
+      set.architecture.consistency.backups = static_cast<int>(workers - needed);
+      const backed_up seen = trained_at<with_backups>(some, set, values);
+      const plain_steps plain = of_plain_steps(some, needed, values);
+      EXPECT_EQ(seen.counted.taken(), plain.taken) << workers << ", " << needed;
+      EXPECT_EQ(seen.counted.dropped, plain.dropped) << workers << ", " << needed;
+      EXPECT_EQ(seen.counted.staleness[0], plain.taken);
+      for (std::size_t worker = 0; worker < workers; ++worker) {
+        for (std::size_t i = 0; i < 5; ++i) {
+          ASSERT_NEAR(seen.parameters[worker][i], plain.read[worker][i],
+                      1e-4 * (1 + std::abs(plain.read[worker][i])))
+              << workers << ", " << needed << ", worker " << worker;
+        }
+      }
+    }
+  }
+}
+
+/// More gradients than workers: each gives several to a step, and computes on the same parameters.
+TEST(BackupWorkers, BelowNoneGiveSeveralGradientsEach) {
+  const optimizer::sgd values{.learning_rate = 1};
+  engine_options<with_backups> set;
+  set.architecture.consistency.backups = -3;  // five of two workers
+  const std::vector<pace> paces{{1.0, 10}, {1.1, 10}};
+  const backed_up seen = trained_at<with_backups>(paces, set, values);
+  EXPECT_EQ(seen.counted.taken() + seen.counted.dropped, 20U);
+  // Of the tokens that there are at the beginning, and of the step that the last worker ends alone.
+  EXPECT_LE(seen.counted.dropped, 3U);
+}
+
+/// Others keep their pace beside a worker that takes ten times as long, and wait for it where all
+/// gradients are needed.
+TEST(BackupWorkers, OthersDoNotWaitForTheLast) {
+  const std::vector<pace> paces{{1.0, 50}, {1.0, 50}, {10.0, 5}, {1.0, 50}};
+  engine_options<with_backups> set;
+  const auto slowest_of_the_others = [&] {
+    const auto ended = trained_at<with_backups>(paces, set, {}).ended;
+    return std::max({ended[0], ended[1], ended[3]});
+  };
+  set.architecture.consistency.backups = 1;
+  EXPECT_LT(slowest_of_the_others(), 50.01);
+  set.architecture.consistency.backups = 0;
+  EXPECT_GT(slowest_of_the_others(), 90.0);  // until the last has left
+}
+
+// ---- delay compensation
+
+/// DC-ASGD for given orders of pushes, in double precision.
+std::vector<std::vector<double>> compensated_plainly(
+    const std::vector<pace>& paces, const consistency::delay_compensated::options& set,
+    optimizer::sgd values) {
+  constexpr double never = std::numeric_limits<double>::infinity();
+  const std::size_t workers = paces.size();
+  std::vector<double> x(5);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<double>(initial(i));
+  }
+  std::vector<double> m(5);
+  std::vector<double> mean_square(5);
+  std::vector<std::vector<double>> read(workers, x);
+  std::vector<double> due;
+  for (const pace& each : paces) {
+    due.push_back(each.step_takes);
+  }
+  std::vector<int> done(workers);
+  for (;;) {
+    const auto next = static_cast<std::size_t>(std::ranges::min_element(due) - due.begin());
+    if (due[next] == never) {
+      return read;
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto g = static_cast<double>(gradient(static_cast<int>(next), done[next], i));
+      double lambda = set.lambda;
+      if (set.lambda_is == consistency::delay_compensated::rule::adaptive) {
+        mean_square[i] = set.decay * mean_square[i] + (1 - set.decay) * g * g;
+        lambda /= std::sqrt(mean_square[i] + 1e-7);
+      }
+      const double corrected = g + lambda * g * g * (x[i] - read[next][i]);
+      m[i] = static_cast<double>(values.momentum) * m[i] + corrected;
+      x[i] -= static_cast<double>(values.learning_rate) * m[i];
+    }
+    read[next] = x;
+    due[next] = ++done[next] == paces[next].steps ? never : due[next] + paces[next].step_takes;
+  }
+}
+
+TEST(DelayCompensation, IsThePapersTerm) {
+  using rule = consistency::delay_compensated::rule;
+  const optimizer::sgd values{.learning_rate = 0.05f, .momentum = 0.5f};
+  const std::vector<pace> paces{{1.01, 12}, {1.37, 9}, {0.53, 20}, {2.71, 4}, {3.3, 3}};
+  for (std::size_t workers = 1; workers <= paces.size(); ++workers) {
+    const std::vector<pace> some(paces.begin(),
+                                 paces.begin() + static_cast<std::ptrdiff_t>(workers));
+    for (const rule which : {rule::constant, rule::adaptive}) {
+      engine_options<compensated> set;
+      auto& its = set.architecture.consistency;
+      its = {.lambda = which == rule::constant ? 0.02 : 0.3, .lambda_is = which, .decay = 0.9};
+      const backed_up seen = trained_at<compensated>(some, set, values);
+      const auto plain = compensated_plainly(some, its, values);
+      double moved = 0;  // by the correction
+      const auto without = compensated_plainly(some, {.lambda = 0}, values);
+      for (std::size_t worker = 0; worker < workers; ++worker) {
+        for (std::size_t i = 0; i < 5; ++i) {
+          ASSERT_NEAR(seen.parameters[worker][i], plain[worker][i],
+                      1e-4 * (1 + std::abs(plain[worker][i])))
+              << workers << ", worker " << worker;
+          moved = std::max(moved, std::abs(plain[worker][i] - without[worker][i]));
+        }
+      }
+      EXPECT_TRUE(workers == 1 ? moved == 0 : moved > 1e-2) << moved;
+    }
+  }
+}
+
+// ---- checkpoints
+
+template <class Engine>
+void hand_in_all(Engine& engine, const arena& memory) {
+  for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+    engine.ready(tensor_id(id));
+  }
+  engine.wait();
+}
+
+/// Steps 1 to `steps` of each worker, on threads; where `stop` is not 0 the run ends after so many,
+/// and another goes on from what it has saved. What the servers hold in the end.
+template <class Strategy, class Optimizer, class Step>
+std::vector<float> stopped_and_resumed(int workers, int steps, int stop,
+                                       engine_options<Strategy> set, Optimizer values, Step step) {
+  std::vector<std::string> files(static_cast<std::size_t>(workers));
+  std::vector<float> held;
+  set.architecture.servers = 2;
+  const auto run = [&](int first, int last) {
+    transport::run_ranks(workers + 2, [&](transport::in_process& world) {
+      arena memory(ledger_declarations(3));
+      auto engine = make_engine<Strategy>(world, memory.tensors(), values, set);
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      auto& file = files[static_cast<std::size_t>(world.rank())];
+      if (first > 1) {
+        std::istringstream in(file);
+        load(engine, in);
+      }
+      for (int number = first; number <= last; ++number) {
+        step(engine, memory, number);
+      }
+      if (last < steps) {
+        std::ostringstream out;
+        save(engine, out);
+        file = out.str();
+        step(engine, memory, last + 1);  // what is pushed now is none of the checkpoint's
+        return;
+      }
+      read_servers(engine, memory);
+      if (engine.worker() == 0) {
+        held.assign(memory.parameters().begin(), memory.parameters().end());
+      }
+    });
+  };
+  if (stop > 0) {
+    run(1, stop);
+  }
+  run(stop + 1, steps);
+  return held;
+}
+
+TEST(ServersCheckpoint, LosesNoPush) {
+  const optimizer::sgd values{.learning_rate = 1};
+  const auto at_once = [](auto& engine, arena& memory, int number) {
+    write_push(memory, engine.worker(), number);
+    sleep_for(1e-4 * ((engine.worker() + number) % 3));
+    hand_in_all(engine, memory);
+  };
+  const auto check = [&]<class Strategy>(engine_options<Strategy> set) {
+    for (const int stop : {1, 7}) {
+      expect_each_once(stopped_and_resumed<Strategy>(3, 12, stop, set, values, at_once), 3, 12);
+    }
+  };
+  check(engine_options<by_gradient>());
+  check(engine_options<by_difference>());
+  check(engine_options<bounded>());
+  check(engine_options<bounded_by_gradient>());
+}
+
+/// Bits do not depend on who comes first, or is dropped, where all push the same.
+TEST(ServersCheckpoint, GoesOnBitwiseWhereOrderDoesNotMatter) {
+  const auto same = [](auto& engine, arena& memory, int number) {
+    std::size_t i = 0;
+    for (float& each : memory.gradients()) {
+      each = static_cast<float>(number % 4) - 1.5f + static_cast<float>(i++ % 5);
+    }
+    sleep_for(1e-4 * ((engine.worker() + number) % 3));
+    hand_in_all(engine, memory);
+  };
+  const auto check = [&]<class Strategy>(engine_options<Strategy> set) {
+    const optimizer::adam values;  // the number of its step is in what it does
+    const auto whole = stopped_and_resumed<Strategy>(3, 10, 0, set, values, same);
+    EXPECT_EQ((stopped_and_resumed<Strategy>(3, 10, 4, set, values, same)), whole);
+  };
+  engine_options<with_backups> set;
+  check(set);
+  set.architecture.consistency.backups = 1;
+  check(set);
+  engine_options<bounded_by_gradient> in_step;
+  in_step.architecture.consistency.staleness = 0;
+  check(in_step);
+}
+
+/// Workers push one after the other, so that all but the last have read older parameters.
+TEST(ServersCheckpoint, HoldsWhatEachWorkerHasRead) {
+  const auto in_turns = [](auto& engine, arena& memory, int number) {
+    for (int turn = 0; turn < engine.workers(); ++turn) {
+      if (turn == engine.worker()) {
+        std::size_t element = 0;
+        for (float& each : memory.gradients()) {
+          each = gradient(turn, number, element++);
+        }
+        hand_in_all(engine, memory);
+      }
+      engine.average(0);
+    }
+  };
+  engine_options<compensated> set;
+  auto& its = set.architecture.consistency;
+  its = {.lambda = 0.3, .lambda_is = consistency::delay_compensated::rule::adaptive};
+  const optimizer::sgd values{.learning_rate = 0.05f, .momentum = 0.5f};
+  const auto whole = stopped_and_resumed<compensated>(3, 6, 0, set, values, in_turns);
+  EXPECT_EQ((stopped_and_resumed<compensated>(3, 6, 3, set, values, in_turns)), whole);
+}
+
+// ---- deadlines, and workers that leave
+
+/// A bound holds a worker for longer than its deadline, and nobody is to blame; and whoever has
+/// ended holds nobody.
+template <class Strategy>
+void waits_however_long(engine_options<Strategy> set, progress who) {
+  set.run.deadline = 0.1;
+  set.run.progress = who;
+  push_counts counted;
+  const auto said = errors(4, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), set);
+    if (engine.serves()) {
+      engine.serve();
+      counted = engine.report().pushes;
+      return;
+    }
+    for (int step = 0; step < (engine.worker() == 1 ? 2 : 4); ++step) {
+      if (engine.worker() == 1) {
+        sleep_for(0.7);
+      }
+      backward(memory, engine.worker(), step);
+      for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+        engine.ready(tensor_id(id));
+      }
+      engine.wait();
+    }
+  });
+  EXPECT_EQ(said, std::vector<std::string>(4));
+  EXPECT_GT(counted.held, 0U);
+}
+TEST(Bounds, WaitsForThemHaveNoDeadline) {
+  for (const progress who : both) {
+    engine_options<bounded> in_step;
+    in_step.architecture.consistency.staleness = 0;
+    waits_however_long(in_step, who);
+    waits_however_long(engine_options<with_backups>(), who);
+  }
+}
+
+TEST(Bounds, AWorkerThatFailsEndsThoseWhomItHolds) {
+  engine_options<bounded> set;
+  set.run.deadline = 20;
+  set.architecture.consistency.staleness = 1;
+  const auto said = errors(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<bounded>(world, memory.tensors(), optimizer_of(), set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (int step = 0; step < 5; ++step) {
+      if (engine.worker() == 1 && step == 1) {
+        sleep_for(0.05);
+        engine.fail(std::make_exception_ptr(std::runtime_error("its data has ended")));
+      }
+      for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+        engine.ready(tensor_id(id));
+      }
+      engine.wait();
+    }
+  });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("its data has ended"), std::string::npos) << each;
+  }
+}
+
+TEST(Bounds, ThatCannotBeKeptAreRefusedOnEveryRank) {
+  engine_options<with_backups> set;
+  set.architecture.consistency.backups = 2;
+  const auto said = errors(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    make_engine<with_backups>(world, memory.tensors(), optimizer_of(), set);
+  });
+  EXPECT_EQ(said, std::vector<std::string>(
+                      3,
+                      "2 backup workers among 2 leave a step no gradient to wait for. Fix: "
+                      "architecture.backups of at most 1"));
+}
+
+TEST(Bounds, AreAgreedUpon) {
+  const auto said = errors(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    engine_options<bounded> set;
+    set.architecture.consistency.staleness = world.rank() == 1 ? 4 : 3;
+    make_engine<bounded>(world, memory.tensors(), optimizer_of(), set);
+  });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("architecture.staleness"), std::string::npos) << each;
+  }
+}
+
+// ---- what is counted
+
+TEST(Staleness, IsInTheReportAndOnWorker0) {
+  std::string reported;
+  push_counts asked;
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    arena memory(ledger_declarations(2));
+    auto engine = make_engine<by_gradient>(world, memory.tensors(), optimizer::sgd());
+    if (engine.serves()) {
+      engine.serve();
+      std::ostringstream out;
+      out << engine.report();
+      reported = out.str();
+      return;
+    }
+    // One after the other: each finds the updates of the other's pushes since its own last one.
+    for (int step = 0; step < 4; ++step) {
+      for (int turn = 0; turn < 2; ++turn) {
+        if (turn == engine.worker()) {
+          engine.ready(tensor_id(1));
+          engine.ready(tensor_id(0));
+          engine.wait();
+        }
+        engine.average(0);
+      }
+    }
+    const push_counts seen = engine.pushes();
+    EXPECT_EQ(seen.taken(), engine.worker() == 0 ? 16U : 0U);
+    if (engine.worker() == 0) {
+      asked = seen;
+    }
+    engine.average(0);
+  });
+  EXPECT_EQ(asked.staleness[0], 2U);  // worker 0's first of either tensor
+  EXPECT_EQ(asked.staleness[1], 14U);
+  EXPECT_DOUBLE_EQ(asked.mean_staleness(), 14.0 / 16);
+  EXPECT_NE(reported.find("\n  staleness 0: 2, 1: 14 pushes; 0 dropped, 0 held back\n"),
+            std::string::npos)
+      << reported;
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,12 @@
+// expect: tutti: these servers drop gradients or correct them before they update, and every worker goes on from what they have. Fix: updated_by::servers, or consistency::asynchronous.
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/core/compose.hpp"
+
+#ifdef GOOD
+using who = tutti::updated_by::servers;
+#else
+using who = tutti::updated_by::workers;
+#endif
+
+tutti::compose<tutti::architecture::parameter_server<tutti::consistency::backup_workers, who>>
+    composed;

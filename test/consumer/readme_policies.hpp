@@ -1,0 +1,181 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <tutti/role/architecture.hpp>
+#include <tutti/role/collective.hpp>
+#include <tutti/role/compression.hpp>
+#include <tutti/role/monitor.hpp>
+#include <tutti/role/schedule.hpp>
+#include <vector>
+
+// The README's policies, written outside tutti. test/support/ has them in its lists, where they
+// keep the laws of their roles.
+
+// example-begin compressor
+/// One byte an element, and one scale a chunk: the largest magnitude is 127.
+struct byte_codes {
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;  // codes of different scales do not add
+
+  static std::size_t wire_bytes(std::size_t elements) { return sizeof(float) + elements; }
+
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, tutti::wire wire) const {
+    queue.run([=] {
+      float largest = 0;
+      for (const float each : gradient) largest = std::max(largest, std::abs(each));
+      const float scale = *wire.header<float>() = largest > 0 ? largest / 127 : 1;
+      for (std::size_t i = 0; i < gradient.size(); ++i)
+        wire.body<float>()[i] = std::byte(static_cast<int>(std::lround(gradient[i] / scale)));
+    });
+  }
+  template <class Queue>
+  void accumulate(Queue& queue, tutti::const_wire wire, std::span<float> sum) const {
+    queue.run([=] {
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        sum[i] += *wire.header<float>() * static_cast<signed char>(wire.body<float>()[i]);
+    });
+  }
+};
+static_assert(tutti::compression_policy<byte_codes>);
+// example-end
+
+// example-begin collective
+/// Everything to rank 0, which adds in the ranks' order, and back.
+struct by_rank_0 {
+  using role = tutti::role::collective;
+  static constexpr bool rank_ordered = true;    // the sum is ((x0 + x1) + x2) + …
+  static constexpr bool ordered_start = false;  // ranks may start them in any order
+
+  std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
+
+  template <class Endpoint, class Fold>
+  tutti::task all_reduce(Endpoint self, tutti::reduction<Fold> sum) const {
+    for (int rank = 1; rank < self.size(); ++rank) {
+      if (self.rank() == 0) co_await self.receive_fold(rank, sum.all(), sum.fold);
+      if (self.rank() == rank) co_await self.send(0, sum.all());
+    }
+    for (int rank = 1; rank < self.size(); ++rank) {
+      if (self.rank() == 0) co_await self.send(rank, sum.all());
+      if (self.rank() == rank) co_await self.receive(0, sum.all());
+    }
+  }
+};
+static_assert(tutti::collective_policy<by_rank_0>);
+// example-end
+
+// example-begin architecture
+/// Each rank takes its own step, then the mean of its model and its two neighbours'.
+/// After: Lian et al., "Can decentralized algorithms outperform centralized ones?", NeurIPS 2017.
+struct neighbours {
+  using role = tutti::role::architecture;
+  static constexpr bool adds_payloads = false;    // models travel whole and are added here
+  static constexpr bool completes_alone = false;  // both neighbours must send, too
+  static constexpr auto carries = tutti::carries::parameters;
+  static constexpr bool updates_first = true;
+
+  /// Bytes through the busiest NIC: predictions stand beside this bound.
+  static constexpr double busiest_nic(double payload, double, tutti::placement) {
+    return 2 * payload;
+  }
+
+  template <class World>
+  struct state {
+    state(World& its_world, const tutti::no_options&) : world(&its_world) {}
+
+    std::size_t workspace_bytes(std::size_t elements) const { return 2 * sizeof(float) * elements; }
+    float average() const { return 1.0f / 3; }
+
+    void depart(std::size_t position, std::uint64_t step) { world->update_alone(position, step); }
+    void outgoing(const tutti::chunk& piece, std::span<float> buffer) {
+      world->read_parameters(piece, buffer);
+    }
+    tutti::task exchange(typename World::endpoint self, const typename World::launch& what) {
+      const int right = (self.rank() + 1) % self.size();
+      const int left = (self.rank() + self.size() - 1) % self.size();
+      const auto mine = std::as_bytes(what.data);
+      const auto room = [&](std::size_t i) {  // a simulated launch has lengths and no memory
+        return std::span(what.phantom() ? nullptr : &what.workspace[i * mine.size()], mine.size());
+      };
+      const auto from_left = room(0);
+      const auto from_right = room(1);
+      co_await self.exchange(right, mine, left, from_left);
+      co_await self.exchange(left, mine, right, from_right);
+      what.accumulate(self.queue(), from_left, 0, what.data.size());
+      what.accumulate(self.queue(), from_right, 0, what.data.size());
+      what.scale(self.queue(), 0, what.data.size());
+    }
+    void incoming(const tutti::chunk& piece, std::span<float> buffer) {
+      world->write_parameters(piece, buffer);
+    }
+    void arrive(std::size_t, std::uint64_t) {}
+
+    World* world;
+  };
+};
+static_assert(tutti::architecture_policy<neighbours>);
+// example-end
+
+// example-begin schedule
+/// What became ready last goes first, two chunks at a time.
+struct newest_first {
+  using role = tutti::role::schedule;
+  static constexpr bool limits_in_flight = true;  // a ready chunk may have to wait
+  static constexpr bool static_order = false;     // so rank 0 leads, where ranks must agree
+
+  struct state {
+    state(const tutti::plan& made, const tutti::no_options&) : plan(&made) {
+      waiting.reserve(made.chunks.size());
+    }
+    void ready(std::uint32_t bucket) {
+      for (std::uint32_t i = plan->buckets[bucket].chunks; i-- > 0;)
+        waiting.push_back(plan->buckets[bucket].first_chunk + i);
+    }
+    void released(std::uint32_t) { --in_flight; }
+    bool admits(std::uint32_t) const { return in_flight < 2; }
+    void take(std::uint32_t) { ++in_flight; }
+    std::optional<std::uint32_t> next() {
+      if (waiting.empty() || !admits(waiting.back())) return std::nullopt;
+      const std::uint32_t newest = waiting.back();
+      waiting.pop_back();
+      take(newest);
+      return newest;
+    }
+
+    const tutti::plan* plan;
+    std::vector<std::uint32_t> waiting{};
+    int in_flight = 0;
+  };
+};
+static_assert(tutti::schedule_policy<newest_first>);
+// example-end
+
+// example-begin monitor
+/// The share of the gradients' elements that are zero, of all workers.
+struct zeros {
+  using role = tutti::role::monitor;
+  static constexpr bool observes = true;
+  static constexpr bool reads_memory = true;  // which the host must reach, then: a rule
+
+  void record(tutti::event what, std::uint32_t which, tutti::seconds) {
+    if (what == tutti::event::ready)
+      for (const float each : tensors[which].gradient) {
+        counted[0] += each == 0 ? 1 : 0;
+        counted[1] += 1;
+      }
+  }
+  std::span<double> sums() { return counted; }  // what this worker adds for a step
+  void summed(std::span<const double> totals) { share = totals[0] / totals[1]; }
+
+  std::span<const tutti::tensor> tensors{};
+  std::array<double, 2> counted{};
+  double share = 0;
+};
+static_assert(tutti::monitor_policy<zeros>);
+// example-end

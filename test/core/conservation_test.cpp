@@ -1,0 +1,459 @@
+// Nothing is lost: what ranks have contributed is what has been applied and what is remembered, in
+// histories drawn at random: steps of one pass or two, tensors without a gradient, other plans on
+// the way, checkpoints that other engines go on from, rates that change. A composition joins a
+// list.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <random>
+#include <span>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "support/one_of_compressors.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/base/type_name.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_magnitude.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/chain.hpp"
+#include "tutti/compression/dense_below.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fading_error_feedback.hpp"
+#include "tutti/compression/fp16.hpp"
+#include "tutti/compression/fp8.hpp"
+#include "tutti/compression/natural.hpp"
+#include "tutti/compression/push_only.hpp"
+#include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/random_k.hpp"
+#include "tutti/compression/rescaled_error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/threshold.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+
+namespace tutti::test {
+namespace {
+
+using compression::error_feedback;
+
+/// Adds up what is applied.
+struct adds {
+  using role = tutti::role::optimizer;
+  static constexpr bool elementwise = true;
+
+  float learning_rate{1};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("learning_rate", self.learning_rate, "what a mean counts");
+  }
+  static std::size_t memory_per_element() { return 0; }
+  template <class Queue>
+  void apply(Queue& queue, std::span<float> parameters, std::span<const float> mean,
+             const chunk_context&) const {
+    kernels::add_scaled(queue, parameters, mean, learning_rate);
+  }
+};
+static_assert(optimizer_policy<adds>);
+
+const std::vector<arena::declaration>& tensors() {
+  static const std::vector<arena::declaration> all{{"a", 60}, {"b", 1}, {"c", 0}, {"d", 135}};
+  return all;
+}
+constexpr std::size_t elements = 196;
+constexpr int steps = 24;
+constexpr int segments = 3;  ///< engines of a history, each of which loads what the last has saved
+constexpr float most_rate = 4;
+
+/// A gradient of few bits, so that sums are exact.
+float dyadic(int worker, int step, unsigned pass, std::size_t i) {
+  const auto mixed =
+      static_cast<unsigned>(worker * 31 + step * 17) + pass * 7 + static_cast<unsigned>(i) * 13;
+  return static_cast<float>(static_cast<int>(mixed % 64) - 32) / 16.0f;
+}
+
+/// What happens between steps, the same on all ranks.
+struct history {
+  struct event {
+    bool replans{};
+    float rate_times{1};
+  };
+
+  explicit history(unsigned seed) {
+    std::mt19937 random(seed);
+    passes = 1 + random() % 2;
+    for (event& each : events) {
+      each.replans = random() % 3 == 0;
+      each.rate_times = std::array{1.0f, 1.0f, 0.5f, 2.0f}[random() % 4];
+    }
+  }
+  /// A tensor without a gradient in a rank's pass.
+  static bool is_absent(int worker, int step, unsigned pass, std::size_t tensor) {
+    return (static_cast<unsigned>(worker * 5 + step * 3) + pass * 11 +
+            static_cast<unsigned>(tensor)) %
+               7 ==
+           0;
+  }
+
+  unsigned passes;
+  std::array<event, steps> events{};
+};
+
+struct ledger {
+  std::vector<double> contributed = std::vector<double>(elements);
+  std::vector<double> applied = std::vector<double>(elements);
+  std::vector<double> remembered = std::vector<double>(elements);
+  std::vector<double> lost = std::vector<double>(elements);
+};
+
+/// A composition and two of its plans, which share no boundary. Rates change where residuals follow
+/// them.
+template <class Compression, class Architecture>
+struct listed {
+  using architecture = Architecture;
+  using strategy = compose<Compression, Architecture, fusion::up_to, partition::into>;
+  using options = engine_options<strategy>;
+  using answers = decltype(relay(std::declval<const Compression&>()));
+  /// Whoever owns a chunk, or a part of it, remembers what its mean has lost.
+  static constexpr bool has_owners =
+      !facts::owns_parameters<Architecture> && remembers_residuals<answers> &&
+      (facts::has_servers<Architecture> || facts::encodes_means<Architecture>);
+
+  static options plan(int which, unsigned passes) {
+    options set;
+    set.run.deadline = 60;
+    set.run.accumulation = passes;
+    set.fusion.bytes = which == 0 ? 100 : 1000;
+    set.partition.elements = which == 0 ? 64 : 50;
+    if constexpr (has_servers<strategy>) {
+      using tutti::architecture::placed_by;
+      set.architecture.servers = 2;
+      set.architecture.placed_by = which == 0 ? placed_by::naive : placed_by::djb2;
+    }
+    if constexpr (requires { set.architecture.give_back; }) {
+      set.architecture.give_back = tutti::architecture::give_back::exact;
+    }
+    make_small(set.compression);
+    return set;
+  }
+};
+
+/// One rank's part in a history.
+template <class Listed>
+class part_of_history {
+  using strategy = typename Listed::strategy;
+  using options = typename Listed::options;
+
+ public:
+  part_of_history(transport::in_process& world, const history& told, int workers,
+                  const options& compressing)
+      : world_(&world), told_(&told), workers_(workers), compressing_(&compressing) {}
+
+  /// One engine's steps, from what an earlier one has left in `file`, if anything, to what it
+  /// leaves. What owners remember is loaded under the plan that it was saved under.
+  void go_on(int segment, std::string& file, ledger& all, std::mutex& mutex) {
+    const bool any_plan = !Listed::has_owners && !has_servers<strategy>;
+    which = segment > 0 && any_plan ? 1 - which : which;
+    arena memory(tensors());
+    auto engine = make_engine<strategy>(*world_, memory.tensors(), adds{worth()}, plan());
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    if (segment > 0) {
+      std::istringstream in(file);
+      load(engine, in);
+    }
+    for (int step = segment * steps / segments; step < (segment + 1) * steps / segments; ++step) {
+      happen(engine, step);
+      if constexpr (requires { Listed::lost(0.0f, *compressing_); }) {
+        for_each_residual(engine, [&](std::size_t i, float value, double times) {
+          lost_[i] += times * Listed::lost(value, *compressing_);
+        });
+      }
+      hand_in(engine, memory, step);
+    }
+    std::ostringstream out;
+    save(engine, out);
+    file = out.str();
+    enter(engine, memory, segment == segments - 1, all, mutex);
+  }
+
+  int which = 0;
+  float rate = 1;
+
+ private:
+  float scale() const { return static_cast<float>(workers_) * static_cast<float>(told_->passes); }
+  /// Of a mean, so that it counts as its sum.
+  float worth() const { return rate * scale(); }
+  options plan() const {
+    options set = Listed::plan(which, told_->passes);
+    set.compression = compressing_->compression;
+    return set;
+  }
+
+  template <class Engine>
+  void happen(Engine& engine, int step) {
+    engine.drain();
+    const auto& event = told_->events[static_cast<std::size_t>(step)];
+    if (event.replans) {
+      which = 1 - which;
+      engine.replan(plan());
+    }
+    if (facts::rescales<typename Engine::compression> && event.rate_times != 1) {
+      rate = std::clamp(rate * event.rate_times, 1 / most_rate, most_rate);
+      engine.change(adds{worth()});
+    }
+  }
+
+  template <class Engine>
+  void hand_in(Engine& engine, arena& memory, int step) {
+    for (unsigned pass = 0; pass < told_->passes; ++pass) {
+      std::size_t begin = elements;
+      for (std::size_t tensor = 0; tensor < tensors().size(); ++tensor) {
+        const std::span<float> gradient = memory.tensors()[tensor].gradient;
+        begin -= gradient.size();
+        if (history::is_absent(world_->rank(), step, pass, tensor)) {
+          engine.absent(tensor_id(tensor));
+          continue;
+        }
+        for (std::size_t i = 0; i < gradient.size(); ++i) {
+          const float value = dyadic(world_->rank(), step, pass, begin + i);
+          gradient[i] = pass == 0 ? value : gradient[i] + value;
+          contributed_[begin + i] += static_cast<double>(rate) * static_cast<double>(value);
+        }
+        engine.ready(tensor_id(tensor));
+      }
+    }
+    engine.wait();
+  }
+
+  /// `visit(element, value, what it counts beside a rank's gradient)` for all that this rank
+  /// remembers to be sent; rank 0 also for what servers do.
+  template <class Engine, class Visit>
+  void for_each_residual(Engine& engine, Visit visit) {
+    const auto memories = engine.memories();
+    const auto own = residual_of(engine);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      visit(i, own[i], 1.0);
+    }
+    if constexpr (Listed::has_owners && has_servers<strategy>) {
+      const auto others = engine.collect_from_others();
+      std::vector<std::size_t> next(others.size());
+      for (const chunk& each : engine.planned().chunks) {
+        const auto server = static_cast<std::size_t>(each.placed_on - workers_);
+        if (server < others.size() && each.elements > 0) {
+          const auto& residual = others[server][next[server]++];
+          for (std::size_t i = 0; i < each.elements; ++i) {
+            visit(each.first_element + i, residual[i], static_cast<double>(scale()));
+          }
+        }
+      }
+    } else if constexpr (Listed::has_owners) {
+      for (const chunk& each : engine.planned().chunks) {
+        const auto [begin, end] =
+            Listed::architecture::owned(each.elements, world_->rank(), workers_);
+        for (std::size_t i = each.first_element + begin; i < each.first_element + end; ++i) {
+          visit(i, memories[1][i], static_cast<double>(scale()));
+        }
+      }
+    }
+  }
+  /// In place of the model's first element stands the whole of it.
+  template <class Engine>
+  static std::span<float> residual_of(Engine& engine) {
+    using compression = typename Engine::compression;
+    const auto its = make_policy<compression>(options_of<compression>());
+    chunk_context whole;
+    whole.memory = engine.memories()[0].data();
+    whole.stride = elements;
+    return tutti::residual_of(its, whole, elements);
+  }
+
+  template <class Engine>
+  void enter(Engine& engine, arena& memory, bool last, ledger& all, std::mutex& mutex) {
+    std::vector<double> left(elements);
+    for_each_residual(engine, [&](std::size_t i, float value, double times) {
+      left[i] += static_cast<double>(rate) * times * static_cast<double>(value);
+    });
+    const std::scoped_lock lock(mutex);
+    for (std::size_t i = 0; i < elements; ++i) {
+      all.contributed[i] += contributed_[i];
+      all.lost[i] += lost_[i];
+      all.remembered[i] += last ? left[i] : 0;
+      if (world_->rank() == 0) {
+        all.applied[i] = static_cast<double>(memory.parameters()[i]);
+      }
+    }
+  }
+
+  transport::in_process* world_;
+  const history* told_;
+  int workers_;
+  const options* compressing_;
+  std::vector<double> contributed_ = std::vector<double>(elements);
+  std::vector<double> lost_ = std::vector<double>(elements);
+};
+
+template <class Listed>
+ledger account(int workers, const history& told, const typename Listed::options& compressing) {
+  ledger all;
+  std::mutex mutex;
+  const int ranks = workers + servers_in<typename Listed::strategy>(compressing);
+  std::vector<std::string> files(static_cast<std::size_t>(ranks));
+  int which = 0;
+  float rate = 1;
+  for (int segment = 0; segment < segments; ++segment) {
+    int which_after = which;
+    float rate_after = rate;
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      part_of_history<Listed> mine(world, told, workers, compressing);
+      mine.which = which;
+      mine.rate = rate;
+      mine.go_on(segment, files[static_cast<std::size_t>(world.rank())], all, mutex);
+      if (world.rank() == 0) {
+        which_after = mine.which;
+        rate_after = mine.rate;
+      }
+    });
+    which = which_after;
+    rate = rate_after;
+  }
+  return all;
+}
+
+/// `exact`: every payload and every remainder is a float as it stands, and so is a mean of so many.
+/// Answers how much is remembered in the end: of nothing, nothing is shown.
+template <class Listed>
+double conserves(bool exact, typename Listed::options compressing = Listed::plan(0, 1),
+                 unsigned first_seed = 0, unsigned histories = 2) {
+  double left = 0;
+  for (int workers = 1; workers <= 5; ++workers) {
+    for (unsigned seed = first_seed; seed < first_seed + histories; ++seed) {
+      const history told(seed + 10 * static_cast<unsigned>(workers));
+      const ledger all = account<Listed>(workers, told, compressing);
+      const bool no_rounding = exact && (workers & (workers - 1)) == 0;
+      // A sum of magnitudes up to 2 rounds once at each worker and thrice on its way, every step.
+      const double largest = static_cast<double>(most_rate) * steps * workers * 2 * told.passes;
+      const double bound = no_rounding ? 0 : std::ldexp(steps * (workers + 3) * largest, -24);
+      for (std::size_t i = 0; i < elements; ++i) {
+        EXPECT_NEAR(all.contributed[i], all.applied[i] + all.remembered[i] + all.lost[i], bound)
+            << type_name<typename Listed::strategy>() << ", " << workers << " workers, element "
+            << i << ", seed " << seed;
+        left += std::abs(all.remembered[i]);
+      }
+      if (testing::Test::HasFailure()) {
+        return left;
+      }
+    }
+  }
+  return left;
+}
+
+// ---- the list
+
+using selections = one_of_compressors<compression::top_k, compression::random_k,
+                                      compression::byteps_randomk, compression::two_bit>;
+using roundings =
+    one_of_compressors<compression::fp16, compression::scaled_sign, compression::block_sign,
+                       compression::block_int8, compression::fp8_e4m3, compression::byteps_onebit,
+                       compression::chain<compression::top_k, compression::fp16>,
+                       compression::chain<compression::top_k, compression::block_int8>,
+                       compression::chain<compression::top_k, compression::scaled_sign>,
+                       compression::chain<compression::random_k, compression::natural>>;
+using lengths_of_their_own =
+    one_of_compressors<compression::by_magnitude, compression::qsgd,
+                       compression::chain<compression::top_k, compression::qsgd>>;
+
+template <class All, class Architecture>
+void each_conserves(bool exact) {
+  using its = listed<compression::rescaled_error_feedback<All>, Architecture>;
+  double left = 0;
+  for (std::size_t which = 0; which < std::tuple_size_v<typename All::all>; ++which) {
+    SCOPED_TRACE(which);
+    auto set = its::plan(0, 1);
+    set.compression.which = which;
+    left += conserves<its>(exact, set, static_cast<unsigned>(100 * which), 1);
+  }
+  EXPECT_GT(left, 0);
+}
+
+template <class Architecture>
+class conservation : public testing::Test {};
+using architectures =
+    testing::Types<architecture::all_gather, architecture::reduce_scatter_all_gather,
+                   architecture::parameter_server<>>;
+TYPED_TEST_SUITE(conservation, architectures);
+
+TYPED_TEST(conservation, is_exact_for_selections) { each_conserves<selections, TypeParam>(true); }
+TYPED_TEST(conservation, is_within_a_rounding_otherwise) {
+  each_conserves<roundings, TypeParam>(false);
+}
+TYPED_TEST(conservation, holds_for_lengths_that_only_the_encoder_knows) {
+  each_conserves<lengths_of_their_own, TypeParam>(false);
+}
+
+using architecture::parameter_server;
+using compression::dense_below;
+using compression::top_k;
+
+TEST(Conservation, OfASumThatIsSelectedAgain) {
+  using its = listed<error_feedback<top_k>, architecture::selecting_all_gather>;
+  EXPECT_GT(conserves<its>(true), 0);
+}
+TEST(Conservation, OfATreeOfSelections) {
+  EXPECT_GT((conserves<listed<error_feedback<top_k>, architecture::sparse_tree>>(true)), 0);
+}
+TEST(Conservation, OfPushesAlone) {
+  using servers_update = parameter_server<consistency::synchronous, updated_by::servers>;
+  using pushes = compression::push_only<error_feedback<compression::two_bit>>;
+  EXPECT_GT((conserves<listed<pushes, servers_update>>(true)), 0);
+}
+TEST(Conservation, OfLongChunksAlone) {
+  using its = listed<dense_below<error_feedback<top_k>>, parameter_server<>>;
+  EXPECT_GT(conserves<its>(true), 0);
+}
+
+/// What is forgotten of a residual when the next step's gradient comes.
+template <class Architecture>
+struct forgetting : listed<compression::fading_error_feedback<top_k>, Architecture> {
+  using typename listed<compression::fading_error_feedback<top_k>, Architecture>::options;
+
+  static double lost(float residual, const options& set) {
+    const double before = static_cast<double>(residual);
+    const auto most = static_cast<double>(set.compression.most);
+    return before - std::clamp(static_cast<double>(set.compression.keep) * before, -most, most);
+  }
+};
+template <class Architecture>
+void loses_as_stated() {
+  using its = forgetting<Architecture>;
+  auto cut = its::plan(0, 1);
+  cut.compression.keep = 1;
+  EXPECT_GT(conserves<its>(true, cut), 0);
+  EXPECT_GT(conserves<its>(false, its::plan(0, 1)), 0) << "each halving is a digit more";
+}
+TEST(Conservation, OfResidualsThatFade) {
+  loses_as_stated<architecture::all_gather>();
+  loses_as_stated<architecture::reduce_scatter_all_gather>();
+}
+
+}  // namespace
+}  // namespace tutti::test

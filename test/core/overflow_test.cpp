@@ -1,0 +1,164 @@
+// What half precision cannot hold arrives as an infinity on every rank, and every rank has counted
+// it.
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <limits>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/replicated.hpp"
+#include "tutti/compression/chain.hpp"
+#include "tutti/compression/fp16.hpp"
+#include "tutti/compression/momentum_correction.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/select.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/coordination/negotiated.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/none.hpp"
+#include "tutti/partition/into.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr int steps = 3;
+
+/// One rank's overflows at once, one a sum of ranks does, two infinities that cancel, and numbers.
+std::vector<float> gradients_of(int rank) {
+  std::vector<float> all(70, 1);
+  all[3] = rank == 0 ? 70'000.0f : 0;
+  all[20] = 40'000;
+  all[33] = rank == 0 ? 1e30f : rank == 1 ? -1e30f : 0;
+  all[69] = rank == 2 ? -65'520.0f : 0;  // the least that rounds to an infinity
+  all[68] = rank == 2 ? 65'519.0f : 0;
+  return all;
+}
+
+struct seen {
+  std::vector<std::uint64_t> counted{};  ///< by each rank
+  std::vector<std::uint64_t> found{};    ///< in what came back
+  std::string report{};
+};
+
+template <class Strategy>
+seen overflow(int workers, engine_options<Strategy> first = {},
+              engine_options<Strategy> then = {}) {
+  seen all;
+  all.counted.resize(static_cast<std::size_t>(workers));
+  all.found.resize(all.counted.size());
+  transport::run_ranks(workers + servers_in<Strategy>(first), [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", 40}, {"two", 30}});
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::none{}, first);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    const auto rank = static_cast<std::size_t>(world.rank());
+    for (int step = 0; step < steps; ++step) {
+      const auto mine = gradients_of(world.rank());
+      std::copy(mine.begin(), mine.end(), memory.gradients().begin());
+      engine.ready(tensor_id(1));
+      engine.ready(tensor_id(0));
+      engine.wait();
+      for (const float each : memory.gradients()) {
+        all.found[rank] += std::isfinite(each) ? 0 : 1;
+      }
+      EXPECT_EQ(engine.overflowed(), all.found[rank]) << "step " << step;
+      if (step == 1) {
+        engine.replan(then);
+      }
+    }
+    all.counted[rank] = engine.report().overflowed;
+    if (rank == 0) {
+      std::ostringstream out;
+      out << engine.report();
+      all.report = out.str();
+    }
+  });
+  return all;
+}
+
+/// `least` of the elements are no numbers, whoever adds what.
+template <class Strategy>
+void is_counted(std::array<std::uint64_t, 6> least, engine_options<Strategy> first = {},
+                engine_options<Strategy> then = {}) {
+  for (int workers = 1; workers <= 5; ++workers) {
+    SCOPED_TRACE(workers);
+    const seen all = overflow<Strategy>(workers, first, then);
+    for (std::size_t rank = 0; rank < all.counted.size(); ++rank) {
+      EXPECT_EQ(all.counted[rank], all.found[rank]) << "rank " << rank;
+      EXPECT_EQ(all.counted[rank], all.counted[0]) << "rank " << rank;
+    }
+    EXPECT_EQ(all.counted[0], steps * least[static_cast<std::size_t>(workers)]);
+    EXPECT_NE(all.report.find(std::to_string(all.counted[0]) + " elements came back as infinities"),
+              std::string::npos)
+        << all.report;
+  }
+}
+
+/// Of one rank two are too large; of two their sum is, and an infinity meets another; of three, one
+/// more.
+constexpr std::array<std::uint64_t, 6> sums{0, 2, 3, 4, 4, 4};
+/// Where payloads are added as floats, a sum of 40,000 is a number again, and half of it.
+constexpr std::array<std::uint64_t, 6> sums_of_floats{0, 2, 2, 3, 3, 3};
+
+TEST(Overflow, IsCountedAlikeOnEveryRank) {
+  using compression::fp16;
+  is_counted<compose<fp16>>(sums);
+  is_counted<compose<fp16, architecture::all_reduce<>>>(sums);
+  is_counted<compose<fp16, architecture::all_gather>>(sums_of_floats);
+  is_counted<compose<fp16, architecture::reduce_scatter_all_gather>>(sums_of_floats);
+  is_counted<compose<fp16, architecture::parameter_server<>>>(sums_of_floats);
+}
+
+TEST(Overflow, IsCountedOnUnderAnotherPlan) {
+  using compression::fp16;
+  is_counted<compose<fp16, fusion::up_to, partition::into>>(
+      sums, {.fusion = {.bytes = 1}}, {.fusion = {.bytes = 1000}, .partition = {.elements = 7}});
+  is_counted<compose<fp16, fusion::when_ready, coordination::negotiated>>(
+      sums, {.fusion = {.cycle = 1e-5}}, {.fusion = {.bytes = 100, .cycle = 1e-5}});
+}
+
+TEST(Overflow, IsFoundWithinOtherCompressors) {
+  using compression::chain;
+  using compression::fp16;
+  using compression::none;
+  using compression::top_k;
+  is_counted<compose<compression::momentum_correction<fp16>>>(
+      sums, {.compression = {.momentum = 0}}, {.compression = {.momentum = 0}});
+  is_counted<compose<compression::select<every_tensor, fp16, none>>>(sums);
+  is_counted<compose<chain<top_k, fp16>, architecture::all_gather>>(
+      sums_of_floats, {.compression = {.selection = {.density = 1}}},
+      {.compression = {.selection = {.density = 1}}});
+}
+
+/// What has a float's range is not looked at.
+TEST(Overflow, IsNotCountedWhereItCannotBe) {
+  const seen all = overflow<compose<>>(2);
+  EXPECT_EQ(all.counted, (std::vector<std::uint64_t>{0, 0}));
+  EXPECT_EQ(all.report.find("infinities"), std::string::npos);
+}
+
+/// PyTorch's and others' way: what each rank divides first has a sum that is no larger than itself.
+TEST(Overflow, IsAvoidedByDividingFirst) {
+  using strategy = compose<compression::fp16, architecture::replicated<architecture::mean::before>>;
+  for (int workers = 2; workers <= 5; ++workers) {
+    const seen all = overflow<strategy>(workers);
+    EXPECT_EQ(all.counted[0], steps * 1u) << "1e30 and its negative";
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test

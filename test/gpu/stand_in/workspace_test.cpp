@@ -1,0 +1,69 @@
+// What kernels work in beside their callers' scratch is there before the first of them.
+#include "tutti/kernels/workspace.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "gpu/device.hpp"
+#include "gpu/stand_in/runtime.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/adaptive_sum.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/clipping.hpp"
+#include "tutti/kernels/copies.hpp"
+#include "tutti/kernels/norms.hpp"
+#include "tutti/kernels/selection.hpp"
+
+namespace tutti::test {
+namespace {
+
+/// Everything that works in a stream's room, on n elements.
+struct kernels_with_room {
+  std::size_t n;
+  cuda::stream queue{};
+  on_gpu<float> input{queue, n};
+  on_gpu<float> sum{queue, n};
+  on_gpu<double> total{queue, 3};
+  on_gpu<std::uint32_t> indices{queue, n};
+
+  explicit kernels_with_room(std::size_t elements) : n(elements) {}
+
+  void run() {
+    auto* const result = reinterpret_cast<float*>(total.data());
+    kernels::sum_of_squares(queue, input.input(), total.data());
+    kernels::largest_magnitude(queue, input.input(), result);
+    kernels::mean_magnitude(queue, input.input(), result);
+    kernels::add_and_mean_magnitude(queue, sum.span(), input.input(), result);
+    kernels::find_clip_factor(queue, input.input(), 1.0, result);
+    kernels::multiply(queue, input.input(), sum.input(),
+                      reinterpret_cast<kernels::inner_products*>(total.data()));
+    kernels::select_largest(queue, input.input(), 0, {indices.span(), sum.data()}, {});
+    const std::vector<kernels::copy_run> runs(5000, {input.data(), sum.data(), 0});
+    kernels::copy_runs(queue, runs);
+    queue.synchronize();
+  }
+};
+
+}  // namespace
+
+TEST(Workspace, IsMadeOnceForAllKernels) {
+  for (const std::size_t n : {0UL, 1UL, 4097UL, 100'003UL}) {
+    kernels_with_room on(n);
+    kernels::reserve(on.queue, n);
+    const long reserved = dear_calls_so_far().allocations;
+    on.run();
+    kernels::reserve(on.queue, n / 2);
+    EXPECT_EQ(dear_calls_so_far().allocations, reserved) << n;
+  }
+}
+
+TEST(Workspace, GrowsWhereNobodyReservedIt) {
+  kernels_with_room on(4097);
+  const long before = dear_calls_so_far().allocations;
+  on.run();
+  EXPECT_GT(dear_calls_so_far().allocations, before);
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Every policy that proves itself in its header, as `static_assert(schedule_policy<in_order>)`, is in
+the list of its role, so that it keeps the role's laws. `--self-test` proves that the check can
+fail."""
+
+import re
+import sys
+
+import sources
+
+# Roles whose laws are typed over a list, and the file that has it.
+lists = {role: "test/support/policies.hpp"
+         for role in ("fusion", "partition", "schedule", "coordination", "compression", "optimizer")}
+lists["collective"] = "test/support/collective_laws.hpp"
+
+# Policies with laws of their own, since those of their role do not fit.
+elsewhere = {
+    "compression": {"power_sgd": "several rounds of whole tensors: test/compression/power_sgd_test.cpp"},
+    "collective": {"native": "what a library adds: test/mpi/collective_test.cpp",
+                   "excluding": "makes no sum: test/collective/collective_test.cpp"},
+}
+
+proof = re.compile(r"(?:static_assert\(|&& )(\w+)_policy<(\w+)|static_assert\(run_time_(fusion)<(\w+)")
+
+
+def faults(texts: dict[str, str]) -> list[str]:
+    found = []
+    for role, path in lists.items():
+        named = set(re.findall(rf"\b{role}::(\w+)", texts.get(path, "")))
+        for header, text in texts.items():
+            if not header.startswith(f"include/tutti/{role}/"):
+                continue
+            for match in proof.finditer(text):
+                proven, policy = match[1] or match[3], match[2] or match[4]
+                if proven == role and policy not in named | set(elsewhere.get(role, {})):
+                    line = text.count("\n", 0, match.start()) + 1
+                    found.append(f"{header}:{line}: no law asks {role}::{policy}. "
+                                 f"Fix: add it to its list in {path}")
+    return found
+
+
+def self_test() -> None:
+    listed = {"test/support/policies.hpp": "using schedules = Types<schedule::one, compression::c>;"}
+    planted = [("schedule", "static_assert(schedule_policy<one>);", ""),
+               ("schedule", "static_assert(schedule_policy<two>);", "no law asks schedule::two"),
+               ("schedule", "static_assert(x<one> && schedule_policy<two>);", "schedule::two"),
+               ("compression", "static_assert(compression_policy<c<int>>);", ""),
+               ("compression", "static_assert(compression_policy<power_sgd>);", ""),
+               ("fusion", "static_assert(run_time_fusion<f>);", "no law asks fusion::f"),
+               ("partition", "static_assert(schedule_policy<two>);", "")]
+    for role, header, sentence in planted:
+        sources.expect(faults(listed | {f"include/tutti/{role}/a.hpp": header}), sentence, header)
+    print(f"{len(planted)} planted proofs judged")
+
+
+if __name__ == "__main__":
+    if "--self-test" in sys.argv:
+        self_test()
+    else:
+        sources.finish(faults(sources.read(*sources.code)))
