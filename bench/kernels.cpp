@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <benchmark/benchmark.h>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,6 +27,7 @@
 #include "kernels/limits.hpp"
 #include "kernels/matrices.hpp"
 #include "kernels/on_a_core.hpp"
+#include "kernels/rates.hpp"
 #include "program.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
@@ -34,9 +37,11 @@
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
 #include "tutti/compression/byteps_topk.hpp"
+#include "tutti/compression/dithering.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
+#include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/random_k.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
@@ -103,6 +108,9 @@ class arrays {
   template <class Compression>
   tutti::wire wire(const Compression& compression) {
     return {reinterpret_cast<std::byte*>(payload.data()), compression.wire_bytes(n)};
+  }
+  tutti::wire wire_of(std::size_t bytes) {
+    return {reinterpret_cast<std::byte*>(payload.data()), bytes};
   }
   tutti::chunk_context context() {
     tutti::chunk_context where;
@@ -391,6 +399,86 @@ void add_draws() {
   });
 }
 
+/// Bits one after the other, each put into its word alone.
+class one_bit_at_a_time {
+ public:
+  explicit one_bit_at_a_time(std::uint32_t* words) : words_(words) {}
+  void put(std::uint64_t bit) {
+    const std::size_t place = bits_ % 32;
+    words_[bits_ / 32] = (place == 0 ? 0 : words_[bits_ / 32]) | static_cast<std::uint32_t>(bit)
+                                                                     << (31 - place);
+    ++bits_;
+  }
+  /// The digits of a number, the first first.
+  void put_digits(std::uint64_t number, int digits) {
+    while (digits-- > 0) {
+      put(number >> digits & 1);
+    }
+  }
+  void put_delta(std::uint64_t number) {
+    const auto digits = static_cast<std::uint64_t>(std::bit_width(number));
+    const auto of_digits = static_cast<int>(std::bit_width(digits));
+    put_digits(0, of_digits - 1);
+    put_digits(digits, of_digits);
+    put_digits(number, static_cast<int>(digits) - 1);  // without the first
+  }
+
+ private:
+  std::uint32_t* words_;
+  std::size_t bits_ = 0;
+};
+
+/// Sixteen linear levels of the largest magnitude, element by element and bit by bit.
+void dither_plainly(std::span<const float> input, std::uint32_t* words) {
+  double largest = 0;
+  for (const float each : input) {
+    largest = std::max(largest, std::fabs(double{each}));
+  }
+  std::mt19937_64 random(1);
+  one_bit_at_a_time out(words);
+  std::size_t before = 0;
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    const double share = std::fabs(input[i]) / largest * 16;
+    const double below = std::floor(share);
+    const double drawn = static_cast<double>(random() >> 11) * 0x1p-53;
+    const auto level = static_cast<std::uint64_t>(below + (drawn < share - below ? 1 : 0));
+    if (level != 0) {
+      out.put_delta(i + 1 - before);
+      out.put(std::signbit(input[i]) ? 1 : 0);
+      out.put_delta(level);
+      before = i + 1;
+    }
+  }
+}
+
+void add_dithering() {
+  add("encode/dithering", [](arrays& on) {
+    const tutti::compression::dithering compression;
+    return comparison{{"",
+                       [&on, compression] {
+                         std::size_t length = 0;
+                         compression.encode(queue, on.gradient,
+                                            on.wire_of(compression.capacity(on.n)), on.context(),
+                                            &length);
+                         benchmark::DoNotOptimize(length);
+                       },
+                       on.bytes(4)},
+                      on.reading(),
+                      {{"plainly", [&on] { dither_plainly(on.gradient, on.words()); }}}};
+  });
+  add("accumulate/dithering", [](arrays& on) {
+    const tutti::compression::dithering compression;
+    std::size_t length = 0;
+    compression.encode(queue, on.gradient, on.wire_of(compression.capacity(on.n)), on.context(),
+                       &length);
+    return comparison{
+        {"",
+         [&on, compression, length] { compression.accumulate(queue, on.wire_of(length), on.sum); },
+         on.bytes(8)},
+        on.adding()};
+  });
+}
+
 void add_clipping() {
   add("find_clip_factor", [](arrays& on) {
     return comparison{
@@ -451,6 +539,41 @@ void add_low_rank() {
   });
 }
 
+/// A step of PowerSGD on matrices of so many elements, side by side: both rounds, and what the
+/// others would have sent is what this rank has. It reads the gradient and writes the mean; what is
+/// remembered is read and written twice, and read twice more. Where a matrix stays in a cache,
+/// memory sees one reading and writing of that.
+void add_power_sgd(const std::string& name, std::size_t elements, double bytes) {
+  add("power_sgd/rank:4/" + name, [elements, bytes](arrays& on) {
+    const tutti::compression::power_sgd compression({.rank = 4});
+    const std::size_t each = std::min(elements, on.n);
+    const std::size_t rows = on.n / matrix_of(on.n).columns;
+    const std::size_t of_each = elements == whole_model ? rows : 512;
+    const tutti::tensor_facts tensor{{}, each, {of_each, each / of_each}, {}};
+    std::vector<float> remembered(compression.remembers(tensor));
+    std::vector<std::byte> first(compression.wire_bytes(tensor, 0));
+    std::vector<std::byte> second(compression.wire_bytes(tensor, 1));
+    const auto step = [=, &on]() mutable {
+      for (std::size_t begin = 0; begin + each <= on.n; begin += each) {
+        tutti::chunk_context where = on.context();
+        where.memory += begin;
+        where.tensor = &tensor;
+        where.remembered = remembered.data();
+        const tutti::wire left{first.data(), first.size()};
+        const tutti::wire right{second.data(), second.size()};
+        const auto gradient = std::span<const float>(on.gradient).subspan(begin, each);
+        compression.encode(queue, 0, gradient, left, where);
+        compression.between(queue, 0, {first.data(), first.size()}, where);
+        compression.encode(queue, 1, gradient, right, where);
+        compression.decode(queue, {second.data(), second.size()},
+                           std::span<float>(on.sum).subspan(begin, each), where,
+                           tutti::summed{1, 1.0F});
+      }
+    };
+    return comparison{{"", step, bytes * static_cast<double>(on.n / each * each)}, on.adding()};
+  });
+}
+
 void add_everything() {
   add_arithmetic();
   add_casts<kernels::half>("fp16");
@@ -467,7 +590,10 @@ void add_everything() {
   add_merging();
   add_draws();
   add_clipping();
+  add_dithering();
   add_low_rank();
+  add_power_sgd("whole", whole_model, 8 * 4);
+  add_power_sgd("tensors", 512 * 4608, 4 * 4);
   add_copies();
 }
 
@@ -477,5 +603,6 @@ void add_everything() {
 
 int main(int argc, char** argv) {
   bench::add_everything();
+  bench::add_rates();
   return bench::run(argc, argv);
 }

@@ -11,6 +11,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import weakref
 
@@ -28,8 +29,8 @@ from tutti_torch.building import Build
 
 # DDP makes its buckets anew at the second step, and PowerSGD's hook compresses from the third.
 warmup = 3
-rank_of_power_sgd = 2
 rest = 0.2  # seconds after each turn, in which nothing of it may use a core
+watched = 2  # steps after the measured ones, in which the link is looked at all the time
 
 
 # ---- what is trained
@@ -124,11 +125,14 @@ class DDP(Bare):
 class OneBucketPowerSGD(Bare):
     """With several buckets gloo aborts: ranks start the hook's second messages in other orders."""
 
+    def __init__(self, rank):
+        self.rank = rank
+
     def made(self, model):
         first, dist._DEFAULT_FIRST_BUCKET_BYTES = dist._DEFAULT_FIRST_BUCKET_BYTES, 1 << 40
         trained = DistributedDataParallel(model, bucket_cap_mb=1 << 20)
         dist._DEFAULT_FIRST_BUCKET_BYTES = first
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=rank_of_power_sgd,
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=self.rank,
                                             start_powerSGD_iter=warmup - 1)
         trained.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
         return trained, sgd(trained)
@@ -161,6 +165,15 @@ class AcrossTheBarrier(Tutti):
         trained.wait()
 
 
+class OneBitAdam(AcrossTheBarrier):
+    """Measured where its variance is frozen and momenta travel."""
+    optimizer = "optimizer::one_bit_adam"
+
+    def made(self, model):
+        optimizer = tutti_torch.OneBitAdam(model.parameters(), lr=0.001, freeze_step=warmup - 1)
+        return tutti_torch.DataParallel(model, self.strategy, optimizer=optimizer), optimizer
+
+
 # Large residuals are a momentum already, and two are unstable.
 beside_a_residual = {"lr": 0.12, "momentum": 0.0}
 contestants = {
@@ -176,9 +189,12 @@ contestants = {
         options={"partition.bytes": 2_000_000, "schedule.credit": 4_000_000}),
     "DDP fp16 hook": DDP(25, default_hooks.fp16_compress_hook),
     "tutti Dense16": Tutti("strategies::Dense16", f"{root}/apps/compare/baseline.hpp"),
-    "DDP PowerSGD hook": OneBucketPowerSGD(),
+    "DDP PowerSGD hook": OneBucketPowerSGD(2),
     "tutti PowerSGD": Tutti("strategies::PowerSGD"),
+    "DDP PowerSGD hook of rank 1": OneBucketPowerSGD(1),
+    "tutti PowerSGD of rank 1": Tutti("strategies::PowerSGD", options={"compression.rank": 1}),
     "tutti EFSignSGD": Tutti("strategies::EFSignSGD", **beside_a_residual),
+    "tutti OneBitAdam": OneBitAdam("strategies::OneBitAdam"),
     "tutti TopK": Tutti("strategies::TopK", **beside_a_residual),
     "tutti TopK 1 %": Tutti("strategies::TopK", options={"compression.density": 0.01},
                             **beside_a_residual),
@@ -233,6 +249,38 @@ def sent():
         return int(file.read())
 
 
+class Wire(threading.Thread):
+    """Looks at what the link has sent, all the time: from when on a step's bytes leave, and until
+    when. The first and the last hundredth are not theirs alone: ranks also say that they are there."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.seen, self.ends = [(time.perf_counter(), sent())], False
+
+    def run(self):
+        while not self.ends:
+            time.sleep(0.5e-3)
+            self.seen.append((time.perf_counter(), sent()))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends = True
+        self.join()
+        self.seen.append((time.perf_counter(), sent()))
+
+    def seconds(self):
+        """From the first byte to the last, or None where nothing to speak of was sent."""
+        first, last = self.seen[0][1], self.seen[-1][1]
+        if last - first < 10_000:
+            return None
+        begin = next(when for when, count in self.seen if count > first + (last - first) / 100)
+        end = next(when for when, count in self.seen if count >= last - (last - first) / 100)
+        return end - begin
+
+
 class Turn:
     """Steps of one contestant, which is alive in `train` alone."""
 
@@ -267,7 +315,15 @@ class Turn:
             self.seconds.append(time.perf_counter() - begin)
         self.cpu = (used() - cpu) / steps
         self.bytes = (sent() - bytes_sent) / steps
-        contestant.ended(trained)
+        self.on_the_wire = []
+        for _ in range(watched):
+            dist.barrier()
+            with Wire() as wire:
+                step()
+                contestant.ended(trained)
+                dist.barrier()
+            self.on_the_wire.append(wire.seconds())
+        del self.losses[-watched:]  # nobody measured them
         dist.barrier()
         if isinstance(contestant, Tutti):
             trained._close()
@@ -280,6 +336,10 @@ def gathered(mine):
     return everybody
 
 
+def median_or_none(figures):
+    return None if None in figures else statistics.median(figures)
+
+
 def summary(name, turns):
     """`turns` holds a list of ranks for each round. A step lasts as long as on the slower rank."""
     steps = [max(ranks) for turn in turns for ranks in zip(*(each["seconds"] for each in turn))]
@@ -290,6 +350,7 @@ def summary(name, turns):
             "bytes": max(each["bytes"] for each in ranks),
             "loss": statistics.mean(losses[-max(1, len(losses) // 10):]),
             "losses": [each["losses"] for each in turns[0]],
+            "on_the_wire": median_or_none([took for each in ranks for took in each["on_the_wire"]]),
             "idle": max(each["idle"] for each in ranks)}
 
 

@@ -13,7 +13,8 @@
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
 #include "common/ways.hpp"
-#include "compare/kernel_rate.hpp"
+#include "compare/kernel_rates.hpp"
+#include "compare/kernel_trial.hpp"
 #include "compare/measure.hpp"
 #include "compare/place.hpp"
 #include "compare/processes.hpp"
@@ -59,7 +60,9 @@ struct scenario {
   tutti::server_hosts serving{};
   tutti::slow_worker slow{};
   tutti::transport::device device{};
-  std::string kernels{};  ///< whose time kernels take: cpu, this one's, or profile, its device's
+  std::string kernels{};  ///< whose time kernels take: cpu, this one's, profile, its device's; FILE
+  const kernel_file* file{};  ///< FILE's times
+  std::string charged_by{};   ///< who says what kernels take, for people
 };
 
 /// What came of it.
@@ -77,6 +80,9 @@ struct row {
   tutti::transport::emulated_run clock{};     ///< of the emulation
   std::string transport{"simulated"};
   std::string ways{};  ///< a line for each that chunks take by their sizes
+  /// Bits a second of each NIC below which its iteration is shorter than Dense16's, where something
+  /// is lost for that.
+  std::optional<double> pays_below{};
 
   /// Measured beside predicted, less 1.
   double error() const { return measured->quantile(0.5) / simulated.quantile(0.5) - 1; }
@@ -113,9 +119,12 @@ struct contender {
   std::string_view name;
   kind what;
   common::description (*described)();
-  std::vector<std::pair<std::string, std::string>> (*flags)();
+  common::flag_values (*flags)();
   int (*servers)(const common::job&);
   row (*run)(scenario, const common::job&);
+  tutti::transport::device (*device)(const scenario&, const common::job&);
+  /// Seconds of a simulated iteration on the scenario's device.
+  double (*iteration)(const scenario&, const common::job&);
   bool (*has_stand_ins)(const common::job&);  ///< a few workers can represent many
 };
 
@@ -280,61 +289,123 @@ tutti::replayed measured([[maybe_unused]] const scenario& of, [[maybe_unused]] i
   return seen;
 }
 
+/// Bytes a second that kernels on this CPU are charged while all workers run theirs. Collective.
+template <class Compression>
+double measured_rate(const Compression& its, const tutti::tensor_facts& tensor, int workers) {
+  return on_trial(its, tensor, [workers](auto& kernels) {
+    tutti::inline_queue queue;
+    const kernel_charge charged = kernels.charged();
+    const double taken = median_seconds(workers, [&] {
+      kernels.encode(queue);
+      for (int i = 0; i < workers; ++i) {
+        kernels.add(queue);
+      }
+    });
+    return (static_cast<double>(charged.encode) + workers * static_cast<double>(charged.add)) /
+           taken;
+  });
+}
+
+/// The device that its kernels are charged on: where they take a file's time, or this CPU's, as
+/// fast as theirs. Collective.
 template <class Strategy>
-row run(scenario of, const common::job& asked) {
-  auto set = common::options<Strategy>(asked);
-  const auto model = models::computations(*of.model);
-  if (of.world == "real" && must_encode<Strategy>) {
-    of.kernels = "cpu";
+tutti::transport::device device_of(const scenario& of, const common::job& asked) {
+  using compression = typename tutti::strategy_of<Strategy>::compression;
+  if (asked.memory_bandwidth) {
+    return of.device;
   }
-  if (of.kernels == "cpu" && !asked.memory_bandwidth) {
-    using compression = typename tutti::strategy_of<Strategy>::compression;
-    const auto& largest = *std::ranges::max_element(model, {}, &tutti::computation::elements);
-    of.device = {kernel_rate(tutti::make_policy<compression>(set.compression),
-                             {{}, largest.elements, largest.shape, largest.name}, of.workers)};
+  if (of.file != nullptr) {
+    return {rate_of(of.file->of(filed_as<compression>()), of.workers)};
   }
-  using tutti::transport::simulated;
-  row result{
-      {}, std::string(Strategy::name), kind_of<Strategy>(), of, common::servers<Strategy>(asked)};
+  if (of.kernels == "cpu" || (of.world == "real" && must_encode<Strategy>)) {
+    const auto& all = of.model->tensors;
+    const auto& largest = *std::ranges::max_element(all, {}, &models::replayed_tensor::elements);
+    const auto set = common::options<Strategy>(asked);
+    return {measured_rate(tutti::make_policy<compression>(set.compression),
+                          {{}, largest.elements, largest.shape, largest.name}, of.workers)};
+  }
+  return of.device;
+}
+
+/// All that a replay of a row takes.
+template <class Strategy>
+struct setting {
+  tutti::engine_options<Strategy> options{};
+  std::vector<tutti::computation> model{};
+  tutti::placement many{};
+  tutti::representatives who{};
+  tutti::replay_options length{};
+};
+
+template <class Strategy>
+setting<Strategy> setting_of(const scenario& of, const common::job& asked) {
   const auto& nic = of.where.nic;
   const tutti::placement many{
-      of.workers, result.servers, of.where.per_host, of.serving,
+      of.workers, common::servers<Strategy>(asked), of.where.per_host, of.serving,
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
+  setting<Strategy> made{
+      common::options<Strategy>(asked), models::computations(*of.model), many, {}, {}};
   if constexpr (has_a_form<Strategy>) {
     const tutti::exchange_cost alone = architecture_of<Strategy>::alone(many);
     const double rate = nic.bytes_per_second * nic.share_of_one;
-    set.profile.message = tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
-    set.profile.share_of_one = nic.share_of_one;
+    made.options.profile.message =
+        tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
+    made.options.profile.share_of_one = nic.share_of_one;
   }
   if (many.servers > 0) {
-    check_servers(set, many);
+    check_servers(made.options, many);
   }
-  const auto who = stand_ins<Strategy>(many, model, set);
-  result.stand_ins = who.few.workers;
-  result.payload_stretch = who.sent;
-  tutti::replay_options length{asked.iterations, asked.warmup, many,   asked.jitter,
-                               asked.slowdown,   asked.seed,   of.slow};
-  const auto network = of.where.with(who);
+  made.who = stand_ins<Strategy>(many, made.model, made.options);
+  made.length = {asked.iterations, asked.warmup, many,   asked.jitter,
+                 asked.slowdown,   asked.seed,   of.slow};
+  return made;
+}
+
+template <class Strategy>
+tutti::replayed simulated(const scenario& of, const setting<Strategy>& its) {
+  tutti::replay<Strategy> simulation(its.model, its.options, tutti::payloads::counted, its.length);
+  tutti::transport::run_simulated(
+      of.where.with(its.who), of.device,
+      [&](tutti::transport::simulated& world) { return simulation(world); });
+  return simulation.result();
+}
+
+template <class Strategy>
+double iteration(const scenario& of, const common::job& asked) {
+  common::job few = asked;
+  few.iterations = 1;
+  few.warmup = 1;
+  return simulated(of, setting_of<Strategy>(of, few)).mean();
+}
+
+template <class Strategy>
+row run(scenario of, const common::job& asked) {
+  if (of.world == "real" && must_encode<Strategy>) {
+    of.kernels = "cpu";
+  }
+  of.device = device_of<Strategy>(of, asked);
+  auto its = setting_of<Strategy>(of, asked);
+  row result{{}, std::string(Strategy::name), kind_of<Strategy>(), of, its.many.servers};
+  result.stand_ins = its.who.few.workers;
+  result.payload_stretch = its.who.sent;
   const auto payloads =
       asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;
-  for (int i = 0; i < asked.repetitions; ++i, ++length.seed) {
-    tutti::replay<Strategy> simulation(model, set, tutti::payloads::counted, length);
-    tutti::transport::run_simulated(network, of.device,
-                                    [&](simulated& world) { return simulation(world); });
-    join(result.simulated, simulation.result());
+  for (int i = 0; i < asked.repetitions; ++i, ++its.length.seed) {
+    join(result.simulated, simulated(of, its));
     if (of.world == "emulated") {
-      tutti::replay<Strategy> emulation(model, set, payloads, length);
-      join(result.clock, emulate(network, of.device, emulation));
+      tutti::replay<Strategy> emulation(its.model, its.options, payloads, its.length);
+      join(result.clock, emulate(of.where.with(its.who), of.device, emulation));
       result.transport = emulated_by();
       result.measured = result.measured.value_or(tutti::replayed());
       join(*result.measured, emulation.result());
     } else if (of.world == "real") {
       result.transport = "mpi";
       result.measured = result.measured.value_or(tutti::replayed());
-      join(*result.measured, measured(of, result.servers, model, set, length));
+      join(*result.measured,
+           measured<Strategy>(of, result.servers, its.model, its.options, its.length));
     }
   }
-  result.ways = common::ways_of<Strategy>(result.simulated.planned, set);
+  result.ways = common::ways_of<Strategy>(result.simulated.planned, its.options);
   result.mean = result.shown().mean();
   return result;
 }
@@ -349,6 +420,8 @@ contender entry() {
           common::policy_flags<Strategy>,
           common::servers<Strategy>,
           detail::run<Strategy>,
+          detail::device_of<Strategy>,
+          detail::iteration<Strategy>,
           detail::has_stand_ins<Strategy>};
 }
 

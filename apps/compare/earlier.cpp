@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -34,6 +35,15 @@ std::uint64_t contents(const scenario& of) {
     seen.feed(std::uint64_t{each.elements});
     figure(each.forward_seconds);
     figure(each.backward_seconds);
+  }
+  if (of.file != nullptr) {
+    for (const auto& [compressor, each] : of.file->all()) {
+      seen.feed(std::as_bytes(std::span(compressor)));
+      figure(each.encode_seconds);
+      figure(each.encode_bytes);
+      figure(each.add_seconds);
+      figure(each.add_bytes);
+    }
   }
   return seen.value();
 }
@@ -145,6 +155,7 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   known.payload_stretch = 1;
   known.of.kernels = line.text("kernels");
   known.of.device = {line.real("kernel_bytes_per_second")};
+  known.pays_below = line.maybe("pays_below_bits_per_second");
   tutti::replayed shown;  // three iterations with the quantiles of all
   for (const char* each : {"p5", "median", "p95"}) {
     shown.iterations.push_back(line.of_iterations(each));

@@ -2,8 +2,11 @@
 // bound that its architecture cannot beat.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unistd.h>
@@ -13,6 +16,7 @@
 #include "common/nearest.hpp"
 #include "common/on_processes.hpp"
 #include "common/output.hpp"
+#include "compare/break_even.hpp"
 #include "compare/contender.hpp"
 #include "compare/earlier.hpp"
 #include "compare/explain.hpp"
@@ -34,6 +38,8 @@ std::vector<std::string> split(const std::string& list) {
   return parts;
 }
 
+constexpr std::string_view baseline = "Dense16";
+
 /// The 16-bit dense baseline is in every table.
 std::vector<contender> contenders(const common::job& asked) {
   if (asked.strategies == "all") {
@@ -49,7 +55,7 @@ std::vector<contender> contenders(const common::job& asked) {
     std::ranges::for_each(common::names_like("strategy", wanted, common::names_of(registry())),
                           add);
   }
-  add("Dense16");
+  add(std::string(baseline));
   return chosen;
 }
 
@@ -117,15 +123,15 @@ std::string kernels_of(const common::job& asked) {
 /// What only a real world has, or only another.
 void check_world(const common::job& asked) {
   common::expect_one_of("world", asked.world, {"simulated", "emulated", "real"});
-  common::expect_one_of("way with kernels", kernels_of(asked), {"cpu", "profile"});
   if (asked.world != "real") {
     if (asked.kernels == "cpu") {
       throw common::flag_error(
-          "--kernels cpu runs them, as --world real does alone. Fix: leave it "
-          "out, or --memory-bandwidth for this CPU's");
+          "--kernels cpu runs them, as --world real does alone. Fix: --kernels FILE, of what "
+          "bench-kernels --benchmark_filter=rates --benchmark_out=FILE has measured");
     }
     return;
   }
+  common::expect_one_of("way with kernels", kernels_of(asked), {"cpu", "profile"});
   if (!common::under_launcher()) {
     throw common::flag_error(
         "--world real takes a process a rank. Fix: mpirun -np 4 tutti-compare --world real "
@@ -143,14 +149,17 @@ void check_world(const common::job& asked) {
   }
 }
 
-/// Bytes a second of the memory of the GPU that a profile was measured on, as its maker states
-/// them; an unnamed one is taken to be a V100.
-double memory_bandwidth(const common::job& asked, const models::replayed& model) {
-  if (asked.memory_bandwidth) {
-    return 1e9 * *asked.memory_bandwidth;
-  }
-  const bool p100 = model.device.find("P100") != std::string::npos;
-  return p100 ? 732e9 : 900e9;
+/// What kernels are charged at, and who says so. A GPU's memory is as fast as its maker's data
+/// sheet says; an unnamed one is taken to be a V100.
+void charge_kernels(scenario& of, const common::job& asked) {
+  const bool p100 = of.model->device.find("P100") != std::string::npos;
+  of.device = {asked.memory_bandwidth ? 1e9 * *asked.memory_bandwidth : p100 ? 732e9 : 900e9};
+  const std::string at = std::to_string(std::lround(of.device.bytes_per_second / 1e9)) + " GB/s";
+  of.charged_by = asked.memory_bandwidth ? at
+                  : of.file != nullptr   ? "the times in " + of.kernels
+                  : of.kernels == "cpu"  ? "what they take here"
+                  : p100                 ? at + ", a P100's by its data sheet"
+                                         : at + ", a V100's by its data sheet";
 }
 
 void say_progress(const scenario& of, std::string_view strategy) {
@@ -166,9 +175,46 @@ void clear_progress() {
   }
 }
 
+/// The scenario where each NIC has that rate, servers' own in proportion.
+scenario behind(scenario of, double bits_per_second) {
+  auto& where = of.where;
+  const double faster = bits_per_second / 8 / where.nic.bytes_per_second;
+  where.nic.bytes_per_second *= faster;
+  if (where.server_nic) {
+    where.server_nic->bytes_per_second *= faster;
+  }
+  return of;
+}
+
+/// Iterations of the 16-bit dense baseline, each simulated once.
+class dense_iterations {
+ public:
+  dense_iterations(const scenario& of, const common::job& asked)
+      : who_(&*std::ranges::find(registry(), baseline, &contender::name)),
+        asked_(only_its_flags(asked, *who_)),
+        of_(of) {}
+
+  double at(double bits_per_second) {
+    if (known_.empty()) {
+      of_.device = who_->device(of_, asked_);
+    }
+    const auto [found, is_new] = known_.try_emplace(bits_per_second);
+    if (is_new) {
+      found->second = who_->iteration(behind(of_, bits_per_second), asked_);
+    }
+    return found->second;
+  }
+
+ private:
+  const contender* who_;
+  common::job asked_;
+  scenario of_;
+  std::map<double, double> known_{};
+};
+
 /// The row is run unless it was before.
 row compare_one(const scenario& of, const contender& who, const common::job& asked,
-                const earlier& before) {
+                const earlier& before, dense_iterations& dense) {
   const std::string job = job_of(of, who, asked);
   if (auto known = before.find(job, of)) {
     return *std::move(known);
@@ -176,6 +222,11 @@ row compare_one(const scenario& of, const contender& who, const common::job& ask
   say_progress(of, who.name);
   row found = who.run(of, asked);
   found.job = job;
+  if (found.what == kind::lossy && found.strategy != baseline) {
+    found.pays_below = pays_below([&](double bits_per_second) {
+      return who.iteration(behind(found.of, bits_per_second), asked) < dense.at(bits_per_second);
+    });
+  }
   if (speaks() && !asked.json.empty()) {
     append_json(asked.json, found);
   }
@@ -185,8 +236,9 @@ row compare_one(const scenario& of, const contender& who, const common::job& ask
 std::vector<row> compare_all(const scenario& of, const std::vector<contender>& all,
                              const common::job& asked, const earlier& before) {
   std::vector<row> rows;
+  dense_iterations dense(of, asked);
   for (const auto& who : all) {
-    rows.push_back(compare_one(of, who, only_its_flags(asked, who), before));
+    rows.push_back(compare_one(of, who, only_its_flags(asked, who), before, dense));
   }
   clear_progress();
   if (!speaks()) {
@@ -254,6 +306,11 @@ void run(const common::job& asked) {
           "without a number of ranks");
     }
   }
+  std::optional<kernel_file> file;
+  if (kernels_of(asked) != "cpu" && kernels_of(asked) != "profile") {
+    file.emplace(asked.kernels);
+  }
+  const kernel_file* const times = file ? &*file : nullptr;
   const earlier before(asked.resume);
   std::vector<row> rows;
   std::vector<models::replayed> networks;
@@ -263,14 +320,12 @@ void run(const common::job& asked) {
   for (const auto& model : networks) {
     for (const auto& each : where) {
       for (const int workers : counts) {
-        const scenario of{&model,
-                          each,
-                          workers,
-                          asked.world,
-                          serving,
-                          parse_slow_rank(asked.slow_rank, workers),
-                          {memory_bandwidth(asked, model)},
-                          kernels_of(asked)};
+        scenario of{&model,  each,
+                    workers, asked.world,
+                    serving, parse_slow_rank(asked.slow_rank, workers),
+                    {},      kernels_of(asked),
+                    times,   {}};
+        charge_kernels(of, asked);
         std::ranges::move(compare_all(of, all, asked, before), std::back_inserter(rows));
       }
     }

@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "compare/gradient.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
@@ -92,22 +92,6 @@ struct profiled_step : tutti::optimizer::sgd {
   void apply(Queue&, std::span<float>, std::span<const float>, const tutti::chunk_context&) const {}
 };
 static_assert(tutti::optimizer_policy<profiled_step>);
-
-/// A gradient as a compressor may meet it, the same on every rank: a prime number of normally
-/// distributed values again and again, for a sample of every so many would else meet the same few.
-inline void fill(std::span<float> gradients) {
-  static const std::vector<float> some = [] {
-    std::vector<float> drawn(65'521);
-    std::mt19937 random;
-    std::normal_distribution<float> normal;
-    std::ranges::generate(drawn, [&] { return normal(random); });
-    return drawn;
-  }();
-  for (; !gradients.empty();
-       gradients = gradients.subspan(std::min(some.size(), gradients.size()))) {
-    std::copy_n(some.begin(), std::min(some.size(), gradients.size()), gradients.begin());
-  }
-}
 
 /// A worker's or a server's life in a job that computes as `model` says, by sleeping, and carries
 /// its payloads over `world`: a user's training loop, which `tutti::replay` is in other

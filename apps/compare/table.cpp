@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "common/staleness.hpp"
+#include "compare/break_even.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 
@@ -49,6 +50,8 @@ nlohmann::ordered_json figures(const row& of) {
                               {"simulated_workers", of.stand_ins},
                               {"kernels", of.of.kernels},
                               {"kernel_bytes_per_second", of.of.device.bytes_per_second},
+                              {"charged_by", of.of.charged_by},
+                              {"pays_below_bits_per_second", nullptr},
                               {"batch_size", of.of.model->batch},
                               {"iteration_ms",
                                {{"mean", milliseconds(of.mean)},
@@ -77,6 +80,9 @@ nlohmann::ordered_json figures(const row& of) {
                               {"shares_nics", of.simulated.shares_nics},
                               {"version", TUTTI_VERSION},
                               {"job", of.job}};
+  if (of.pays_below) {
+    line["pays_below_bits_per_second"] = std::min(*of.pays_below, fastest_link);
+  }
   if (of.of.slow.rank >= 0) {
     line["slow_rank"] = of.of.slow.rank;
   }
@@ -93,6 +99,22 @@ nlohmann::ordered_json figures(const row& of) {
     line["unusable"] = of.unusable();
   }
   return line;
+}
+
+/// The rate of a link below which a lossy row pays, as people write it.
+std::string pays_below(const row& which) {
+  if (!which.pays_below) {
+    return "";
+  }
+  const double rate = *which.pays_below;
+  if (rate == 0 || rate >= fastest_link) {
+    return rate == 0 ? "never" : "always";
+  }
+  std::array<char, 32> text{};
+  const bool giga = rate >= 1e9;
+  std::snprintf(text.data(), text.size(), "%.3g %s", rate / (giga ? 1e9 : 1e6),
+                giga ? "Gbit/s" : "Mbit/s");
+  return text.data();
 }
 
 /// By servers that do not wait for all.
@@ -114,24 +136,25 @@ void print(const std::vector<row>& rows) {
   if (shared.slow.rank >= 0) {
     slow << ", rank " << shared.slow.rank << " " << shared.slow.times << " times as slow";
   }
-  std::printf(
-      "%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s)%s\n", shared.model->name.c_str(),
-      shared.model->batch, shared.workers, shared.where.name.c_str(), shared.world.c_str(),
-      1e3 * rows.front().simulated.compute(), shared.model->device.c_str(), slow.str().c_str());
+  std::printf("%s, batch %zu, %d workers, %s, %s: %.1f ms of compute (%s)%s, kernels at %s\n",
+              shared.model->name.c_str(), shared.model->batch, shared.workers,
+              shared.where.name.c_str(), shared.world.c_str(),
+              1e3 * rows.front().simulated.compute(), shared.model->device.c_str(),
+              slow.str().c_str(), shared.charged_by.c_str());
   std::printf(
       "  %-15s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
-      "   bound ms  of bound%s%s\n",
+      "   bound ms  of bound   pays below%s%s\n",
       "strategy",
       shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical"
       : shared.world == "real"   ? "  predicted ms  error %  kernels     GB/s"
                                  : "",
       counts_pushes ? "  staleness  dropped %" : "");
   for (const row& each : rows) {
-    std::printf("%c %-15s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f",
+    std::printf("%c %-15s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f  %11s",
                 best_of_its_kind(each, rows) ? '*' : ' ', each.strategy.c_str(), name_of(each.what),
                 each.machines(), each.samples_per_second(), 1e3 * each.iteration(),
                 1e3 * each.exposed(), each.bytes_sent() / 1e6, 1e3 * each.on_the_wire(),
-                1e3 * each.bound(), each.iteration() / each.bound());
+                1e3 * each.bound(), each.iteration() / each.bound(), pays_below(each).c_str());
     if (shared.world == "real") {
       std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.simulated.quantile(0.5),
                   100 * each.error(), each.of.kernels.c_str(),

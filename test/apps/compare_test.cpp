@@ -454,6 +454,89 @@ TEST_F(Compare, WorkersThatKeepNoStepCountByTheirPace) {
   EXPECT_NEAR(got["iteration_ms"]["mean"].get<double>(), 2e3 / samples, 0.01);
 }
 
+/// bench-kernels' own output, of one compressor that takes so long for an element.
+std::string times(const std::string& compressor, double encode_ns, double encode_bytes,
+                  double add_ns, double add_bytes) {
+  return nlohmann::json{{"run_name", "rates/" + compressor + "/min_time:0.250/manual_time"},
+                        {"run_type", "iteration"},
+                        {"encode_ns", encode_ns},
+                        {"encode_bytes", encode_bytes},
+                        {"add_ns", add_ns},
+                        {"add_bytes", add_bytes}}
+      .dump();
+}
+
+TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
+  std::ofstream(here_ / "mine.csv")
+      << "name,elements,forward_us,backward_us\nall,1000000,1000,1000\n";
+  const std::string top_k = "compression::error_feedback<compression::top_k>";
+  const auto write = [&](double encode_ns, double add_ns) {
+    std::ofstream(here_ / "times")
+        << "{\"benchmarks\": [" << times(top_k, encode_ns, 12.008, add_ns, 8.008) << ","
+        << times("compression::fp16", 1, 6, 1, 10) << "]}";
+  };
+  const std::string flags =
+      "--strategy TopK --model mine.csv --ranks 2 --link 8Gbit/0us --iterations 2 ";
+  const auto row = [&](const std::string& more) { return rows(flags + more).front(); };
+  const auto milliseconds = [&](const std::string& more) {
+    return row(more)["iteration_ms"]["mean"].get<double>();
+  };
+  const double at_once = milliseconds("--memory-bandwidth 1e9");
+  write(2, 1);
+  const auto slow = row("--kernels times");
+  // Encoded once, added twice: 12.008 + 2 x 8.008 bytes an element in 2 + 2 x 1 ns.
+  EXPECT_NEAR(slow["kernel_bytes_per_second"].get<double>(), 28.024 / 4 * 1e9, 1);
+  EXPECT_EQ(slow["kernels"], "times");
+  EXPECT_EQ(slow["charged_by"], "the times in times");
+  // A million elements: encoded, a sum cleared, two payloads added, their mean taken.
+  const double charged = 12.008 + 4 + 2 * 8.008 + 8;
+  const double taken = slow["iteration_ms"]["mean"].get<double>() - at_once;
+  EXPECT_NEAR(taken, charged / 7.006, 0.02);
+  write(1, 0.5);
+  EXPECT_NEAR(milliseconds("--kernels times") - at_once, taken / 2, 0.02);
+
+  compare_refuses(flags + "--kernels none", "--kernels none is no file. Fix: what bench-kernels ");
+  compare_refuses("--strategy EFSignSGD --kernels times",
+                  "times has no row rates/compression::rescaled_error_feedback<compression::"
+                  "scaled_sign>. Fix: what bench-kernels");
+  std::ofstream(here_ / "times") << "{\"benchmarks\": [" << times(top_k, -1, 12, 1, 8) << "]}";
+  compare_refuses(flags + "--kernels times", "times: 'encode_ns' of ");
+  std::ofstream(here_ / "times") << "[1]";
+  compare_refuses(flags + "--kernels times", "times has no row rates/COMPRESSOR. Fix:");
+  EXPECT_EQ(row("")["charged_by"], "900 GB/s, a V100's by its data sheet");
+}
+
+/// What a row says, the table of a slightly slower link and that of a slightly faster one confirm.
+TEST_F(Compare, ARowPaysBelowTheRateThatItStates) {
+  std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
+                                       "first,4000000,500,1000\nlast,1000000,500,1000\n";
+  const std::string flags =
+      "--strategy EFSignSGD,TopK,WFBPUnlimited --model mine.csv --memory-bandwidth 2 --link ";
+  const auto table = [&](double bits_per_second) {
+    std::map<std::string, nlohmann::json> by_name;
+    for (const auto& each : rows(flags + std::to_string(bits_per_second / 1e6) + "Mbit/20us")) {
+      by_name[each["strategy"]] = each;
+    }
+    return by_name;
+  };
+  auto stated = table(1e9);
+  EXPECT_TRUE(stated["Dense16"]["pays_below_bits_per_second"].is_null());
+  EXPECT_TRUE(stated["WFBPUnlimited"]["pays_below_bits_per_second"].is_null());
+  for (const char* name : {"EFSignSGD", "TopK"}) {
+    const double rate = stated[name]["pays_below_bits_per_second"];
+    EXPECT_GT(rate, 1e7) << name;
+    ASSERT_LT(rate, 1e11) << name;
+    const auto faster_than_dense = [&](double link) {
+      auto at = table(link);
+      return at["Dense16"]["iteration_ms"]["mean"].get<double>() /
+             at[name]["iteration_ms"]["mean"].get<double>();
+    };
+    EXPECT_GT(faster_than_dense(0.95 * rate), 1) << name;
+    EXPECT_LT(faster_than_dense(1.05 * rate), 1) << name;
+    EXPECT_EQ(table(3e10)[name]["pays_below_bits_per_second"], rate) << "whatever the link";
+  }
+}
+
 TEST_F(Compare, WhatTrainsAModelARankIsNoContender) {
   const auto got = compare("--strategy Local,WFBPUnlimited,MXNetDistAsync --model mobilenet_v2");
   ASSERT_EQ(got.status, 0) << got.err;

@@ -1,10 +1,14 @@
-// What stands for a device in tutti-compare's real world.
+// What stands for a device in tutti-compare's real world, and where a row pays.
 #include "compare/measure.hpp"
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <limits>
+
+#include "compare/break_even.hpp"
+#include "compare/kernel_rates.hpp"
 
 namespace tutti::test {
 namespace {
@@ -52,6 +56,37 @@ TEST(SleptDevice, GoesOnFromWhenItWasDueAndNotFromWhenTheHostWokeUp) {
   device.starved();
   device.compute(0);
   EXPECT_EQ(device.due(), 10.5);
+}
+
+TEST(BreakEven, IsTheRateWhereASlowerEncoderOfFewerBytesIsBeaten) {
+  for (const double bits : {1e3, 3e7, 2e8}) {
+    const auto seconds = [](double encoding, double sent) {
+      return [=](double rate) { return encoding + sent / rate; };
+    };
+    const auto lossy = seconds(0.01, bits);
+    const auto dense = seconds(0.002, 16 * bits);
+    const double where = 15 * bits / 0.008;
+    const double found =
+        compare::pays_below([&](double rate) { return lossy(rate) < dense(rate); });
+    EXPECT_LE(found, where * (1 + 1e-9));
+    EXPECT_GE(found, where / 1.02);
+  }
+}
+
+TEST(BreakEven, MayBeOnNoLinkOrOnEvery) {
+  EXPECT_EQ(compare::pays_below([](double) { return false; }), 0);
+  EXPECT_EQ(compare::pays_below([](double) { return true; }),
+            std::numeric_limits<double>::infinity());
+  const double first = compare::pays_below([](double rate) { return rate < 3e7 || rate > 2e10; });
+  EXPECT_LE(first, 3e7);
+  EXPECT_GE(first, 3e7 / 1.02);
+}
+
+TEST(KernelTimes, AddAsOftenAsThereAreWorkers) {
+  const compare::kernel_times each{
+      .encode_seconds = 4e-9, .encode_bytes = 12, .add_seconds = 1e-9, .add_bytes = 8};
+  EXPECT_DOUBLE_EQ(compare::rate_of(each, 1), 4e9);
+  EXPECT_DOUBLE_EQ(compare::rate_of(each, 4), 5.5e9);
 }
 
 }  // namespace

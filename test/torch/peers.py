@@ -58,6 +58,7 @@ def a_row_is_held_against_the_bare_model():
     round's, and differ from DDP's in the second of three steps, on one rank."""
     def turn(*ranks_of_it):
         return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0,
+                 "on_the_wire": [sent / 1e6, None if sent == 0 else 2.0],
                  "losses": [3.0, 2.0, 1.0 + sent / 1e6]} for seconds, cpu, sent in ranks_of_it]
 
     bare = peers.summary("bare", [turn(([1.0, 1.0], 1.0, 0), ([1.0, 1.0], 1.0, 0))] * 2)
@@ -71,7 +72,8 @@ def a_row_is_held_against_the_bare_model():
 
     rows = list(front().rows_of({"contestants": [bare, ours, ddp]}, given))
     wanted = {"contestant": "ours", "step_ms": 3000.0, "worst_ms": 9000.0, "of_bare": 3.0,
-              "exposed_ms": 2000.0, "sent_mb": 5.0, "wire_ms": 4000.0, "cpu_s": 0.75,
+              "exposed_ms": 2000.0, "sent_mb": 5.0, "wire_ms": 4000.0,
+              "first_to_last_ms": 2000.0, "cpu_s": 0.75,
               "loss": 4.0, "as_ddp": 1}
     assert rows[1] == wanted, rows[1]
     assert rows[0]["exposed_ms"] == rows[0]["sent_mb"] == rows[0]["cpu_s"] == 0, rows[0]
@@ -94,6 +96,17 @@ def turns_are_taken():
     assert ddp["bytes"] > 0.99 * gradient, told
     assert ranks > 2 or ddp["losses"] == horovod["losses"] != bare["losses"], told
     assert [len(each) for each in ddp["losses"]] == [peers.warmup + 1] * ranks, told
+    assert bare["on_the_wire"] is None and 0 < ddp["on_the_wire"] < 10, told
+
+
+def the_first_byte_and_the_last_are_told_by_the_link():
+    """A hundred bytes before and behind are ranks that wait for each other."""
+    wire = peers.Wire()
+    wire.seen = [(0.0, 7), (1.0, 107), (2.0, 5_000), (3.0, 100_000), (4.0, 99_990 + 20_017),
+                 (5.0, 120_007)]
+    assert wire.seconds() == 2.0, wire.seconds()
+    wire.seen = [(0.0, 7), (9.0, 9_007)]
+    assert wire.seconds() is None
 
 
 def wrong_uses_are_one_line():
@@ -117,4 +130,5 @@ def wrong_uses_are_one_line():
 
 
 laws.run([the_network_is_torchvisions, a_row_is_held_against_the_bare_model, turns_are_taken,
+          the_first_byte_and_the_last_are_told_by_the_link,
           wrong_uses_are_one_line])

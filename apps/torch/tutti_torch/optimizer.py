@@ -5,8 +5,27 @@ import weakref
 
 import torch
 
+
+
+class OneBitAdam(torch.optim.Optimizer):
+    """1-bit Adam, which tutti carries out under strategies::OneBitAdam: `freeze_step` dense steps
+    of Adam, then momenta of a bit an element."""
+
+    def __init__(self, parameters, lr=0.001, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0,
+                 freeze_step=100_000):
+        super().__init__(parameters, {"lr": lr, "beta1": betas[0], "beta2": betas[1], "eps": eps,
+                                      "weight_decay": weight_decay, "freeze_step": freeze_step})
+
+    def step(self, closure=None):
+        raise RuntimeError("torch has no 1-bit Adam. Fix: tutti_torch.DataParallel(model, "
+                           "\"strategies::OneBitAdam\", optimizer=it)")
+
+
 # tutti's type, its values by their names in param_groups, and what has no counterpart.
 _known = {
+    OneBitAdam: ("optimizer::one_bit_adam",
+                 {"learning_rate": "lr", "beta1": "beta1", "beta2": "beta2", "epsilon": "eps",
+                  "weight_decay": "weight_decay", "freeze_step": "freeze_step"}, ()),
     torch.optim.SGD: ("optimizer::sgd",
                       {"learning_rate": "lr", "momentum": "momentum",
                        "weight_decay": "weight_decay"},

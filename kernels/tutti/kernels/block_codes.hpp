@@ -87,10 +87,10 @@ struct scaled_code {
   /// Of what is above the format's largest number, that number.
   TUTTI_HD static std::uint32_t of(float value, float inverse) {
     const float scaled = value * inverse;
-    const float magnitude = std::bit_cast<float>(key_of(scaled));
-    const float held = magnitude < Format::largest ? magnitude : Format::largest;
+    constexpr auto largest = std::bit_cast<std::uint32_t>(Format::largest);
+    const std::uint32_t held = key_of(scaled) < largest ? key_of(scaled) : largest;
     const std::uint32_t sign = std::bit_cast<std::uint32_t>(scaled) & 0x8000'0000u;
-    return Format::to_bits(std::bit_cast<float>(std::bit_cast<std::uint32_t>(held) | sign));
+    return Format::to_bits(std::bit_cast<float>(held | sign));
   }
 
   TUTTI_HD static float worth(std::uint32_t code) {
@@ -128,11 +128,13 @@ void quantise_block(std::span<const float> input, float scale, float inverse,
 }
 
 /// Neighbouring blocks that stay in the first-level cache get their scales together, two divisions
-/// for all of them. `largest(begin, n)` answers the bits of the largest magnitude of a block, and
-/// `take(i, code, scale)` sees what becomes of each element.
-template <class Code, class Largest, class Take>
+/// for all of them. `largest(begin, n)` answers the bits of the largest magnitude of a block,
+/// `take(i, code, scale)` sees what becomes of each element, and `come(begin, n)` asks for what
+/// comes next.
+template <class Code, class Largest, class Take, class Come>
 void quantise(std::span<const float> input, std::size_t block, float* scales,
-              typename Code::stored* codes, const Largest& largest, const Take& take) {
+              typename Code::stored* codes, const Largest& largest, const Take& take,
+              const Come& come) {
   constexpr std::size_t most = 16;
   const std::size_t together = block * std::clamp<std::size_t>(4096 / block, 1, most);
   for_each_block(input.size(), together, [=](std::size_t, std::size_t first, std::size_t all) {
@@ -149,6 +151,7 @@ void quantise(std::span<const float> input, std::size_t block, float* scales,
     std::copy_n(scale.begin(), block_count(all, block), scales + first / block);
     for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t n) {
       begin += first;
+      come(begin + together, n);
       quantise_block<Code>(
           input.subspan(begin, n), scale[number], inverse[number], codes + begin,
           [=](std::size_t i, auto code, float one) { take(begin + i, code, one); });
@@ -162,7 +165,9 @@ void quantise_blocks(std::span<const float> input, std::size_t block, float* sca
   const auto largest = [=](std::size_t begin, std::size_t n) {
     return largest_bits(input.subspan(begin, n));
   };
-  quantise<Code>(input, block, scales, codes, largest, [](std::size_t, auto, float) {});
+  const auto come = [=](std::size_t begin, std::size_t n) { fetch(input, begin, n); };
+  quantise<Code>(
+      input, block, scales, codes, largest, [](std::size_t, auto, float) {}, come);
 }
 
 template <class Code>
@@ -179,7 +184,11 @@ void add_and_quantise_blocks(std::span<float> into, std::span<const float> from,
   const auto subtract = [=](std::size_t i, auto code, float scale) {
     subtract_code<Code>(into[i], code, scale);
   };
-  quantise<Code>(into, block, scales, codes, add_and_find_largest, subtract);
+  const auto come = [=](std::size_t begin, std::size_t n) {
+    fetch(into, begin, n);
+    fetch(from, begin, n);
+  };
+  quantise<Code>(into, block, scales, codes, add_and_find_largest, subtract, come);
 }
 
 template <class Code>

@@ -33,6 +33,13 @@ struct small_float {
   static constexpr std::uint32_t least_normal = (127 + 1 - bias) << 23;
   static constexpr std::uint32_t float_infinity = 255u << 23;
 
+  /// By a mask: of a choice a compiler may make a branch, in which it computes one of the two.
+  static TUTTI_HD constexpr std::uint32_t either(bool first, std::uint32_t one,
+                                                 std::uint32_t other) {
+    const std::uint32_t mask = 0u - std::uint32_t{first};
+    return (one & mask) | (other & ~mask);
+  }
+
  public:
   /// The least bits that stand for no number, and those of NaN.
   static constexpr std::uint32_t past_largest =
@@ -53,8 +60,8 @@ struct small_float {
     const std::uint32_t half_a_digit = (1u << (dropped - 1)) - 1;
     const std::uint32_t normal = (magnitude - rebiased + half_a_digit + odd) >> dropped;
     const std::uint32_t special = magnitude > float_infinity ? nan : past_largest;
-    const std::uint32_t finite = magnitude < least_normal ? subnormal : normal;
-    return static_cast<Bits>((magnitude >= too_large ? special : finite) |
+    const std::uint32_t finite = either(magnitude < least_normal, subnormal, normal);
+    return static_cast<Bits>(either(magnitude >= too_large, special, finite) |
                              (its_bits >> (31 - Exponent - Digits) & sign));
   }
 
@@ -68,8 +75,8 @@ struct small_float {
     const float subnormal =
         std::bit_cast<float>(digits + least_normal) - std::bit_cast<float>(least_normal);
     const std::uint32_t finite =
-        (digits & exponent) == 0 ? std::bit_cast<std::uint32_t>(subnormal) : normal;
-    const std::uint32_t magnitude = digits >= past_largest << dropped ? special : finite;
+        either((digits & exponent) == 0, std::bit_cast<std::uint32_t>(subnormal), normal);
+    const std::uint32_t magnitude = either(digits >= past_largest << dropped, special, finite);
     return std::bit_cast<float>(magnitude | (wide & sign) << (31 - Exponent - Digits));
   }
 };

@@ -14,6 +14,7 @@
 #include "tutti/base/units.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/elias.hpp"
+#include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/widest.hpp"
 
 // A chunk's elements as levels of its largest magnitude or Euclidean norm, rounded up or down at
@@ -59,22 +60,20 @@ constexpr std::size_t dithering_bytes(std::size_t bits) {
 
 namespace detail {
 
-/// As the original rounds it: squares to floats, their sum not.
+/// As the original rounds it: squares to floats, their sum, in order, not. The bits of NaN are
+/// above those of every other magnitude.
 inline double dithering_norm(std::span<const float> input, chunk_norm which) {
-  double norm = 0;
-  for (const float each : input) {
-    if (which == chunk_norm::largest) {
-      const double magnitude = std::fabs(double{each});
-      norm = magnitude <= norm ? norm : magnitude;
-      if (std::isnan(norm)) {
-        break;
-      }
-    } else {
-      const float product = each * each;
-      norm += double{product};
-    }
+  if (which == chunk_norm::largest) {
+    std::uint32_t largest = 0;
+    widest([&] { largest = largest_bits(input); });
+    return std::bit_cast<float>(largest);
   }
-  return which == chunk_norm::largest ? norm : std::sqrt(norm);
+  double sum = 0;
+  for (const float each : input) {
+    const float product = each * each;
+    sum += double{product};
+  }
+  return std::sqrt(sum);
 }
 
 /// The level below, how far it is to the one above, and where between them the element is.
@@ -148,8 +147,13 @@ inline std::size_t encode_dithered(std::span<const float> input, const dithering
         }
         const bit_string distance = delta_of(begin + i + 1 - coded);
         const bit_string sign{std::signbit(some[i]) ? 1u : 0u, 1};
-        to.write_long(distance);
-        to.write_long(sign.then(delta_of(levels[i])));
+        const bit_string level = sign.then(delta_of(levels[i]));
+        if (distance.length + level.length <= 32) {
+          to.write(distance.then(level));
+        } else {
+          to.write_long(distance);
+          to.write_long(level);
+        }
         coded = begin + i + 1;
       }
     }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
@@ -75,14 +76,64 @@ inline double dot(const float* a, const float* b, const segments& cut) {
   return total;
 }
 
+/// Calls `f(first, how many)`, the latter a constant, for `count` columns of thin matrices: those
+/// that go together share a read of the matrix.
+template <class F>
+void some_columns(std::size_t count, const F& f) {
+  std::size_t k = 0;
+  for (; k + 4 <= count; k += 4) {
+    f(k, std::integral_constant<std::size_t, 4>());
+  }
+  for (; k + 2 <= count; k += 2) {
+    f(k, std::integral_constant<std::size_t, 2>());
+  }
+  if (k < count) {
+    f(k, std::integral_constant<std::size_t, 1>());
+  }
+}
+
+/// What `dot` makes of a row and each of some columns.
+template <std::size_t Together>
+void row_times_columns(const float* row, const float* right, std::size_t columns,
+                       const segments& cut, std::array<double, Together>& totals) {
+  constexpr std::size_t lanes = 16;
+  totals = {};
+  for (std::size_t segment = 0; segment < cut.count(); ++segment) {
+    const std::size_t end = cut.end(segment);
+    std::size_t i = cut.begin(segment);
+    std::array<std::array<double, lanes>, Together> partial{};
+    for (; i + lanes <= end; i += lanes) {
+      for (std::size_t k = 0; k < Together; ++k) {
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+          partial[k][lane] += double{row[i + lane]} * double{right[k * columns + i + lane]};
+        }
+      }
+    }
+    for (std::size_t k = 0; k < Together; ++k) {
+      for (std::size_t rest = i; rest < end; ++rest) {
+        partial[k][rest - i] += double{row[rest]} * double{right[k * columns + rest]};
+      }
+      double total = 0;
+      for (const double each : partial[k]) {
+        total += each;
+      }
+      totals[k] += total;
+    }
+  }
+}
+
 inline void matrix_times_thin(const float* matrix, const float* right, const low_rank& size,
                               float* left) {
   const segments cut = of_a_product(size.rows * size.rank, size.columns);
   for (std::size_t row = 0; row < size.rows; ++row) {
-    for (std::size_t k = 0; k < size.rank; ++k) {
-      left[k * size.rows + row] =
-          static_cast<float>(dot(matrix + row * size.columns, right + k * size.columns, cut));
-    }
+    some_columns(size.rank, [&](std::size_t first, auto together) {
+      std::array<double, together> totals;
+      row_times_columns<together>(matrix + row * size.columns, right + first * size.columns,
+                                  size.columns, cut, totals);
+      for (std::size_t k = 0; k < together; ++k) {
+        left[(first + k) * size.rows + row] = static_cast<float>(totals[k]);
+      }
+    });
   }
 }
 
@@ -103,6 +154,30 @@ void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from) {
   }
 }
 
+/// Adds rows from `row` on, in their order, each times its factors: sums are read and written once
+/// for all of them.
+template <std::size_t Rows, std::size_t Together>
+void add_rows(const float* matrix, const float* factors, const low_rank& size, std::size_t n,
+              std::size_t row, strips_of_sums<Together>& sums) {
+  std::array<std::array<double, Rows>, Together> factor;
+  for (std::size_t k = 0; k < Together; ++k) {
+    for (std::size_t each = 0; each < Rows; ++each) {
+      factor[k][each] = factors[k * size.rows + row + each];
+    }
+  }
+  const float* const from = matrix + row * size.columns;
+  for (std::size_t k = 0; k < Together; ++k) {
+    double* const into = sums[k].data();
+    for (std::size_t i = 0; i < n; ++i) {
+      double sum = into[i];
+      for (std::size_t each = 0; each < Rows; ++each) {
+        sum += factor[k][each] * double{from[each * size.columns + i]};
+      }
+      into[i] = sum;
+    }
+  }
+}
+
 /// Sums over the rows [begin, end) of a matrix's first `n` columns, each times the row's factors.
 template <std::size_t Together>
 strips_of_sums<Together> sum_rows(const float* matrix, const float* factors, const low_rank& size,
@@ -111,17 +186,13 @@ strips_of_sums<Together> sum_rows(const float* matrix, const float* factors, con
   strips_of_sums<Together> total{};
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
     strips_of_sums<Together> sums{};
-    for (std::size_t row = begin + cut.begin(segment); row < begin + cut.end(segment); ++row) {
-      const float* const from = matrix + row * size.columns;
-      std::array<double, Together> factor;
-      for (std::size_t k = 0; k < Together; ++k) {
-        factor[k] = factors[k * size.rows + row];
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        for (std::size_t k = 0; k < Together; ++k) {
-          sums[k][i] += factor[k] * double{from[i]};
-        }
-      }
+    const std::size_t end_of_segment = begin + cut.end(segment);
+    std::size_t row = begin + cut.begin(segment);
+    for (; row + 4 <= end_of_segment; row += 4) {
+      add_rows<4>(matrix, factors, size, n, row, sums);
+    }
+    for (; row < end_of_segment; ++row) {
+      add_rows<1>(matrix, factors, size, n, row, sums);
     }
     add(total, sums);
   }
@@ -149,13 +220,10 @@ void transposed_times_columns(const float* matrix, const float* left, const low_
 
 inline void transposed_times_thin(const float* matrix, const float* left, const low_rank& size,
                                   float* right) {
-  std::size_t k = 0;
-  for (; k + 2 <= size.rank; k += 2) {
-    transposed_times_columns<2>(matrix, left + k * size.rows, size, right + k * size.columns);
-  }
-  if (k < size.rank) {
-    transposed_times_columns<1>(matrix, left + k * size.rows, size, right + k * size.columns);
-  }
+  some_columns(size.rank, [&](std::size_t first, auto together) {
+    transposed_times_columns<together>(matrix, left + first * size.rows, size,
+                                       right + first * size.columns);
+  });
 }
 
 /// Calls `f(first element, sums, how many)` for the product of the factors, strip by strip.
@@ -166,13 +234,18 @@ void each_strip_of_product(const float* left, const float* right, const low_rank
     for (std::size_t begin = 0; begin < size.columns; begin += strip) {
       const std::size_t n = std::min(strip, size.columns - begin);
       strip_sums sums{};
-      for (std::size_t k = 0; k < size.rank; ++k) {
-        const double factor = left[k * size.rows + row];
-        const float* const from = right + k * size.columns + begin;
-        for (std::size_t i = 0; i < n; ++i) {
-          sums[i] += factor * double{from[i]};
+      some_columns(size.rank, [&](std::size_t first, auto together) {
+        std::array<double, together> factor;
+        for (std::size_t k = 0; k < together; ++k) {
+          factor[k] = left[(first + k) * size.rows + row];
         }
-      }
+        const float* const from = right + first * size.columns + begin;
+        for (std::size_t i = 0; i < n; ++i) {
+          for (std::size_t k = 0; k < together; ++k) {
+            sums[i] += factor[k] * double{from[k * size.columns + i]};
+          }
+        }
+      });
       f(row * size.columns + begin, sums, n);
     }
   }

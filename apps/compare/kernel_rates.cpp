@@ -1,0 +1,61 @@
+#include "compare/kernel_rates.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/job.hpp"
+
+namespace compare {
+
+namespace {
+
+constexpr const char* fix =
+    ". Fix: what bench-kernels --benchmark_filter=rates --benchmark_out=FILE writes";
+
+/// A counter of a row, above 0, or not below where it may be none.
+double counter(const std::string& file, const nlohmann::json& row, const char* name, bool some) {
+  const auto found = row.find(name);
+  const double value = found != row.end() && found->is_number() ? found->get<double>() : -1;
+  if (!(some ? value > 0 : value >= 0) || !(value < 1e12)) {
+    throw common::flag_error(file + ": '" + name + "' of " + row.value("name", "a row") +
+                             " is missing or cannot be" + fix);
+  }
+  return value;
+}
+
+}  // namespace
+
+kernel_file::kernel_file(const std::string& name) : name_(name) {
+  std::ifstream in(name);
+  if (!in) {
+    throw common::flag_error("--kernels " + name + " is no file" + fix + ", or profile");
+  }
+  const auto whole = nlohmann::json::parse(in, nullptr, false);
+  const auto rows = whole.is_object() ? whole.value("benchmarks", nlohmann::json::array())
+                                      : nlohmann::json::array();
+  const std::string kind = "rates/";
+  for (const auto& row : rows) {
+    const std::string full = row.is_object() ? row.value("run_name", "") : "";
+    const bool of_a_run = row.value("run_type", "iteration") == "iteration";
+    if (full.starts_with(kind) && of_a_run) {
+      const std::string compressor =
+          full.substr(kind.size(), full.find('/', kind.size()) - kind.size());
+      all_[compressor] = {
+          1e-9 * counter(name, row, "encode_ns", false), counter(name, row, "encode_bytes", false),
+          1e-9 * counter(name, row, "add_ns", false), counter(name, row, "add_bytes", false)};
+    }
+  }
+  if (all_.empty()) {
+    throw common::flag_error(name + " has no row rates/COMPRESSOR" + fix);
+  }
+}
+
+const kernel_times& kernel_file::of(const std::string& compressor) const {
+  const auto found = all_.find(compressor);
+  if (found == all_.end()) {
+    throw common::flag_error(name_ + " has no row rates/" + compressor + fix);
+  }
+  return found->second;
+}
+
+}  // namespace compare
