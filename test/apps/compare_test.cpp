@@ -1,4 +1,5 @@
-// tutti-compare as a user meets it: the table, its files, its bounds, and how it refuses.
+// tutti-compare as a user meets it: the table, its files, its bounds, and how it refuses. One file,
+// for all run one program in one folder.
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
