@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "consumer/byte_codes.hpp"
+#include "consumer/readme_policies.hpp"
 #include "support/one_of_compressors.hpp"
 #include "support/strategy_laws.hpp"
 #include "support/training.hpp"
