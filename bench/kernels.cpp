@@ -1,6 +1,7 @@
 // How much of the memory's speed each kernel reaches on one core, at the size of a ResNet-50's
 // gradient and in the second-level cache: beside the machine's limit, and beside the plain way to
-// the same result, batch by batch in turn.
+// the same result, batch by batch in turn. One file, because rows are compared with one another on
+// the same arrays.
 //
 //   bench-kernels
 //   bench-kernels --benchmark_filter='sign|select'

@@ -1,4 +1,5 @@
-// tutti-compare as a user meets it: the table, its files, its bounds, and how it refuses.
+// tutti-compare as a user meets it: the table, its files, its bounds, and how it refuses. One file,
+// because each asks the rows of the one program.
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
