@@ -23,6 +23,7 @@ struct totals {
   double train_accuracy{};
   double test_accuracy{};                  ///< where workers' models differ, of their mean
   std::optional<double> worst_accuracy{};  ///< of a worker's own, after the last epoch
+  float learning_rate{};                   ///< of the last step
   double exposed{};                        ///< seconds
   std::uint64_t bytes_sent{};
   std::vector<double> step_seconds{};
