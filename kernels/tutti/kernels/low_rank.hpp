@@ -97,12 +97,11 @@ template <std::size_t Together>
 void row_times_columns(const float* row, const float* right, std::size_t columns,
                        const segments& cut, std::array<double, Together>& totals) {
   constexpr std::size_t lanes = 16;
-  using in_lanes = std::array<double, lanes>;  // named, for nvcc
   totals = {};
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
     const std::size_t end = cut.end(segment);
     std::size_t i = cut.begin(segment);
-    std::array<in_lanes, Together> partial{};
+    double partial[Together][lanes] = {};
     for (; i + lanes <= end; i += lanes) {
       for (std::size_t k = 0; k < Together; ++k) {
         for (std::size_t lane = 0; lane < lanes; ++lane) {
