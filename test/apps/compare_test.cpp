@@ -564,10 +564,6 @@ TEST_F(Compare, ASlowRankHoldsUpThoseWhoWaitForIt) {
   EXPECT_GT(kept(1), 0.75);
   EXPECT_LT(kept(2), 0.3) << "a bound of three steps";
   EXPECT_GT(kept(3), 0.75);
-  for (const std::size_t at_own_pace : {1, 3}) {
-    EXPECT_LE(with[at_own_pace]["iteration_ms"]["mean"].get<double>(),
-              without[at_own_pace]["iteration_ms"]["mean"].get<double>() / 0.9);
-  }
   EXPECT_TRUE(with[0]["staleness"].empty()) << "no server counts";
   EXPECT_GT(with[1]["staleness"].size(), 1U);
   EXPECT_GT(with[2]["pushes_held"].get<int>(), 0);

@@ -77,10 +77,8 @@ struct bipartite_averaging {
 
   static constexpr bool listens(const options&, int, int) { return true; }
 
-  /// Of an active rank alone on its host; others may have a passive one there.
-  static constexpr double busiest_nic(double, double dense, placement who) {
-    return who.workers < 2 || who.per_host > 1 ? 0 : dense;
-  }
+  /// Passive ranks wait for no link, so none bounds the pace of all.
+  static constexpr double busiest_nic(double, double, placement) { return 0; }
 
   template <class World>
   class state {

@@ -71,10 +71,10 @@ struct exchanged {
   seconds finished{};
 };
 
-/// What a replay came to; but for the iterations, as worker 0 saw it.
+/// What a replay came to, as worker 0 saw it, but for iterations of workers that keep no step.
 struct replayed {
-  /// The measured ones, in order: means over the workers, of which each counts by its pace. In
-  /// that time the job trains as many batches as it has workers, also where these keep no step.
+  /// The measured ones, in order. Where workers keep no step, means over them, of which each counts
+  /// by its pace: in that time the job trains as many batches as it has workers.
   std::vector<seconds> iterations{};
   double iterations_per_second{};  ///< of all workers together, each at its own pace
   push_counts pushes{};            ///< that servers counted, the unmeasured iterations' as well
@@ -146,6 +146,10 @@ inline double pace_of(const std::vector<seconds>& iterations) {
          std::accumulate(iterations.begin(), iterations.end(), least);
 }
 
+/// Its workers wait for no others, each goes on at its own pace.
+template <class Architecture>
+constexpr bool keeps_no_step = Architecture::completes_alone&& facts::stale<Architecture>;
+
 /// The ranks of a job that computes as a profile says and communicates as `Strategy` does: a
 /// coroutine for each, to be run by `run_simulated` or `run_emulated`. Servers are the last ranks.
 ///
@@ -204,13 +208,15 @@ class replay {
         }
       }
       co_await all_arrived(engine);
-      const double its_pace = pace_of(iterations);
-      double pace = its_pace;
-      co_await engine.averaged(pace);
-      for (seconds& each : iterations) {
-        each *= its_pace;
-        co_await engine.averaged(each);
-        each /= pace;
+      double pace = pace_of(iterations);
+      if constexpr (keeps_no_step<typename decltype(engine)::architecture>) {
+        const double its_pace = pace;
+        co_await engine.averaged(pace);
+        for (seconds& each : iterations) {
+          each *= its_pace;
+          co_await engine.averaged(each);
+          each /= pace;
+        }
       }
       if (world.rank() == 0) {
         result_.iterations = std::move(iterations);
