@@ -32,7 +32,6 @@
 namespace tutti::test {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr int steps = 3;
 
 /// One rank's overflows at once, one a sum of ranks does, two infinities that cancel, and numbers.
