@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
-#include <limits>
 #include <mutex>
 #include <sstream>
 #include <string>

@@ -128,7 +128,7 @@ TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {
   using all = fixed_lengths;
   ASSERT_EQ(std::size(stated_lengths), std::tuple_size_v<all::all>);
   for (std::size_t which = 0; which < std::size(stated_lengths); ++which) {
-    for (const std::size_t n : {0, 1, 2, 31, 32, 33, 100, 1001, 30011}) {
+    for (const std::size_t n : {0U, 1U, 2U, 31U, 32U, 33U, 100U, 1001U, 30011U}) {
       const std::size_t k = n == 0 ? 0 : std::max<std::size_t>(n * 6 / 100, 1);
       EXPECT_EQ(all({which}).wire_bytes(n), stated_lengths[which].bytes(n, k))
           << which << " of " << n;
