@@ -86,7 +86,7 @@ class rank_alone {
     return gone;
   }
 
-  Schedule::state& state() { return state_; }
+  typename Schedule::state& state() { return state_; }
   const chunks& order() const { return order_; }
   /// A chunk went twice, or before its gradients were there.
   bool went_unready() const { return went_unready_; }
