@@ -408,7 +408,8 @@ std::vector<monitor::stragglers> watched(int workers, slow who) {
   const int ranks = workers + (has_servers<Strategy> ? 1 : 0);
   transport::network over(ranks, nic);
   if (who.has_narrow_nic) {
-    over.change_nic(0, static_cast<std::size_t>(who.rank), {nic.bytes_per_second / 20, nic.latency});
+    over.change_nic(0, static_cast<std::size_t>(who.rank),
+                    {nic.bytes_per_second / 20, nic.latency});
   }
   std::vector<monitor::stragglers> seen;
   transport::run_simulated(over, [&](transport::simulated& world) {
