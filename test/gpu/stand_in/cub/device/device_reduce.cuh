@@ -19,9 +19,10 @@ struct DeviceReduce {
     return tutti::test::in_storage(wanted, storage, bytes, stream, [=]() mutable {
       T all = first;
       for (Count begin = 0; begin < n; begin += tile) {
-        T total = transform(input[begin]);
-        for (Count i = begin + 1; i < std::min(n, begin + tile); ++i) {
-          total = fold(total, T(transform(input[i])));
+        T total = transform(*input);
+        ++input;
+        for (Count i = begin + 1; i < std::min(n, begin + tile); ++i, ++input) {
+          total = fold(total, T(transform(*input)));
         }
         all = fold(all, total);
       }

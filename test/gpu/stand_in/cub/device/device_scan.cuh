@@ -15,9 +15,9 @@ struct DeviceScan {
     using value = typename std::iterator_traits<Input>::value_type;
     return tutti::test::in_storage(n / 100 + 1, storage, bytes, stream, [=]() mutable {
       value sum{};
-      for (Count i = 0; i < n; ++i) {
-        const value here = input[i];
-        output[i] = sum;
+      for (Count i = 0; i < n; ++i, ++input, ++output) {
+        const value here = *input;
+        *output = sum;
         sum += here;
       }
     });
