@@ -62,7 +62,7 @@ struct chunk_context {
   /// The context for a decorated compressor, whose rows follow the first `taken` of its decorator.
   chunk_context after(std::size_t taken) const {
     chunk_context inner = *this;
-    inner.memory += taken * stride;
+    inner.memory = memory == nullptr ? nullptr : memory + taken * stride;
     return inner;
   }
 };
