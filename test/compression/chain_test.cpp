@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "compression/placed.hpp"
@@ -37,7 +38,8 @@ using compression::top_k;
 template <class T>
 std::vector<T> read(const std::vector<std::byte>& payload, std::size_t begin, std::size_t count) {
   std::vector<T> values(count);
-  std::memcpy(values.data(), payload.data() + begin, count * sizeof(T));
+  std::ranges::copy(std::span(payload).subspan(begin, count * sizeof(T)),
+                    std::as_writable_bytes(std::span(values)).begin());
   return values;
 }
 

@@ -49,8 +49,7 @@ constexpr int passive_of(bipartite graph, std::uint64_t seed, int rank, std::uin
 /// Wire: from active ranks the parameters, and as much back.
 /// Cost: a buffer as large as the model, and two copies of it on passive ranks: one is read by
 /// whoever asked last, one is where averages go on. Who asks a passive rank for the same chunk
-/// meanwhile waits for that. A checkpoint loses nothing where all ranks have come to it before any
-/// saves, as `engine.average` sees to.
+/// meanwhile waits for that.
 /// After: Lian et al., "Asynchronous decentralized parallel stochastic gradient descent", ICML
 /// 2018.
 struct bipartite_averaging {

@@ -164,6 +164,7 @@ inline void expect(std::string_view found, std::string_view wanted, std::string_
 template <class Engine>
 void save(Engine& engine, std::ostream& out) {
   engine.drain();
+  engine.meet();
   auto& queue = engine.world().queue();
   detail::checkpoint_writer file(out);
   file.value(detail::checkpoint_magic);
@@ -197,6 +198,7 @@ void save(Engine& engine, std::ostream& out) {
     }
   }
   file.finish();
+  engine.meet();
 }
 
 /// Continues from what `save` wrote: the same strategy, model, optimizer and number of ranks; and
@@ -207,6 +209,7 @@ void save(Engine& engine, std::ostream& out) {
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
   engine.drain();
+  engine.meet();
   const auto read = [&queue = engine.world().queue()](auto& file, std::span<float> memory) {
     fill_from_host(queue, memory, [&file](std::span<float> values) { file.floats(values); });
   };
@@ -292,6 +295,7 @@ void load(Engine& engine, std::istream& in) {
     }
   }
   engine.resume(steps, values, others, memories);
+  engine.meet();
 }
 
 }  // namespace tutti

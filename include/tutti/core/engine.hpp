@@ -377,6 +377,14 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     synchronize();
   }
 
+  /// Returns when every worker has called it, where launches complete alone: others would ask this
+  /// rank meanwhile for what a checkpoint reads or writes. At once under any other architecture.
+  void meet() requires(!virtual_time) {
+    if constexpr (architecture::completes_alone) {
+      average(0);
+    }
+  }
+
   /// What this rank's policies remember.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = flow_->memories();
