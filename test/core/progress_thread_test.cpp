@@ -3,6 +3,7 @@
 #include "tutti/core/progress_thread.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <thread>
@@ -40,6 +41,31 @@ struct counting_loop {
         .idle = [](void*, std::size_t polls, urgency) { return polls < naps_from ? 0 : an_hour; }};
   }
 };
+
+/// Who posts nothing, as a server before its first worker comes, is looked at as well: also where
+/// it comes just as a thread that has found nobody lies down.
+TEST(ProgressThread, LooksAtWhoComes) {
+  for (int thread_number = 0; thread_number < 5000; ++thread_number) {
+    progress_thread thread;
+    std::atomic<bool> looked_at{false};
+    const auto it_begins = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - it_begins <
+           std::chrono::nanoseconds(100) * (thread_number % 1000)) {
+    }
+    thread.add({.self = &looked_at,
+                .move =
+                    [](void* self) {
+                      *static_cast<std::atomic<bool>*>(self) = true;
+                      return false;
+                    },
+                .has_work = [](void*) { return false; },
+                .idle = [](void*, std::size_t, urgency) { return an_hour; }});
+    while (!looked_at) {
+      std::this_thread::yield();
+    }
+    thread.remove(&looked_at);
+  }
+}
 
 TEST(ProgressThread, NeitherThePostNorTheWaitIsLost) {
   progress_thread thread;

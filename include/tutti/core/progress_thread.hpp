@@ -59,6 +59,7 @@ class progress_thread {
   void add(const progress_loop& fresh) {
     const change mine(*this);
     loops_.push_back(fresh);
+    has_joined_.store(true);
     wake();
   }
   /// Afterwards the thread is not in that loop, and never comes back to it.
@@ -194,7 +195,7 @@ class progress_thread {
 
   void sleep(seconds nap) {
     asleep_.exchange(true);  // whoever has posted before it is seen below, whoever does later wakes
-    if (!leaving_.load() && !has_work()) {
+    if (!leaving_.load() && !has_joined_.exchange(false) && !has_work()) {
       std::unique_lock lock(sleep_);
       woken_.wait_for(lock, std::chrono::duration<double>(nap), [this] { return !asleep_.load(); });
     }
@@ -215,7 +216,8 @@ class progress_thread {
   std::condition_variable moved_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> leaving_{false};
-  std::atomic<int> waiting_{0};  // asleep until something moves
+  std::atomic<bool> has_joined_{false};  // a loop, of which `nap` may know nothing
+  std::atomic<int> waiting_{0};          // asleep until something moves
   std::atomic<int> waiters_{0};
   std::atomic<std::uint64_t> moves_{0};
   std::thread thread_;
