@@ -12,9 +12,13 @@
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/strategies/local.hpp"
+#include "tutti/strategies/one_bit_adam.hpp"
 #include "tutti/strategies/power_sgd.hpp"
+#include "tutti/strategies/top_k.hpp"
+#include "tutti/transport/in_process.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
@@ -110,6 +114,37 @@ TEST(MpiPayloads, AreAddedInRounds) {
     }
     EXPECT_EQ(engine.counted().bytes_sent != before, world.size() > 1);
   });
+}
+
+/// What a rank's parameters are after some steps.
+template <class Strategy, class World, class Optimizer>
+std::vector<float> trained_by(World& world, const Optimizer& values) {
+  arena memory = model_of(world.rank());
+  auto engine = make_engine<Strategy>(world, memory.tensors(), values);
+  for (int step = 0; step < 6; ++step) {
+    take_step(engine, memory, step);
+  }
+  engine.wait();
+  return {memory.parameters().begin(), memory.parameters().end()};
+}
+
+/// Bit for bit, over threads of one process, where an oracle in double precision has it.
+template <class Strategy, class Optimizer>
+void train_as_between_threads(const Optimizer& values) {
+  on_all_processes([&values](transport::mpi& world) {
+    std::vector<std::vector<float>> of_threads(static_cast<std::size_t>(world.size()));
+    transport::run_ranks(world.size(), [&](transport::in_process& one) {
+      of_threads[static_cast<std::size_t>(one.rank())] = trained_by<Strategy>(one, values);
+    });
+    EXPECT_EQ(trained_by<Strategy>(world, values),
+              of_threads[static_cast<std::size_t>(world.rank())]);
+  });
+}
+TEST(MpiPayloads, OfSelectionsThatAreMadeTwice) {
+  train_as_between_threads<strategies::TopK2>(optimizer_of());
+}
+TEST(MpiPayloads, OfMomenta) {
+  train_as_between_threads<strategies::OneBitAdam>(optimizer::one_bit_adam{.freeze_step = 3});
 }
 
 }  // namespace tutti::test
