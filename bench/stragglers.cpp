@@ -18,6 +18,7 @@
 #include "tutti/strategies/ad_psgd.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/d_psgd.hpp"
+#include "tutti/strategies/easgd.hpp"
 #include "tutti/strategies/kungfu.hpp"
 #include "tutti/strategies/mxnet.hpp"
 #include "tutti/strategies/sgp.hpp"
@@ -109,6 +110,7 @@ int main(int argc, char** argv) {
   bench::add<tutti::strategies::SGP>(world);
   bench::add<tutti::strategies::PairAveraging>(world);
   bench::add<tutti::strategies::ADPSGD>(world);
+  bench::add<tutti::strategies::AsyncEASGD>(world);
   bench::add<tutti::strategies::MXNetDistAsync>(world);
   tutti::engine_options<tutti::strategies::SyncReplicas> one_backup;
   one_backup.architecture.consistency.backups = 1;

@@ -47,12 +47,12 @@ namespace tutti::strategies {
 
 /// Named strategies for registries and for tests that try them all: one of each composition, and of
 /// variants of one those that show most.
-using all =
-    std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
-               HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR, TopK,
-               TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
-               MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA, LocalSGD,
-               AdaSGD, DPSGD, SGP, ADPSGD, EASGD, DiLoCo, Relaxed, ZeRO1, ZeRO2, ZeROPlusPlus,
-               Adasum, TFReplicated, DistributedReplicated, BytePSAsync, SSP, SyncReplicas, DCASGD>;
+using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
+                       HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR,
+                       TopK, TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
+                       MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
+                       LocalSGD, AdaSGD, DPSGD, SGP, ADPSGD, EASGD, AsyncEASGD, DiLoCo, Relaxed,
+                       ZeRO1, ZeRO2, ZeROPlusPlus, Adasum, TFReplicated, DistributedReplicated,
+                       BytePSAsync, SSP, SyncReplicas, DCASGD>;
 
 }  // namespace tutti::strategies

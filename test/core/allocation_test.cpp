@@ -127,6 +127,7 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::SGP>();
   allocates_nothing<strategies::ADPSGD>();
   allocates_nothing<strategies::EASGD>();
+  allocates_nothing<strategies::AsyncEASGD>();
   allocates_nothing<strategies::DiLoCo>({.architecture = {.period = 2}});
   allocates_nothing<strategies::Relaxed>();
   allocates_nothing<strategies::MXNetDistAsync>();

@@ -12,7 +12,7 @@
 namespace tutti::test {
 namespace {
 
-TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<schedule::by_priority>(), 54); }
+TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<schedule::by_priority>(), 58); }
 TEST(OrderOfWindows, WithoutCoordinationItHangs) {
   EXPECT_EQ(orders_matter<schedule::by_priority>(), 10);
 }

@@ -21,9 +21,9 @@
 namespace tutti::test {
 namespace {
 
-TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 64); }
-TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 64); }
-TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 64); }
+TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 68); }
+TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 68); }
+TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 68); }
 TEST(Order, OfBuckets) {
   never_deadlocks<compose<architecture::all_reduce<>, fusion::up_to>>({.fusion = {.bytes = 16}});
 }
@@ -125,6 +125,7 @@ TEST(Bytes, OfModels) {
   counts_as_stated<architecture::gossip>(to_both_neighbours);
   counts_as_stated<architecture::push_sum>(to_another);
   counts_as_stated<architecture::elastic_averaging<>>(bytes::around);
+  counts_as_stated<architecture::elastic_servers>(bytes::once);
   using alone = ordered<schedule::as_ready, coordination::local, architecture::pair_averaging>;
   send_together<alone::strategy>(alone::options(), [](std::size_t workers) {
     return workers == 1 ? 0 : workers;  // each pulls one

@@ -23,6 +23,7 @@
 #include "tutti/architecture/dense.hpp"
 #include "tutti/architecture/diloco.hpp"
 #include "tutti/architecture/elastic_averaging.hpp"
+#include "tutti/architecture/elastic_servers.hpp"
 #include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/local_sgd.hpp"
@@ -227,8 +228,8 @@ constexpr policies<
     architecture::sharded<collective::ring, architecture::gradients::given_back>,
     architecture::sharded_by_owners, architecture::pair_averaging, architecture::model_averaging<>,
     architecture::local_sgd<>, architecture::diloco<>, architecture::streaming_diloco<>,
-    architecture::elastic_averaging<>, architecture::gossip, architecture::push_sum,
-    architecture::bipartite_averaging, architecture::delayed<>,
+    architecture::elastic_averaging<>, architecture::elastic_servers, architecture::gossip,
+    architecture::push_sum, architecture::bipartite_averaging, architecture::delayed<>,
     architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
     architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>,
     architecture::independent>
@@ -264,6 +265,7 @@ constexpr policies<
                    "diloco",
                    "streaming_diloco",
                    "elastic_averaging",
+                   "elastic_servers",
                    "gossip",
                    "push_sum",
                    "bipartite_averaging",

@@ -169,6 +169,8 @@ const std::tuple published{
         "architecture.neighbours=complete architecture.seed=1 "},
     row<strategies::EASGD, fusion::up_to, architecture::elastic_averaging<>>{
         up_to(67'108'864) + "architecture.force=0.9 architecture.period=1 "},
+    row<strategies::AsyncEASGD, fusion::up_to, architecture::elastic_servers>{
+        up_to(67'108'864) + "architecture.servers=1 architecture.force=0.9 architecture.period=1 "},
     // H 500, outer learning rate 0.7, outer momentum 0.9
     row<strategies::DiLoCo, fusion::up_to, architecture::diloco<>>{
         up_to(67'108'864) +

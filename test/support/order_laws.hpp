@@ -12,6 +12,7 @@
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/elastic_servers.hpp"
 #include "tutti/architecture/gossip.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
@@ -55,7 +56,7 @@ using ordered_architectures =
                architecture::local_sgd<>, architecture::model_averaging<>,
                architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
                architecture::sharded<>, architecture::gossip, architecture::push_sum,
-               architecture::bipartite_averaging>;
+               architecture::bipartite_averaging, architecture::elastic_servers>;
 using agreed_coordinations =
     one_of_coordinations<coordination::leader, coordination::negotiated, coordination::learned>;
 using free_schedules = one_of_schedules<schedule::as_ready, schedule::at_end, schedule::in_order>;

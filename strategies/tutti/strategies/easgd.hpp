@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tutti/architecture/elastic_averaging.hpp"
+#include "tutti/architecture/elastic_servers.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/up_to.hpp"
 
@@ -17,6 +18,18 @@ struct EASGD {
   static constexpr std::string_view deviations =
       "Every rank has the centre, which the paper's have on a server.";
   using strategy = compose<fusion::up_to, architecture::elastic_averaging<>>;
+};
+
+/// Each worker's model and a centre on servers draw towards each other, nobody in lock-step.
+struct AsyncEASGD {
+  static constexpr std::string_view name = "AsyncEASGD";
+  static constexpr std::string_view after =
+      "Zhang, Choromanska and LeCun, \"Deep learning with elastic averaging SGD\", NIPS 2015, "
+      "algorithm 1";
+  static constexpr std::string_view deviations =
+      "The centre is drawn bucket by bucket, and each as it was before the pull; period is 1, "
+      "where the paper tries 1 to 64.";
+  using strategy = compose<fusion::up_to, architecture::elastic_servers>;
 };
 
 }  // namespace tutti::strategies

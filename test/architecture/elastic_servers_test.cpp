@@ -1,0 +1,243 @@
+// A centre that servers keep, and workers that nobody holds up, against the recurrence in double
+// precision where workers take turns, and against what no order of theirs changes.
+#include "tutti/architecture/elastic_servers.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/errors.hpp"
+#include "support/training.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
+
+namespace tutti::test {
+namespace {
+
+using strategy = compose<architecture::elastic_servers, fusion::up_to, partition::into>;
+
+engine_options<strategy> options_of(int servers, double force, int period = 1) {
+  engine_options<strategy> set;
+  set.fusion.bytes = 3000;
+  set.partition.bytes = 20'000;
+  set.architecture = {servers, force, period};
+  return set;
+}
+
+/// The centre in the flat order. Every worker must call it; worker 0 has it.
+template <class Engine>
+std::vector<float> centre_of(Engine& engine) {
+  engine.drain();
+  const auto all = engine.collect_from_others();
+  std::vector<float> centre(total_elements());
+  std::vector<std::size_t> next(all.size());
+  for (const chunk& each : engine.planned().chunks) {
+    if (!all.empty()) {
+      const auto server = static_cast<std::size_t>(each.placed_on - engine.workers());
+      const std::vector<float>& part = all[server][next[server]++];
+      EXPECT_EQ(part.size(), each.elements);
+      std::copy(part.begin(), part.end(),
+                centre.begin() + static_cast<std::ptrdiff_t>(each.first_element));
+    }
+  }
+  return centre;
+}
+
+constexpr sgd_values values{};
+
+struct descending {
+  double x{};
+  double momentum{};
+  void step(double gradient) {
+    momentum = values.momentum * momentum + (gradient + values.weight_decay * x);
+    x -= values.learning_rate * momentum;
+  }
+};
+
+/// Of an element: the models of all workers, which take their steps in turns, and the centre.
+std::pair<std::vector<double>, double> in_turns(int workers, int steps, double force, int period,
+                                                std::size_t element) {
+  std::vector<descending> all(static_cast<std::size_t>(workers), {initial(element), 0});
+  double centre = initial(element);
+  for (int step = 0; step < steps; ++step) {
+    for (int worker = 0; worker < workers; ++worker) {
+      descending& mine = all[static_cast<std::size_t>(worker)];
+      if (step % period == 0) {
+        const double pull = force / workers * (mine.x - centre);
+        mine.x -= pull;
+        centre += pull;
+      }
+      mine.step(gradient(worker, step, element));
+    }
+  }
+  std::vector<double> models;
+  for (const descending& each : all) {
+    models.push_back(each.x);
+  }
+  return {models, centre};
+}
+
+struct turns {
+  int workers;
+  int servers;
+  double force;
+  int period;
+};
+
+TEST(ElasticServers, AreTheirRecurrenceWhereWorkersTakeTurns) {
+  constexpr int steps = 6;
+  for (const turns& its : {turns{1, 2, 0.5, 3}, {2, 1, 0.9, 1}, {3, 1, 1.0, 2}, {4, 2, 0.9, 1}}) {
+    transport::run_ranks(its.workers + its.servers, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                          options_of(its.servers, its.force, its.period));
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      for (int step = 0; step < steps; ++step) {
+        for (int turn = 0; turn < its.workers; ++turn) {
+          if (world.rank() == turn) {
+            take_step(engine, memory, step);
+            engine.wait();
+          }
+          engine.average(0);
+        }
+      }
+      const std::vector<float> centre = centre_of(engine);
+      for (std::size_t i = 0; i < total_elements(); ++i) {
+        const auto expected = in_turns(its.workers, steps, its.force, its.period, i);
+        ASSERT_NEAR(memory.parameters()[i], expected.first[static_cast<std::size_t>(world.rank())],
+                    1e-4)
+            << i << " on worker " << world.rank() << " of " << its.workers;
+        if (world.rank() == 0) {
+          ASSERT_NEAR(centre[i], expected.second, 1e-4) << i << " of " << its.workers;
+        }
+      }
+    });
+  }
+}
+
+/// What a model loses the centre gains: in whatever order workers come, the sum of all is what it
+/// was, but for what gradients did to it.
+TEST(ElasticServers, LoseNothingInAnyOrder) {
+  for (const int workers : {1, 2, 3, 5}) {
+    std::vector<double> sum(total_elements());
+    std::atomic<int> their_turn{0};
+    transport::run_ranks(workers + 2, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(),
+                                          optimizer::sgd{.learning_rate = 1}, options_of(2, 1.0));
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      take_step(engine, memory, 0);
+      engine.wait();
+      for (int step = 0; step < 20; ++step) {
+        std::ranges::fill(memory.gradients(), 0.0f);
+        for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
+          engine.ready(id);
+        }
+        engine.wait();
+      }
+      const std::vector<float> centre = centre_of(engine);
+      while (their_turn != world.rank()) {
+        std::this_thread::yield();
+      }
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += double{memory.parameters()[i]} + double{centre[i]};  // 0 but on worker 0
+      }
+      ++their_turn;
+    });
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      double expected = (workers + 1) * double{initial(i)};
+      for (int worker = 0; worker < workers; ++worker) {
+        expected -= gradient(worker, 0, i);
+      }
+      ASSERT_NEAR(sum[i], expected, 1e-3) << i << " of " << workers;
+    }
+  }
+}
+
+/// Worker 1 stands still in code of its own until the others have taken all their steps.
+TEST(ElasticServers, HoldNobodyUp) {
+  std::atomic<int> ended{0};
+  transport::run_ranks(4, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer_of(), options_of(1, 0.9));
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    while (world.rank() == 1 && ended != 2) {
+      std::this_thread::yield();
+    }
+    for (int step = 0; step < 5; ++step) {
+      take_step(engine, memory, step);
+    }
+    engine.wait();
+    ++ended;
+  });
+  EXPECT_EQ(ended, 3);
+}
+
+TEST(ElasticServers, GoOnFromACheckpoint) {
+  const auto train = [](int from, int to, std::vector<std::string>& files) {
+    std::vector<float> ends;
+    transport::run_ranks(2, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine =
+          make_engine<strategy>(world, memory.tensors(), optimizer_of(), options_of(1, 0.9, 2));
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      if (from > 0) {
+        std::istringstream in(files.front());
+        load(engine, in);
+      }
+      for (int step = from; step < to; ++step) {
+        take_step(engine, memory, step);
+      }
+      engine.wait();
+      std::ostringstream out;
+      save(engine, out);
+      files.push_back(out.str());
+      ends.assign(memory.parameters().begin(), memory.parameters().end());
+    });
+    return ends;
+  };
+  std::vector<std::string> none;
+  const auto whole = train(0, 7, none);
+  std::vector<std::string> half;
+  train(0, 3, half);
+  EXPECT_EQ(train(3, 7, half), whole);
+}
+
+TEST(ElasticServers, RefuseForcesAndPeriodsThatCannotBe) {
+  const auto said = [](const engine_options<strategy>& set) {
+    return errors(2,
+                  [&](transport::in_process& world) {
+                    arena memory = model_of(world.rank());
+                    make_engine<strategy>(world, memory.tensors(), optimizer_of(), set);
+                  })
+        .front();
+  };
+  EXPECT_NE(said(options_of(1, 1.5)).find("force must be from 0 to 1"), std::string::npos);
+  EXPECT_NE(said(options_of(1, 0.5, 0)).find("period must be at least 1 step"), std::string::npos);
+  EXPECT_NE(said(options_of(2, 0.5)).find("leave no worker"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::test
