@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <gtest/gtest.h>
-#include <mpi.h>
 #include <new>
 #include <vector>
 
