@@ -225,6 +225,35 @@ TEST(ElasticServers, GoOnFromACheckpoint) {
   EXPECT_EQ(train(3, 7, half), whole);
 }
 
+/// However buckets are cut, and on whichever server they lie, from the fourth step on.
+TEST(ElasticServers, OutliveAPlan) {
+  const auto ends = [](bool changes) {
+    std::pair<std::vector<float>, std::vector<float>> model_and_centre;
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto set = options_of(2, 0.9);
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), set);
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      for (int step = 0; step < 7; ++step) {
+        if (changes && step == 4) {
+          set.fusion.bytes = 200;
+          set.partition.bytes = 7000;
+          engine.replan(set);
+        }
+        take_step(engine, memory, step);
+      }
+      engine.wait();
+      model_and_centre = {{memory.parameters().begin(), memory.parameters().end()},
+                          centre_of(engine)};
+    });
+    return model_and_centre;
+  };
+  EXPECT_EQ(ends(true), ends(false));
+}
+
 TEST(ElasticServers, RefuseForcesAndPeriodsThatCannotBe) {
   const auto said = [](const engine_options<strategy>& set) {
     return errors(2,
