@@ -159,8 +159,8 @@ inline void expect(std::string_view found, std::string_view wanted, std::string_
 /// Writes everything that this rank needs to go on as if it had never stopped: parameters,
 /// residuals, momenta, the optimizer's values, the step and, where one is learned, the order of
 /// launches. Every worker must call it between the same steps, each with a stream of its own;
-/// worker 0's holds the servers' state too. Cost: waits for all tensors, then writes about twice to
-/// four times the model's bytes.
+/// worker 0's holds the servers' state too. Where launches complete alone all workers meet before
+/// and after. Cost: waits for all tensors, then writes about twice to four times the model's bytes.
 template <class Engine>
 void save(Engine& engine, std::ostream& out) {
   engine.drain();

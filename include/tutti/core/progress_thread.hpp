@@ -216,7 +216,7 @@ class progress_thread {
   std::condition_variable moved_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> leaving_{false};
-  std::atomic<bool> has_joined_{false};  // a loop, of which `nap` may know nothing
+  std::atomic<bool> has_joined_{false};  // somebody has, whom no round has looked at yet
   std::atomic<int> waiting_{0};          // asleep until something moves
   std::atomic<int> waiters_{0};
   std::atomic<std::uint64_t> moves_{0};

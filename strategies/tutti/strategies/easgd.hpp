@@ -27,8 +27,8 @@ struct AsyncEASGD {
       "Zhang, Choromanska and LeCun, \"Deep learning with elastic averaging SGD\", NIPS 2015, "
       "algorithm 1";
   static constexpr std::string_view deviations =
-      "The centre is drawn bucket by bucket, and each as it was before the pull; period is 1, "
-      "where the paper tries 1 to 64.";
+      "A bucket's centre is drawn apart from other buckets'; the period is 1 step, where the paper "
+      "tries 1 to 64.";
   using strategy = compose<fusion::up_to, architecture::elastic_servers>;
 };
 
