@@ -6,13 +6,10 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
-#include <vector>
 
+#include "tutti/architecture/answers_in_turn.hpp"
 #include "tutti/architecture/peers.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/loops.hpp"
-#include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
@@ -80,25 +77,19 @@ struct bipartite_averaging {
   static constexpr double busiest_nic(double, double, placement) { return 0; }
 
   template <class World>
-  class state {
+  class state : public answers_in_turn<World> {
     using endpoint = typename World::endpoint;
-    using message = typename World::message;
 
    public:
     /// Throws usage_error if two neighbours would both be active.
     state(World& world, const options& set)
-        : world_(&world), set_(set), shelves_(is_active() ? 0 : world.planned().chunks.size()) {
+        : answers_in_turn<World>(world, 0.5f, is_passive(world)), world_(&world), set_(set) {
       if (set.neighbours == bipartite::ring && world.size() % 2 == 1 && world.size() > 1) {
         throw usage_error(
             sentence({"architecture::bipartite_averaging: a ring of ", world.size(),
                       " ranks is not bipartite, for rank 0 and rank ", world.size() - 1,
                       " would both be active. Fix: an even number of ranks, or "
                       "neighbours complete"}));
-      }
-      if (!is_active()) {
-        for (auto& each : copies_) {
-          each = world.allocate_parallel();
-        }
       }
     }
 
@@ -136,108 +127,22 @@ struct bipartite_averaging {
       world_->update_alone(position, step);
       world_->for_each_chunk(position, [&](std::uint32_t number) {
         const chunk part = part_of(number, position);
-        world_->read_parameters(part, to_change(number, part));
+        world_->read_parameters(part, averaged(number, part));
       });
     }
 
-    /// Throws communication_error if what comes is not as long as the chunk.
-    task serve(endpoint self, message theirs) {
-      const std::size_t bytes = world_->planned().chunks[theirs.number()].elements * sizeof(float);
-      if (is_active() || theirs.bytes().size() != bytes) {
-        throw communication_error(
-            sentence({"rank ", theirs.peer(), " averages ", theirs.bytes().size(),
-                      " bytes of chunk ", theirs.number(), ", which here are ",
-                      is_active() ? 0 : bytes, ". Fix: give every rank the same options"}));
-      }
-      task& last = shelves_[theirs.number()].answered;
-      last = answer(self, std::move(theirs), std::move(last));
-      self.start(last);
-      co_return;
-    }
-
-    bool at_rest() const {
-      return loops::all_of(shelves_, [](const shelf& each) { return each.answered.done(); });
-    }
-    task finish() {
-      for (auto& each : shelves_) {
-        const task& answered = each.answered;
-        co_await answered;
-      }
-    }
-
-    void resume(std::uint64_t) {
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        const chunk& piece = world_->planned().chunks[number];
-        shelves_[number].newest = 0;
-        world_->read_parameters(piece, world_->part_of(span_of(copies_[0]), piece));
-      }
-    }
-    /// What a passive rank will go on from, where nothing is on its way.
-    std::vector<std::span<float>> memories() {
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        if (std::exchange(shelves_[number].newest, 0) == 1) {
-          const chunk& piece = world_->planned().chunks[number];
-          world_->copy(copy_of(0, piece), copy_of(1, piece));
-        }
-      }
-      return {span_of(copies_[0])};
-    }
-
    private:
-    /// Which of the two copies of a chunk is what.
-    struct shelf {
-      static constexpr std::size_t none = 2;
-      std::size_t newest = 0;
-      std::size_t being_read = none;
-      task answered{};  ///< the last of those who asked
-    };
-
     bool is_active() const { return world_->rank() % 2 == 0; }
     bool asks() const { return is_active() && world_->size() > 1; }
-
-    /// The mean with theirs becomes the newest copy, and what was the newest goes back.
-    task answer(endpoint self, message theirs, task last) {
-      {
-        const task before = std::move(last);  // gone when it has ended, or all would hang together
-        co_await before;
-      }
-      const std::uint32_t number = theirs.number();
-      const int peer = theirs.peer();
-      const chunk& piece = world_->planned().chunks[number];
-      shelf& mine = shelves_[number];
-      mine.being_read = mine.newest;
-      mine.newest = 1 - mine.newest;
-      const std::span<float> mean = copy_of(mine.newest, piece);
-      {
-        const message given = std::move(theirs);  // its sender goes on when it has been read
-        world_->copy(mean, copy_of(mine.being_read, piece));
-        world_->blend(mean, floats_of(given), 0.5f, 0.5f);
-      }
-      const auto* data = world_->phantom() ? nullptr : copy_of(mine.being_read, piece).data();
-      const std::span<const float> model(data, piece.elements);
-      co_await self.send(peer, std::as_bytes(model));
-      mine.being_read = shelf::none;
-    }
-    static std::span<const float> floats_of(const message& given) {
-      return {reinterpret_cast<const float*>(given.bytes().data()),
-              given.bytes().size() / sizeof(float)};
+    static auto is_passive(const World& world) {
+      return [&world](const chunk&) { return world.rank() % 2 == 1; };
     }
 
-    std::span<float> copy_of(std::size_t which, const chunk& piece) {
-      return world_->part_of(span_of(copies_[which]), piece);
-    }
+    /// What this rank will go on from, of a part of a chunk.
     std::span<float> averaged(std::uint32_t number, const chunk& part) {
-      return copy_of(shelves_[number].newest, part);
-    }
-    /// Part of a chunk's newest copy, which nobody reads.
-    std::span<float> to_change(std::uint32_t number, const chunk& part) {
-      shelf& mine = shelves_[number];
-      if (mine.being_read == mine.newest) {
-        const chunk& piece = world_->planned().chunks[number];
-        world_->copy(copy_of(1 - mine.newest, piece), copy_of(mine.newest, piece));
-        mine.newest = 1 - mine.newest;
-      }
-      return copy_of(mine.newest, part);
+      const std::size_t first = part.first_element - world_->planned().chunks[number].first_element;
+      return world_->phantom() ? std::span<float>()
+                               : this->kept_of(number).subspan(first, part.elements);
     }
     /// What a chunk holds of the tensor at a position.
     chunk part_of(std::uint32_t number, std::size_t position) const {
@@ -252,8 +157,6 @@ struct bipartite_averaging {
 
     World* world_;
     options set_;
-    std::vector<shelf> shelves_;
-    std::array<typename World::template memory<float>, 2> copies_{};
   };
 };
 static_assert(architecture_policy<bipartite_averaging>);

@@ -3,15 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
-#include <vector>
 
+#include "tutti/architecture/answers_in_turn.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/loops.hpp"
-#include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
-#include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
@@ -67,18 +63,15 @@ struct elastic_servers {
   static constexpr exchange_cost alone(placement who) { return of_servers::alone(who); }
 
   template <class World>
-  class state {
+  class state : public answers_in_turn<World> {
     using endpoint = typename World::endpoint;
-    using message = typename World::message;
-    using floats = typename World::template memory<float>;
 
    public:
     /// Throws usage_error unless 0 <= force <= 1 and the period is at least 1.
     state(World& world, const options& set)
-        : world_(&world),
-          set_(set),
-          share_(static_cast<float>(set.force / world.workers())),
-          shelves_(world.trains() ? 0 : world.planned().chunks.size()) {
+        : answers_in_turn<World>(world, share_of(world, set), is_here(world)),
+          world_(&world),
+          set_(set) {
       if (!(set.force >= 0 && set.force <= 1)) {
         throw usage_error(
             "architecture::elastic_servers: the force must be from 0 to 1. Fix: 0.9.");
@@ -90,8 +83,6 @@ struct elastic_servers {
     }
 
     std::size_t workspace_bytes(std::size_t) const { return 0; }
-
-    // ---- workers
 
     bool sends(std::uint64_t step) const {
       return step % static_cast<std::uint64_t>(set_.period) == 0;
@@ -105,102 +96,21 @@ struct elastic_servers {
       co_await self.receive(what.placed_on, std::as_writable_bytes(what.data));
     }
     void incoming(const chunk& piece, std::span<float> centre) {
-      world_->mix_parameters(piece, centre, share_);
+      world_->mix_parameters(piece, centre, share_of(*world_, set_));
     }
     void arrive(std::size_t position, std::uint64_t step) { world_->update_alone(position, step); }
 
-    // ---- servers
-
-    /// Throws communication_error if what comes is not as long as the chunk.
-    task serve(endpoint self, message theirs) {
-      const std::size_t bytes = world_->planned().chunks[theirs.number()].elements * sizeof(float);
-      if (theirs.bytes().size() != bytes) {
-        throw communication_error(
-            sentence({"rank ", theirs.peer(), " sent ", theirs.bytes().size(), " bytes of chunk ",
-                      theirs.number(), ", which here are ", bytes,
-                      ". Fix: give every rank the same options"}));
-      }
-      task& last = shelf_of(theirs.number()).answered;
-      last = answer(self, std::move(theirs), std::move(last));
-      self.start(last);
-      co_return;
-    }
-    bool at_rest() const {
-      return loops::all_of(shelves_, [](const shelf& each) { return each.answered.done(); });
-    }
-    task finish() {
-      for (auto& each : shelves_) {
-        const task& answered = each.answered;
-        co_await answered;
-      }
-    }
-
-    // ---- both
-
-    /// The centre begins where the model is now.
-    void resume(std::uint64_t) {
-      for (auto& each : shelves_) {
-        each.is_set_up = false;
-      }
-    }
-    /// The centre of each chunk that is placed here.
-    std::vector<std::span<float>> memories() {
-      std::vector<std::span<float>> all;
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        if (world_->planned().chunks[number].placed_on == world_->rank() && !world_->phantom()) {
-          all.push_back(span_of(shelf_of(number).centre));
-        }
-      }
-      return all;
-    }
-
    private:
-    struct shelf {
-      bool is_set_up{};
-      floats centre{};
-      floats sent{};    ///< the centre as it was, while somebody reads it
-      task answered{};  ///< the last of those who asked
-    };
-
-    shelf& shelf_of(std::uint32_t number) {
-      shelf& mine = shelves_[number];
-      if (!std::exchange(mine.is_set_up, true)) {
-        const chunk& piece = world_->planned().chunks[number];
-        if (mine.centre.size() != piece.elements) {
-          mine.centre = world_->template allocate<float>(piece.elements);
-          mine.sent = world_->template allocate<float>(piece.elements);
-        }
-        world_->read_parameters(piece, span_of(mine.centre));
-      }
-      return mine;
+    static float share_of(const World& world, const options& set) {
+      return static_cast<float>(set.force / world.workers());
     }
-
-    task answer(endpoint self, message theirs, task last) {
-      {
-        const task before = std::move(last);  // gone when it has ended, or all would hang together
-        co_await before;
-      }
-      shelf& mine = shelves_[theirs.number()];
-      const std::size_t elements = world_->planned().chunks[theirs.number()].elements;
-      const int peer = theirs.peer();
-      {
-        const message given = std::move(theirs);  // its sender goes on when it has been read
-        world_->copy(span_of(mine.sent), span_of(mine.centre));
-        world_->blend(span_of(mine.centre), floats_of(given), 1.0f - share_, share_);
-      }
-      const auto* data = world_->phantom() ? nullptr : mine.sent.data();
-      const std::span<const float> centre(data, elements);
-      co_await self.send(peer, std::as_bytes(centre));
-    }
-    static std::span<const float> floats_of(const message& given) {
-      return {reinterpret_cast<const float*>(given.bytes().data()),
-              given.bytes().size() / sizeof(float)};
+    static auto is_here(const World& world) {
+      return
+          [&world](const chunk& each) { return !world.trains() && each.placed_on == world.rank(); };
     }
 
     World* world_;
     options set_;
-    float share_;
-    std::vector<shelf> shelves_;
   };
 
  private:
