@@ -123,6 +123,17 @@ TEST(ElasticServers, AreTheirRecurrenceWhereWorkersTakeTurns) {
           ASSERT_NEAR(centre[i], expected.second, 1e-4) << i << " of " << its.workers;
         }
       }
+      // Between two exchanges of a worker's are one of each other's, before its first those that
+      // came before it in their turns.
+      push_counts expected;
+      for (int worker = 0; worker < its.workers; ++worker) {
+        for (int step = 0; step < steps; step += its.period) {
+          expected.staleness[static_cast<std::size_t>(step == 0 ? worker : its.workers - 1)] +=
+              engine.planned().chunks.size();
+        }
+      }
+      const push_counts seen = engine.pushes();
+      EXPECT_TRUE(seen == (world.rank() == 0 ? expected : push_counts())) << seen;
     });
   }
 }

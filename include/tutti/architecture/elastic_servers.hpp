@@ -3,11 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "tutti/architecture/answers_in_turn.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
@@ -23,7 +26,8 @@ namespace tutti::architecture {
 /// worker waits for another: a chunk's exchanges take place one after the other, as they come.
 /// Wire: the parameters to the chunk's server in one step of `period`, and the centre as it was
 /// before back; nothing in the others. Cost: on servers the chunk's centre, and a copy of it that
-/// whoever came last is sent. A checkpoint of worker 0's holds the centre.
+/// whoever came last is sent. Servers count how stale exchanges are. A checkpoint of worker 0's
+/// holds the centre.
 /// After: Zhang, Choromanska and LeCun, "Deep learning with elastic averaging SGD", NIPS 2015,
 /// algorithm 1; `force` is its beta.
 struct elastic_servers {
@@ -71,7 +75,9 @@ struct elastic_servers {
     state(World& world, const options& set)
         : answers_in_turn<World>(world, share_of(world, set), is_here(world)),
           world_(&world),
-          set_(set) {
+          set_(set),
+          exchanges_(world.trains() ? 0 : world.planned().chunks.size()),
+          read_(exchanges_.size() * at(world.workers())) {
       if (!(set.force >= 0 && set.force <= 1)) {
         throw usage_error(
             "architecture::elastic_servers: the force must be from 0 to 1. Fix: 0.9.");
@@ -100,7 +106,20 @@ struct elastic_servers {
     }
     void arrive(std::size_t position, std::uint64_t step) { world_->update_alone(position, step); }
 
+    task serve(endpoint self, typename World::message theirs) {
+      count(theirs.number(), theirs.peer());
+      return answers_in_turn<World>::serve(self, std::move(theirs));
+    }
+    /// An exchange is as stale as there were others of the chunk since its worker's last.
+    push_counts counted_pushes() const { return counts_; }
+
    private:
+    static std::size_t at(int number) { return static_cast<std::size_t>(number); }
+    void count(std::uint32_t number, int worker) {
+      std::uint64_t& read = read_[number * at(world_->workers()) + at(worker)];
+      counts_.take(exchanges_[number] - read);
+      read = ++exchanges_[number];
+    }
     static float share_of(const World& world, const options& set) {
       return static_cast<float>(set.force / world.workers());
     }
@@ -111,6 +130,9 @@ struct elastic_servers {
 
     World* world_;
     options set_;
+    std::vector<std::uint64_t> exchanges_;  ///< of each chunk
+    std::vector<std::uint64_t> read_;       ///< of these, when a worker last read the chunk
+    push_counts counts_{};
   };
 
  private:
