@@ -1,4 +1,5 @@
-// fp8 against tables of all 256 numbers that each format has, in double.
+// fp8 against tables of all 256 numbers that each format has, in double, and E3M0 against its
+// sixteen.
 #include "tutti/compression/fp8.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "compression/fused.hpp"
 #include "compression/placed.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/compression/e3m0.hpp"
 #include "tutti/kernels/cast.hpp"
 
 namespace tutti {
@@ -234,6 +236,78 @@ TYPED_TEST(fp8, under_error_feedback_says_in_one_pass_what_steps_say) {
 
 TYPED_TEST(fp8, refuses_an_empty_block) {
   EXPECT_THROW(typename TypeParam::policy({.block = 0}), usage_error);
+}
+
+// ---- four bits
+
+/// The nearest of 0 and the powers of two from `least` on, the greater of two that are as near.
+double nearest_power(double magnitude, double least) {
+  if (magnitude < least / 2) {
+    return 0;
+  }
+  double power = least;
+  while (magnitude >= 1.5 * power) {
+    power *= 2;
+  }
+  return power;
+}
+
+TEST(e3m0, is_the_nearest_of_seven_powers_of_two) {
+  for (const std::size_t n : awkward_sizes) {
+    std::vector<std::vector<float>> inputs = {gradient_of(n, 1), of_all_magnitudes(n, 2)};
+    for (const float each : {0.0f, -0.0f, 0.3f, FLT_MIN, -FLT_TRUE_MIN, FLT_MAX, -FLT_MAX}) {
+      inputs.emplace_back(n, each);
+    }
+    // 1 is the largest, beside magnitudes half-way between powers and just below.
+    inputs.emplace_back(n, 1.0f);
+    for (std::size_t i = 1; i < n; ++i) {
+      const float half_way = std::ldexp(i % 4 < 2 ? 1.5f : 1.0f, -static_cast<int>(i % 11));
+      const float magnitude =
+          std::min(i % 2 == 0 ? half_way : std::nextafter(half_way, 0.0f), 1.0f);
+      inputs.back()[i] = i % 3 == 0 ? -magnitude : magnitude;
+    }
+    for (const auto& input : inputs) {
+      placed<compression::e3m0> codec(n);
+      const auto payload = codec.encode(input);
+      ASSERT_FALSE(codec.overran);
+      ASSERT_EQ(payload.size(), 4 + 4 * ((n + 7) / 8));
+      double largest = 0;
+      for (const float each : input) {
+        largest = std::max(largest, std::fabs(double{each}));
+      }
+      const double greatest = std::clamp(nearest_power(largest, std::ldexp(1, -149)),
+                                         std::ldexp(1, -119), std::ldexp(1, 127));
+      const auto decoded = codec.decode(payload);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double expected =
+            std::min(nearest_power(std::fabs(double{input[i]}), greatest / 64), greatest);
+        ASSERT_EQ(double{decoded[i]}, std::copysign(expected, double{input[i]}))
+            << input[i] << " beside " << largest;
+      }
+    }
+  }
+}
+
+/// -1 is 15, 1/64 the code 1; the first element has the upper half of a byte.
+TEST(e3m0, lies_in_words_behind_the_largest_magnitude) {
+  placed<compression::e3m0> codec(3);
+  const auto payload = codec.encode(std::vector{-1.0f, 0.015625f, 0.25f});
+  const std::vector<std::byte> expected = {std::byte{0},    std::byte{0},    std::byte{0x80},
+                                           std::byte{0x3f}, std::byte{0xf1}, std::byte{0x50},
+                                           std::byte{0},    std::byte{0}};
+  EXPECT_EQ(payload, expected);
+}
+
+TEST(e3m0, shows_what_is_not_finite_everywhere) {
+  for (const float odd : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> gradient(70, -1.0f);
+    gradient[40] = odd;
+    gradient[41] = 0;
+    placed<compression::e3m0> codec(gradient.size());
+    for (const float each : codec.decode(codec.encode(gradient))) {
+      ASSERT_TRUE(std::isnan(each));
+    }
+  }
 }
 
 }  // namespace

@@ -32,6 +32,7 @@
 #include "tutti/compression/byteps_randomk.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/dense_below.hpp"
+#include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fading_error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -373,7 +374,8 @@ using selections = one_of_compressors<compression::top_k, compression::random_k,
                                       compression::byteps_randomk, compression::two_bit>;
 using roundings =
     one_of_compressors<compression::fp16, compression::scaled_sign, compression::block_sign,
-                       compression::block_int8, compression::fp8_e4m3, compression::byteps_onebit,
+                       compression::block_int8, compression::fp8_e4m3, compression::e3m0,
+                       compression::byteps_onebit,
                        compression::chain<compression::top_k, compression::fp16>,
                        compression::chain<compression::top_k, compression::block_int8>,
                        compression::chain<compression::top_k, compression::scaled_sign>,

@@ -19,6 +19,8 @@
 #include "support/oracle.hpp"
 #include "support/recurrence.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/diloco.hpp"
@@ -30,6 +32,7 @@
 #include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/compression/e3m0.hpp"
 #include "tutti/optimizer/adam.hpp"
 
 namespace tutti::test {
@@ -388,7 +391,8 @@ TEST(DiLoCo, WithoutMomentumIsLocalSgd) {
 /// Douillard et al., 2025: a tensor's fragment begins its mean after step t and has it `overlap`
 /// steps later; of the models that ranks have come to by then, a share is kept.
 TEST(DiLoCo, StreamsFragmentsBesideTraining) {
-  using strategy = compose<partition::into, architecture::streaming_diloco<canonical>>;
+  using strategy =
+      compose<partition::into, architecture::streaming_diloco<architecture::all_reduce<canonical>>>;
   struct plan_of_turns {
     int period;
     int fragments;
@@ -441,6 +445,81 @@ TEST(DiLoCo, StreamsFragmentsBesideTraining) {
           };
         },
         set, turns.overlap == 1 ? std::vector{1, 2, 3, 4, 5} : std::vector{3});
+  }
+}
+
+/// The nearest of 0 and seven powers of two, the greatest of which is nearest to `largest`.
+double in_four_bits(double value, double largest) {
+  const auto nearest = [](double magnitude) {
+    int exponent = 0;
+    const double digits = std::frexp(magnitude, &exponent);
+    return std::ldexp(1, digits < 0.75 ? exponent - 1 : exponent);
+  };
+  const double least = nearest(largest) / 64;
+  const double magnitude = std::abs(value);
+  return magnitude < least / 2 ? 0 : std::copysign(std::max(nearest(magnitude), least), value);
+}
+
+/// The same paper's: each rank's difference travels in four bits, a tensor at a time, and is added
+/// as a float.
+TEST(DiLoCo, SendsDifferencesInFourBits) {
+  using strategy =
+      compose<architecture::streaming_diloco<architecture::all_gather>, compression::e3m0>;
+  engine_options<strategy> set;
+  set.run.accumulation = passes;
+  set.run.deadline = 20;
+  set.architecture = {.period = 4, .fragments = 2, .overlap = 1, .keep = 0.25};
+  for (int workers = 1; workers <= 5; ++workers) {
+    std::vector<std::vector<double>> expected(at(workers));
+    std::size_t first = 0;
+    for (std::size_t tensor = 0; tensor < tensor_sizes().size(); ++tensor) {
+      const std::size_t size = tensor_sizes()[tensor_sizes().size() - 1 - tensor];
+      const int begin = tensor % 2 == 0 ? 0 : 2;  // t + 1 mod the period
+      std::vector<replicas> all(size);
+      std::vector<double> start(size);
+      std::vector<double> mean(size);
+      std::vector<double> buffer(size);
+      for (std::size_t i = 0; i < size; ++i) {
+        start[i] = initial(first + i);
+        all[i] = replicas(at(workers), replica{start[i]});
+      }
+      for (int step = 0; step < steps; ++step) {
+        for (std::size_t i = 0; i < size; ++i) {
+          alone(all[i], step, first + i);
+          if (step > 0 && step % 4 == begin) {
+            buffer[i] = 0.9 * buffer[i] + mean[i];
+            start[i] -= 0.7 * (mean[i] + 0.9 * buffer[i]);
+            for (replica& each : all[i]) {
+              each.x = 0.25 * each.x + 0.75 * start[i];
+            }
+          }
+        }
+        if ((step + 1) % 4 != begin) {
+          continue;
+        }
+        std::ranges::fill(mean, 0);
+        for (std::size_t rank = 0; rank < at(workers); ++rank) {
+          double largest = 0;
+          for (std::size_t i = 0; i < size; ++i) {
+            largest = std::max(largest, std::abs(start[i] - all[i][rank].x));
+          }
+          for (std::size_t i = 0; i < size; ++i) {
+            mean[i] += in_four_bits(start[i] - all[i][rank].x, largest) / workers;
+          }
+        }
+      }
+      for (std::size_t i = 0; i < size; ++i) {
+        for (std::size_t rank = 0; rank < at(workers); ++rank) {
+          expected[rank].push_back(all[i][rank].x);
+        }
+      }
+      first += size;
+    }
+    const ended whole = train_in_parts<strategy>(workers, 0, set);
+    expect_near(whole, expected);
+    if (workers == 3) {
+      EXPECT_EQ(train_in_parts<strategy>(workers, 5, set).parameters, whole.parameters);
+    }
   }
 }
 

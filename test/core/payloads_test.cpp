@@ -24,6 +24,7 @@
 #include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/dithering.hpp"
+#include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
@@ -53,9 +54,9 @@ constexpr int steps = 4;
 
 using fixed_lengths = one_of_compressors<
     compression::fp16, compression::sign, compression::scaled_sign, compression::block_sign,
-    compression::block_int8, compression::fp8_e4m3, compression::natural, compression::top_k,
-    compression::random_k, compression::one_bit, compression::two_bit, compression::byteps_onebit,
-    compression::byteps_topk, compression::byteps_randomk,
+    compression::block_int8, compression::fp8_e4m3, compression::e3m0, compression::natural,
+    compression::top_k, compression::random_k, compression::one_bit, compression::two_bit,
+    compression::byteps_onebit, compression::byteps_topk, compression::byteps_randomk,
     compression::chain<compression::top_k, compression::fp16>,
     compression::chain<compression::top_k, compression::block_int8>,
     compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
@@ -106,6 +107,7 @@ constexpr stated_length stated_lengths[] = {
     {[](std::size_t n, std::size_t) { return words(n) + words(n); }},
     {[](std::size_t n, std::size_t) { return words(n) + n; }},
     {[](std::size_t n, std::size_t) { return words(n) + n; }},
+    {[](std::size_t n, std::size_t) { return 4 + words(4 * n); }},
     {[](std::size_t n, std::size_t) { return words(n) + n; }},
     {[](std::size_t, std::size_t k) { return 8 * k; }},
     {[](std::size_t, std::size_t k) { return k == 0 ? 0 : 8 + 4 * k; }},

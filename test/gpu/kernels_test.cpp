@@ -20,6 +20,7 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
@@ -402,7 +403,7 @@ template <class Compression>
 void codes_agree(const options_of<Compression>& values) {
   cuda::stream queue;
   inline_queue host;
-  const Compression compression(values);
+  const auto compression = make_policy<Compression>(values);
   for (const std::size_t n : sizes) {
     for (const std::size_t offset : offsets) {
       const auto gradient = normal_values(n, 13);
@@ -447,7 +448,10 @@ TEST_F(Kernels, BlocksOfCodes) {
     codes_agree<compression::fp8_e5m2>({.block = block});
   }
 }
-TEST_F(Kernels, PowersOfTwo) { codes_agree<compression::natural>({.seed = 3}); }
+TEST_F(Kernels, PowersOfTwo) {
+  codes_agree<compression::natural>({.seed = 3});
+  codes_agree<compression::e3m0>({});
+}
 TEST_F(Kernels, ThresholdCodes) {
   codes_agree<compression::one_bit>({.threshold = 0.5f});
   codes_agree<compression::two_bit>({.threshold = 0.5f});

@@ -59,6 +59,7 @@
 #include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/dithering.hpp"
+#include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
@@ -162,8 +163,8 @@ constexpr policies<coordination::automatic, coordination::local, coordination::l
 constexpr policies<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8,
-    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::signum,
-    compression::one_bit, compression::two_bit, compression::byteps_onebit,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::e3m0, compression::natural,
+    compression::signum, compression::one_bit, compression::two_bit, compression::byteps_onebit,
     compression::byteps_topk, compression::byteps_randomk, compression::dithering,
     compression::push_only<compression::two_bit>, compression::top_k, compression::random_k,
     compression::by_magnitude, compression::qsgd,
@@ -183,6 +184,7 @@ constexpr policies<
                   "block_int8",
                   "fp8_e4m3",
                   "fp8_e5m2",
+                  "e3m0",
                   "natural",
                   "signum",
                   "one_bit",

@@ -226,7 +226,8 @@ const std::tuple in_no_registry{
         "architecture.momenta=kept "},
     row<strategies::PairAveragingAhead, fusion::all,
         architecture::delayed<architecture::pair_averaging>>{"architecture.seed=1 "},
-    row<strategies::StreamingDiLoCo, architecture::streaming_diloco<>>{
+    row<strategies::StreamingDiLoCo, architecture::streaming_diloco<architecture::all_gather>,
+        compression::e3m0>{
         "architecture.period=100 architecture.fragments=4 architecture.overlap=1 "
         "architecture.keep=0.5 architecture.rate=0.7 architecture.momentum=0.9 "},
     row<strategies::KungFuNCCL, coordination::learned,

@@ -13,6 +13,7 @@
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
+#include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fading_error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -88,23 +89,26 @@ using optimizers =
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.
-using memoryless_compressions = testing::Types<
-    compression::none, compression::fp16, compression::bf16, compression::sign,
-    compression::scaled_sign, compression::block_sign, compression::block_int8, compression::top_k,
-    compression::random_k, compression::one_bit, compression::two_bit, compression::byteps_onebit,
-    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::byteps_topk,
-    compression::byteps_randomk, compression::chain<compression::top_k, compression::fp16>,
-    compression::chain<compression::top_k, compression::block_int8>,
-    compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
+using memoryless_compressions =
+    testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
+                   compression::scaled_sign, compression::block_sign, compression::block_int8,
+                   compression::top_k, compression::random_k, compression::one_bit,
+                   compression::two_bit, compression::byteps_onebit, compression::fp8_e4m3,
+                   compression::fp8_e5m2, compression::e3m0, compression::natural,
+                   compression::byteps_topk, compression::byteps_randomk,
+                   compression::chain<compression::top_k, compression::fp16>,
+                   compression::chain<compression::top_k, compression::block_int8>,
+                   compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
     compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
     compression::dithering, compression::one_bit, compression::two_bit, compression::byteps_onebit,
-    compression::fp8_e4m3, compression::fp8_e5m2, compression::natural, compression::byteps_topk,
-    compression::byteps_randomk, byte_codes, compression::error_feedback<compression::none>,
-    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::e3m0, compression::natural,
+    compression::byteps_topk, compression::byteps_randomk, byte_codes,
+    compression::error_feedback<compression::none>, compression::error_feedback<compression::fp16>,
+    compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,

@@ -12,7 +12,6 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
-#include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
 
 namespace tutti::architecture {
@@ -25,12 +24,13 @@ namespace tutti::architecture {
 ///   v = momentum * v + d
 ///   s = s - rate * (d + momentum * v)
 ///   x = keep * x + (1 - keep) * s.
-/// Wire: the collective's, of the payload of d, in one step of `period` for each fragment. Cost: a
-/// buffer and two memories as large as the model. A checkpoint holds all three; what is on its way
-/// when training ends is never applied.
+/// `Mean` is how ranks take it: by all_gather, payloads of any compressor are added as floats.
+/// Wire: Mean's, of the payload of s - x, in one step of `period` for each fragment. Cost: a buffer
+/// and two memories as large as the model. A checkpoint holds all three; what is on its way when
+/// training ends is never applied.
 /// After: Douillard et al., "Streaming DiLoCo with overlapping communication", 2025.
-template <collective_policy Collective = collective::ring>
-struct streaming_diloco : all_reduce<Collective> {
+template <architecture_policy Mean = all_reduce<>>
+struct streaming_diloco : Mean {
   static constexpr bool stale = true;
   static constexpr tutti::carries carries = tutti::carries::difference;
   static constexpr bool updates_first = true;
@@ -88,8 +88,8 @@ struct streaming_diloco : all_reduce<Collective> {
   }
 
   template <class World>
-  class state : public all_reduce<Collective>::template state<World> {
-    using base = typename all_reduce<Collective>::template state<World>;
+  class state : public Mean::template state<World> {
+    using base = typename Mean::template state<World>;
     using launch = typename World::launch;
 
    public:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,8 +14,9 @@
 
 namespace tutti::kernels {
 
-// An element has one of a few values and a code of one or two bits for it. Neighbours share a byte,
-// the first in its most significant bits, and the last word of 32 bits is filled up with zeros.
+// An element has one of a few values and a code of one, two or four bits for it. Neighbours share a
+// byte, the first in its most significant bits, and the last word of 32 bits is filled up with
+// zeros.
 //
 // A code says its `bits`, the code `of(value)` and what one is `worth`; `turned` is 3 where a
 // word's bytes stand the other way around. `here()` is the code with what it looks up in memory.
@@ -60,6 +62,47 @@ struct sign_code {
   TUTTI_HD sign_code here() const { return {magnitude, magnitude == nullptr ? 1.0f : *magnitude}; }
   TUTTI_HD std::uint32_t of(float value) const { return value < 0 ? 1 : 0; }
   TUTTI_HD float worth(std::uint32_t code) const { return code != 0 ? -looked_up : looked_up; }
+};
+
+/// A floating-point number of a sign and three bits of exponent, E3M0: 1 to 7 is the power of two
+/// that is nearest to a magnitude, of the seven up to the one nearest to what is looked up, 0 is
+/// zero, and 8 more is the negative. Magnitudes half-way between two numbers are worth the greater.
+/// No power is below 2^-125. Where an infinity or NaN is looked up, all is worth NaN.
+struct e3m0_code {
+  static constexpr unsigned bits = 4;
+  static constexpr std::size_t turned = 0;
+  const float* largest;
+  std::uint32_t greatest{};  ///< power's exponent, as a float's bits have it
+
+  TUTTI_HD e3m0_code here() const { return {largest, exponent_of(key_of(*largest))}; }
+
+  TUTTI_HD std::uint32_t of(float value) const {
+    const std::uint32_t key = key_of(value);
+    const std::uint32_t nearest = nearest_exponent(key) + 7;
+    const std::uint32_t power = nearest <= greatest ? 1 : nearest - greatest;
+    const std::uint32_t held = power > 7 ? 7 : power;
+    const std::uint32_t sign = std::bit_cast<std::uint32_t>(value) >> 31 << 3;
+    return key < (greatest - 7) << 23 ? 0 : held | sign;
+  }
+  TUTTI_HD float worth(std::uint32_t code) const {
+    const std::uint32_t power = code & 7;
+    const std::uint32_t number = power == 0 ? 0 : (greatest - 7 + power) << 23;
+    const std::uint32_t magnitude = greatest == of_no_number ? 0x7fc0'0000u : number;
+    return std::bit_cast<float>(magnitude | code >> 3 << 31);
+  }
+
+ private:
+  static constexpr std::uint32_t of_no_number = 255;
+
+  TUTTI_HD static std::uint32_t nearest_exponent(std::uint32_t key) {
+    return (key + (1u << 22)) >> 23;
+  }
+  TUTTI_HD static std::uint32_t exponent_of(std::uint32_t key) {
+    constexpr std::uint32_t least = 8;
+    const std::uint32_t nearest = nearest_exponent(key);
+    const std::uint32_t finite = nearest < least ? least : nearest > 254 ? 254 : nearest;
+    return key >= of_no_number << 23 ? of_no_number : finite;
+  }
 };
 
 template <class Code>
@@ -144,8 +187,9 @@ void add_codes(const Code code, const std::byte* in, std::span<float> sum) {
 template <class Code, host_queue Queue>
 void pack_codes(Queue& queue, Code code, std::span<const float> input, std::byte* out) {
   queue.run([=] {
+    const Code its = code.here();
     widest([=] {
-      detail::pack_codes<Code>(input.size(), out, [=](std::size_t i) { return code.of(input[i]); });
+      detail::pack_codes<Code>(input.size(), out, [=](std::size_t i) { return its.of(input[i]); });
     });
   });
 }
@@ -221,7 +265,8 @@ struct pack_codes {
 
   template <int>
   TUTTI_HD void pack(std::size_t byte) const {
-    pack_byte<Code>(byte, n, out, [this](std::size_t i) { return code.of(input[i]); });
+    const Code its = code.here();
+    pack_byte<Code>(byte, n, out, [this, &its](std::size_t i) { return its.of(input[i]); });
   }
 };
 

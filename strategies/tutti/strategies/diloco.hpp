@@ -2,8 +2,10 @@
 
 #include <string_view>
 
+#include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/diloco.hpp"
 #include "tutti/architecture/streaming_diloco.hpp"
+#include "tutti/compression/e3m0.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/up_to.hpp"
 
@@ -20,15 +22,18 @@ struct DiLoCo {
   using strategy = compose<fusion::up_to, architecture::diloco<>>;
 };
 
-/// Outer steps of one fragment after the other, each with a step of training to come in.
+/// Outer steps of one fragment after the other, each with a step of training to come in, of
+/// differences in four bits.
 struct StreamingDiLoCo {
   static constexpr std::string_view name = "StreamingDiLoCo";
   static constexpr std::string_view after =
       "Douillard et al., \"Streaming DiLoCo with overlapping communication\", 2025";
   static constexpr std::string_view deviations =
-      "Fragments are of every fourth tensor, not of layers; differences travel as floats unless a "
-      "compressor is added, the paper's in four bits.";
-  using strategy = compose<architecture::streaming_diloco<>>;
+      "Fragments are of every fourth tensor, not of layers; E3M0 is scaled to each tensor's "
+      "largest "
+      "magnitude, of which the paper says nothing.";
+  using strategy =
+      compose<architecture::streaming_diloco<architecture::all_gather>, compression::e3m0>;
 };
 
 }  // namespace tutti::strategies

@@ -55,6 +55,8 @@ template void pack_codes_and_subtract<sign_code>(cuda::stream&, sign_code, std::
 template void add_and_pack_codes<sign_code>(cuda::stream&, sign_code, std::span<float>,
                                             std::span<const float>, std::byte*);
 template void add_codes<sign_code>(cuda::stream&, sign_code, const std::byte*, std::span<float>);
+template void pack_codes<e3m0_code>(cuda::stream&, e3m0_code, std::span<const float>, std::byte*);
+template void add_codes<e3m0_code>(cuda::stream&, e3m0_code, const std::byte*, std::span<float>);
 template void quantise_blocks<int8_code>(cuda::stream&, std::span<const float>, std::size_t, float*,
                                          std::int8_t*);
 template void add_and_quantise_blocks<int8_code>(cuda::stream&, std::span<float>,
