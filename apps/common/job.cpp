@@ -133,7 +133,8 @@ class flags {
     text("strategy", into_->strategy, "how to communicate");
     text("kvstore", into_->kvstore, "the strategy that MXNet's kvstore of this type is");
     text("optimizer", into_->optimizer,
-         "sgd, adam or adamw; a strategy that brings its own, as OneBitAdam, has that (=sgd)");
+         "sgd, adam, adamw, lars or lamb; a strategy that brings its own, as OneBitAdam, has that\n"
+         "(=sgd)");
     text("density-warm-up", into_->density_warm_up,
          "shares that a compressor selects in the first epochs, as 0.25,0.0625; own: as the\n"
          "strategy's authors have them; none");

@@ -12,8 +12,12 @@
 #include "common/pace.hpp"
 #include "common/policy_flags.hpp"
 #include "models/declaration.hpp"
+#include "tutti/base/queue.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/core/rules.hpp"
 #include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/lamb.hpp"
+#include "tutti/optimizer/lars.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/role/architecture.hpp"
@@ -23,7 +27,7 @@ namespace train {
 
 /// SGD or Adam, as the job says: one type, so that each strategy is compiled once.
 struct sgd_or_adam : tutti::optimizer::adam {
-  enum class rule { sgd, adam };
+  enum class rule { sgd, adam, lars, lamb };
 
   rule by{rule::sgd};
   float momentum{0.0f};
@@ -62,13 +66,95 @@ struct sgd_or_adam : tutti::optimizer::adam {
 };
 static_assert(tutti::optimizer_policy<sgd_or_adam>);
 
+/// Also LARS or LAMB, for strategies that update whole tensors, on the host.
+struct any_optimizer : sgd_or_adam {
+  static constexpr bool elementwise = false;
+
+  float trust{};
+
+  any_optimizer() = default;
+  explicit any_optimizer(const tutti::optimizer::lars& values) : trust(values.trust) {
+    by = rule::lars;
+    learning_rate = values.learning_rate;
+    momentum = values.momentum;
+    weight_decay = values.weight_decay;
+  }
+  explicit any_optimizer(const tutti::optimizer::lamb& values) {
+    by = rule::lamb;
+    learning_rate = values.learning_rate;
+    beta1 = values.beta1;
+    beta2 = values.beta2;
+    epsilon = values.epsilon;
+    weight_decay = values.weight_decay;
+  }
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    if (self.by == rule::lars) {
+      tutti::optimizer::lars::describe(self, visit);
+    } else if (self.by == rule::lamb) {
+      tutti::optimizer::lamb::describe(self, visit);
+    } else {
+      sgd_or_adam::describe(self, visit);
+    }
+  }
+
+  std::size_t memory_per_element() const {
+    return by == rule::lars   ? as_lars().memory_per_element()
+           : by == rule::lamb ? as_lamb().memory_per_element()
+                              : sgd_or_adam::memory_per_element();
+  }
+
+  template <class Queue>
+  void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
+             const tutti::chunk_context& where) const {
+    if constexpr (tutti::host_queue<Queue>) {
+      if (by == rule::lars) {
+        as_lars().apply(queue, parameters, gradient, where);
+        return;
+      }
+      if (by == rule::lamb) {
+        as_lamb().apply(queue, parameters, gradient, where);
+        return;
+      }
+    }
+    sgd_or_adam::apply(queue, parameters, gradient, where);
+  }
+
+ private:
+  tutti::optimizer::lars as_lars() const { return {learning_rate, momentum, weight_decay, trust}; }
+  tutti::optimizer::lamb as_lamb() const {
+    return {learning_rate, beta1, beta2, epsilon, weight_decay};
+  }
+};
+static_assert(tutti::optimizer_policy<any_optimizer>);
+
 template <class Strategy>
 constexpr bool exchanges_momenta =
     tutti::facts::exchanges_momenta<typename tutti::strategy_of<Strategy>::architecture>;
 
 template <class Strategy>
-using optimizer_of =
-    std::conditional_t<exchanges_momenta<Strategy>, tutti::optimizer::one_bit_adam, sgd_or_adam>;
+constexpr bool updates_whole_tensors = tutti::rule::pieces_need_an_elementwise_optimizer<
+    typename tutti::strategy_of<Strategy>::architecture, any_optimizer>::holds;
+
+template <class Strategy>
+using optimizer_of = std::conditional_t<
+    exchanges_momenta<Strategy>, tutti::optimizer::one_bit_adam,
+    std::conditional_t<updates_whole_tensors<Strategy>, any_optimizer, sgd_or_adam>>;
+
+/// Throws flag_error unless the strategy updates whole tensors, on the host.
+template <class Strategy>
+void expect_whole_tensors(const common::job& asked) {
+  if (!updates_whole_tensors<Strategy>) {
+    throw common::flag_error("--optimizer " + asked.optimizer + " looks at whole tensors, and " +
+                             std::string(Strategy::name) +
+                             " updates parts of them. Fix: sgd, adam or adamw");
+  }
+  if (asked.device != "cpu") {
+    throw common::flag_error("--optimizer " + asked.optimizer +
+                             " is for the host alone. Fix: --device cpu");
+  }
+}
 
 /// The optimizer that `--optimizer` names, before any of its values is set.
 template <class Strategy>
@@ -81,8 +167,15 @@ optimizer_of<Strategy> named_optimizer(const models::declaration& model, const c
     return {};
   } else {
     const std::string name = asked.optimizer.empty() ? "sgd" : asked.optimizer;
-    common::expect_one_of("optimizer", name, {"sgd", "adam", "adamw"});
-    sgd_or_adam made;
+    common::expect_one_of("optimizer", name, {"sgd", "adam", "adamw", "lars", "lamb"});
+    if (name == "lars" || name == "lamb") {
+      expect_whole_tensors<Strategy>(asked);
+      if constexpr (updates_whole_tensors<Strategy>) {
+        return name == "lars" ? any_optimizer(tutti::optimizer::lars())
+                              : any_optimizer(tutti::optimizer::lamb());
+      }
+    }
+    optimizer_of<Strategy> made;
     if (name == "sgd") {
       const auto its = common::pace<Strategy>(model, asked);
       made.learning_rate = its.learning_rate;

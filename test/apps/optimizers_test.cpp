@@ -36,6 +36,10 @@ TEST_F(Optimizers, AnOptimizerRefusesWhatIsAnothers) {
                 "this optimizer has no --optimizer.beta. Did you mean --optimizer.beta1?");
   train_refuses("--optimizer adam --optimizer.decay couple",
                 "--optimizer.decay couple cannot be. Did you mean coupled?");
+  train_refuses("--strategy ZeRO1 --optimizer lamb",
+                "--optimizer lamb looks at whole tensors, and ZeRO1 updates parts of them. Fix: "
+                "sgd, adam or adamw");
+  train_refuses("--optimizer lamb --optimizer.trust 1", "this optimizer has no --optimizer.trust");
   train_refuses("--strategy OneBitAdam --optimizer sgd",
                 "no optimizer of OneBitAdam is named 'sgd'. Did you mean one_bit_adam?");
   refuses(cell("none-off-none-all-reduce", "--optimizer adam"), "there is no flag --optimizer");
@@ -104,7 +108,9 @@ TEST_F(Optimizers, TrainByTheOptimizerThatIsNamed) {
   for (const auto& [flags, floats] :
        {std::pair{"--optimizer sgd", 1.0}, std::pair{"--optimizer sgd --momentum 0", 0.0},
         std::pair{"--optimizer adam", 2.0},
-        std::pair{"--optimizer adamw --learning-rate 0.002 --optimizer.beta2 0.99", 2.0}}) {
+        std::pair{"--optimizer adamw --learning-rate 0.002 --optimizer.beta2 0.99", 2.0},
+        std::pair{"--optimizer lars --learning-rate 10 --momentum 0.5", 1.0},
+        std::pair{"--optimizer lamb --learning-rate 0.01", 2.0}}) {
     SCOPED_TRACE(flags);
     const auto found = epochs(std::string("--epochs 2 ") + flags);
     ASSERT_EQ(found.size(), 2U);
@@ -116,6 +122,7 @@ TEST_F(Optimizers, TrainByTheOptimizerThatIsNamed) {
   };
   EXPECT_NE(loss("--optimizer adam --optimizer.beta1 0.5"), loss("--optimizer adam"));
   EXPECT_NE(loss("--optimizer adamw --weight-decay 1"), loss("--optimizer adam"));
+  EXPECT_NE(loss("--optimizer lars --optimizer.trust 0.01"), loss("--optimizer lars"));
 
   const auto bits = epochs("--strategy OneBitAdam --epochs 2 --optimizer.freeze_step 46");
   ASSERT_EQ(bits.size(), 2U);
