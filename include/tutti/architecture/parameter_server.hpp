@@ -197,6 +197,7 @@ struct parameter_server {
     }
     std::vector<std::span<float>> memories() { return server_.memories(); }
     void rescale(float factor) { server_.rescale(factor); }
+    void undo_step() { server_.undo_step(); }
     std::size_t optimizer_floats() const { return server_.optimizer_floats(); }
 
    private:

@@ -19,6 +19,7 @@
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/state_memory.hpp"
 #include "tutti/core/surroundings.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/workspace.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
@@ -37,6 +38,7 @@ struct chunk_record {
   memory_of<std::byte, Queue> workspace{};
   memory_of<std::byte, Queue> scratch{};
   memory_of<float, Queue> remembered{};  ///< of its tensor, by its compressor
+  memory_of<float, Queue> kept{};        ///< of that, for a step that is undone
   task running{};
   std::conditional_t<Splits, std::optional<gate>, std::monostate> second_half{};
   task before{};  ///< the launch before, where the next may begin before it has ended
@@ -54,6 +56,7 @@ class chunk_records {
   using state_type = typename Types::architecture::template state<surroundings_type>;
   static constexpr bool splits = surroundings_type::splits_phases;
   static constexpr bool delays = facts::delay<typename Types::architecture> > 0;
+  static constexpr bool undoes = surroundings_type::undoes_steps;
   static constexpr std::size_t owner_rows = facts::encodes_means<typename Types::architecture>
                                                 ? facts::memory_per_element<typename Types::relay>
                                                 : 0;
@@ -73,7 +76,10 @@ class chunk_records {
         state_(&state),
         records_(made.chunks.size()),
         worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
-        owner_memory_(world.queue(), owner_rows, model.remembered()) {
+        owner_memory_(world.queue(), owner_rows, model.remembered()),
+        worker_kept_(world.queue(), undoes ? facts::memory_per_element<compression> : 0,
+                     model.remembered()),
+        owner_kept_(world.queue(), undoes ? owner_rows : 0, model.remembered()) {
     std::size_t largest = 0;
     for (std::size_t number = 0; number < records_.size(); ++number) {
       const chunk& piece = made.chunks[number];
@@ -157,6 +163,29 @@ class chunk_records {
     }
   }
 
+  // ---- a step that turns out to update nothing
+
+  /// `undo_step` goes back to what is remembered of the chunk now.
+  void keep(std::uint32_t number) requires undoes {
+    const chunk& piece = plan_->chunks[number];
+    worker_kept_.copy(world_->queue(), worker_memory_, piece.first_element, piece.elements);
+    owner_kept_.copy(world_->queue(), owner_memory_, piece.first_element, piece.elements);
+    copy(records_[number].kept, records_[number].remembered);
+  }
+  [[gnu::cold]] void undo_step() requires undoes {
+    worker_memory_.copy(world_->queue(), worker_kept_, 0, model_->remembered());
+    owner_memory_.copy(world_->queue(), owner_kept_, 0, model_->remembered());
+    for (record& each : records_) {
+      copy(each.remembered, each.kept);
+    }
+  }
+  /// Gradients are `factor` times as much from now on, and so is what is remembered of them. Of a
+  /// tensor's factors only the directions count.
+  [[gnu::cold]] void scale(float factor) requires undoes {
+    kernels::scale(world_->queue(), worker_memory_.floats(), factor);
+    kernels::scale(world_->queue(), owner_memory_.floats(), factor);
+  }
+
   /// What is remembered from step to step of each element sent, of each mean, and of each tensor.
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all{worker_memory_.floats(), owner_memory_.floats()};
@@ -218,6 +247,9 @@ class chunk_records {
     if constexpr (facts::in_rounds<C>) {
       mine.remembered =
           allocate_zeros<float>(world_->queue(), its.remembers(around_->tensor_of(piece)));
+      if constexpr (undoes) {
+        mine.kept = allocate<float>(world_->queue(), mine.remembered.size());
+      }
     }
   }
   template <class C>
@@ -227,6 +259,12 @@ class chunk_records {
     } else {
       return std::max(scratch_bytes(its, piece.elements),
                       scratch_bytes(relay(its), piece.elements));
+    }
+  }
+
+  void copy(memory_of<float, queue_type>& to, const memory_of<float, queue_type>& from) {
+    if (from.size() != 0) {
+      world_->queue().copy(to.data(), from.data(), from.size() * sizeof(float));
     }
   }
 
@@ -261,6 +299,8 @@ class chunk_records {
   std::vector<record> records_;
   state_memory<queue_type> worker_memory_;
   state_memory<queue_type> owner_memory_;
+  state_memory<queue_type> worker_kept_;
+  state_memory<queue_type> owner_kept_;
 };
 
 }  // namespace tutti

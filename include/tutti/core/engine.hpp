@@ -60,6 +60,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using core::exposed_;
   using core::failure_;
   using core::flow_;
+  using core::follow;
   using core::joining_;
   using core::model_;
   using core::observer_;
@@ -68,7 +69,6 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using core::outstanding;
   using core::plan_;
   using core::remembered;
-  using core::rescale;
   using core::resume_architecture;
   using core::room_per_element_;
   using core::services_;
@@ -278,7 +278,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
            "before the first step"}));
     }
     wait();
-    waits_.exclusively([&] { rescale(change_of_rate(optimizer_, values)); });
+    waits_.exclusively([&] { follow(values); });
     tell(values);
   }
   const Optimizer& values() const { return optimizer_; }
@@ -451,7 +451,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   void tell(const Optimizer& values) {
     optimizer_ = values;
     if (servers() > 0) {
-      task telling = services_.tell_values(std::as_bytes(std::span(&optimizer_, 1)));
+      task telling = core::tell_values();
       waits_.run(telling);
       average(0);
     }

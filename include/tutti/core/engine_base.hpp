@@ -28,6 +28,7 @@ enum class service : std::uint32_t {
   finished,   ///< the sender asks nobody any more
   ended,      ///< nor does anybody
   change,     ///< other values for the optimizer
+  undo,       ///< the last step has updated nothing
   collect,
   restore,
   replan,
@@ -90,6 +91,8 @@ class engine_base {
   task serve_chunk(message_type asked) { return verbs_->serve_chunk(*this, std::move(asked)); }
   /// Other values for the optimizer.
   void take_values(std::span<const std::byte> bytes) { return verbs_->take_values(*this, bytes); }
+  /// The last step has updated nothing.
+  void undo_step() { return verbs_->undo_step(*this); }
   /// What its architecture remembers.
   std::vector<std::span<float>> remembered() { return verbs_->remembered(*this); }
   /// Its architecture goes on from step `steps`.
@@ -137,11 +140,11 @@ class engine_base {
            is_own<Engine>(&Engine::describe) && is_own<Engine>(&Engine::heard) &&
            is_own<Engine>(&Engine::due_call) && is_own<Engine>(&Engine::listens_to_all) &&
            is_own<Engine>(&Engine::hear) && is_own<Engine>(&Engine::serve_chunk) &&
-           is_own<Engine>(&Engine::take_values) && is_own<Engine>(&Engine::remembered) &&
-           is_own<Engine>(&Engine::resume_architecture) && is_own<Engine>(&Engine::converse) &&
-           is_own<Engine>(&Engine::worker_left) && is_own<Engine>(&Engine::counted_pushes) &&
-           is_own<Engine>(&Engine::begun) && is_own<Engine>(&Engine::disagreed) &&
-           is_own<Engine>(&Engine::finish_gradients) &&
+           is_own<Engine>(&Engine::take_values) && is_own<Engine>(&Engine::undo_step) &&
+           is_own<Engine>(&Engine::remembered) && is_own<Engine>(&Engine::resume_architecture) &&
+           is_own<Engine>(&Engine::converse) && is_own<Engine>(&Engine::worker_left) &&
+           is_own<Engine>(&Engine::counted_pushes) && is_own<Engine>(&Engine::begun) &&
+           is_own<Engine>(&Engine::disagreed) && is_own<Engine>(&Engine::finish_gradients) &&
            is_own<Engine>(&Engine::finish_architecture) && is_own<Engine>(&Engine::stop_answering);
   }
 
@@ -165,6 +168,7 @@ class engine_base {
     void (*hear)(engine_base&, int, std::span<const std::byte>);
     task (*serve_chunk)(engine_base&, message_type);
     void (*take_values)(engine_base&, std::span<const std::byte>);
+    void (*undo_step)(engine_base&);
     std::vector<std::span<float>> (*remembered)(engine_base&);
     void (*resume_architecture)(engine_base&, std::uint64_t);
     task (*converse)(engine_base&, int, service);
@@ -211,6 +215,7 @@ class engine_base {
         [](engine_base& its, std::span<const std::byte> bytes) {
           return static_cast<Engine&>(its).take_values(bytes);
         },
+        [](engine_base& its) { return static_cast<Engine&>(its).undo_step(); },
         [](engine_base& its) { return static_cast<Engine&>(its).remembered(); },
         [](engine_base& its, std::uint64_t steps) {
           return static_cast<Engine&>(its).resume_architecture(steps);

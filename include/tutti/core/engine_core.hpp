@@ -41,6 +41,7 @@
 #include "tutti/core/surroundings.hpp"
 #include "tutti/core/tensor_state.hpp"
 #include "tutti/core/waiting.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/monitor.hpp"
@@ -403,8 +404,28 @@ class engine_core : engine_base<Transport> {
   void take_values(std::span<const std::byte> bytes) {
     Optimizer values = optimizer_;
     std::memcpy(static_cast<void*>(&values), bytes.data(), sizeof values);
-    rescale(change_of_rate(optimizer_, values));
+    follow(values);
     optimizer_ = values;
+  }
+  /// What this rank remembers of gradients and means is as it would be under these values.
+  void follow(const Optimizer& values) {
+    rescale(change_of_rate(optimizer_, values));
+    if constexpr (world_type::undoes_steps) {
+      const float change = change_of_scale(optimizer_, values);
+      if (change != 1 && flow_) {
+        flow_->scale_memory(change);
+      } else if (change != 1 && serves()) {
+        for (const std::span<float> each : remembered()) {
+          kernels::scale(world_->queue(), each, change);
+        }
+      }
+    }
+  }
+  /// What this rank remembers as a server is what it was before the last step.
+  void undo_step() {
+    if constexpr (world_type::undoes_steps && facts::has_undo_step<state_type>) {
+      state_->undo_step();
+    }
   }
   /// What this rank remembers in steps of the optimizer becomes `factor` times as much.
   void rescale([[maybe_unused]] float factor) {
@@ -463,6 +484,14 @@ class engine_core : engine_base<Transport> {
   void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   float begin_step(double squares) { return optimizer_.begin_step(squares); }
+  task average_of_step(double& value) {
+    return average_over_workers(endpoint<Transport>(*world_, services_.own_tag(own::decision)),
+                                workers_, value);
+  }
+  task undo_on_servers() { return services_.tell(service::undo, {}); }
+  task tell_values() {
+    return services_.tell(service::change, std::as_bytes(std::span(&optimizer_, 1)));
+  }
 
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failure_.end(std::move(why), who) && flow_) {

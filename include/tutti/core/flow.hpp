@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -57,6 +58,7 @@ class flow {
   static constexpr bool joins = facts::joins<typename Types::coordination>;
   static constexpr bool splits = surroundings_type::splits_phases;
   static constexpr bool delays = facts::delay<architecture> > 0;
+  static constexpr bool undoes = surroundings_type::undoes_steps;
   using records_type = chunk_records<Types>;
   using record_type = typename records_type::record;
   using order_type = order_of_starts<Types, flow>;
@@ -120,6 +122,11 @@ class flow {
     if (full) {
       filled_[number] = 0;
       model_->settle(world_->queue(), number);
+      if constexpr (undoes) {
+        for (std::uint32_t i = 0; i < filling.chunks; ++i) {
+          chunks_.keep(filling.first_chunk + i);
+        }
+      }
     }
     if constexpr (facts::has_sends<state_type>) {
       if (!state_->sends(step)) {
@@ -165,6 +172,7 @@ class flow {
     return all;
   }
   void rescale(float factor) { chunks_.rescale(factor); }
+  void scale_memory(float factor) requires undoes { chunks_.scale(factor); }
   /// The launches of a step in their order, as this rank has learned it.
   std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
   /// Steps before launches repeat: a book is begun after them.
@@ -175,7 +183,7 @@ class flow {
   /// Some launch is on its way. For any thread.
   bool communicates() const { return in_flight_.load(std::memory_order_acquire) != 0; }
   bool at_rest() const {
-    return order_.at_rest() &&
+    return order_.at_rest() && deciding_.done() &&
            loops::all_of(chunks_, [](const auto& each) { return each.at_rest(); });
   }
 
@@ -203,6 +211,8 @@ class flow {
     }
     task silence = order_.finish();
     co_await silence;
+    const task& last = deciding_;
+    co_await last;
   }
   /// An exception ends this rank's part: others hear of that.
   void leave_unsaid() { order_.leave_unsaid(); }
@@ -383,6 +393,7 @@ class flow {
         what.shares = mine.shares;
       }
       if (!what.data.empty()) {
+        look_at(what.data);
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
         around_->count_overflow(what.data);
@@ -456,6 +467,7 @@ class flow {
         model_->pack(queue, number);
       }
       if (piece.elements > 0) {
+        look_at(what.data);
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
         around_->count_overflow(what.data);
@@ -627,13 +639,61 @@ class flow {
       return;
     }
     means_ = 0;
+    if constexpr (undoes) {
+      deciding_ = task();  // the next coroutine takes the memory of its frame
+      deciding_ = decide(step);
+      deciding_.start(world_->ready_coroutines());
+    } else {
+      update_all(step, owner_->begin_step(squares_of_means()));
+    }
+  }
+
+  /// Where a compressor remembers, zeros travel in place of a gradient that holds an infinity or
+  /// NaN: the step is going to be skipped, and some cannot encode it.
+  void look_at([[maybe_unused]] std::span<float> gradient) {
+    if constexpr (undoes) {
+      if (!model_->phantom()) {
+        const std::uint64_t before = no_numbers_;
+        kernels::count_no_numbers(world_->queue(), gradient, &no_numbers_);
+        if (no_numbers_ != before) {
+          world_->queue().clear(gradient.data(), gradient.size_bytes());
+        }
+      }
+    }
+  }
+  /// Whoever had no number in its gradient tells the others, for no mean shows it. What is
+  /// remembered is then what it was before the step, and follows the optimizer's scale.
+  task decide(std::uint64_t step) {
+    try {
+      auto no_numbers = static_cast<double>(std::exchange(no_numbers_, 0));
+      co_await owner_->average_of_step(no_numbers);
+      const auto before = around_->values();
+      const float factor = owner_->begin_step(
+          no_numbers == 0 ? squares_of_means() : std::numeric_limits<double>::infinity());
+      if (factor == 0) {
+        chunks_.undo_step();
+        co_await owner_->undo_on_servers();
+      }
+      if (const float change = change_of_scale(before, around_->values()); change != 1) {
+        chunks_.scale(change);
+        co_await owner_->tell_values();
+      }
+      update_all(step, factor);
+    } catch (...) {
+      chunk_failed(std::current_exception());
+    }
+  }
+
+  double squares_of_means() const {
     double squares = 0;
     for (std::size_t position = 0; position < tensors_.size() && !model_->phantom(); ++position) {
       double its = 0;
       kernels::sum_of_squares(world_->queue(), model_->data(position), &its);
       squares += its;
     }
-    const float factor = owner_->begin_step(squares);
+    return squares;
+  }
+  void update_all(std::uint64_t step, float factor) {
     for (std::size_t position = 0; position < tensors_.size(); ++position) {
       if (factor != 0) {
         if (factor != 1 && !model_->phantom()) {
@@ -675,7 +735,9 @@ class flow {
   std::atomic<std::size_t> in_flight_{0};  ///< launches; written by the loop's owner alone
   struct no_buffers {};
   std::conditional_t<gathers, std::optional<typename records_type::buffers>, no_buffers> buffers_{};
-  std::size_t means_ = 0;  ///< of this step that are there, where all are needed at once
+  std::size_t means_ = 0;         ///< of this step that are there, where all are needed at once
+  std::uint64_t no_numbers_ = 0;  ///< in what this rank has encoded in this step
+  task deciding_{};               ///< whether this step updates anything
   running_hash agenda_{};
   std::uint64_t starts_ = 0;
   order_type order_;

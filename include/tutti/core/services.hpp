@@ -33,7 +33,7 @@ class services {
 
  public:
   /// What an engine sends beside chunks, numbered after the last chunk where there are any.
-  enum class own : std::uint32_t { hello, parameters, average, change, memory, sums };
+  enum class own : std::uint32_t { hello, parameters, average, change, memory, sums, decision };
 
   services(Transport& world, const plan& made, int workers, engine_base<Transport>& owner)
       : world_(&world), plan_(&made), workers_(workers), owner_(&owner) {}
@@ -129,13 +129,13 @@ class services {
 
   // ---- asking
 
-  /// Worker 0 tells ranks that do not train the optimizer's values.
-  task tell_values(std::span<const std::byte> bytes) {
+  /// Worker 0 tells ranks that do not train, which have taken it in when this ends.
+  task tell(service what, std::span<const std::byte> bytes) {
     if (world_->rank() != 0) {
       co_return;
     }
     for (int rank = workers_; rank < world_->size(); ++rank) {
-      co_await world_->send(rank, service_tag(service::change), bytes);
+      co_await world_->send(rank, service_tag(what), bytes);
       co_await world_->receive(rank, own_tag(own::change), {});
     }
   }
@@ -199,9 +199,11 @@ class services {
             owner_->hear(peer, lent.bytes());
           } else if (is(what, service::change)) {
             owner_->take_values(lent.bytes());
+          } else if (is(what, service::undo)) {
+            owner_->undo_step();
           }
         }  // only now does the sender go on, and can be asked for more
-        if (is(what, service::change)) {
+        if (is(what, service::change) || is(what, service::undo)) {
           co_await world_->send(peer, own_tag(own::change), {});
         } else if (is(what, service::finished) && serves) {
           co_await owner_->worker_left(peer);

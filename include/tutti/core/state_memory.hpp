@@ -20,6 +20,14 @@ class state_memory {
   std::span<float> floats() { return span_of(floats_); }
   std::span<const float> floats() const { return span_of(floats_); }
 
+  /// Of so many elements from `first` on, becomes what `other` is.
+  void copy(Queue& queue, const state_memory& other, std::size_t first, std::size_t count) {
+    for (std::size_t row = 0; row < floats_.size(); row += elements_) {
+      queue.copy(floats_.data() + row + first, other.floats_.data() + row + first,
+                 count * sizeof(float));
+    }
+  }
+
   chunk_context at(std::size_t first_element, std::span<std::byte> scratch, std::uint64_t step) {
     float* first = floats_.empty() ? nullptr : floats_.data() + first_element;
     return chunk_context{first, elements_, scratch, step, first_element};

@@ -45,6 +45,10 @@ class surroundings {
   /// An exchange hands back between its halves.
   static constexpr bool splits_phases = facts::splits_phases<typename Types::schedule>;
   static constexpr bool overflows = facts::overflows<compression>;
+  /// What compressors remember goes back to what it was where a step updates nothing.
+  static constexpr bool undoes_steps =
+      facts::needs_all_gradients<optimizer> &&
+      facts::memory_per_element<compression> + facts::memory_per_element<relay_type> > 0;
 
   /// `failed(context, why)` hears of tasks beside that fail.
   [[gnu::cold]] surroundings(transport& world, const plan& made, model_memory<queue_type>& model,

@@ -11,9 +11,16 @@ namespace tutti::optimizer {
 /// not vanish in 16 bits; the loop asks for it before each backward pass, `engine.values().scale`.
 /// Gradients are divided by it. If any is infinite or not a number the step updates nothing on any
 /// worker and the scale becomes `backoff` times as large; after `interval` steps in a row without
-/// such a one, `growth` times.
-/// The numbers of steps that Adam's corrections count go on in a step that updates nothing; what
-/// error feedback sent in it is lost. On the host alone. Cost: two passes over the mean gradient.
+/// such a one, `growth` times. Numbers of steps, as Adam's corrections and random draws count them,
+/// go on in a step that updates nothing.
+///
+/// What compressors remember, on workers and on servers, is then as it was before that step; it
+/// always becomes as many times as large as the scale does. They are given no infinity: where a
+/// worker has one, or NaN, zeros travel in its chunk's place, and the workers tell each other. Not
+/// for compressors whose mean is as long whatever the gradient is: a vote would be divided, too.
+/// On the host alone. Cost: two passes over the mean gradient; where a compressor remembers, as
+/// much memory again, a copy of it and a pass over the gradient each step, and 8 bytes from each
+/// worker to rank 0 and back.
 /// After: Micikevicius et al., "Mixed precision training", ICLR 2018; the defaults of PyTorch's
 /// GradScaler.
 template <optimizer_policy Optimizer>

@@ -153,6 +153,7 @@ struct world {
   template <class T>
   using memory = memory_of<T, archetype::queue>;
   static constexpr bool splits_phases = false;
+  static constexpr bool undoes_steps = false;
 };
 
 /// The verbs that an architecture's state may leave out.
@@ -168,6 +169,7 @@ struct optional_verbs {
   std::vector<std::span<float>> memories();
   std::size_t optimizer_floats() const;
   void rescale(float);
+  void undo_step();
   task worker_left(int);
   bool holds_back(std::uint32_t) const;
   push_counts counted_pushes() const;

@@ -215,6 +215,11 @@ concept has_rescale = requires {
 }
 || !requires { &verbs_beside<S>::rescale; };
 template <class S>
+concept has_undo_step = requires {
+  &S::undo_step;
+}
+|| !requires { &verbs_beside<S>::undo_step; };
+template <class S>
 concept has_worker_left = requires {
   &S::worker_left;
 }
@@ -335,6 +340,10 @@ concept rescale = requires(if_stated<facts::has_rescale<S>, S>& state, float fac
   state.rescale(factor);
 };
 template <class S>
+concept undo_step = requires(if_stated<facts::has_undo_step<S>, S>& state) {
+  state.undo_step();
+};
+template <class S>
 concept worker_left = requires(if_stated<facts::has_worker_left<S>, S>& state, int worker) {
   { state.worker_left(worker) } -> std::same_as<task>;
 };
@@ -359,7 +368,7 @@ template <class S, class World>
 concept architecture_state = verbs::exchange<S, World> && verbs::workspace_bytes<S> &&
     verbs::sends<S> && verbs::outgoing<S> && verbs::incoming<S> && verbs::average<S> &&
     verbs::depart<S> && verbs::arrive<S> && verbs::serve<S, World> && verbs::resume<S> &&
-    verbs::memories<S> && verbs::optimizer_floats<S> && verbs::rescale<S> &&
+    verbs::memories<S> && verbs::optimizer_floats<S> && verbs::rescale<S> && verbs::undo_step<S> &&
     verbs::worker_left<S> && verbs::holds_back<S> && verbs::counted_pushes<S> && verbs::finish<S>;
 
 namespace detail {
@@ -468,6 +477,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   where ranks own parts of every chunk, one span for each chunk, row by row.
 /// * `rescale(factor)`: residuals of means that it remembers itself, in steps of the optimizer,
 ///   become `factor` times as much.
+/// * `undo_step()`: the last step has updated nothing, and residuals of its means are what they
+///   were before it; on ranks that serve.
 /// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
 /// * `worker_left(worker)` -> task: it pushes no more; on ranks that serve.
 /// * `holds_back(chunk)`: on a rank that serves, some worker's answer of the chunk waits for what

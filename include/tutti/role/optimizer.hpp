@@ -53,7 +53,9 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 /// One that `needs_all_gradients` also has
 /// * `begin_step(squares)`: before any tensor of a step is updated, with the sum of the squares of
 ///   all mean gradients, answers the factor by which they are all multiplied; 0: this step updates
-///   nothing, and momenta stay. It may change values of its own, which every rank changes alike.
+///   nothing, momenta stay, and what compressors remember is what it was before the step. The sum
+///   is infinite where a compressor remembers and some worker's gradient holds an infinity or NaN,
+///   whatever came of that. It may change values of its own, which every rank changes alike.
 ///
 /// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
 /// nothing: numbers, and arrays of fixed length.
@@ -88,6 +90,17 @@ float change_of_rate(const O& before, const O& after) {
     const auto from = static_cast<double>(before.learning_rate);
     const auto to = static_cast<double>(after.learning_rate);
     return from == 0 || to == 0 ? 1.0f : static_cast<float>(from / to);
+  } else {
+    return 1.0f;
+  }
+}
+
+/// Gradients under the values `after` are so many times those under `before`: the quotient of what
+/// the loss is multiplied by, or 1 where it is not.
+template <optimizer_policy O>
+float change_of_scale(const O& before, const O& after) {
+  if constexpr (requires { after.scale; }) {
+    return after.scale / before.scale;
   } else {
     return 1.0f;
   }

@@ -53,6 +53,7 @@ class parameter_server_server {
       one_by_one || steps_by_push ? mean::none : Architecture::mean_rule;
   static constexpr bool adds_payloads = !encodes_once<compression>;
   static constexpr bool encodes_means = !plain && !keeps_parameters && !adds_payloads;
+  static constexpr bool undoes_steps = encodes_means && World::undoes_steps;
   /// The sum itself is the answer: a slow worker may still read it while the next one begins.
   static constexpr bool answers_sums = (plain && !keeps_parameters) || adds_payloads;
 
@@ -190,6 +191,15 @@ class parameter_server_server {
     }
   }
 
+  /// No worker has all that it needs for the next step before this.
+  void undo_step() {
+    if constexpr (undoes_steps) {
+      for (shelf& each : shelves_) {
+        world_->copy(span_of(each.residual), span_of(each.kept));
+      }
+    }
+  }
+
   /// Of each chunk placed here: residuals of means, momenta, mean squares, parameters, what each
   /// worker has read; what there is of them.
   std::vector<std::span<float>> memories() {
@@ -230,6 +240,7 @@ class parameter_server_server {
     std::array<floats, 2> sums{};
     floats parameters{};
     floats residual{};
+    floats kept{};  ///< of that, for a step that is undone
     floats momenta{};
     floats mean_square{};
     bytes payload{};
@@ -301,6 +312,7 @@ class parameter_server_server {
       make_room(mine.payload, capacity(relay(world_->compressor()), piece.elements));
       mine.payload_bytes = expected(relay(world_->compressor()), piece.elements);
       make_room(mine.residual, facts::memory_per_element<relay_type> * piece.elements);
+      make_room(mine.kept, undoes_steps ? mine.residual.size() : 0);
     }
     if constexpr (runs_optimizer) {
       make_room(mine.momenta, world_->momenta_per_element() * piece.elements);
@@ -519,6 +531,9 @@ class parameter_server_server {
       world_->values().apply(queue, span_of(mine.parameters), std::span<const float>(sum),
                              context_of(mine, piece, mine.momenta, step));
     } else if constexpr (encodes_means) {
+      if constexpr (undoes_steps) {
+        world_->copy(span_of(mine.kept), span_of(mine.residual));
+      }
       encode(relay(world_->compressor()), queue, std::span<const float>(sum),
              wire{mine.payload.data(), mine.payload.size()},
              context_of(mine, piece, mine.residual, step), &mine.payload_bytes);
