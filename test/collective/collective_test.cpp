@@ -279,6 +279,97 @@ TEST(Hierarchical, ItsFirstRankCrosses) {
             std::vector<std::size_t>(3, 2 * whole * 2 / 3));
 }
 
+/// Elements that `here` of `ranks` hands on around a ring, of `n` that are cut evenly.
+std::size_t around_a_ring(std::size_t here, std::size_t ranks, std::size_t n) {
+  const auto part = [&](std::size_t which) {
+    return n / ranks + (which % ranks < n % ranks ? 1 : 0);
+  };
+  return ranks == 1 ? 0 : 2 * n - part(here) - part(here + 1);
+}
+
+/// NCCLHierarchicalAllreduce, of what these hosts' ranks send each other: of hosts alike each of
+/// the L local ranks has floor(n / L) elements, the last the remainder as well, which it takes by a
+/// reduce and gives by a broadcast; of others the first local rank has all n.
+bytes as_horovod_sends(const std::vector<int>& hosts, std::size_t n) {
+  std::vector<std::vector<std::size_t>> local(static_cast<std::size_t>(std::ranges::max(hosts)) +
+                                              1);
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    local[static_cast<std::size_t>(hosts[rank])].push_back(rank);
+  }
+  std::erase_if(local, [](const auto& each) { return each.empty(); });
+  const bool alike =
+      std::ranges::all_of(local, [&](const auto& its) { return its.size() == local[0].size(); });
+  const std::size_t size = local[0].size();
+  const std::size_t a_rank = alike ? n / size : 0;
+  const std::size_t remainder = alike ? n % size : n;
+  const std::size_t root = alike ? size - 1 : 0;
+  bytes all(hosts.size(), std::vector<std::size_t>(hosts.size()));
+  for (const auto& ranks : local) {
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const std::size_t next = ranks[(i + 1) % ranks.size()];
+      all[ranks[i]][next] += ranks.size() == 1 ? 0 : 2 * (ranks.size() - 1) * a_rank * 4;
+      if (i != root) {
+        all[ranks[i]][ranks[root]] += remainder * 4;
+        all[ranks[root]][ranks[i]] += remainder * 4;
+      }
+      if (alike || i == root) {
+        std::vector<std::size_t> cross;  // the cross communicator's, by rank
+        for (const auto& its : local) {
+          cross.push_back(its[i]);
+        }
+        std::ranges::sort(cross);
+        const auto here =
+            static_cast<std::size_t>(std::ranges::find(cross, ranks[i]) - cross.begin());
+        const std::size_t share = a_rank + (i == root ? remainder : 0);
+        all[ranks[i]][cross[(here + 1) % cross.size()]] +=
+            4 * around_a_ring(here, cross.size(), share);
+      }
+    }
+  }
+  return all;
+}
+
+TEST(Hierarchical, HasTheSharesOfHorovod) {
+  using collective::ring;
+  using horovod = collective::hierarchical<ring, ring, collective::crossing::all_ranks_if_even>;
+  const std::vector<std::vector<int>> placed{{0},
+                                             {0, 0},
+                                             {0, 1},
+                                             {0, 0, 0},
+                                             {0, 0, 1},
+                                             {1, 0, 1, 0},
+                                             {0, 0, 0, 1},
+                                             {0, 0, 0, 1, 1},
+                                             {0, 1, 2, 1, 0},
+                                             {0, 0, 0, 0, 0},
+                                             {0, 1, 2, 2, 1, 0},
+                                             {0, 0, 0, 0, 1, 1, 1, 1},
+                                             {0, 0, 1, 1, 2, 2, 3, 3},
+                                             {0, 0, 0, 1, 1, 1, 2, 2}};
+  for (const std::vector<int>& hosts : placed) {
+    for (const std::size_t n : {0U, 1U, 2U, 3U, 7U, 60U, 1001U}) {
+      const bytes expected = as_horovod_sends(hosts, n);
+      EXPECT_EQ(sent_between(horovod(), hosts, n), expected) << hosts.size() << ", " << n;
+      EXPECT_EQ(sent_between(collective::torus(), hosts, n), expected) << hosts.size() << ", " << n;
+      if (n > 0 && hosts == std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}) {  // both in full rings
+        const auto cost = *horovod::alone(8, 4, n);
+        std::size_t sent = 0;
+        for (const std::size_t each : expected[0]) {
+          sent += each;
+        }
+        const std::size_t split = n / 4 % 2;  // of a share over the two hosts, in elements
+        EXPECT_NEAR(cost.sent * static_cast<double>(n), static_cast<double>(sent) / 4,
+                    static_cast<double>(split))
+            << n;
+        EXPECT_EQ(cost.payloads, bound::all_reduce(1, 2));
+      }
+    }
+  }
+  // One share of uneven hosts, where all_ranks has as many as the smallest.
+  EXPECT_NE(sent_between(collective::hierarchical<>(), {0, 0, 0, 1, 1}, 60),
+            as_horovod_sends({0, 0, 0, 1, 1}, 60));
+}
+
 /// The second ring turns each host's ranks round: 0 1 | 2 3 and 1 0 | 3 2, as TensorFlow's.
 TEST(Rings, TurnTheRanksOfEachHostRound) {
   constexpr std::size_t n = 80;

@@ -77,7 +77,9 @@ const std::tuple published{
                                                                "schedule.exchanges=2 "},
     row<strategies::Horovod, fusion::when_ready, coordination::negotiated>{fusion_buffers},
     row<strategies::HorovodHierarchical, fusion::when_ready, coordination::negotiated,
-        architecture::all_reduce<collective::hierarchical<>>>{fusion_buffers},
+        architecture::all_reduce<collective::hierarchical<
+            collective::ring, collective::ring, collective::crossing::all_ranks_if_even>>>{
+        fusion_buffers},
     // bucket_cap_mb 25, the first bucket of 1 MiB.
     row<strategies::DDP, fusion::by_arrival, coordination::learned,
         architecture::replicated<architecture::mean::before>>{

@@ -98,7 +98,8 @@ using each_collective = testing::Types<
     Each<collective::canonical>, Each<collective::addressable>, Each<by_graphs_in_turn>,
     Each<grids_in_turn>, Each<rings_in_turn>, Each<shuffles_in_turn>, Each<copies_in_turn>,
     Each<small_and_large>, Each<by_rank_0>, Each<collective::hierarchical<>>,
-    Each<collective::hierarchical<collective::canonical, collective::halving_doubling>>,
+    Each<collective::hierarchical<collective::canonical, collective::halving_doubling,
+                                  collective::crossing::all_ranks_if_even>>,
     Each<collective::hierarchical<collective::ring, collective::halving_doubling,
                                   collective::crossing::first_rank>>>;
 

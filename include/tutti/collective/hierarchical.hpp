@@ -73,13 +73,69 @@ enum class shares_of_a_row {
   undivided,            ///< one, on the first rank
 };
 
+/// A row's shares: one a rank, all as long, and what does not divide, which the last rank takes
+/// beside its own.
+template <class Fold>
+struct equal_shares {
+  equal_shares(reduction<Fold> data, int ranks)
+      : length(data.elements / at(ranks)),
+        divisible(data.run(0, length * at(ranks))),
+        rest(data.run(divisible.elements, data.elements)) {}
+
+  std::size_t length;
+  reduction<Fold> divisible;
+  reduction<Fold> rest;
+};
+
+/// Leaves the sum of each share on its rank.
+template <splitting_collective Inside, class Endpoint, class Fold>
+task add_up_shares(Endpoint row, reduction<Fold> data) {
+  const Inside within{};
+  const equal_shares shares(data, row.size());
+  const int last = row.size() - 1;
+  if (shares.length > 0) {
+    co_await within.reduce_scatter(row, shares.divisible);
+  }
+  if (shares.rest.elements == 0) {
+    co_return;
+  }
+  if (row.rank() != last) {
+    co_await row.send(last, shares.rest.all());
+    co_return;
+  }
+  for (int rank = 0; rank < last; ++rank) {
+    co_await row.receive_fold(rank, shares.rest.all(), data.fold);
+  }
+}
+
+/// Spreads the shares.
+template <splitting_collective Inside, class Endpoint, class Fold>
+task gather_shares(Endpoint row, reduction<Fold> data) {
+  const Inside within{};
+  const equal_shares shares(data, row.size());
+  const int last = row.size() - 1;
+  if (shares.length > 0) {
+    co_await within.all_gather(row, shares.divisible);
+  }
+  if (shares.rest.elements == 0) {
+    co_return;
+  }
+  if (row.rank() != last) {
+    co_await row.receive(last, shares.rest.all());
+    co_return;
+  }
+  operations rests(at(last), [&](std::size_t rank) {
+    return row.send(static_cast<int>(rank), shares.rest.all());
+  });
+  co_await all_of(rests);
+}
+
 /// Each row adds up its ranks' data, a share on each; ranks that hold the same share in different
-/// rows add those up; then each row gathers its sum. Shares differ by an element at most. A rank
-/// beyond the shares hands its data to another of its row and waits for the sum.
+/// rows add those up; then each row gathers its sum. A rank beyond the shares hands its data to
+/// another of its row and waits for the sum.
 template <splitting_collective Inside, group_collective Across, class Endpoint, class Fold,
           class RowOf>
 task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, shares_of_a_row how) {
-  const Inside within{};
   const Across between{};
   const rows all(self.rank(), self.size(), row_of);
   const auto inside = self.group(all.here());
@@ -102,9 +158,14 @@ task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, share
       across.add([&] { return rank; });
     }
   }
-  co_await within.reduce_scatter(sharing, data);
-  co_await between.all_reduce(self.group(across.span()), data.share(at(shares), at(mine)));
-  co_await within.all_gather(sharing, data);
+  co_await add_up_shares<Inside>(sharing, data);
+  const std::size_t length = data.elements / at(shares);
+  const auto own =
+      data.run(length * at(mine), mine == shares - 1 ? data.elements : length * at(mine + 1));
+  if (own.elements > 0) {
+    co_await between.all_reduce(self.group(across.span()), own);
+  }
+  co_await gather_shares<Inside>(sharing, data);
   operations sums(at((inside.size() - 1 - mine) / shares), [&](std::size_t index) {
     return inside.send(mine + shares * static_cast<int>(index + 1), data.all());
   });
@@ -125,9 +186,13 @@ constexpr std::optional<exchange_cost> cost_between_hosts(int ranks, int per_hos
   const int shares = one ? 1 : last;
   auto cost = cost_alone(Across{}, hosts, 1, elements);
   if (cost) {
+    const std::size_t all = std::max<std::size_t>(elements, 1);
+    const std::size_t rest = all % at(shares);  // which the first rank sends to the last
+    const double share = static_cast<double>(all / at(shares)) / static_cast<double>(all);
     const int sums = (first - 1) / shares;  // to ranks beyond the shares
     cost->between_hosts = true;
-    cost->sent = cost->sent / shares + 2.0 * (shares - 1) / shares + sums;
+    cost->sent = (cost->sent + 2.0 * (shares - 1)) * share +
+                 static_cast<double>(rest) / static_cast<double>(all) + sums;
   }
   return cost;
 }
@@ -136,20 +201,20 @@ constexpr std::optional<exchange_cost> cost_between_hosts(int ranks, int per_hos
 
 /// Who sends a host's sum to other hosts.
 enum class crossing {
-  all_ranks,   ///< each a share
-  first_rank,  ///< all of it, having added up its host's data alone
+  all_ranks,          ///< as many of each as the smallest host has, each a share
+  all_ranks_if_even,  ///< all, each a share; of hosts of different sizes the first, all of it
+  first_rank,         ///< all of it, having added up its host's data alone
 };
 
 /// The ranks of a host add up inside, each a share; the ranks that hold the same share of different
-/// hosts add those up across; then each host gathers its sum. Shares differ by an element at most;
-/// there are as many as the smallest host has ranks. A rank beyond that hands its data to another
-/// of its host and waits for the sum; with crossing::first_rank all but the first do.
+/// hosts add those up across; then each host gathers its sum. All shares are as long: what does not
+/// divide is added up by the host's last rank, which crosses with it. A rank beyond the shares
+/// hands its data to another of its host and waits for the sum.
 /// Wire: with rings 2(h-1)/h of the bytes through the NIC of each of h hosts, however many ranks
 /// share it. Cost: a look at every rank for its host; scratch as inside or across, whichever is
 /// more.
-/// After: Horovod's hierarchical all-reduce, where the last rank of a host takes what does not
-/// divide, and where hosts of different sizes have one share; with crossing::first_rank
-/// tf_cnn_benchmarks' `nccl/xring` and its kind, where NCCL adds up inside.
+/// After: with crossing::all_ranks_if_even Horovod's NCCLHierarchicalAllreduce; with
+/// crossing::first_rank tf_cnn_benchmarks' `nccl/xring` and its kind, where NCCL adds up inside.
 template <splitting_collective Inside = ring, group_collective Across = ring,
           crossing Crossing = crossing::all_ranks>
 requires group_collective<Inside>
@@ -178,9 +243,10 @@ struct hierarchical {
   }
 
  private:
-  static constexpr detail::shares_of_a_row shares = Crossing == crossing::first_rank
-                                                        ? detail::shares_of_a_row::undivided
-                                                        : detail::shares_of_a_row::as_the_shortest;
+  static constexpr detail::shares_of_a_row shares =
+      Crossing == crossing::all_ranks           ? detail::shares_of_a_row::as_the_shortest
+      : Crossing == crossing::all_ranks_if_even ? detail::shares_of_a_row::undivided_if_uneven
+                                                : detail::shares_of_a_row::undivided;
 };
 static_assert(collective_policy<hierarchical<>>);
 

@@ -13,13 +13,14 @@
 namespace tutti::collective {
 
 /// Ranks are a grid that both its rows and its columns close to rings: the ranks of a row add up,
-/// each a share, the ranks of a column add up that share, and each row gathers its sum. A grid that
-/// does not come out even keeps its data whole: the first rank of a row adds up the row's.
+/// each a share, the ranks of a column add up that share, and each row gathers its sum. All shares
+/// are as long: what does not divide is added up by the row's last rank, beside its own. A grid
+/// that does not come out even keeps its data whole: the first rank of a row adds up the row's.
 /// Wire: in a grid of r rows and c columns a rank sends 2(c-1)/c of the bytes along its row and
 /// 2(r-1)/(rc) along its column, in 2(c-1) + 2(r-1) messages. Cost: the ring's bytes, and a latency
 /// that grows with the sides and not with the area; a look at every rank.
 /// After: Mikami et al., arXiv 1811.05233; Horovod's HOROVOD_TORUS_ALLREDUCE, where rows are hosts
-/// as they are here by default, and where the last rank of a row takes what does not divide.
+/// as they are here by default.
 class torus {
  public:
   using role = tutti::role::collective;

@@ -40,16 +40,13 @@ struct reduction {
   std::span<std::byte> all() const { return {data, elements * element_bytes}; }
   /// Part `index` when the elements are cut evenly in `parts`.
   std::span<std::byte> part(std::size_t parts, std::size_t index) const {
-    const std::size_t begin = part_begin(elements, parts, index);
-    const std::size_t end = part_begin(elements, parts, index + 1);
-    return {data == nullptr ? nullptr : data + begin * element_bytes,
-            (end - begin) * element_bytes};
+    return run(part_begin(elements, parts, index), part_begin(elements, parts, index + 1)).all();
   }
-  /// The reduction of that part alone.
-  reduction share(std::size_t parts, std::size_t index) const {
+  /// The reduction of those elements alone.
+  reduction run(std::size_t begin, std::size_t end) const {
     reduction some = *this;
-    some.data = part(parts, index).data();
-    some.elements = part_begin(elements, parts, index + 1) - part_begin(elements, parts, index);
+    some.data = data == nullptr ? nullptr : data + begin * element_bytes;
+    some.elements = end - begin;
     return some;
   }
 };
