@@ -18,7 +18,13 @@
 
 #include "coordination/toy_world.hpp"
 #include "support/extent.hpp"
+#include "support/training.hpp"
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/monitor/timeline.hpp"
 #include "tutti/schedule/as_ready.hpp"
 
 namespace tutti::test {
@@ -340,6 +346,92 @@ TEST(Negotiated, ASlipIsFound) {
   const auto named = trained(of, by_name, 1000);
   EXPECT_EQ(difference(of, by_name, named), "");
   EXPECT_NE(difference(of, by_name, named, slip::a_launch_does_not_renew), "");
+}
+
+/// What ranks said of each step, and what rank 1 launched in it.
+struct of_steps {
+  std::vector<std::uint64_t> words{};  ///< bytes of rank 1's, beside the gradient
+  std::vector<chunk_numbers> launched{};
+  std::vector<std::vector<float>> parameters{};
+};
+
+/// Three ranks train by name; before each step they go over to buckets of so many bytes.
+of_steps trained_over_plans(std::size_t cache, const std::vector<std::size_t>& bytes) {
+  using strategy = compose<fusion::up_to, coordination::negotiated,
+                           architecture::all_reduce<collective::canonical>>;
+  constexpr int ranks = 3;
+  of_steps made;
+  made.parameters.resize(ranks);
+  const auto rank = [&](transport::simulated& world) -> task {
+    arena memory = model_of(world.rank());
+    engine_options<strategy> set;
+    set.coordination = {.by = coordination::identity::name, .cache = cache};
+    set.fusion.bytes = bytes.front();
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer_of(), set, monitor::timeline());
+    co_await engine.started();
+    std::size_t seen = 0;
+    for (std::size_t step = 0; step < bytes.size(); ++step) {
+      if (set.fusion.bytes != bytes[step]) {
+        set.fusion.bytes = bytes[step];
+        task changing = engine.replanned(set);
+        co_await changing;
+      }
+      const std::uint64_t before = engine.counted().bytes_sent;
+      backward(memory, engine.worker(), static_cast<int>(step));
+      for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+        engine.ready(tensor_id(id));
+      }
+      for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+        co_await engine.arrival(tensor_id(id));
+      }
+      if (world.rank() == 1) {
+        std::uint64_t gradient = 0;  // parts go to their owners, and from there to the two others
+        for (const chunk& each : engine.planned().chunks) {
+          const std::size_t own = each.elements / 3 + (each.elements % 3 > 1 ? 1 : 0);
+          gradient += 4 * (each.elements + own);
+        }
+        made.words.push_back(engine.counted().bytes_sent - before - gradient);
+        auto& launched = made.launched.emplace_back();
+        for (const auto& each : engine.observed().moments().subspan(seen)) {
+          if (each.what == event::started) {
+            launched.push_back(each.which);
+          }
+        }
+        std::ranges::sort(launched);
+        seen = engine.observed().moments().size();
+      }
+    }
+    const auto parameters = memory.parameters();
+    made.parameters[static_cast<std::size_t>(world.rank())].assign(parameters.begin(),
+                                                                   parameters.end());
+    co_await engine.close();
+  };
+  transport::run_simulated(ranks, transport::link{1.25e9, 50e-6}, rank);
+  return made;
+}
+
+/// Horovod's invalidation: what a bit stood for under one plan means nothing under the next.
+/// Buckets have other first tensors, names and numbers then; names are told again, every chunk of
+/// the plan that holds is launched once a step, and training comes to what it does without any
+/// cache.
+TEST(Negotiated, AReplanForgetsWhatBitsStoodFor) {
+  const std::vector<std::size_t> plans{100, 100, 100, 40'000, 40'000, 100, 100, 1, 1, 40'000};
+  for (const std::size_t cache : {0u, 1u, 2u, 1024u}) {
+    const of_steps made = trained_over_plans(cache, plans);
+    for (const auto& each : made.parameters) {
+      EXPECT_EQ(each, tutti::test::trained(3, static_cast<int>(plans.size()))) << cache;
+    }
+    for (std::size_t step = 0; step < plans.size(); ++step) {
+      const of_steps fresh = trained_over_plans(cache, {plans[step]});
+      EXPECT_EQ(made.launched[step], fresh.launched[0]) << "step " << step;
+      if (step > 0 && plans[step] != plans[step - 1]) {
+        EXPECT_EQ(made.words[step], fresh.words[0]) << "step " << step << ", cache " << cache;
+      } else if (step > 0 && cache == 1024) {
+        EXPECT_LT(made.words[step], fresh.words[0]) << "step " << step;
+      }
+    }
+  }
 }
 
 /// One tick takes what became ready in its cycle; a step without news has none.

@@ -11,6 +11,7 @@
 #include "support/policies.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/by_group.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/none.hpp"
@@ -28,7 +29,8 @@ using ends = std::vector<std::size_t>;
 std::vector<tensor_facts> backward_order(const std::vector<std::size_t>& elements) {
   std::vector<tensor_facts> facts;
   for (std::size_t i = 0; i < elements.size(); ++i) {
-    facts.push_back({tensor_id{static_cast<std::uint32_t>(elements.size() - 1 - i)}, elements[i]});
+    const auto id = static_cast<std::uint32_t>(elements.size() - 1 - i);
+    facts.push_back({tensor_id{id}, elements[i], {}, "tensor" + std::to_string(id)});
   }
   return facts;
 }
@@ -277,6 +279,49 @@ TEST(fusion_by_modules, groups_as_dear_does) {
     EXPECT_EQ(dear.group_ends(std::vector<tensor_facts>(3, {{}, 10'000'000, {}, name}), {}),
               (ends{1, 2, 3}));
   }
+}
+
+/// Tensors that each bucket holds, in backward order, of a model with such names in forward order.
+template <class Fusion>
+std::vector<std::vector<std::string>> named_buckets(const Fusion& policy,
+                                                    const std::vector<std::string>& names) {
+  std::vector<tensor> forward;
+  for (const std::string& name : names) {
+    forward.push_back(tensor::phantom(name, 10));
+  }
+  const plan made = make_plan(
+      forward, policy, partition::none(), {}, [](plan&) {}, {},
+      [&](const tensor_facts& each) {
+        tensor_class its;
+        its.group = policy.group_of(each);
+        return its;
+      });
+  std::vector<std::vector<std::string>> buckets;
+  for (const bucket& group : made.buckets) {
+    auto& members = buckets.emplace_back();
+    for (std::size_t i = 0; i < group.tensors; ++i) {
+      members.push_back(made.backward[group.first_tensor + i].name);
+    }
+  }
+  return buckets;
+}
+
+/// Lists of names, as Horovod's `groups`: a group is complete with its member nearest the input.
+TEST(fusion_by_group, keeps_what_is_named_together) {
+  using named_lists = std::vector<std::vector<std::string>>;
+  const std::vector<std::string> model{"a.w", "a.b", "b.w", "b.b", "c.w", "c.b"};
+  using biases_and_ends = fusion::by_group<fusion::none, named<"*.b">, named<"a.w", "c.*">>;
+  EXPECT_EQ(named_buckets(biases_and_ends(), model),
+            (named_lists{{"b.w"}, {"c.b", "b.b", "a.b"}, {"c.w", "a.w"}}));
+  EXPECT_EQ(named_buckets(fusion::by_group<fusion::all, named<"b.w", "c.w">>(), model),
+            (named_lists{{"c.w", "b.w"}, {"c.b", "b.b", "a.b", "a.w"}}));
+  // What no rule chooses is grouped as if what one chooses were not there: ends at 20 elements.
+  using rest_by_two = fusion::by_group<fusion::up_to, named<"b.*">>;
+  EXPECT_EQ(named_buckets(rest_by_two({.bytes = 80}), model),
+            (named_lists{{"c.b", "c.w"}, {"b.b", "b.w"}, {"a.b", "a.w"}}));
+  EXPECT_EQ(named_buckets(fusion::by_group<fusion::none, named<"d.*">>(), model),
+            (named_lists{{"c.b"}, {"c.w"}, {"b.b"}, {"b.w"}, {"a.b"}, {"a.w"}}));
+  EXPECT_TRUE(named_buckets(biases_and_ends(), {}).empty());
 }
 
 /// Of tensors in the order in which they become ready, each of one of two types of 4 bytes: which

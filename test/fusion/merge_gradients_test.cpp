@@ -325,6 +325,88 @@ TEST(sparse_merge, is_the_published_rule) {
   EXPECT_GT(otherwise, 1'000u) << "the profiles do not tell the rules apart";
 }
 
+/// How the vectors were made, on 25 November 2026: `_generate_groups_mgwfbp` of HKBU-HPML/MG-WFBP,
+/// commit 5b8ad54, run on sizes and backward times in forward order, with a start-up and a time for
+/// each byte in place of those that it measures. Times are whole multiples of 2^-20 s and 2^-30 s,
+/// so that nothing is rounded; what is written down is the length of each group.
+TEST(merge_gradients, greedy_is_what_its_program_makes) {
+  struct vector_of_the_program {
+    std::vector<std::size_t> elements;
+    std::vector<double> backward;
+    double startup;
+    double byte;
+    std::vector<std::size_t> lengths;
+  };
+  const std::vector<vector_of_the_program> all{
+      {{65536, 2400000, 2400000}, {0, 100, 0}, 512, 4, {3}},
+      {{300000, 8191, 2400000, 64, 1, 8191, 1, 2400000},
+       {400, 400, 1000, 0, 3000, 400, 100, 3000},
+       256,
+       1,
+       {2, 6}},
+      {{1, 1, 1, 300000, 65536, 1, 8191, 300000},
+       {50, 400, 3000, 0, 1000, 50, 400, 400},
+       2048,
+       1,
+       {5, 3}},
+      {{64, 300000, 64, 2400000, 8191, 1000, 1, 8191},
+       {1000, 3000, 0, 50, 3000, 3000, 100, 0},
+       2048,
+       4,
+       {2, 1, 3, 2}},
+      {{300000, 65536, 8191, 65536, 2400000, 300000, 64, 1000, 1000, 65536},
+       {400, 1000, 400, 1000, 0, 400, 50, 3000, 400, 400},
+       2048,
+       1,
+       {2, 8}},
+      {{65536, 300000, 2400000, 300000, 300000, 1000, 1, 8191},
+       {3000, 1000, 0, 50, 1000, 400, 100, 400},
+       2048,
+       1,
+       {7, 1}},
+      {{65536, 1000, 2400000, 65536, 1000, 8191, 1000, 300000},
+       {1000, 1000, 3000, 0, 400, 3000, 1000, 50},
+       2048,
+       1,
+       {2, 3, 3}},
+      {{2400000}, {100}, 256, 4, {1}},
+      {{1, 64, 64, 1000, 65536, 64, 300000, 1000},
+       {3000, 3000, 100, 400, 3000, 100, 400, 400},
+       256,
+       1,
+       {1, 2, 1, 2, 1, 1}},
+      {{8191, 1000, 8191, 2400000, 64, 1000, 1, 1000},
+       {3000, 1000, 50, 1000, 400, 0, 50, 0},
+       512,
+       1,
+       {4, 2, 2}},
+      {{2400000, 64, 300000, 2400000, 300000, 65536, 8191, 64},
+       {1000, 3000, 0, 400, 3000, 1000, 100, 3000},
+       2048,
+       4,
+       {3, 3, 2}},
+      {{1, 300000, 1000, 64, 64, 1, 1000, 1, 2400000, 1},
+       {100, 100, 3000, 50, 400, 1000, 100, 50, 0, 1000},
+       256,
+       1,
+       {4, 6}},
+  };
+  for (const vector_of_the_program& its : all) {
+    job each;
+    each.elements = its.elements;
+    for (const double time : its.backward) {
+      each.known.backward.push_back(std::ldexp(time, -20));
+    }
+    each.known.message = message_cost(std::ldexp(its.startup, -20), std::ldexp(its.byte, -30));
+    ends expected;
+    std::size_t end = 0;
+    for (const std::size_t length : its.lengths) {
+      expected.push_back(end += length);
+    }
+    EXPECT_EQ(greedy.group_ends(each.backward(), each.known), expected) << &its - all.data();
+  }
+}
+
 /// How the vectors were made, on 24 November 2026: `_generate_groups_mgs` of HKBU-HPML/OMGS-SGD,
 /// commit ac10b98, run for 4 ranks and a density of 0.001 on sizes that are whole thousands and on
 /// backward times in microseconds, in forward order; what is written down is the length of each

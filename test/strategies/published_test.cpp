@@ -48,7 +48,7 @@ std::string merged(const std::string& rule) {
 }
 std::string cut_by(std::size_t bytes, const std::string& how) {
   return "partition.bytes=" + std::to_string(bytes) + " partition.elements=0 partition.cut=" + how +
-         " partition.pieces=0 ";
+         " partition.pieces=0 partition.least=0 ";
 }
 std::string one_server(const std::string& placed_by, int threads = 0) {
   return "architecture.servers=1 architecture.placed_by=" + placed_by +

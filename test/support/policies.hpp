@@ -37,6 +37,7 @@
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/by_arrival.hpp"
+#include "tutti/fusion/by_group.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
@@ -70,7 +71,8 @@ namespace tutti::testing_lists {
 
 using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
                                fusion::of_small, fusion::when_ready, fusion::into_groups,
-                               fusion::by_modules, fusion::by_arrival, fusion::sparse_merge>;
+                               fusion::by_modules, fusion::by_arrival, fusion::sparse_merge,
+                               fusion::by_group<fusion::up_to, named<"*1", "*2">>>;
 
 using partitions = testing::Types<partition::none, partition::into, partition::over_servers>;
 

@@ -1,119 +1,16 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "tutti/base/options.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/tensor_rule.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti {
-
-/// Says of a tensor whether it is one of those: `rule(tensor)`, a pure function of its size, shape
-/// and name and of the rule's options, equal on all ranks.
-template <class R>
-concept tensor_rule = requires(const R rule, const tensor_facts& tensor) {
-  { rule(tensor) } -> std::same_as<bool>;
-};
-
-/// All tensors.
-struct every_tensor {
-  constexpr bool operator()(const tensor_facts&) const { return true; }
-};
-static_assert(tensor_rule<every_tensor>);
-
-/// A text that a type may be made of.
-template <std::size_t Length>
-struct fixed_text {
-  char letters[Length]{};
-
-  constexpr fixed_text(const char (&text)[Length]) { std::copy_n(text, Length, letters); }
-  constexpr std::string_view view() const { return {letters, Length - 1}; }
-};
-
-/// Tensors whose name is the pattern; a `*` at its begin or its end stands for any letters:
-/// `named<"*.bias">`.
-template <fixed_text Pattern>
-struct named {
-  constexpr bool operator()(const tensor_facts& tensor) const {
-    std::string_view wanted = Pattern.view();
-    const std::string_view name = tensor.name;
-    const bool any_before = wanted.starts_with('*');
-    wanted.remove_prefix(any_before ? 1 : 0);
-    const bool any_after = wanted.ends_with('*');
-    wanted.remove_suffix(any_after ? 1 : 0);
-    if (any_before && any_after) {
-      return name.find(wanted) != std::string_view::npos;
-    }
-    return any_before  ? name.ends_with(wanted)
-           : any_after ? name.starts_with(wanted)
-                       : name == wanted;
-  }
-};
-static_assert(tensor_rule<named<"*.bias">>);
-
-/// Tensors of at least two dimensions, of which neither the first nor the rest is 1.
-struct matrices {
-  constexpr bool operator()(const tensor_facts& tensor) const {
-    return tensor.shape.dimensions() > 1 && tensor.shape[0] > 1 &&
-           tensor.elements > tensor.shape[0];
-  }
-};
-static_assert(tensor_rule<matrices>);
-
-/// Tensors of at least so many elements.
-class at_least {
- public:
-  struct options {
-    std::size_t elements{16384};
-
-    template <class Self, class Visitor>
-    static void describe(Self& self, Visitor&& visit) {
-      visit("elements", self.elements, "smaller tensors are not chosen");
-    }
-  };
-
-  constexpr at_least() = default;
-  explicit constexpr at_least(const options& values) : options_(values) {}
-  constexpr bool operator()(const tensor_facts& tensor) const {
-    return tensor.elements >= options_.elements;
-  }
-
- private:
-  options options_{};
-};
-static_assert(tensor_rule<at_least>);
-
-/// Tensors that both rules choose.
-template <tensor_rule First, tensor_rule Second>
-class both {
- public:
-  struct options {
-    options_of<First> first{};
-    options_of<Second> second{};
-
-    template <class Self, class Visitor>
-    static void describe(Self& self, Visitor&& visit) {
-      options_of<First>::describe(self.first, visit);
-      options_of<Second>::describe(self.second, visit);
-    }
-  };
-
-  constexpr both() = default;
-  explicit constexpr both(const options& values)
-      : first_(make_policy<First>(values.first)), second_(make_policy<Second>(values.second)) {}
-  constexpr bool operator()(const tensor_facts& tensor) const {
-    return first_(tensor) && second_(tensor);
-  }
-
- private:
-  First first_{};
-  Second second_{};
-};
-static_assert(tensor_rule<both<matrices, at_least>>);
 
 namespace compression {
 

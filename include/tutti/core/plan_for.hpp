@@ -31,11 +31,15 @@ plan plan_for(std::span<const tensor> forward, const typename Types::options& se
   const int serve = size - workers_among<architecture>(set.architecture, size);
   const auto partition =
       among(make_policy<typename strategy::partition>(set.partition), std::max(1, serve));
-  return make_plan(forward, make_policy<typename strategy::fusion>(set.fusion), partition,
-                   set.profile, place, settings, [&](const tensor_facts& each) {
+  const auto fusion = make_policy<typename strategy::fusion>(set.fusion);
+  return make_plan(forward, fusion, partition, set.profile, place, settings,
+                   [&](const tensor_facts& each) {
                      tensor_class its = class_of(compressor, each);
                      if (facts::keeps_types_apart(set.fusion)) {
                        its.type = forward[index(each.id)].gradient_type;
+                     }
+                     if constexpr (requires { fusion.group_of(each); }) {
+                       its.group = fusion.group_of(each);
                      }
                      return its;
                    });

@@ -165,7 +165,7 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
 
 /// They may share a bucket.
 inline bool alike(const tensor_class& a, const tensor_class& b) {
-  return a.chosen == b.chosen && a.type == b.type;
+  return a.chosen == b.chosen && a.type == b.type && a.group == b.group;
 }
 
 /// One class after the other, that of the model's last tensor first: places follow that order.

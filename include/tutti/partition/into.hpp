@@ -14,18 +14,19 @@ namespace tutti::partition {
 
 /// What the size of a piece means.
 enum class cut {
-  fixed,  ///< pieces of exactly that size, the remainder last
-  even,   ///< as few pieces as keep to that size, equal to within one element
+  fixed,         ///< pieces of exactly that size, the remainder last
+  even,          ///< as few pieces as keep to that size, equal to within one element
+  rest_in_last,  ///< pieces of exactly that size, the last one longer by the remainder
 };
 
 /// In the order of the enumerators.
-constexpr std::array<std::string_view, 2> names(cut) { return {"fixed", "even"}; }
+constexpr std::array<std::string_view, 3> names(cut) { return {"fixed", "even", "rest_in_last"}; }
 
 /// A bucket is cut in pieces of so many bytes, so that an urgent tensor need not wait for a long
 /// one. Plan: neighbouring pieces, in order, each of which travels on its own. Cost: one latency
 /// more for each cut; nothing is copied. After: BytePS (4,096,000 bytes), ByteScheduler (elements),
-/// KungFu (even parts of a MiB), tf_cnn_benchmarks and tensorpack (so many pieces, the last the
-/// longest; tensorpack leaves gradients as they are where a piece has less than 1024 elements).
+/// KungFu (even parts of a MiB), tf_cnn_benchmarks and tensorpack (so many pieces, `rest_in_last`;
+/// tensorpack's have `least` 1024 elements).
 class into {
  public:
   using role = tutti::role::partition;
@@ -35,13 +36,19 @@ class into {
     std::size_t elements{0};
     partition::cut cut{partition::cut::fixed};
     std::size_t pieces{0};
+    std::size_t least{0};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("bytes", self.bytes, "cut a bucket in pieces of this many bytes");
       visit("elements", self.elements, "the size in elements; 0: bytes says it");
-      visit("cut", self.cut, "fixed: the remainder last; even: pieces of one size");
-      visit("pieces", self.pieces, "cut a bucket in so many even pieces; 0: by their size");
+      visit(
+          "cut", self.cut,
+          "fixed: the remainder last; even: pieces of one size; rest_in_last: the last is longer");
+      visit("pieces", self.pieces,
+            "cut a bucket in so many pieces, even unless rest_in_last; 0: by their size");
+      visit("least", self.least,
+            "a bucket stays whole where even pieces would have fewer elements");
     }
   };
 
@@ -56,12 +63,17 @@ class into {
   }
 
   std::vector<std::size_t> piece_ends(std::size_t elements) const {
-    const std::size_t pieces = std::max<std::size_t>(1, count(elements));
-    const bool even = options_.pieces != 0 || options_.cut == cut::even;
+    const std::size_t wanted = std::max<std::size_t>(1, count(elements));
+    const std::size_t pieces = elements / wanted < options_.least ? 1 : wanted;
     std::vector<std::size_t> ends(pieces);
     for (std::size_t i = 0; i < pieces; ++i) {
-      ends[i] = even ? part_begin(elements, pieces, i + 1) : std::min(elements, (i + 1) * piece());
+      ends[i] = options_.cut == cut::rest_in_last
+                    ? (i + 1) * (options_.pieces != 0 ? elements / pieces : piece())
+                : options_.pieces != 0 || options_.cut == cut::even
+                    ? part_begin(elements, pieces, i + 1)
+                    : (i + 1) * piece();
     }
+    ends.back() = elements;
     return ends;
   }
 
@@ -70,7 +82,8 @@ class into {
     if (options_.pieces != 0) {
       return std::min(elements, options_.pieces);
     }
-    return elements / piece() + (elements % piece() != 0 ? 1 : 0);
+    const bool another = elements % piece() != 0 && options_.cut != cut::rest_in_last;
+    return elements / piece() + (another ? 1 : 0);
   }
   constexpr std::size_t piece() const {
     return options_.elements != 0 ? options_.elements : options_.bytes / sizeof(float);

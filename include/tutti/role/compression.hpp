@@ -448,6 +448,7 @@ struct tensor_class {
   bool alone{};             ///< the encoder works on one tensor at a time
   std::size_t block{1};     ///< the encoder works on so many elements at a time
   element_type type{};      ///< of gradients that travel apart from those of others
+  std::size_t group{};      ///< of a fusion that names its groups; 0: none
   payload_bytes payload{};  ///< of tensors that travel together; refers to the compressor
 };
 

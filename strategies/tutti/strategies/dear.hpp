@@ -16,7 +16,8 @@ struct DeAR {
   static constexpr std::string_view name = "DeAR";
   static constexpr std::string_view after = "Zhang et al., \"DeAR\", ICDCS 2023";
   static constexpr std::string_view deviations =
-      "`wait()` flushes what the last step has left; nothing is padded.";
+      "`wait()` flushes what the last step has left; nothing is padded to a multiple of the "
+      "ranks, so that shares of a bucket differ by an element.";
   using strategy = compose<fusion::by_modules, schedule::split_phase, architecture::all_reduce<>>;
 };
 

@@ -21,7 +21,10 @@ struct Horovod {
   static constexpr std::string_view after = "Sergeev and Del Balso, \"Horovod\", 2018, as of v0.21";
   static constexpr std::string_view deviations =
       "A tensor counts for its bytes, as on CPUs there; the caller says how many ranks share "
-      "a host; a cycle begins when there is news.";
+      "a host; a cycle begins when there is news. Rank 0 sends launches as words where all ranks "
+      "combine a bit vector there, and a cached name is invalidated by a new plan alone: shapes "
+      "and types are agreed on at the start. Named groups are `fusion::by_group` around this "
+      "fusion, and one above the threshold is not cut.";
   using strategy = compose<fusion::when_ready, schedule::as_ready, coordination::negotiated>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
     return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart},

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tutti/base/cost.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/tensor_rule.hpp"
+#include "tutti/fusion/none.hpp"
+#include "tutti/role/fusion.hpp"
+
+namespace tutti::fusion {
+
+/// Groups that the user names: the tensors that a rule chooses always travel together, neighbours
+/// or not, and what no rule chooses as `F` says: `by_group<none, named<"conv1.*", "bn1.*">,
+/// named<"*.bias">>`. The first rule that chooses a tensor has it; rules are asked with their
+/// defaults. Under a fusion at run time a group is ready when all of it is, whatever its size, and
+/// others may join it in a launch.
+/// Plan: a bucket a group, of the tensors in backward order; gradients of several types make a
+/// group of each where F keeps types apart.
+/// Cost: one copy in and one copy out per byte of a group: its tensors may lie apart in memory.
+/// After: Horovod's `DistributedOptimizer(groups=[[...], ...])`, which cuts a group at its
+/// buffers' threshold.
+template <fusion_policy F, tensor_rule... Rules>
+class by_group : public F {
+ public:
+  using F::F;
+
+  /// The place of the tensor's rule, from 1 on; 0 of what no rule chooses.
+  constexpr std::size_t group_of(const tensor_facts& tensor) const {
+    std::size_t place = 0;
+    const bool chosen = ((++place, Rules{}(tensor)) || ...);
+    return chosen ? place : 0;
+  }
+
+  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                      const profile& known) const {
+    std::vector<std::size_t> ends;
+    for (std::size_t begin = 0; begin < backward.size();) {
+      const std::size_t group = group_of(backward[begin]);
+      std::size_t end = begin + 1;
+      while (end < backward.size() && group_of(backward[end]) == group) {
+        ++end;
+      }
+      if (group != 0) {
+        ends.push_back(end);
+      } else {
+        for (const std::size_t each : F::group_ends(backward.subspan(begin, end - begin), known)) {
+          ends.push_back(begin + each);
+        }
+      }
+      begin = end;
+    }
+    return ends;
+  }
+};
+static_assert(fusion_policy<by_group<none, named<"*.bias">>>);
+
+}  // namespace tutti::fusion
