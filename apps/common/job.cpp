@@ -82,7 +82,7 @@ class flags {
 
   void compared() {
     text("strategy", into_->strategies,
-         "names, separated by commas, or all; families as 'horovod*', in either case");
+         "names, separated by commas, or all but variants; families as 'horovod*', in either case");
     text("model", into_->models, "networks to replay, or files NAME.csv");
     text("ranks", into_->rank_counts, "workers");
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "tutti/core/representatives.hpp"
 #include "tutti/monitor/none.hpp"
 #include "tutti/optimizer/sgd.hpp"
+#include "tutti/strategies.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace compare {
@@ -50,6 +52,12 @@ inline const char* name_of(kind which) {
 inline const char* name_of(tutti::server_hosts which) {
   return names(which)[static_cast<std::size_t>(which)].data();
 }
+
+/// Which tables a strategy is in.
+enum class listed {
+  always,   ///< that of all
+  by_name,  ///< those that name it, or its family: a variant of another
+};
 
 /// One row's job.
 struct scenario {
@@ -117,6 +125,7 @@ struct row {
 /// A named strategy that can be compared.
 struct contender {
   std::string_view name;
+  listed in;
   kind what;
   common::description (*described)();
   common::flag_values (*flags)();
@@ -193,6 +202,15 @@ void check_servers(const Options& set, const tutti::placement& many) {
   }
 }
 
+/// What a job asks of a strategy, as its composition takes it: strategies that differ in their
+/// defaults alone are one to the compiler.
+template <class Strategy>
+tutti::engine_options<tutti::strategy_of<Strategy>> options_of(const common::job& asked) {
+  const auto its = common::options<Strategy>(asked);
+  return {its.fusion,      its.partition,    its.schedule, its.coordination,
+          its.compression, its.architecture, its.run,      its.profile};
+}
+
 template <class Strategy>
 using architecture_of =
     typename tutti::engine_types<Strategy, tutti::transport::simulated, tutti::optimizer::sgd,
@@ -216,12 +234,13 @@ constexpr bool has_forms_of_chunks = requires(const tutti::engine_options<Strate
 
 template <class Strategy>
 bool has_stand_ins(const common::job& asked) {
-  if constexpr (has_forms_of_chunks<Strategy>) {
-    const auto set = common::options<Strategy>(asked);
+  using composition = tutti::strategy_of<Strategy>;
+  if constexpr (has_forms_of_chunks<composition>) {
+    const auto set = options_of<Strategy>(asked);
     constexpr tutti::placement many{message_by_message + 1};
-    return architecture_of<Strategy>::alone(set.architecture, many, 1).has_value();
+    return architecture_of<composition>::alone(set.architecture, many, 1).has_value();
   } else {
-    return has_a_form<Strategy>;
+    return has_a_form<composition>;
   }
 }
 
@@ -338,15 +357,16 @@ struct setting {
 };
 
 template <class Strategy>
-setting<Strategy> setting_of(const scenario& of, const common::job& asked) {
+setting<tutti::strategy_of<Strategy>> setting_of(const scenario& of, const common::job& asked) {
+  using composition = tutti::strategy_of<Strategy>;
   const auto& nic = of.where.nic;
   const tutti::placement many{
       of.workers, common::servers<Strategy>(asked), of.where.per_host, of.serving,
       of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
-  setting<Strategy> made{
-      common::options<Strategy>(asked), models::computations(*of.model), many, {}, {}};
-  if constexpr (has_a_form<Strategy>) {
-    const tutti::exchange_cost alone = architecture_of<Strategy>::alone(many);
+  setting<composition> made{
+      options_of<Strategy>(asked), models::computations(*of.model), many, {}, {}};
+  if constexpr (has_a_form<composition>) {
+    const tutti::exchange_cost alone = architecture_of<composition>::alone(many);
     const double rate = nic.bytes_per_second * nic.share_of_one;
     made.options.profile.message =
         tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
@@ -355,7 +375,7 @@ setting<Strategy> setting_of(const scenario& of, const common::job& asked) {
   if (many.servers > 0) {
     check_servers(made.options, many);
   }
-  made.who = stand_ins<Strategy>(many, made.model, made.options);
+  made.who = stand_ins<composition>(many, made.model, made.options);
   made.length = {asked.iterations, asked.warmup, many,   asked.jitter,
                  asked.slowdown,   asked.seed,   of.slow};
   return made;
@@ -380,6 +400,7 @@ double iteration(const scenario& of, const common::job& asked) {
 
 template <class Strategy>
 row run(scenario of, const common::job& asked) {
+  using composition = tutti::strategy_of<Strategy>;
   if (of.world == "real" && must_encode<Strategy>) {
     of.kernels = "cpu";
   }
@@ -393,7 +414,7 @@ row run(scenario of, const common::job& asked) {
   for (int i = 0; i < asked.repetitions; ++i, ++its.length.seed) {
     join(result.simulated, simulated(of, its));
     if (of.world == "emulated") {
-      tutti::replay<Strategy> emulation(its.model, its.options, payloads, its.length);
+      tutti::replay<composition> emulation(its.model, its.options, payloads, its.length);
       join(result.clock, emulate(of.where.with(its.who), of.device, emulation));
       result.transport = emulated_by();
       result.measured = result.measured.value_or(tutti::replayed());
@@ -402,12 +423,17 @@ row run(scenario of, const common::job& asked) {
       result.transport = "mpi";
       result.measured = result.measured.value_or(tutti::replayed());
       join(*result.measured,
-           measured<Strategy>(of, result.servers, its.model, its.options, its.length));
+           measured<composition>(of, result.servers, its.model, its.options, its.length));
     }
   }
-  result.ways = common::ways_of<Strategy>(result.simulated.planned, its.options);
+  result.ways = common::ways_of<composition>(result.simulated.planned, its.options);
   result.mean = result.shown().mean();
   return result;
+}
+
+template <class Strategy, class... All>
+constexpr listed listed_among(const std::tuple<All...>*) {
+  return (std::is_same_v<Strategy, All> || ...) ? listed::always : listed::by_name;
 }
 
 }  // namespace detail
@@ -415,6 +441,7 @@ row run(scenario of, const common::job& asked) {
 template <class Strategy>
 contender entry() {
   return {Strategy::name,
+          detail::listed_among<Strategy>(static_cast<const tutti::strategies::all*>(nullptr)),
           detail::kind_of<Strategy>(),
           common::described<Strategy>,
           common::policy_flags<Strategy>,

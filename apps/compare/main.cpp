@@ -42,18 +42,20 @@ constexpr std::string_view baseline = "Dense16";
 
 /// The 16-bit dense baseline is in every table.
 std::vector<contender> contenders(const common::job& asked) {
-  if (asked.strategies == "all") {
-    return registry();
-  }
   std::vector<contender> chosen;
   const auto add = [&chosen](const std::string& name) {
     if (std::ranges::find(chosen, name, &contender::name) == chosen.end()) {
       chosen.push_back(*std::ranges::find(registry(), name, &contender::name));
     }
   };
-  for (const auto& wanted : split(asked.strategies)) {
-    std::ranges::for_each(common::names_like("strategy", wanted, common::names_of(registry())),
-                          add);
+  if (asked.strategies == "all") {
+    std::ranges::copy_if(registry(), std::back_inserter(chosen),
+                         [](const contender& each) { return each.in == listed::always; });
+  } else {
+    for (const auto& wanted : split(asked.strategies)) {
+      std::ranges::for_each(common::names_like("strategy", wanted, common::names_of(registry())),
+                            add);
+    }
   }
   add(std::string(baseline));
   return chosen;

@@ -25,6 +25,7 @@
 #include "tutti/strategies/kungfu_nccl.hpp"
 #include "tutti/strategies/local.hpp"
 #include "tutti/strategies/local_sgd.hpp"
+#include "tutti/strategies/mean_of_signs.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
 #include "tutti/strategies/mxnet.hpp"
 #include "tutti/strategies/omgs.hpp"

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #ifdef TUTTI_APPS_DIRECTORY
 
 #include "apps/running.hpp"
+#include "tutti/strategies.hpp"
 
 namespace tutti::test {
 namespace {
@@ -55,7 +57,7 @@ TEST_F(Compare, EveryTableHasA16BitBaselineAndARowForEachStrategy) {
     EXPECT_TRUE(each["measured_ms"].is_null());
   }
   ASSERT_EQ(names.size(), 2U);
-  EXPECT_EQ(names[2].size(), listed(compare("--list-strategies").out));
+  EXPECT_EQ(names[2].size(), std::tuple_size_v<strategies::all> + 1);
   EXPECT_EQ(names[3], names[2]);
   EXPECT_EQ(rows("--strategy BSP --model mobilenet_v2").back()["strategy"], "Dense16");
   std::vector<std::string> family;
@@ -63,6 +65,28 @@ TEST_F(Compare, EveryTableHasA16BitBaselineAndARowForEachStrategy) {
     family.push_back(each["strategy"]);
   }
   EXPECT_EQ(family, (std::vector<std::string>{"P3", "MXNetDistSync", "MXNetDistAsync", "Dense16"}));
+}
+
+/// They share the engine of what they vary, but not its defaults.
+TEST_F(Compare, VariantsHaveTheirOwnNamesAndDefaults) {
+  std::map<std::string, double> iteration;
+  for (const auto& each :
+       rows("--strategy 'horovod*,KungFuTree,KungFu,WFBPPS,bspps,byteschedulerps' "
+            "--model mobilenet_v2 --link 1Gbit/50us")) {
+    iteration[each["strategy"]] = each["iteration_ms"]["mean"];
+  }
+  EXPECT_EQ(iteration.size(), 10U);
+  for (const char* name : {"Horovod", "HorovodHierarchical", "HorovodTorus", "ByteSchedulerPS"}) {
+    EXPECT_GT(iteration[name], 0) << name;
+  }
+  // What is ready is told a cycle later, of 5 ms where it was one.
+  EXPECT_GT(iteration["HorovodBefore021"], iteration["Horovod"] + 2);
+  EXPECT_NE(iteration["KungFuTree"], iteration["KungFu"]);
+  EXPECT_LT(iteration["WFBPPS"], iteration["BSPPS"]);
+  const auto same =
+      rows("--strategy KungFu --architecture.topology tree --model mobilenet_v2").front();
+  EXPECT_EQ(rows("--strategy KungFuTree --model mobilenet_v2").front()["iteration_ms"],
+            same["iteration_ms"]);
 }
 
 TEST_F(Compare, TheSameSeedlessJobGivesTheSameBits) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every policy that proves itself in its header, as `static_assert(schedule_policy<in_order>)`, is in
-the list of its role, so that it keeps the role's laws. `--self-test` proves that the check can
-fail."""
+the list of its role, so that it keeps the role's laws; and every named strategy is one of
+tutti-compare's. `--self-test` proves that the checks can fail."""
 
 import re
 import sys
@@ -19,6 +19,9 @@ elsewhere = {
     "collective": {"native": "what a library adds: test/mpi/collective_test.cpp",
                    "excluding": "makes no sum: test/collective/collective_test.cpp"},
 }
+
+# What tutti-compare cannot train: its models step by SGD.
+with_an_optimizer_of_its_own = {"OneBitAdam"}
 
 proof = re.compile(r"(?:static_assert\(|&& )(\w+)_policy<(\w+)|static_assert\(run_time_(fusion)<(\w+)")
 
@@ -39,6 +42,14 @@ def faults(texts: dict[str, str]) -> list[str]:
     return found
 
 
+def unheard_of(texts: dict[str, str]) -> list[str]:
+    registry = "apps/CMakeLists.txt"
+    known = set(re.findall(r"\w+", texts.get(registry, ""))) | with_an_optimizer_of_its_own
+    return [f"{header}: tutti-compare has no {name}. Fix: add it to a list in {registry}"
+            for header, text in texts.items() if header.startswith("strategies/")
+            for name in re.findall(r'string_view name = "(\w+)"', text) if name not in known]
+
+
 def self_test() -> None:
     listed = {"test/support/policies.hpp": "using schedules = Types<schedule::one, compression::c>;"}
     planted = [("schedule", "static_assert(schedule_policy<one>);", ""),
@@ -50,6 +61,10 @@ def self_test() -> None:
                ("partition", "static_assert(schedule_policy<two>);", "")]
     for role, header, sentence in planted:
         sources.expect(faults(listed | {f"include/tutti/{role}/a.hpp": header}), sentence, header)
+    registered = {"apps/CMakeLists.txt": "set(strategies One)"}
+    for name, sentence in (("One", ""), ("On", "tutti-compare has no On"), ("OneBitAdam", "")):
+        text = f'static constexpr std::string_view name = "{name}";'
+        sources.expect(unheard_of(registered | {"strategies/a.hpp": text}), sentence, name)
     print(f"{len(planted)} planted proofs judged")
 
 
@@ -57,4 +72,5 @@ if __name__ == "__main__":
     if "--self-test" in sys.argv:
         self_test()
     else:
-        sources.finish(faults(sources.read(*sources.code)))
+        texts = sources.read(*sources.code) | sources.read("apps/CMakeLists.txt")
+        sources.finish(faults(texts) + unheard_of(texts))

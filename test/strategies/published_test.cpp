@@ -90,9 +90,9 @@ const std::tuple published{
     row<strategies::BytePS, partition::into, by_priority, architecture::parameter_server<>>{
         cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
         one_server("djb2", 4)},
-    // BYTEPS_FUSION_THRESHOLD 536,870,912 in the survey's.
+    // BYTEPS_FUSION_THRESHOLD 536,870,912 and BYTEPS_SERVER_ENGINE_THREAD 8 in the survey's.
     row<strategies::BSPPS, fusion::all, partition::into, schedule::at_end,
-        architecture::parameter_server<>>{cut_by(4'096'000, "fixed") + one_server("djb2", 4)},
+        architecture::parameter_server<>>{cut_by(4'096'000, "fixed") + one_server("djb2", 8)},
     // BYTEPS_MIN_COMPRESS_BYTES 65536; {'compressor': 'onebit', 'scaling': True, 'ef': 'vanilla'}
     row<strategies::BytePSOneBit, partition::into, by_priority,
         compression::dense_below<compression::rescaled_error_feedback<compression::byteps_onebit>>,
@@ -221,7 +221,18 @@ const std::tuple in_no_registry{
         architecture::parameter_server<>>{
         cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
         "architecture.servers=1 architecture.placed_by=djb2 architecture.mixed_classes=101 "
-        "architecture.engine_threads=4 architecture.engine_order=most_pushed "},
+        "architecture.engine_threads=8 architecture.engine_order=byteps "},
+    row<strategies::WFBPPS, partition::into, by_priority, architecture::parameter_server<>>{
+        cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " +
+        one_server("djb2", 8)},
+    row<strategies::MGWFBP8192, fusion::merge_gradients, at_most>{merged("greedy_8192") +
+                                                                  "schedule.exchanges=1 "},
+    // BYTESCHEDULER_PARTITION 4,000,000 and _CREDIT 16,000,000 elements
+    row<strategies::ByteSchedulerA2A, partition::into, by_priority>{
+        cut_by(16'000'000, "fixed") + "schedule.credit=64000000 schedule.rule=positive "},
+    // NUM_NEARBY_LAYERS 4
+    row<strategies::DeARNearby, fusion::by_modules, split_phase, architecture::all_reduce<>>{
+        "fusion.bytes=26214400 fusion.modules=4 schedule.gathers_at_once=2 "},
     row<strategies::PostLocalSGD, fusion::up_to, architecture::local_sgd<>>{
         up_to(67'108'864) +
         "architecture.period=4 architecture.warm_up=1000 architecture.growth=constant "
@@ -239,8 +250,18 @@ const std::tuple in_no_registry{
         architecture::all_reduce<collective::hierarchical<>>>{},
     row<strategies::TFParameterServer,
         servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("least_loaded")},
+    row<strategies::TFLocalParameterServer, servers<consistency::synchronous, updated_by::servers>>{
+        one_server("least_loaded")},
+    row<strategies::TFReplicatedByCopy,
+        architecture::all_reduce<collective::shuffle<collective::gather_at::ranks>,
+                                 architecture::mean::none>>{"architecture.shards=1 "},
     row<strategies::TensorpackReplicated,
-        architecture::all_reduce<collective::ring, architecture::mean::none>>{}};
+        architecture::all_reduce<collective::ring, architecture::mean::none>>{},
+    row<strategies::TensorpackReplicatedCPU,
+        architecture::all_reduce<collective::canonical, architecture::mean::none>>{},
+    row<strategies::TensorpackReplicatedHierarchical, fusion::all, partition::into,
+        architecture::all_reduce<collective::hierarchical_copy, architecture::mean::none>>{
+        "partition.bytes=4096000 partition.elements=0 partition.cut=fixed partition.pieces=8 "}};
 
 static_assert(std::tuple_size_v<decltype(published)> == std::tuple_size_v<strategies::all>,
               "a strategy has no row here, or a row no strategy");

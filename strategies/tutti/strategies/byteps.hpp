@@ -28,7 +28,7 @@ struct BytePS {
       "have added it up. Urgent is what the next forward pass needs first, as its MXNet "
       "plugin says; its PyTorch plugin says nothing, and pieces go by their keys. The "
       "server's threads and their order are the virtual clock's alone: over threads and MPI "
-      "it adds on one, as pushes come.";
+      "it adds on one, as pushes come. The caller says how many ranks share a host.";
   using strategy =
       compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1,
@@ -59,8 +59,22 @@ struct BytePSAsync {
   }
 };
 
-/// BytePS after the whole backward pass, all gradients at once: `bspps` of Shi et al.'s survey,
-/// 2020, a BytePS of theirs with a fusion threshold of 512 MiB, which held every model's.
+/// BytePS tensor by tensor, with the eight threads a server of Shi et al.'s survey, 2020: `wfbpps`.
+struct WFBPPS {
+  static constexpr std::string_view name = "WFBPPS";
+  static constexpr std::string_view after =
+      "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, `wfbpps`";
+  static constexpr std::string_view deviations = "As BytePS's.";
+  using strategy = BytePS::strategy;
+  static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
+    auto its = BytePS::defaults(on_a_host);
+    its.architecture.engine_threads = 8;
+    return its;
+  }
+};
+
+/// Likewise after the whole backward pass, all gradients at once: its `bspps`, a BytePS of theirs
+/// with a fusion threshold of 512 MiB, which held every model's.
 struct BSPPS {
   static constexpr std::string_view name = "BSPPS";
   static constexpr std::string_view after =
@@ -70,13 +84,13 @@ struct BSPPS {
   using strategy =
       compose<fusion::all, partition::into, schedule::at_end, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
-    const auto its = BytePS::defaults(on_a_host);
+    const auto its = WFBPPS::defaults(on_a_host);
     return {.partition = its.partition, .architecture = its.architecture};
   }
 };
 
-/// BytePS with BYTEPS_SERVER_ENABLE_SCHEDULE: `byteschedulerps` of that survey. A server's threads
-/// first take what most workers have pushed.
+/// WFBPPS with BYTEPS_SERVER_ENABLE_SCHEDULE: `byteschedulerps` of that survey. A server's threads
+/// first take what most workers have pushed, as BytePS's queue finds it.
 struct ByteSchedulerPS {
   static constexpr std::string_view name = "ByteSchedulerPS";
   static constexpr std::string_view after =
@@ -85,8 +99,8 @@ struct ByteSchedulerPS {
   static constexpr std::string_view deviations = "As BytePS's.";
   using strategy = BytePS::strategy;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
-    auto its = BytePS::defaults(on_a_host);
-    its.architecture.engine_order = architecture::engine_order::most_pushed;
+    auto its = WFBPPS::defaults(on_a_host);
+    its.architecture.engine_order = architecture::engine_order::byteps;
     return its;
   }
 };

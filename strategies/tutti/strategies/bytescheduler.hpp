@@ -22,4 +22,19 @@ struct ByteScheduler {
   }
 };
 
+/// ByteScheduler as Shi et al.'s survey, 2020, ran it: pieces of four million elements within a
+/// credit of sixteen million.
+struct ByteSchedulerA2A {
+  static constexpr std::string_view name = "ByteSchedulerA2A";
+  static constexpr std::string_view after =
+      "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, "
+      "`bytescheduler`";
+  static constexpr std::string_view deviations = "Over all-reduces of its own, there Horovod's.";
+  using strategy = ByteScheduler::strategy;
+  static constexpr policy_options<strategy> defaults() {
+    return {.partition = {.bytes = 16'000'000},
+            .schedule = {.credit = 64'000'000, .rule = schedule::credit_rule::positive}};
+  }
+};
+
 }  // namespace tutti::strategies

@@ -21,6 +21,15 @@ struct DeAR {
   using strategy = compose<fusion::by_modules, schedule::split_phase, architecture::all_reduce<>>;
 };
 
+/// DeAR with its groups of four modules that follow each other (NUM_NEARBY_LAYERS).
+struct DeARNearby {
+  static constexpr std::string_view name = "DeARNearby";
+  static constexpr std::string_view after = "Zhang et al., \"DeAR\", ICDCS 2023, nearby layers";
+  static constexpr std::string_view deviations = "As DeAR's.";
+  using strategy = DeAR::strategy;
+  static constexpr policy_options<strategy> defaults() { return {.fusion = {.modules = 4}}; }
+};
+
 /// DeAR with one of its phases left out, for a breakdown of its time: no mean comes of it. The
 /// original's `--exclude-parts reducescatter` and `allgather`.
 template <collective::phase Excluded>

@@ -44,4 +44,21 @@ struct TFParameterServer {
   }
 };
 
+/// The mean of all workers' gradients is one step where a variable is, on the device that has the
+/// fewest bytes: the same flag on one machine, tf_cnn_benchmarks' default, and tensorpack's
+/// SyncMultiGPUTrainerParameterServer. The devices are servers that share the workers' hosts.
+struct TFLocalParameterServer {
+  static constexpr std::string_view name = "TFLocalParameterServer";
+  static constexpr std::string_view after =
+      "tf_cnn_benchmarks, `--variable_update=parameter_server` on one machine; tensorpack's "
+      "SyncMultiGPUTrainerParameterServer";
+  static constexpr std::string_view deviations =
+      "There workers read variables in the next forward pass, here each keeps what has come back.";
+  using strategy =
+      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
+  static constexpr policy_options<strategy> defaults() {
+    return {.architecture = {.placed_by = architecture::placed_by::least_loaded}};
+  }
+};
+
 }  // namespace tutti::strategies

@@ -22,7 +22,7 @@ struct KungFu {
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd`";
   static constexpr std::string_view deviations =
       "A tensor is named as the model does, not TensorFlow's operation; of characters beyond "
-      "ASCII each byte counts.";
+      "ASCII each byte counts. A rank adds its children in rank order, there as they come.";
   using strategy = compose<partition::into, architecture::all_reduce<collective::by_graph>>;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 1_MiB, .cut = partition::cut::even}};

@@ -23,6 +23,19 @@ struct MGWFBP {
   }
 };
 
+/// MGWFBP as the program of Shi et al.'s survey has it, which merges whatever is smaller than 8192
+/// elements.
+struct MGWFBP8192 {
+  static constexpr std::string_view name = "MGWFBP8192";
+  static constexpr std::string_view after =
+      "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, `mgwfbp`";
+  static constexpr std::string_view deviations = "As MGWFBP's.";
+  using strategy = MGWFBP::strategy;
+  static constexpr policy_options<strategy> defaults() {
+    return {.fusion = {.rule = fusion::rule::greedy_8192}};
+  }
+};
+
 /// Merged as the exact programme for the paper's cost model says, which is ours, and sent whatever
 /// else is on its way.
 struct MGWFBPExact {

@@ -4,21 +4,48 @@
 
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/mean.hpp"
+#include "tutti/collective/canonical.hpp"
+#include "tutti/collective/hierarchical_copy.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/partition/into.hpp"
 
 namespace tutti::strategies {
 
 /// An all-reduce a tensor around a ring, and every rank applies the sum: tensorpack's
-/// SyncMultiGPUTrainerReplicated with average=False in mode `nccl`, as its benchmark has it but for
-/// the mode; `cpu` is `collective::canonical`, `hierarchical` `collective::hierarchical_copy`.
+/// SyncMultiGPUTrainerReplicated with average=False in mode `nccl`.
 struct TensorpackReplicated {
   static constexpr std::string_view name = "TensorpackReplicated";
   static constexpr std::string_view after =
       "tensorpack's SyncMultiGPUTrainerReplicated with average=False, mode `nccl`";
-  static constexpr std::string_view deviations =
-      "Its benchmark runs in another mode: `cpu`, or `hierarchical` from 8 GPUs on.";
+  static constexpr std::string_view deviations = "";
   using strategy = compose<architecture::all_reduce<collective::ring, architecture::mean::none>>;
+};
+
+/// The same sums in the order of ranks: its mode `cpu`, which its benchmark takes below 8 GPUs.
+struct TensorpackReplicatedCPU {
+  static constexpr std::string_view name = "TensorpackReplicatedCPU";
+  static constexpr std::string_view after =
+      "tensorpack's SyncMultiGPUTrainerReplicated with average=False, mode `cpu`";
+  static constexpr std::string_view deviations =
+      "Each rank adds up a share and hands it to the others, there the host's memory adds up all.";
+  using strategy =
+      compose<architecture::all_reduce<collective::canonical, architecture::mean::none>>;
+};
+
+/// All gradients in eight pieces, each added up in one half of the ranks, then across: its mode
+/// `hierarchical`, for the 8 GPUs of a DGX-1, which tf_cnn_benchmarks calls `--hierarchical_copy`.
+struct TensorpackReplicatedHierarchical {
+  static constexpr std::string_view name = "TensorpackReplicatedHierarchical";
+  static constexpr std::string_view after =
+      "tensorpack's SyncMultiGPUTrainerReplicated with average=False, mode `hierarchical`";
+  static constexpr std::string_view deviations =
+      "Of any number of ranks, `--partition.pieces` as many.";
+  using strategy =
+      compose<fusion::all, partition::into,
+              architecture::all_reduce<collective::hierarchical_copy, architecture::mean::none>>;
+  static constexpr policy_options<strategy> defaults() { return {.partition = {.pieces = 8}}; }
 };
 
 }  // namespace tutti::strategies

@@ -4,6 +4,7 @@
 
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/mean.hpp"
+#include "tutti/collective/shuffle.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/strategies/tf_reduction.hpp"
 
@@ -19,6 +20,19 @@ struct TFReplicated {
   static constexpr std::string_view deviations =
       "Inside a host NCCL adds gradients up there, here its first rank.";
   using strategy = compose<architecture::all_reduce<tf_reduction, architecture::mean::none>>;
+};
+
+/// A tensor's gradients are copied to one rank, the next one's to the next, added up there and
+/// copied back; every rank applies the sum.
+struct TFReplicatedByCopy {
+  static constexpr std::string_view name = "TFReplicatedByCopy";
+  static constexpr std::string_view after =
+      "tf_cnn_benchmarks, `--variable_update replicated` without an `--all_reduce_spec`";
+  static constexpr std::string_view deviations =
+      "Ranks take turns, there the one that has fewest bytes is next.";
+  using strategy =
+      compose<architecture::all_reduce<collective::shuffle<collective::gather_at::ranks>,
+                                       architecture::mean::none>>;
 };
 
 }  // namespace tutti::strategies
