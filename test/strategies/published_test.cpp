@@ -261,7 +261,8 @@ const std::tuple in_no_registry{
         architecture::all_reduce<collective::canonical, architecture::mean::none>>{},
     row<strategies::TensorpackReplicatedHierarchical, fusion::all, partition::into,
         architecture::all_reduce<collective::hierarchical_copy, architecture::mean::none>>{
-        "partition.bytes=4096000 partition.elements=0 partition.cut=fixed partition.pieces=8 "}};
+        "partition.bytes=4096000 partition.elements=0 partition.cut=rest_in_last "
+        "partition.pieces=8 partition.least=1024 "}};
 
 static_assert(std::tuple_size_v<decltype(published)> == std::tuple_size_v<strategies::all>,
               "a strategy has no row here, or a row no strategy");

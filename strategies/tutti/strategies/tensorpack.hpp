@@ -41,11 +41,14 @@ struct TensorpackReplicatedHierarchical {
   static constexpr std::string_view after =
       "tensorpack's SyncMultiGPUTrainerReplicated with average=False, mode `hierarchical`";
   static constexpr std::string_view deviations =
-      "Of any number of ranks, `--partition.pieces` as many.";
+      "Of any number of ranks, `--partition.pieces` as many. Fewer than 1024 elements a piece are "
+      "left apart there, here they travel in one.";
   using strategy =
       compose<fusion::all, partition::into,
               architecture::all_reduce<collective::hierarchical_copy, architecture::mean::none>>;
-  static constexpr policy_options<strategy> defaults() { return {.partition = {.pieces = 8}}; }
+  static constexpr policy_options<strategy> defaults() {
+    return {.partition = {.cut = partition::cut::rest_in_last, .pieces = 8, .least = 1024}};
+  }
 };
 
 }  // namespace tutti::strategies
