@@ -43,6 +43,8 @@ TEST(Bytes, OfAMean) {
   counts_as_stated<architecture::majority_vote>(bytes::votes);
   sends_as_stated<compose<architecture::adasum<>, coordination::local>>(
       {}, bytes::halved_and_doubled, counted_steps, SIZE_MAX);
+  sends_as_stated<compose<architecture::adasum<carries::difference>, coordination::local>>(
+      {}, bytes::halved_and_doubled, counted_steps, SIZE_MAX);
 }
 TEST(Bytes, OfASelection) {
   sends_as_stated<compose<architecture::sparse_tree, compression::top_k, coordination::local>>(
@@ -73,6 +75,11 @@ std::uint64_t halves(std::size_t rank, std::size_t workers, std::size_t n) {
     }
   }
   return 4 * sent;
+}
+TEST(Bytes, OfAMeanOfTheStepBefore) {
+  counts_as_stated<architecture::delayed<architecture::all_reduce<collective::canonical>>>(
+      bytes::to_owners);
+  counts_as_stated<architecture::delayed<architecture::all_reduce<collective::star>>>(through_one);
 }
 /// Together ranks send as much by any of them; who sends it tells some of them apart.
 TEST(Bytes, OfAMeanByEachCollective) {
@@ -121,6 +128,10 @@ TEST(Bytes, OfModels) {
   counts_as_stated<architecture::local_sgd<collective::canonical>>(bytes::to_owners,
                                                                    counted_steps / 4);
   counts_as_stated<architecture::sharded<collective::canonical>>(bytes::to_owners);
+  using architecture::gradients;
+  counts_as_stated<architecture::sharded<collective::ring, gradients::given_back>>(bytes::around);
+  counts_as_stated<architecture::model_averaging<collective::star>>(through_one);
+  counts_as_stated<architecture::elastic_averaging<collective::canonical>>(bytes::to_owners);
   counts_as_stated<architecture::independent>(bytes::none);
   counts_as_stated<architecture::gossip>(to_both_neighbours);
   counts_as_stated<architecture::push_sum>(to_another);
@@ -136,6 +147,9 @@ TEST(Bytes, OfModels) {
   });
   using outer = compose<architecture::diloco<>, partition::into>;
   sends_as_stated<outer>({.architecture = {.period = 4}}, bytes::around, counted_steps / 4);
+  using outer_in_halves =
+      compose<architecture::diloco<collective::halving_doubling>, partition::into>;
+  sends_as_stated<outer_in_halves>({.architecture = {.period = 4}}, halves, counted_steps / 4);
 }
 TEST(Bytes, OfOneAndThenAnother) {
   using strategy =

@@ -111,6 +111,25 @@ TEST(Named, WFBP) {
   EXPECT_NE(broken(observe<compose<>>(2), wfbp), "");
 }
 
+/// A message starts when its gradient is ready and the link is free of the one before it, in the
+/// order of the backward pass: of gradients that wait for the link, and of a link that waits for
+/// them. Two ranks exchange halves twice.
+TEST(Named, WFBPStartsWhatIsReadyAsSoonAsTheLinkIsFree) {
+  for (const seconds between : {1e-6, 0.01, 0.05, 0.2}) {
+    const observation made = observe<strategies::WFBP>(2, {}, {.between = between});
+    ASSERT_EQ(made.start_times.size(), large_model().size());
+    double free = 0;
+    for (std::size_t chunk = 0; chunk < large_model().size(); ++chunk) {
+      const std::size_t tensor = large_model().size() - 1 - chunk;
+      const auto turn = std::ranges::find(ready_order(), tensor) - ready_order().begin();
+      const double start = std::max(between * static_cast<double>(turn + 1), free);
+      EXPECT_NEAR(made.start_times[chunk], start, 1e-12) << "tensor " << tensor;
+      free = start + 2 * (50e-6 + static_cast<double>(2 * large_model()[tensor]) / 1.25e9);
+    }
+    EXPECT_NEAR(made.ended, free, 1e-12);
+  }
+}
+
 TEST(Named, WFBPUnlimited) {
   // Nothing but defaults: there is no policy to replace.
   EXPECT_EQ(broken(observe<strategies::WFBPUnlimited>(2),
@@ -791,6 +810,32 @@ TEST(Named, BytePS) {
   EXPECT_EQ(own.engine_threads, 4);
   EXPECT_EQ(own.engine_order, architecture::engine_order::received);
 }
+/// With as many servers as workers, or fewer, the mean is that of the workers in rank order, to the
+/// bit.
+TEST(Named, BytePSWithAnyNumberOfServers) {
+  for (int workers = 1; workers <= 5; ++workers) {
+    for (int servers = 1; servers <= workers; ++servers) {
+      engine_options<strategies::BytePS> options;
+      options.architecture.servers = servers;
+      const auto made = observe<strategies::BytePS>(workers, options);
+      EXPECT_EQ(made.seen.servers, servers);
+      for (const auto& each : made.parameters) {
+        EXPECT_EQ(each, trained(workers, observed_steps)) << workers << " and " << servers;
+      }
+    }
+  }
+}
+
+/// BytePS with another order of its servers' engines, which test/simulated/server_threads_test.cpp
+/// sees on the clock.
+TEST(Named, ByteSchedulerPS) {
+  constexpr auto own = strategies::ByteSchedulerPS::defaults();
+  EXPECT_EQ(own.architecture.engine_order, architecture::engine_order::most_pushed);
+  EXPECT_EQ(own.architecture.engine_threads, 4);
+  is_a_server_by_priority<strategies::ByteSchedulerPS>(
+      of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
+}
+
 /// Variables go round the servers in forward order, and each worker's gradient is a step by itself.
 TEST(Named, DistributedReplicated) {
   using strategies::DistributedReplicated;
@@ -816,6 +861,14 @@ TEST(Named, DistributedReplicated) {
   auto elsewhere = two;
   elsewhere.architecture.placed_by = architecture::placed_by::least_loaded;
   EXPECT_EQ(broken(observe<DistributedReplicated>(2, elsewhere), stated), "owners ");
+  // TFParameterServer differs in the owners: in forward order each to who has the fewest bytes.
+  rule least_loaded = stated;
+  least_loaded.owners = {0, 1, 0, 0, 1, 0};
+  EXPECT_EQ(broken(observe<DistributedReplicated>(2, elsewhere), least_loaded), "");
+  engine_options<strategies::TFParameterServer> loaded;
+  loaded.architecture.servers = 2;
+  EXPECT_EQ(broken(observe<strategies::TFParameterServer>(2, loaded), least_loaded), "");
+  EXPECT_EQ(broken(observe<strategies::TFParameterServer>(2, loaded), stated), "owners ");
   constexpr auto round_robin = architecture::placed_by::round_robin;
   using of_means =
       compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
@@ -869,18 +922,6 @@ TEST(Named, P3) {
   other = options;
   other.partition.bytes += 4;
   EXPECT_NE(broken(observe<P3>(2, other), stated), "");
-}
-
-/// Lists of strategies print it.
-template <class Named>
-void says_what_it_is_after() {
-  EXPECT_FALSE(Named::after.empty()) << Named::name;
-  EXPECT_TRUE(Named::deviations.empty() || Named::deviations.ends_with('.')) << Named::name;
-}
-TEST(Named, AllSayWhatTheyAreAfter) {
-  []<class... Each>(std::tuple<Each...>*) {
-    (says_what_it_is_after<Each>(), ...);
-  }(static_cast<strategies::all*>(nullptr));
 }
 
 /// What `of_kvstore` says, or what it refuses with.
@@ -1147,6 +1188,33 @@ TEST(Named, MXNetDistAsync) {
   rule stated = of_kvstore();
   stated.result = [](const outcomes&) { return true; };
   is_a_server_by_priority<strategies::MXNetDistAsync>(stated, parts_at_once, 16'000'000);
+}
+
+/// BytePS's plan; its results, too, depend on who comes first.
+TEST(Named, BytePSAsync) {
+  EXPECT_TRUE(pushes_take_effect_at_once<strategies::BytePSAsync>());
+  EXPECT_FALSE(pushes_take_effect_at_once<strategies::BytePS>());
+  rule stated = of_byteps();
+  stated.result = [](const outcomes&) { return true; };
+  is_a_server_by_priority<strategies::BytePSAsync>(
+      stated, from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
+}
+
+/// Every rank launches in the order in which rank 0 had the gradients in its first step, and nobody
+/// says so any more.
+TEST(Named, KungFuNCCL) {
+  const std::vector<sizes> in_the_first_order{{4}, {5}, {3}, {2}, {0}, {1}};
+  const auto learned = settled<strategies::KungFuNCCL>();
+  EXPECT_EQ(learned.launches, in_the_first_order);
+  EXPECT_EQ(learned.bytes, everything);
+  EXPECT_NE(settled<compose<architecture::all_reduce<>>>().launches, in_the_first_order);
+  const auto inside = settled<strategies::KungFuHierarchicalNCCL>();
+  EXPECT_EQ(inside.launches, in_the_first_order);
+  EXPECT_EQ(inside.bytes, everything);
+  // With --fuse there is one launch, and nothing to learn.
+  const rule fused = dense({6}, {35'300'008}, {0});
+  EXPECT_EQ(broken(observe<strategies::KungFuNCCLFused>(2), fused), "");
+  EXPECT_NE(broken(observe<compose<architecture::all_reduce<>>>(2), fused), "");
 }
 
 }  // namespace

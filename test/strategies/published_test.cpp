@@ -1,6 +1,7 @@
 // Every named strategy has the policies and the defaults that its system's papers, code and flags
-// say, and those of which no other file here says so do with them what they should. Of PowerSGD,
-// QSGD and PairAveraging there is the table alone, beside the laws of their policies.
+// say; test/lint/published.py finds one that has no row. Three of which no other file here says
+// what they do, do here what they should. Of PowerSGD, QSGD and PairAveraging there is the table
+// alone, beside the laws of their policies.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,8 @@
 #include "support/rule.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/strategies.hpp"
+#include "tutti/strategies/mean_of_signs.hpp"
+#include "tutti/strategies/one_bit_adam.hpp"
 
 namespace tutti::test {
 namespace {
@@ -65,6 +68,12 @@ const std::string a_tie_is_positive = "architecture.tie=positive architecture.se
 // MXNET_KVSTORE_BIGARRAY_BOUND a million elements; keys by 9973.
 const std::string bigarray_bound =
     "partition.bound=1000000 schedule.credit=0 schedule.rule=positive ";
+
+/// BYTEPS_MIN_COMPRESS_BYTES 65536 around what a compressor says of itself.
+std::string compressed_by_byteps(const std::string& its_own) {
+  return cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " + its_own +
+         "compression.dense_below=65536 " + one_server("djb2", 4);
+}
 
 const std::tuple published{
     row<strategies::Local, architecture::independent>{},
@@ -255,6 +264,26 @@ const std::tuple in_no_registry{
     row<strategies::TFReplicatedByCopy,
         architecture::all_reduce<collective::shuffle<collective::gather_at::ranks>,
                                  architecture::mean::none>>{"architecture.shards=1 "},
+    // {'compressor': 'topk', 'ef': 'vanilla'} and its like
+    row<strategies::BytePSTopK, partition::into, by_priority,
+        compression::dense_below<compression::rescaled_error_feedback<compression::byteps_topk>>,
+        architecture::parameter_server<>>{
+        compressed_by_byteps("compression.density=0.001 compression.k=0 ")},
+    row<strategies::BytePSRandomK, partition::into, by_priority,
+        compression::dense_below<compression::rescaled_error_feedback<compression::byteps_randomk>>,
+        architecture::parameter_server<>>{
+        compressed_by_byteps("compression.density=0.001 compression.k=0 compression.seed=1 ")},
+    row<strategies::BytePSDithering, partition::into, by_priority,
+        compression::dense_below<compression::dithering>, architecture::parameter_server<>>{
+        compressed_by_byteps(
+            "compression.levels=16 compression.spacing=linear compression.norm=largest "
+            "compression.seed=1 ")},
+    row<strategies::MeanOfSigns, fusion::up_to, compression::sign, architecture::all_gather>{
+        up_to(67'108'864)},
+    row<strategies::EFMeanOfSigns, fusion::up_to, error_feedback<compression::sign>,
+        architecture::all_gather>{up_to(67'108'864)},
+    row<strategies::OneBitAdam, error_feedback<compression::scaled_sign>,
+        architecture::momentum_exchange>{},
     row<strategies::TensorpackReplicated,
         architecture::all_reduce<collective::ring, architecture::mean::none>>{},
     row<strategies::TensorpackReplicatedCPU,
@@ -284,6 +313,22 @@ std::string defaults_of() {
         });
   });
   return said.str();
+}
+
+/// Lists of strategies print it.
+template <class Named>
+void says_what_it_is_after(const Named*) {
+  EXPECT_FALSE(Named::after.empty()) << Named::name;
+  EXPECT_TRUE(Named::deviations.empty() || Named::deviations.ends_with('.')) << Named::name;
+}
+TEST(Published, AllSayWhatTheyAreAfter) {
+  []<class... Each>(const std::tuple<Each...>*) {
+    (says_what_it_is_after(static_cast<const Each*>(nullptr)), ...);
+  }(static_cast<const strategies::all*>(nullptr));
+  const auto of_row = []<class Strategy, class... Policies>(const row<Strategy, Policies...>&) {
+    says_what_it_is_after(static_cast<const Strategy*>(nullptr));
+  };
+  std::apply([&](const auto&... rows) { (of_row(rows), ...); }, in_no_registry);
 }
 
 TEST(Published, EveryStrategyHasItsPoliciesAndDefaults) {

@@ -44,12 +44,20 @@ struct rule {
 struct observation {
   rule seen{};
   outcomes parameters{};
+  std::vector<seconds> start_times{};  ///< of worker 0's `seen.starts`, since it began its step
+  seconds ended{};                     ///< when its last exchange had
+};
+
+/// Where and how fast: ranks of a host share its NIC, and what they send each other takes no time.
+struct conditions {
+  seconds between = 1e-6;  ///< of two gradients in the order in which they are ready
+  int on_a_host = 1;
 };
 
 inline constexpr int observed_steps = 3;
 
 template <class Strategy>
-task observed_rank(transport::simulated& world, engine_options<Strategy> options,
+task observed_rank(transport::simulated& world, engine_options<Strategy> options, seconds between,
                    observation& made) {
   std::vector<tensor> tensors;
   for (const std::size_t each : large_model()) {
@@ -60,8 +68,9 @@ task observed_rank(transport::simulated& world, engine_options<Strategy> options
   co_await engine.started();
   if (!engine.serves()) {
     const std::uint64_t before = engine.counted().bytes_sent;
+    const seconds began = world.now();
     for (const std::size_t id : ready_order()) {
-      co_await world.sleep(1e-6);
+      co_await world.sleep(between);
       engine.ready(tensor_id(id));
     }
     for (std::size_t id = 0; id < tensors.size(); ++id) {
@@ -82,6 +91,9 @@ task observed_rank(transport::simulated& world, engine_options<Strategy> options
       for (const auto& each : engine.observed().moments()) {
         if (each.what == event::started) {
           made.seen.starts.push_back(each.which);
+          made.start_times.push_back(each.when - began);
+        } else if (each.what == event::finished) {
+          made.ended = each.when - began;
         }
       }
     }
@@ -114,16 +126,17 @@ task trained_rank(transport::simulated& world, engine_options<Strategy> options,
 
 /// What a strategy does, over links of 10 Gbit/s and 50 microseconds.
 template <class Strategy>
-observation observe(int workers, engine_options<Strategy> options = {}) {
+observation observe(int workers, engine_options<Strategy> options = {}, conditions under = {}) {
   observation made;
   made.seen.bytes.resize(static_cast<std::size_t>(workers));
   made.parameters.resize(static_cast<std::size_t>(workers));
   const int ranks = workers + servers_in<Strategy>(options);
   const transport::link ethernet{1.25e9, 50e-6};
-  transport::run_simulated(ranks, ethernet, [&](transport::simulated& world) {
-    return observed_rank<Strategy>(world, options, made);
+  const transport::network hosts(ranks, ethernet, under.on_a_host, {1e18, 0});
+  transport::run_simulated(hosts, [&](transport::simulated& world) {
+    return observed_rank<Strategy>(world, options, under.between, made);
   });
-  transport::run_simulated(ranks, ethernet, [&](transport::simulated& world) {
+  transport::run_simulated(hosts, [&](transport::simulated& world) {
     return trained_rank<Strategy>(world, options, made);
   });
   return made;

@@ -72,9 +72,8 @@ using gathering = std::conditional_t<facts::at_run_time<F>, F, archetype::run_ti
 /// * `group_ends(backward, profile)`: tensors come in backward order; the answer holds, for each
 ///   group, one past its last tensor, so the last entry is `backward.size()` (and there is none if
 ///   there are no tensors). A pure function: every rank must get the same answer.
-/// * `group_of(tensor)`, optional: tensors for which it answers the same travel together though
-/// they
-///   be no neighbours; it then groups the tensors of each answer as if there were no others.
+/// * `group_of(tensor)`, optional: it groups the tensors of each answer, neighbours or not, as if
+///   there were no others.
 /// * `options::types`, optional: where they are apart, it groups the tensors of each type as if
 ///   there were no others, and `at_run_time` those are chunks of different kinds.
 /// * `at_run_time`, optional: chunks that are ready together are launched together, whatever the
