@@ -830,8 +830,8 @@ TEST(Named, BytePSWithAnyNumberOfServers) {
 /// sees on the clock.
 TEST(Named, ByteSchedulerPS) {
   constexpr auto own = strategies::ByteSchedulerPS::defaults();
-  EXPECT_EQ(own.architecture.engine_order, architecture::engine_order::most_pushed);
-  EXPECT_EQ(own.architecture.engine_threads, 4);
+  EXPECT_EQ(own.architecture.engine_order, architecture::engine_order::byteps);
+  EXPECT_EQ(own.architecture.engine_threads, 8);
   is_a_server_by_priority<strategies::ByteSchedulerPS>(
       of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
 }

@@ -108,6 +108,7 @@ TEST(Variants, BSPPS) {
 
   using served = architecture::parameter_server<>;
   constexpr auto own = BSPPS::defaults();
+  EXPECT_EQ(own.architecture.engine_threads, 8);
   using unfused = compose<partition::into, schedule::at_end, served>;
   EXPECT_NE(
       broken(observe<unfused>(2, {.partition = own.partition, .architecture = three.architecture}),
