@@ -299,6 +299,10 @@ struct remembered_outcome {
   bool operator==(const remembered_outcome&) const = default;
 };
 
+std::vector<arena::declaration> small_model() {
+  return {{"vector", 60}, {"scalar", 1}, {"nothing", 0}, {"matrix", 450, {15, 30}}};
+}
+
 /// A step whose gradients are the greatest of all, and on the last rank no numbers.
 constexpr int not_finite = -1;
 
@@ -330,7 +334,7 @@ remembered_outcome trained_with_residuals(int workers, const std::vector<int>& t
   all.parameters.resize(static_cast<std::size_t>(workers));
   std::vector<std::vector<std::vector<float>>> left(all.parameters.size());
   transport::run_ranks(workers + servers_in<Strategy>(set), [&](transport::in_process& world) {
-    arena memory = model_of(world.rank());
+    arena memory = model_of(world.rank(), small_model());
     auto engine = make_engine<Strategy>(world, memory.tensors(), values, set);
     if (engine.serves()) {
       engine.serve();
@@ -425,7 +429,7 @@ TEST(LossScaled, LeavesResidualsWhereItSkips) {
     using strategy = compose<compression::push_only<error_feedback<compression::top_k>>,
                              architecture::parameter_server<>, fusion::all, partition::into>;
     engine_options<strategy> set;
-    set.partition.bytes = 1000;
+    set.partition.bytes = 400;
     set.compression.density = 0.05;
     skipped_steps_leave_residuals<strategy>(set);
   }

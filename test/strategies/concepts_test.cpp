@@ -167,14 +167,18 @@ struct memories_as_arrays {
 struct floats_of_a_step {
   std::size_t optimizer_floats(std::uint64_t) const;
 };
+struct undo_step_by_number {
+  void undo_step(std::uint64_t, std::uint64_t);
+};
 struct finish_without_rest {
   task finish();
 };
-static_assert(refused_of<sends_where_nothing_arrives, sends_by_number, sends_and_changes,
-                         outgoing_of_whole_numbers, incoming_without_buffer, average_in_double,
-                         depart_by_name, arrive_without_step, serve_at_once, resume_for_itself,
-                         memory_alone, memories_as_arrays, floats_of_a_step, finish_without_rest> ==
-              14);
+static_assert(
+    refused_of<sends_where_nothing_arrives, sends_by_number, sends_and_changes,
+               outgoing_of_whole_numbers, incoming_without_buffer, average_in_double,
+               depart_by_name, arrive_without_step, serve_at_once, resume_for_itself, memory_alone,
+               memories_as_arrays, floats_of_a_step, undo_step_by_number, finish_without_rest> ==
+    15);
 
 struct no_exchange {
   using role = tutti::role::architecture;
