@@ -119,7 +119,7 @@ struct contender {
   std::string_view name;
   kind what;
   common::description (*described)();
-  common::flag_values (*flags)();
+  common::flag_values (*flags)(const common::job&);
   int (*servers)(const common::job&);
   row (*run)(scenario, const common::job&);
   tutti::transport::device (*device)(const scenario&, const common::job&);
