@@ -24,6 +24,7 @@
 #include "tutti/collective/by_graph.hpp"
 #include "tutti/collective/by_size.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/collective/excluding.hpp"
 #include "tutti/collective/graphs.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
@@ -412,6 +413,31 @@ TEST(Shuffle, GathersWhereItsTurnIs) {
     EXPECT_EQ(sent_between(by_ranks({.shards = 3}), two, n, turn + 1), gathered({2, 3, 2}));
   }
   EXPECT_THROW(by_ranks({.shards = 0}), usage_error);
+}
+
+/// What is left is the other half of a ring, alone: every part but the own, or but the next one's.
+TEST(Excluding, LeavesOneHalfOfTheRing) {
+  using collective::phase;
+  using scatter = collective::excluding<phase::all_gather>;
+  using gather = collective::excluding<phase::reduce_scatter>;
+  for (const std::size_t ranks : {1U, 2U, 3U, 4U, 5U}) {
+    for (const std::size_t n : {0U, 1U, 7U, 1001U}) {
+      const auto all_but_part = [&](std::size_t of_next) {
+        bytes all(ranks, std::vector<std::size_t>(ranks));
+        for (std::size_t rank = 0; rank < ranks && ranks > 1; ++rank) {
+          const std::size_t part = (rank + of_next) % ranks;
+          all[rank][(rank + 1) % ranks] = 4 * (n - n / ranks - (part < n % ranks ? 1 : 0));
+        }
+        return all;
+      };
+      const std::vector<int> hosts(ranks);
+      EXPECT_EQ(sent_between(scatter(), hosts, n), all_but_part(0)) << ranks << ", " << n;
+      EXPECT_EQ(sent_between(gather(), hosts, n), all_but_part(1)) << ranks << ", " << n;
+    }
+    const int p = static_cast<int>(ranks);
+    EXPECT_EQ(2 * scatter::alone(p).latencies, collective::ring::alone(p).latencies);
+    EXPECT_EQ(2 * gather::alone(p).payloads, collective::ring::alone(p).payloads);
+  }
 }
 
 /// As tensorpack's: variable 5 on GPUs 5 and 1.
