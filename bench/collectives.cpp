@@ -1,9 +1,12 @@
 // How fast ranks add what each of them holds: our collectives between threads beside the bound of
 // shared memory and, under `mpirun -np 2`, beside MPI's all-reduce between processes. Between hosts
-// one chunk of 4, 25 and 100 MB, whose time `bench/lab wire` sets beside what iperf3 carries.
+// one chunk of 4, 25 and 100 MB, whose time `bench/lab wire` sets beside what iperf3 carries. And
+// the ways of an --all_reduce_spec, of which `--all-reduce-table FILE` of the apps takes the
+// fastest.
 //
 //   bench-collectives
 //   mpirun -np 2 bench-collectives --benchmark_filter='addressable|mpi'
+//   mpirun -np 4 bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE
 //   bench/lab wire 1gbit build/release/bin/bench-collectives
 
 #include <algorithm>
@@ -32,6 +35,8 @@
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/collective/star.hpp"
+#include "tutti/strategies/all_reduce_spec.hpp"
+#include "tutti/strategies/tf_reduction.hpp"
 
 namespace bench {
 
@@ -62,10 +67,11 @@ void report(benchmark::State& state, std::size_t bytes, int ranks, double second
 template <class Collective>
 class threads {
  public:
-  threads(int ranks, std::size_t bytes)
-      : fabric_(ranks),
+  threads(int ranks, std::size_t bytes, Collective how = {})
+      : how_(how),
+        fabric_(ranks),
         values_(tutti::at(ranks), tutti::line_vector<float>(bytes / sizeof(float))),
-        scratch_(tutti::at(ranks), std::vector<std::byte>(Collective{}.scratch_bytes(
+        scratch_(tutti::at(ranks), std::vector<std::byte>(how.scratch_bytes(
                                        bytes / sizeof(float), sizeof(float), ranks))) {}
 
   std::vector<float*> buffers() {
@@ -86,7 +92,7 @@ class threads {
                                             scratch_[tutti::at(rank)]};
     const tutti::endpoint<tutti::transport::in_process> self(
         world, tutti::tag{tutti::channel::data, 0, 0});
-    drive(world, repeat<Collective>(self, data, calls));
+    drive(world, repeat(self, data, calls, how_));
   }
 
   /// The sum of one call is the sum in rank order, and the same bits everywhere; values are zero
@@ -129,6 +135,7 @@ class threads {
     (*this)(rank, 1);
   }
 
+  Collective how_;
   tutti::transport::in_process::fabric fabric_;
   std::vector<tutti::line_vector<float>> values_;
   std::vector<std::vector<std::byte>> scratch_;
@@ -237,6 +244,39 @@ void between_processes(benchmark::State& state, std::size_t& calls, job& process
   }
 }
 
+/// One of the ways that an --all_reduce_spec names, over mpirun's processes, or between threads
+/// without them.
+void by_spec(benchmark::State& state, std::size_t& calls, job& processes, int ranks,
+             std::size_t elements, const std::string& way) {
+  using tutti::strategies::tf_reduction;
+  const auto options = tutti::strategies::of_all_reduce_spec(way);
+  const std::size_t bytes = elements * sizeof(float);
+  std::optional<threads<tf_reduction>> ours;
+  std::optional<team> on_threads;
+  if (processes.size() == 1) {
+    ours.emplace(ranks, bytes, tf_reduction(options));
+    on_threads.emplace(ranks);
+    if (!ours->adds_up(*on_threads)) {
+      state.SkipWithError("the sum is wrong");
+      return;
+    }
+  }
+  const auto time = [&](std::size_t so_many) {
+    return ours ? on_threads->time(std::ref(*ours), so_many)
+                : processes.time(over_mpi::spec, bytes, so_many, options.ranges[0]);
+  };
+  choose(calls, time(1));
+  std::vector<double> took;
+  while (state.KeepRunningBatch(static_cast<benchmark::IterationCount>(calls))) {
+    took.push_back(time(calls));
+    state.SetIterationTime(took.back());
+  }
+  state.SetLabel(way);
+  state.counters["ranks"] = ranks;
+  state.counters["elements"] = static_cast<double>(elements);
+  state.counters["seconds"] = median(took) / static_cast<double>(calls);
+}
+
 /// One call at a time: on a wire the worst matters as much as the median.
 void between_hosts(benchmark::State& state, job& processes, over_mpi what, std::size_t bytes) {
   std::vector<double> took;
@@ -276,6 +316,19 @@ void add_processes(job& processes, const std::string& name, over_mpi what, std::
       [&processes, what, bytes](benchmark::State& state, std::size_t& calls) {
         between_processes(state, calls, processes, what, bytes);
       });
+}
+
+void add_by_spec(job& processes) {
+  const int ranks = processes.size() > 1 ? processes.size() : 4;
+  for (const std::string way : {"nccl", "nccl/xring", "nccl/rechd", "nccl/pscpu", "xring#2",
+                                "pscpu", "pscpu#2", "psgpu", "psgpu#2", "pscpu/pscpu"}) {
+    for (std::size_t elements = 1 << 10; elements <= 4 << 20; elements *= 4) {
+      add("all_reduce_spec/" + way, ranks, elements * sizeof(float),
+          [&processes, ranks, elements, way](benchmark::State& state, std::size_t& calls) {
+            by_spec(state, calls, processes, ranks, elements, way);
+          });
+    }
+  }
 }
 
 void add_between_hosts(job& processes) {
@@ -341,6 +394,7 @@ int main(int argc, char** argv) {
   } else {
     bench::add_all(processes);
   }
+  bench::add_by_spec(processes);
   bench::summary shown;
   benchmark::RunSpecifiedBenchmarks(&shown);
   benchmark::Shutdown();

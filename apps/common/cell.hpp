@@ -77,7 +77,7 @@ int run_cell(int argc, char** argv, Train train) {
     job asked = parse(argc, argv, app::cell);
     if (asked.help) {
       std::fputs(help(app::cell).c_str(), stdout);
-      print_policy_flags(policy_flags<Strategy>());
+      print_policy_flags(policy_flags<Strategy>(asked));
     } else if (asked.header) {
       std::puts(row_header);
     } else {

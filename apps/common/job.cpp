@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "common/all_reduce_table.hpp"
 #include "common/nearest.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
@@ -166,6 +167,9 @@ class flags {
     text("all-reduce-spec", into_->all_reduce_spec,
          "how TFReplicated adds up tensors by their elements, as tf_cnn_benchmarks:\n"
          "xring#2, or pscpu:32k:nccl/xring");
+    text("all-reduce-table", into_->all_reduce_table,
+         "the same, by which was fastest in FILE, of what bench-collectives has measured:\n"
+         "--benchmark_filter=all_reduce_spec --benchmark_out=FILE");
   }
 
   void lists() {
@@ -295,19 +299,23 @@ void take_kvstore(const po::variables_map& values, job& into) {
   }
 }
 
-/// `--all-reduce-spec` is TFReplicated, which tutti-train then trains with, and options of its own;
-/// flags of those stand above.
+/// `--all-reduce-spec` and `--all-reduce-table` are TFReplicated, which tutti-train then trains
+/// with, and options of its own; flags of those stand above.
 void take_all_reduce_spec(const po::variables_map& values, app reader, job& into) {
-  if (values.count("all-reduce-spec") == 0) {
+  const bool by_table = values.count("all-reduce-table") > 0;
+  if (values.count("all-reduce-spec") > 0 && by_table) {
+    throw flag_error("--all-reduce-spec and --all-reduce-table say the same. Fix: leave one out");
+  }
+  if (values.count("all-reduce-spec") == 0 && !by_table) {
     return;
   }
-  const std::string& spec = into.all_reduce_spec;
+  const std::string& said = by_table ? into.all_reduce_table : into.all_reduce_spec;
   const std::string wanted(tutti::strategies::TFReplicated::name);
   std::string& chosen = reader == app::train ? into.strategy : into.strategies;
   const bool named = !values["strategy"].defaulted() || values.count("kvstore") > 0;
   if (named && ("," + chosen + ",").find("," + wanted + ",") == std::string::npos) {
-    throw flag_error("--all-reduce-spec " + spec + " is " + wanted + "'s, and not " + chosen +
-                     "'s. Fix: --strategy " + wanted);
+    throw flag_error((by_table ? "--all-reduce-table " : "--all-reduce-spec ") + said + " is " +
+                     wanted + "'s, and not " + chosen + "'s. Fix: --strategy " + wanted);
   }
   if (reader == app::train) {
     chosen = wanted;
@@ -324,8 +332,9 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
     all.emplace_back("architecture." + std::string(name), text);
   };
   try {
-    const auto its = tutti::strategies::of_all_reduce_spec(spec);
-    decltype(tutti::strategies::of_all_reduce_spec(spec))::describe(its, note);
+    const auto its =
+        by_table ? of_all_reduce_table(said) : tutti::strategies::of_all_reduce_spec(said);
+    tutti::strategies::tf_reduction::options::describe(its, note);
   } catch (const tutti::usage_error& refused) {
     throw flag_error(refused.what());
   }

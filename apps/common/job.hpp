@@ -24,8 +24,9 @@ using flag_values = std::vector<std::pair<std::string, std::string>>;
 /// What the shared flags say; the same names and defaults in every app.
 struct job {
   std::string strategy{"Horovod"};
-  std::string kvstore{};          ///< an MXNet type, which names a strategy
-  std::string all_reduce_spec{};  ///< tf_cnn_benchmarks', which names one and its options
+  std::string kvstore{};           ///< an MXNet type, which names a strategy
+  std::string all_reduce_spec{};   ///< tf_cnn_benchmarks', which names one and its options
+  std::string all_reduce_table{};  ///< a file with what was measured, which does so, too
   std::string model{"cnn"};
   std::string data{"fashion-mnist"};
   std::size_t batch_size{32};  ///< images per worker and step

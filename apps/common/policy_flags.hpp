@@ -64,6 +64,19 @@ void parse_value(const std::string& flag, const std::string& text, T& value) {
   }
 }
 
+/// Sets what is described as `role.name` to what the flags say.
+template <class Described>
+void set_described(std::string_view role, Described& own, const flag_values& flags) {
+  Described::describe(own, [&](std::string_view name, auto& value, std::string_view) {
+    const std::string mine = std::string(role) + "." + std::string(name);
+    for (const auto& [flag, text] : flags) {
+      if (flag == mine) {
+        parse_value(flag, text, value);
+      }
+    }
+  });
+}
+
 /// The flags of what is described, with their help.
 template <class Described>
 void add_flags(std::string_view role, const Described& own, flag_values& all) {
@@ -72,13 +85,16 @@ void add_flags(std::string_view role, const Described& own, flag_values& all) {
   });
 }
 
-/// The flags of a strategy's policies, with their help.
+/// The flags of a strategy's policies, with their help. Some are there if those that the job sets
+/// ask for more.
 template <class Strategy>
-flag_values policy_flags() {
+flag_values policy_flags(const job& asked) {
   flag_values all;
   auto options = tutti::default_options<Strategy>();
-  decltype(options)::each(
-      options, [&all](std::string_view role, const auto& own) { add_flags(role, own, all); });
+  decltype(options)::each(options, [&](std::string_view role, auto& own) {
+    set_described(role, own, asked.policy_flags);
+    add_flags(role, own, all);
+  });
   return all;
 }
 
@@ -104,19 +120,6 @@ inline void expect_flags(const std::string& whose, const flag_values& asked,
   }
 }
 
-/// Sets what is described as `role.name` to what the flags say.
-template <class Described>
-void set_described(std::string_view role, Described& own, const flag_values& flags) {
-  Described::describe(own, [&](std::string_view name, auto& value, std::string_view) {
-    const std::string mine = std::string(role) + "." + std::string(name);
-    for (const auto& [flag, text] : flags) {
-      if (flag == mine) {
-        parse_value(flag, text, value);
-      }
-    }
-  });
-}
-
 /// Sets one policy's options, and lets the policy refuse what it cannot work with.
 template <class Policy>
 void apply_to(std::string_view role, tutti::options_of<Policy>& own, const job& asked) {
@@ -132,7 +135,7 @@ void apply_to(std::string_view role, tutti::options_of<Policy>& own, const job& 
 /// this strategy has none of that name.
 template <class Strategy>
 void apply_policy_flags(const job& asked, tutti::engine_options<Strategy>& options) {
-  expect_flags("this strategy", asked.policy_flags, policy_flags<Strategy>());
+  expect_flags("this strategy", asked.policy_flags, policy_flags<Strategy>(asked));
   using strategy = tutti::strategy_of<Strategy>;
   apply_to<typename strategy::fusion>("fusion", options.fusion, asked);
   apply_to<typename strategy::partition>("partition", options.partition, asked);

@@ -128,7 +128,7 @@ struct contender {
   listed in;
   kind what;
   common::description (*described)();
-  common::flag_values (*flags)();
+  common::flag_values (*flags)(const common::job&);
   int (*servers)(const common::job&);
   row (*run)(scenario, const common::job&);
   tutti::transport::device (*device)(const scenario&, const common::job&);

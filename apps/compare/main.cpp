@@ -94,7 +94,7 @@ std::vector<place> places(const common::job& asked) {
 /// A policy's flag is for the strategies that have it; one that none has is a mistake.
 common::job only_its_flags(const common::job& asked, const contender& who) {
   common::job own = asked;
-  const auto known = who.flags();
+  const auto known = who.flags(asked);
   std::erase_if(own.policy_flags, [&](const auto& flag) {
     return std::ranges::none_of(known, [&](const auto& each) { return each.first == flag.first; });
   });
@@ -104,7 +104,7 @@ common::job only_its_flags(const common::job& asked, const contender& who) {
 void check_policy_flags(const common::job& asked, const std::vector<contender>& all) {
   std::vector<std::string> known;
   for (const auto& who : all) {
-    for (const auto& each : who.flags()) {
+    for (const auto& each : who.flags(asked)) {
       known.push_back(each.first);
     }
     who.servers(only_its_flags(asked, who));  // refuses a value that cannot be

@@ -341,7 +341,7 @@ void run(const common::job& job, const data::splits& images) {
 
 template <class Strategy>
 common::flag_values flags(const common::job& job) {
-  auto all = common::policy_flags<Strategy>();
+  auto all = common::policy_flags<Strategy>(job);
   std::ranges::copy(optimizer_flags<Strategy>(job), std::back_inserter(all));
   return all;
 }

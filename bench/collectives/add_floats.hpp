@@ -14,9 +14,9 @@ using add_floats = tutti::architecture::payload_fold<tutti::compression::none>;
 
 template <class Collective, class Transport>
 tutti::task repeat(tutti::endpoint<Transport> self, tutti::reduction<add_floats> data,
-                   std::size_t calls) {
+                   std::size_t calls, Collective how = {}) {
   for (std::size_t call = 0; call < calls; ++call) {
-    co_await Collective{}.all_reduce(self, data);
+    co_await how.all_reduce(self, data);
   }
 }
 

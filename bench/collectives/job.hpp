@@ -2,12 +2,15 @@
 
 #include <cstddef>
 
+#include "tutti/strategies/tf_reduction.hpp"
+
 namespace bench {
 
 enum class over_mpi {
   all_reduce,      ///< MPI_Allreduce
   ring,            ///< ours
   in_host_memory,  ///< ours, in memory that the processes share
+  spec,            ///< one that an --all_reduce_spec names
 };
 
 /// The processes beside this one, where `mpirun` started us: rank 0 asks, the others nap between
@@ -27,7 +30,8 @@ class job {
   /// Every rank but 0: does what rank 0 asks until it ends.
   void serve();
   /// Rank 0: seconds that so many all-reduces of `bytes` take the slowest process.
-  double time(over_mpi what, std::size_t bytes, std::size_t calls);
+  double time(over_mpi what, std::size_t bytes, std::size_t calls,
+              tutti::strategies::tf_reduction::range way = {});
 
  private:
   struct processes;

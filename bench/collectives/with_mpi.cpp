@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include "collectives/add_floats.hpp"
 #include "collectives/job.hpp"
@@ -23,6 +24,7 @@ struct question {
   over_mpi what;
   std::size_t bytes;
   std::size_t calls;  // 0: the end
+  tutti::strategies::tf_reduction::range way;
 };
 
 bool started_by_mpirun() {
@@ -47,6 +49,7 @@ struct job::processes {
   tutti::line_vector<float> own{};
   std::span<float> shared{};
   std::span<float> values{};
+  std::vector<std::byte> scratch{};
 
   /// What every rank does with one question: seconds of the slowest, on rank 0.
   double answer(const question& asked) {
@@ -60,32 +63,39 @@ struct job::processes {
     const std::span<float> now = (in_shared ? shared : std::span(own)).first(elements);
     if (now.data() != values.data() || now.size() != values.size()) {
       values = now;
-      call(asked.what, 1);  // connections, registrations
+      call(asked, 1);  // connections, registrations
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    call(asked.what, 1);
+    call(asked, 1);
     const auto begin = std::chrono::steady_clock::now();
-    call(asked.what, asked.calls);
+    call(asked, asked.calls);
     const double mine = seconds_since(begin);
     double slowest = 0;
     MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     return slowest;
   }
 
-  void call(over_mpi what, std::size_t calls) {
-    if (what == over_mpi::all_reduce) {
+  void call(const question& asked, std::size_t calls) {
+    if (asked.what == over_mpi::all_reduce) {
       for (std::size_t i = 0; i < calls; ++i) {
         MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_FLOAT,
                       MPI_SUM, MPI_COMM_WORLD);
       }
       return;
     }
-    const tutti::reduction<add_floats> data{
+    tutti::reduction<add_floats> data{
         reinterpret_cast<std::byte*>(values.data()), values.size(), sizeof(float), {&uncompressed}};
     const tutti::endpoint<tutti::transport::mpi> self(*world,
                                                       tutti::tag{tutti::channel::data, 0, 0});
     using tutti::collective::ring;
-    drive(*world, what == over_mpi::ring
+    if (asked.what == over_mpi::spec) {
+      const tutti::strategies::tf_reduction how({.ranges = {{asked.way}}});
+      scratch.resize(how.scratch_bytes(values.size(), sizeof(float), world->size()));
+      data.scratch = scratch;
+      drive(*world, repeat(self, data, calls, how));
+      return;
+    }
+    drive(*world, asked.what == over_mpi::ring
                       ? repeat<ring>(self, data, calls)
                       : repeat<tutti::collective::in_host_memory<ring>>(self, data, calls));
   }
@@ -128,8 +138,9 @@ void job::serve() {
   }
 }
 
-double job::time(over_mpi what, std::size_t bytes, std::size_t calls) {
-  question asked{what, bytes, calls};
+double job::time(over_mpi what, std::size_t bytes, std::size_t calls,
+                 tutti::strategies::tf_reduction::range way) {
+  question asked{what, bytes, calls, way};
   share(asked);
   return processes_->answer(asked);
 }

@@ -6,6 +6,8 @@ job::job() = default;
 job::~job() = default;
 bool job::between_hosts() const { return false; }
 void job::serve() {}
-double job::time(over_mpi, std::size_t, std::size_t) { return 0; }
+double job::time(over_mpi, std::size_t, std::size_t, tutti::strategies::tf_reduction::range) {
+  return 0;
+}
 
 }  // namespace bench

@@ -351,13 +351,72 @@ TEST_F(Compare, ExplainsWhichChunkWentWhen) {
 }
 
 TEST_F(Compare, SaysWhichSizesWentWhichWay) {
-  const auto got = compare(
-      "--strategy TFReplicated --model mobilenet_v2 --all-reduce-spec pscpu:1k:xring --explain");
+  const std::string flags = "--strategy TFReplicated --model mobilenet_v2 --explain ";
+  for (const char* said : {"--all-reduce-spec pscpu:1k:xring",
+                           "--architecture.algorithm2 xring --architecture.algorithm pscpu "
+                           "--architecture.up_to 1024"}) {
+    const auto got = compare(flags + said);
+    EXPECT_EQ(got.status, 0) << got.err;
+    EXPECT_NE(got.out.find("\n  pscpu: 107 chunks of 16 to 1000 elements\n"
+                           "  xring: 51 chunks of 1280 to 1280000 elements\n"),
+              std::string::npos)
+        << got.out;
+  }
+  compare_refuses(flags + "--architecture.algorithm2 xring",
+                  "none of these strategies has --architecture.algorithm2. Did you mean "
+                  "--architecture.algorithm?");
+}
+
+/// A row as bench-collectives writes it.
+nlohmann::json all_reduce_row(const std::string& way, int elements, double seconds, int ranks = 4) {
+  return {{"run_name", "all_reduce_spec/" + way + "/ranks:4"},
+          {"run_type", "iteration"},
+          {"label", way},
+          {"ranks", ranks},
+          {"elements", elements},
+          {"seconds", seconds}};
+}
+
+TEST_F(Compare, TakesTheFastestOfAMeasuredTable) {
+  nlohmann::json table{
+      {"benchmarks",
+       {all_reduce_row("pscpu#2", 1000, 0.001), all_reduce_row("xring", 1000, 0.002),
+        all_reduce_row("pscpu#2", 100000, 0.02), all_reduce_row("xring", 100000, 0.01),
+        nlohmann::json{{"run_name", "mpi/ring/ranks:4"}, {"run_type", "iteration"}},
+        nlohmann::json{{"run_name", "all_reduce_spec/nccl"}, {"run_type", "aggregate"}}}}};
+  const auto write = [&](const auto& all) { std::ofstream(here_ / "ways.json") << all; };
+  const std::string asked =
+      "--strategy TFReplicated --model mobilenet_v2 --all-reduce-table ways.json --explain";
+  write(table);
+  const auto got = compare(asked);
   EXPECT_EQ(got.status, 0) << got.err;
-  EXPECT_NE(got.out.find("\n  pscpu: 107 chunks of 16 to 1000 elements\n"
+  EXPECT_NE(got.out.find("\n  pscpu#2: 107 chunks of 16 to 1000 elements\n"
                          "  xring: 51 chunks of 1280 to 1280000 elements\n"),
             std::string::npos)
       << got.out;
+
+  const std::string its = "--all-reduce-table ways.json ";
+  const std::string fix =
+      ". Fix: what bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE "
+      "writes";
+  auto& last = table["benchmarks"].emplace_back();
+  for (const auto& [row, why] : std::vector<std::pair<nlohmann::json, std::string>>{
+           {all_reduce_row("ring", 4, 1), "has a row of 'ring', which is no way to add up"},
+           {all_reduce_row("nccl:1k:xring", 4, 1),
+            "has a row of 'nccl:1k:xring', which is no way to add up"},
+           {all_reduce_row("nccl", 4, 0), "has a row whose 'seconds' is missing or cannot be"},
+           {all_reduce_row("nccl", -4, 1), "has a row whose 'elements' is missing or cannot be"},
+           {all_reduce_row("nccl", 4, 1, 2), "has rows of several numbers of ranks"}}) {
+    last = row;
+    write(table);
+    compare_refuses(asked, its + why + fix);
+  }
+  for (const char* empty : {"", "[]", "{\"benchmarks\": 3}", "{\"benchmarks\": [3]}"}) {
+    write(empty);
+    compare_refuses(asked, its + "has no row all_reduce_spec/WAY" + fix);
+  }
+  compare_refuses("--strategy TFReplicated --all-reduce-table none",
+                  "--all-reduce-table none is no file" + fix);
 }
 
 TEST_F(Compare, TenThousandWorkersTakeSeconds) {

@@ -52,6 +52,9 @@ TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
   EXPECT_NE(said.out.find("--batch-size"), std::string::npos);
   EXPECT_NE(said.out.find("--schedule.rule"), std::string::npos);
   EXPECT_EQ(said.out.find("--compression.density"), std::string::npos);
+  const auto ranges = train("--help --all-reduce-spec pscpu:32k:xring");
+  EXPECT_NE(ranges.out.find("--architecture.up_to2"), std::string::npos);
+  EXPECT_EQ(ranges.out.find("--architecture.up_to3"), std::string::npos);
   EXPECT_NE(train("--help --kvstore dist_async").out.find("MXNetDistAsync's own"),
             std::string::npos);
 }
@@ -74,6 +77,8 @@ TEST_F(Apps, UnknownNamesSuggestTheNearest) {
                 "--strategy BSP and --kvstore dist_sync name one each. Fix: leave one out");
   train_refuses("--all-reduce-spec pscpu:32k:ring",
                 "all_reduce_spec 'pscpu:32k:ring': 'ring' is no algorithm. Fix: nccl, nccl/xring");
+  train_refuses("--all-reduce-spec xring --all-reduce-table a.json",
+                "--all-reduce-spec and --all-reduce-table say the same. Fix: leave one out");
   train_refuses("--all-reduce-spec xring --strategy BSP",
                 "--all-reduce-spec xring is TFReplicated's, and not BSP's. Fix: --strategy "
                 "TFReplicated");

@@ -1,5 +1,11 @@
 #include "support/collective_laws.hpp"
 
+#include <array>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <set>
+#include <vector>
+
 #include "support/placed_worlds.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/base/task.hpp"
@@ -32,6 +38,24 @@ TYPED_TEST(CollectiveArchetype, TheLeastEndpointIsEnough) {
     some.start(coroutines);
     coroutines.drain();
     EXPECT_TRUE(some.done());
+  }
+}
+
+/// Also where ranks are processes, of which there are five at most.
+TEST(Graphs, OfEveryTopologyAddUpOnTwoNumbersOfRanks) {
+  std::array<std::set<std::size_t>, names(collective::topology()).size()> met;
+  for (const placement_of_ranks& hosts : placements()) {
+    for (const std::size_t n : sizes_of_laws) {
+      const std::size_t ranks = hosts.size();
+      if (n > 0 && ranks > 1 && ranks <= 5 && (n != sizes_of_laws.back() || ranks == 5)) {
+        const std::size_t turn = by_graphs_in_turn::turn_of(
+            n, static_cast<int>(ranks), [&](int rank) { return hosts[at(rank)]; });
+        met[turn % met.size()].insert(ranks);
+      }
+    }
+  }
+  for (std::size_t each = 0; each < met.size(); ++each) {
+    EXPECT_GE(met[each].size(), 2U) << names(collective::topology())[each];
   }
 }
 

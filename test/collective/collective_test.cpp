@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "support/placed_worlds.hpp"
@@ -23,6 +24,7 @@
 #include "tutti/collective/by_graph.hpp"
 #include "tutti/collective/by_size.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/collective/excluding.hpp"
 #include "tutti/collective/graphs.hpp"
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
@@ -357,10 +359,7 @@ TEST(Hierarchical, HasTheSharesOfHorovod) {
         for (const std::size_t each : expected[0]) {
           sent += each;
         }
-        const std::size_t split = n / 4 % 2;  // of a share over the two hosts, in elements
-        EXPECT_NEAR(cost.sent * static_cast<double>(n), static_cast<double>(sent) / 4,
-                    static_cast<double>(split))
-            << n;
+        EXPECT_NEAR(cost.sent * static_cast<double>(n), static_cast<double>(sent) / 4, 1e-9) << n;
         EXPECT_EQ(cost.payloads, bound::all_reduce(1, 2));
       }
     }
@@ -418,6 +417,31 @@ TEST(Shuffle, GathersWhereItsTurnIs) {
   EXPECT_THROW(by_ranks({.shards = 0}), usage_error);
 }
 
+/// What is left is the other half of a ring, alone: every part but the own, or but the next one's.
+TEST(Excluding, LeavesOneHalfOfTheRing) {
+  using collective::phase;
+  using scatter = collective::excluding<phase::all_gather>;
+  using gather = collective::excluding<phase::reduce_scatter>;
+  for (const std::size_t ranks : {1U, 2U, 3U, 4U, 5U}) {
+    for (const std::size_t n : {0U, 1U, 7U, 1001U}) {
+      const auto all_but_part = [&](std::size_t of_next) {
+        bytes all(ranks, std::vector<std::size_t>(ranks));
+        for (std::size_t rank = 0; rank < ranks && ranks > 1; ++rank) {
+          const std::size_t part = (rank + of_next) % ranks;
+          all[rank][(rank + 1) % ranks] = 4 * (n - n / ranks - (part < n % ranks ? 1 : 0));
+        }
+        return all;
+      };
+      const std::vector<int> hosts(ranks);
+      EXPECT_EQ(sent_between(scatter(), hosts, n), all_but_part(0)) << ranks << ", " << n;
+      EXPECT_EQ(sent_between(gather(), hosts, n), all_but_part(1)) << ranks << ", " << n;
+    }
+    const int p = static_cast<int>(ranks);
+    EXPECT_EQ(2 * scatter::alone(p).latencies, collective::ring::alone(p).latencies);
+    EXPECT_EQ(2 * gather::alone(p).payloads, collective::ring::alone(p).payloads);
+  }
+}
+
 /// As tensorpack's: variable 5 on GPUs 5 and 1.
 TEST(HierarchicalCopy, CrossesBetweenTheHalvesOnce) {
   constexpr std::size_t whole = 10 * sizeof(float);
@@ -439,18 +463,20 @@ using chosen = collective::by_size<choice, collective::canonical, collective::ri
 
 TEST(BySize, TakesTheFirstRangeThatHoldsAChunk) {
   const chosen two({.ranges = {{{choice::large, 3, 100}, {choice::small, 1, 1000}}}});
-  const chosen all({.ranges = {{{choice::large, 1, 1},
-                                {choice::small, 1, 2},
-                                {choice::large, 1, 3},
-                                {choice::small, 1, 4}}}});  // the last takes the rest, too
+  chosen::options every;
+  static_assert(std::is_trivially_copyable_v<chosen::options>);
+  for (std::size_t i = 0; i < every.ranges.size(); ++i) {
+    every.ranges[i] = {i % 2 == 0 ? choice::small : choice::large, 1, i + 1};
+  }
+  const chosen all(every);  // the last takes the rest, too
   EXPECT_EQ(chosen().way_of(0), "small");
   EXPECT_EQ(chosen().way_of(1'000'000), "small");
   EXPECT_EQ(two.way_of(0), "large#3");
   EXPECT_EQ(two.way_of(100), "large#3");
   EXPECT_EQ(two.way_of(101), "small");
-  EXPECT_EQ(all.way_of(3), "large");
-  EXPECT_EQ(all.way_of(4), "small");
-  EXPECT_EQ(all.way_of(5), "small");
+  EXPECT_EQ(all.way_of(15), "small");
+  EXPECT_EQ(all.way_of(16), "large");
+  EXPECT_EQ(all.way_of(17), "large");
   // Each size costs what its collective costs, and scratch is what any size up to it takes.
   const std::vector<int> hosts{0, 0, 1, 1};
   EXPECT_EQ(sent_between(two, hosts, 100),
@@ -461,6 +487,20 @@ TEST(BySize, TakesTheFirstRangeThatHoldsAChunk) {
   EXPECT_EQ(all.scratch_bytes(9, 4, 3), collective::canonical().scratch_bytes(9, 4, 3));
   const chosen small_first({.ranges = {{{choice::small, 1, 30}, {choice::large, 1, 0}}}});
   EXPECT_EQ(small_first.scratch_bytes(9000, 4, 3), collective::canonical().scratch_bytes(30, 4, 3));
+}
+
+/// Flags and help are of the ranges in use.
+TEST(BySize, DescribesARangeAfterEachLimit) {
+  const auto described = [](chosen::options its) {
+    std::string names;
+    chosen::options::describe(its, [&](std::string_view name, const auto&, std::string_view) {
+      names.append(names.empty() ? "" : " ").append(name);
+    });
+    return names;
+  };
+  EXPECT_EQ(described({}), "algorithm shards up_to");
+  EXPECT_EQ(described({.ranges = {{{choice::large, 3, 100}}}}),
+            "algorithm shards up_to algorithm2 shards2 up_to2");
 }
 
 TEST(BySize, RefusesWhatNoChunkCanTake) {
@@ -491,10 +531,10 @@ TEST(BySize, AMeasuredTableSaysWhoWasFastest) {
                                      {500, choice::large, 1, 2e-5},
                                      {500, choice::small, 1, 1e-5},
                                      {90'000, choice::large, 2, 1e-2}});
-  const std::array<chosen::range, 4> expected{{{choice::small, 1, 500}, {choice::large, 2, 0}}};
+  const std::array<chosen::range, 16> expected{{{choice::small, 1, 500}, {choice::large, 2, 0}}};
   EXPECT_EQ(made.ranges, expected);
   std::vector<chosen::measured> restless;
-  for (std::size_t size = 1; size <= 5; ++size) {
+  for (std::size_t size = 1; size <= 17; ++size) {
     restless.push_back({size, size % 2 == 0 ? choice::small : choice::large, 1, 1});
   }
   EXPECT_THROW(chosen::fastest(restless), usage_error);
@@ -502,7 +542,7 @@ TEST(BySize, AMeasuredTableSaysWhoWasFastest) {
   // A chunk of nothing is not sent, so its row says nothing: here 0 is no limit either.
   const auto from_nothing =
       chosen::fastest({{0, choice::large, 1, 1e-7}, {10, choice::small, 1, 1e-6}});
-  EXPECT_EQ(from_nothing.ranges, (std::array<chosen::range, 4>{{{choice::small, 1, 0}}}));
+  EXPECT_EQ(from_nothing.ranges, (std::array<chosen::range, 16>{{{choice::small, 1, 0}}}));
 }
 
 using collective::topology;

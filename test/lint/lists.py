@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Every policy that proves itself in its header, as `static_assert(schedule_policy<in_order>)`, is in
-the list of its role, so that it keeps the role's laws; and every named strategy is one of
-tutti-compare's. `--self-test` proves that the checks can fail."""
+the list of its role, so that it keeps the role's laws, or the file that has laws of its own names
+it; and every named strategy is one of tutti-compare's. `--self-test` proves that the checks can
+fail."""
 
 import re
 import sys
@@ -16,7 +17,7 @@ lists["collective"] = "test/support/collective_laws.hpp"
 # Policies with laws of their own, since those of their role do not fit.
 elsewhere = {
     "compression": {"power_sgd": "several rounds of whole tensors: test/compression/power_sgd_test.cpp"},
-    "collective": {"native": "what a library adds: test/mpi/collective_test.cpp",
+    "collective": {"native": "what a library adds: test/mpi/oracle_test.cpp",
                    "excluding": "makes no sum: test/collective/collective_test.cpp"},
 }
 
@@ -39,6 +40,12 @@ def faults(texts: dict[str, str]) -> list[str]:
                     line = text.count("\n", 0, match.start()) + 1
                     found.append(f"{header}:{line}: no law asks {role}::{policy}. "
                                  f"Fix: add it to its list in {path}")
+    for role, policies in elsewhere.items():
+        for policy, reason in policies.items():
+            path = reason.rsplit(": ", 1)[1]
+            if not re.search(rf"\b{role}::{policy}\b", texts.get(path, "")):
+                found.append(f"{path}: {role}::{policy} is to be tested here, which names no such. "
+                             f"Fix: a test, or another file in test/lint/lists.py")
     return found
 
 
@@ -51,7 +58,10 @@ def unheard_of(texts: dict[str, str]) -> list[str]:
 
 
 def self_test() -> None:
-    listed = {"test/support/policies.hpp": "using schedules = Types<schedule::one, compression::c>;"}
+    listed = {"test/support/policies.hpp": "using schedules = Types<schedule::one, compression::c>;",
+              "test/compression/power_sgd_test.cpp": "compression::power_sgd",
+              "test/mpi/oracle_test.cpp": "collective::native",
+              "test/collective/collective_test.cpp": "collective::excluding<phase>"}
     planted = [("schedule", "static_assert(schedule_policy<one>);", ""),
                ("schedule", "static_assert(schedule_policy<two>);", "no law asks schedule::two"),
                ("schedule", "static_assert(x<one> && schedule_policy<two>);", "schedule::two"),
@@ -65,7 +75,9 @@ def self_test() -> None:
     for name, sentence in (("One", ""), ("On", "tutti-compare has no On"), ("OneBitAdam", "")):
         text = f'static constexpr std::string_view name = "{name}";'
         sources.expect(unheard_of(registered | {"strategies/a.hpp": text}), sentence, name)
-    print(f"{len(planted)} planted proofs judged")
+    elsewhere_no_longer = faults(listed | {"test/mpi/oracle_test.cpp": "collective::natively"})
+    sources.expect(elsewhere_no_longer, "collective::native is to be tested here", "a moved test")
+    print(f"{len(planted) + 1} planted proofs judged")
 
 
 if __name__ == "__main__":

@@ -1097,6 +1097,14 @@ TEST(Named, ByAnAllReduceSpec) {
   for (const auto& [text, ranges] : known) {
     EXPECT_EQ(all_reduce_spec(text), ranges) << text;
   }
+  std::string sixteen = "psgpu#16";
+  std::string ranges = "psgpu 16 ";
+  for (int i = 1; i < 16; ++i) {
+    const std::string its = std::to_string(i);
+    sixteen += ":" + its + "k:psgpu#" + its;
+    ranges += std::to_string(1024 * i) + ", psgpu " + its + " ";
+  }
+  EXPECT_EQ(all_reduce_spec(sixteen), ranges + "0");
   const std::string algorithms =
       "is no algorithm. Fix: nccl, nccl/xring, nccl/rechd, nccl/pscpu, xring, pscpu, psgpu, "
       "pscpu/pscpu or collective";
@@ -1131,8 +1139,7 @@ TEST(Named, ByAnAllReduceSpec) {
       {"pscpu:1k:xring:1024:nccl", "1024", ascend},
       {"pscpu:32k", "32k",
        "is the last word. Fix: an algorithm for what is larger, as pscpu:32k:xring"},
-      {"nccl:1:nccl:2:nccl:3:nccl:4:xring", "xring",
-       "is one range too many. Fix: at most 4 algorithms"}};
+      {sixteen + ":1T:xring", "xring", "is one range too many. Fix: at most 16 algorithms"}};
   for (const auto& [text, culprit, why] : refused) {
     EXPECT_EQ(all_reduce_spec(text), "all_reduce_spec '" + text + "': '" + culprit + "' " + why);
   }

@@ -201,10 +201,7 @@ const std::tuple published{
     // --all_reduce_spec nccl
     row<strategies::TFReplicated,
         architecture::all_reduce<strategies::tf_reduction, architecture::mean::none>>{
-        "architecture.algorithm=nccl architecture.shards=1 architecture.up_to=0 "
-        "architecture.algorithm2=nccl architecture.shards2=1 architecture.up_to2=0 "
-        "architecture.algorithm3=nccl architecture.shards3=1 architecture.up_to3=0 "
-        "architecture.algorithm4=nccl architecture.shards4=1 architecture.up_to4=0 "},
+        "architecture.algorithm=nccl architecture.shards=1 architecture.up_to=0 "},
     row<strategies::DistributedReplicated,
         servers<consistency::synchronous, updated_by::servers_by_push>>{one_server("round_robin")},
     // BYTEPS_ENABLE_ASYNC 1

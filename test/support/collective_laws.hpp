@@ -32,13 +32,27 @@
 /// collective by its place in the list below. One file, because a suite is registered as a whole.
 namespace tutti::test {
 
-/// Along KungFu's topologies and each one's graphs in their turn: which, follows from the numbers
-/// of ranks and of elements.
+/// Sizes of data: an element for each rank or none, one more than parts, none that divides, many
+/// pieces. The last is for five ranks alone.
+inline constexpr std::array<std::size_t, 6> sizes_of_laws{0, 1, 7, 10, 1001, 100'003};
+
+/// Along KungFu's topologies and each one's graphs in their turn: which, follows from where ranks
+/// live and how many elements there are.
 struct by_graphs_in_turn : collective::by_graph {
+  template <class HostOf>
+  static std::size_t turn_of(std::size_t elements, int ranks, HostOf host_of) {
+    std::size_t turn = elements + at(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      turn += at(host_of(rank));
+    }
+    return turn;
+  }
+
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
     constexpr std::size_t all = names(collective::topology()).size();
-    const std::size_t turn = data.elements + at(self.size());
+    const std::size_t turn =
+        turn_of(data.elements, self.size(), [self](int rank) { return self.host_of(rank); });
     data.route = turn / all;
     return by_graph({.topology = collective::topology(turn % all)}).all_reduce(self, data);
   }
@@ -372,9 +386,8 @@ inline void sends_no_byte_more(const collective_subject& each, const collective_
 template <class T, class Data, class Check>
 void everywhere(const collective_subject& each, verb what, Data data, Check check) {
   for (const placement_of_ranks& hosts : placements()) {
-    // An element for each rank or none, one more than parts, none that divides, many pieces.
-    for (const std::size_t n : {0U, 1U, 7U, 10U, 1001U, 100'003U}) {
-      if (n > 2000 && hosts.size() != 5) {
+    for (const std::size_t n : sizes_of_laws) {
+      if (n == sizes_of_laws.back() && hosts.size() != 5) {
         continue;
       }
       collective_run run{hosts, what, sizeof(T), data(hosts.size(), n)};

@@ -37,6 +37,7 @@ struct options_of<Policy> {
 ///     };
 ///
 /// A visited value is an integer, a double, or an enumeration with a `names(value_type)` overload.
+/// Which ones are visited may depend on the values of those before them.
 template <class Policy>
 using options_of = typename detail::options_of<Policy>::type;
 

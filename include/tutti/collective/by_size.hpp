@@ -44,22 +44,25 @@ class by_size {
 
     friend bool operator==(const range&, const range&) = default;
   };
-  static constexpr std::size_t most_ranges = 4;
+  static constexpr std::size_t most_ranges = 16;
 
   struct options {
     std::array<range, most_ranges> ranges{};
 
+    /// The ranges that are in use: `algorithm`, `shards` and `up_to`, then `algorithm2` and so on.
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      constexpr std::array<std::array<std::string_view, 3>, most_ranges> all{
-          {{"algorithm", "shards", "up_to"},
-           {"algorithm2", "shards2", "up_to2"},
-           {"algorithm3", "shards3", "up_to3"},
-           {"algorithm4", "shards4", "up_to4"}}};
       for (std::size_t i = 0; i < most_ranges; ++i) {
-        visit(all[i][0], self.ranges[i].algorithm, "how chunks of this range of sizes add up");
-        visit(all[i][1], self.ranges[i].shards, "parts or rings of that, where it has any");
-        visit(all[i][2], self.ranges[i].up_to, "elements of its largest chunk; 0: no limit");
+        auto& [algorithm, shards, up_to] = self.ranges[i];
+        const std::string number = i == 0 ? "" : std::to_string(i + 1);
+        visit("algorithm" + number, algorithm, "how chunks of this range of sizes add up");
+        visit("shards" + number, shards, "parts or rings of that, where it has any");
+        visit("up_to" + number, up_to,
+              "elements of its largest chunk, after which a next range has algorithm2, shards2, "
+              "up_to2 and so on; 0: no limit");
+        if (up_to == 0) {
+          return;
+        }
       }
     }
   };
@@ -100,9 +103,9 @@ class by_size {
   constexpr const range& chosen(std::size_t elements) const {
     return options_.ranges[range_of(elements)];
   }
+  std::string way_of(std::size_t elements) const { return written(chosen(elements)); }
   /// As `xring`, or with more shards than one as `xring#2`.
-  std::string way_of(std::size_t elements) const {
-    const range& its = chosen(elements);
+  static std::string written(const range& its) {
     const std::string_view name = name_of(its.algorithm);
     return its.shards == 1 ? std::string(name) : sentence({name, "#", its.shards});
   }

@@ -40,7 +40,8 @@ inline std::optional<std::uint64_t> whole_number(std::string_view text, bool suf
 /// several with limits between them, `pscpu:2k:pscpu#2:64k:xring`: up to 2048 elements, up to
 /// 65,536, and above. `#2` are shards; as there, they mean nothing to nccl, nccl/rechd, nccl/pscpu
 /// and pscpu/pscpu. Throws usage_error for what is not one, also where the original finds out only
-/// when it builds its graph, or never: limits that do not ascend, and numbers below 1.
+/// when it builds its graph, or never: limits that do not ascend, and numbers below 1. More than 16
+/// algorithms, which the original takes, are refused.
 inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
   const auto refuse = [spec](std::string_view why, std::string_view culprit, std::string_view fix) {
     throw usage_error(
@@ -63,7 +64,8 @@ inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
       refuse("is no algorithm", name, choice);
     }
     if (count == tf_reduction::most_ranges) {
-      refuse("is one range too many", word, "at most 4 algorithms");
+      refuse("is one range too many", word,
+             sentence({"at most ", tf_reduction::most_ranges, " algorithms"}));
     }
     auto& range = made.ranges[count];
     range.algorithm = static_cast<tf_algorithm>(found - known.begin());

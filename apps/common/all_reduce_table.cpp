@@ -1,0 +1,87 @@
+#include "common/all_reduce_table.hpp"
+
+#include <cstddef>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "common/job.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/strategies/all_reduce_spec.hpp"
+
+namespace common {
+
+namespace {
+
+using tutti::strategies::tf_reduction;
+
+constexpr const char* fix =
+    ". Fix: what bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE writes";
+
+[[noreturn]] void refuse(const std::string& file, const std::string& why) {
+  throw flag_error("--all-reduce-table " + file + " " + why + fix);
+}
+
+/// A counter of a row, above 0.
+double counter(const std::string& file, const nlohmann::json& row, const char* name) {
+  const auto found = row.find(name);
+  const double value = found != row.end() && found->is_number() ? found->get<double>() : 0;
+  if (!(value > 0) || !(value < 1e15)) {
+    refuse(file, std::string("has a row whose '") + name + "' is missing or cannot be");
+  }
+  return value;
+}
+
+/// What a row says of a size and a way.
+tf_reduction::measured entry(const std::string& file, const nlohmann::json& row) {
+  const auto label = row.find("label");
+  const std::string way = label != row.end() && label->is_string() ? label->get<std::string>() : "";
+  tf_reduction::range its;
+  try {
+    its = tutti::strategies::of_all_reduce_spec(way).ranges[0];
+  } catch (const tutti::usage_error&) {
+  }
+  if (tf_reduction::written(its) != way) {
+    refuse(file, "has a row of '" + way + "', which is no way to add up");
+  }
+  return {static_cast<std::size_t>(counter(file, row, "elements")), its.algorithm, its.shards,
+          counter(file, row, "seconds")};
+}
+
+}  // namespace
+
+tf_reduction::options of_all_reduce_table(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) {
+    refuse(file, "is no file");
+  }
+  const auto whole = nlohmann::json::parse(in, nullptr, false);
+  const auto found = whole.is_object() ? whole.find("benchmarks") : whole.end();
+  std::vector<tf_reduction::measured> table;
+  std::optional<double> ranks;
+  for (const auto& row : found != whole.end() && found->is_array() ? *found : nlohmann::json()) {
+    const auto text = [&row](const char* name) {
+      const auto its = row.is_object() ? row.find(name) : row.end();
+      return its != row.end() && its->is_string() ? its->get<std::string>() : std::string();
+    };
+    if (text("run_name").starts_with("all_reduce_spec/") && text("run_type") == "iteration") {
+      table.push_back(entry(file, row));
+      const double its = counter(file, row, "ranks");
+      if (its != ranks.value_or(its)) {
+        refuse(file, "has rows of several numbers of ranks");
+      }
+      ranks = its;
+    }
+  }
+  if (table.empty()) {
+    refuse(file, "has no row all_reduce_spec/WAY");
+  }
+  try {
+    return tf_reduction::fastest(table);
+  } catch (const tutti::usage_error& refused) {
+    throw flag_error(file + ": " + refused.what());
+  }
+}
+
+}  // namespace common
