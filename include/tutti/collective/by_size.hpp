@@ -58,8 +58,7 @@ class by_size {
         visit("algorithm" + number, algorithm, "how chunks of this range of sizes add up");
         visit("shards" + number, shards, "parts or rings of that, where it has any");
         visit("up_to" + number, up_to,
-              "elements of its largest chunk, after which a next range has algorithm2, shards2, "
-              "up_to2 and so on; 0: no limit");
+              "elements of its largest chunk, then algorithm2 and so on; 0: no limit");
         if (up_to == 0) {
           return;
         }
