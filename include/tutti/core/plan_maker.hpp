@@ -126,12 +126,16 @@ inline std::size_t length_of_gradient(const tensor& each) {
 [[gnu::cold]] inline std::vector<std::size_t> cut_between(std::vector<std::size_t> ends,
                                                           std::size_t block) {
   const std::size_t all = ends.back();
-  for (std::size_t& each : ends) {
+  std::size_t cuts = 0;
+  for (std::size_t each : ends) {
     if (const std::size_t begun = each % block; begun != 0) {
       each = std::min(all, each - begun + std::min(block, all));
     }
+    if (cuts == 0 || each != ends[cuts - 1]) {
+      ends[cuts++] = each;
+    }
   }
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  ends.resize(cuts);
   return ends;
 }
 

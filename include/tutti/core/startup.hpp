@@ -71,9 +71,10 @@ inline std::pair<std::string_view, std::string_view> next_setting(std::string_vi
   if (value.size() <= room) {
     return std::string(value);
   }
-  const auto common = static_cast<std::size_t>(
-      std::mismatch(value.begin(), value.end(), beside.begin(), beside.end()).first -
-      value.begin());
+  std::size_t common = 0;
+  while (common < std::min(value.size(), beside.size()) && value[common] == beside[common]) {
+    ++common;
+  }
   return sentence({"...", value.substr(std::min(common, value.size() - 1), room)});
 }
 
