@@ -23,23 +23,21 @@ struct counting_loop {
   std::atomic<bool> gone{false};
   std::atomic<bool> moved_after_all{false};
 
-  progress_loop seen_by_a_thread() {
-    return {
-        .self = this,
-        .move =
-            [](void* self) {
-              auto& its = *static_cast<counting_loop*>(self);
-              its.moved_after_all = its.moved_after_all || its.gone;
-              const int last = its.posted;
-              return its.moved.exchange(last) != last;
-            },
-        .has_work =
-            [](void* self) {
-              auto& its = *static_cast<counting_loop*>(self);
-              return its.moved != its.posted;
-            },
-        .idle = [](void*, std::size_t polls, urgency) { return polls < naps_from ? 0 : an_hour; }};
-  }
+  progress_loop loop{
+      .self = this,
+      .move =
+          [](void* self) {
+            auto& its = *static_cast<counting_loop*>(self);
+            its.moved_after_all = its.moved_after_all || its.gone;
+            const int last = its.posted;
+            return its.moved.exchange(last) != last;
+          },
+      .has_work =
+          [](void* self) {
+            auto& its = *static_cast<counting_loop*>(self);
+            return its.moved != its.posted;
+          },
+      .idle = [](void*, std::size_t polls, urgency) { return polls < naps_from ? 0 : an_hour; }};
 };
 
 /// Who posts nothing, as a server before its first worker comes, is looked at as well: also where
@@ -52,25 +50,26 @@ TEST(ProgressThread, LooksAtWhoComes) {
     while (std::chrono::steady_clock::now() - it_begins <
            std::chrono::nanoseconds(100) * (thread_number % 1000)) {
     }
-    thread.add({.self = &looked_at,
-                .move =
-                    [](void* self) {
-                      *static_cast<std::atomic<bool>*>(self) = true;
-                      return false;
-                    },
-                .has_work = [](void*) { return false; },
-                .idle = [](void*, std::size_t, urgency) { return an_hour; }});
+    progress_loop mine{.self = &looked_at,
+                       .move =
+                           [](void* self) {
+                             *static_cast<std::atomic<bool>*>(self) = true;
+                             return false;
+                           },
+                       .has_work = [](void*) { return false; },
+                       .idle = [](void*, std::size_t, urgency) { return an_hour; }};
+    thread.add(mine);
     while (!looked_at) {
       std::this_thread::yield();
     }
-    thread.remove(&looked_at);
+    thread.remove(mine);
   }
 }
 
 TEST(ProgressThread, NeitherThePostNorTheWaitIsLost) {
   progress_thread thread;
   counting_loop mine;
-  thread.add(mine.seen_by_a_thread());
+  thread.add(mine.loop);
   for (int post = 1; post <= 2000; ++post) {
     mine.posted = post;
     thread.wake();
@@ -85,23 +84,23 @@ TEST(ProgressThread, NeitherThePostNorTheWaitIsLost) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));  // and it falls asleep
     }
   }
-  thread.remove(&mine);
+  thread.remove(mine.loop);
 }
 
 TEST(ProgressThread, WhoHasLeftIsLeftAlone) {
   progress_thread thread;
   counting_loop stays;
-  thread.add(stays.seen_by_a_thread());
+  thread.add(stays.loop);
   for (int turn = 1; turn <= 200; ++turn) {
     counting_loop comes;
-    thread.add(comes.seen_by_a_thread());
+    thread.add(comes.loop);
     comes.posted = 1;
     stays.posted = turn;
     thread.wake();
     while (comes.moved == 0 || stays.moved != turn) {
       std::this_thread::yield();
     }
-    thread.remove(&comes);
+    thread.remove(comes.loop);
     comes.gone = true;
     stays.posted = -turn;
     thread.wake();
@@ -110,7 +109,7 @@ TEST(ProgressThread, WhoHasLeftIsLeftAlone) {
     }
     ASSERT_FALSE(comes.moved_after_all);
   }
-  thread.remove(&stays);
+  thread.remove(stays.loop);
 }
 
 /// Says which thread has the loop.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -13,20 +14,26 @@ namespace tutti {
 /// Text or a whole number. Refers to the text.
 class word {
  public:
-  template <class Text>
-  requires std::convertible_to<const Text&, std::string_view> word(const Text& text)
-      : text_(text) {}
-  word(std::signed_integral auto number) { write(static_cast<long long>(number)); }
-  word(std::unsigned_integral auto number) { write(static_cast<unsigned long long>(number)); }
+  word(const char* text) : text_(text) {}
+  word(const std::string& text) : text_(text) {}
+  word(std::string_view text) : text_(text) {}
+  word(std::signed_integral auto number) {
+    const auto bits = static_cast<std::uint64_t>(number);
+    if (number < 0) {
+      digits_[length_++] = '-';
+    }
+    write(number < 0 ? 0 - bits : bits);
+  }
+  word(std::unsigned_integral auto number) { write(std::uint64_t{number}); }
 
   std::string_view text() const {
     return length_ == 0 ? text_ : std::string_view(digits_.data(), length_);
   }
 
  private:
-  template <class Number>
-  [[gnu::cold, gnu::noinline]] void write(Number number) {
-    const auto written = std::to_chars(digits_.data(), digits_.data() + digits_.size(), number);
+  [[gnu::cold, gnu::noinline]] void write(std::uint64_t number) {
+    const auto written =
+        std::to_chars(digits_.data() + length_, digits_.data() + digits_.size(), number);
     length_ = static_cast<std::size_t>(written.ptr - digits_.data());
   }
 

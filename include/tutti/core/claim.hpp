@@ -1,11 +1,8 @@
 #pragma once
 
 #include <mutex>
-#include <utility>
-#include <vector>
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/loops.hpp"
 #include "tutti/base/task.hpp"
 
 namespace tutti {
@@ -20,39 +17,47 @@ namespace tutti {
 class claim {
  public:
   /// Throws usage_error if an engine of this rank's has it already.
-  [[gnu::cold]] claim(const run_queue& loop, int rank) : claimed_(&loop, rank) {
+  [[gnu::cold]] claim(const run_queue& loop, int rank) : loop_(&loop), rank_(rank) {
     const std::scoped_lock lock(mutex());
-    if (loops::find(all(), claimed_) != all().end()) {
-      throw usage_error(sentence(
-          {"rank ", rank,
-           " trains over this transport already, and a second engine would take the first one's "
-           "messages. Fix: give it a transport of its own (another transport::mpi duplicates the "
-           "communicator; another run_ranks, and each other kind, is made anew), or end the first "
-           "engine"}));
+    for (const claim* other = latest(); other != nullptr; other = other->earlier_) {
+      if (other->loop_ == &loop && other->rank_ == rank) {
+        throw usage_error(sentence(
+            {"rank ", rank,
+             " trains over this transport already, and a second engine would take the first one's "
+             "messages. Fix: give it a transport of its own (another transport::mpi duplicates the "
+             "communicator; another run_ranks, and each other kind, is made anew), or end the "
+             "first engine"}));
+      }
     }
-    all().push_back(claimed_);
+    earlier_ = latest();
+    latest() = this;
   }
   claim(const claim&) = delete;
   claim& operator=(const claim&) = delete;
   [[gnu::cold]] ~claim() {
     const std::scoped_lock lock(mutex());
-    std::erase(all(), claimed_);
+    claim** its = &latest();
+    while (*its != this) {
+      its = &(*its)->earlier_;
+    }
+    *its = earlier_;
   }
 
  private:
-  using claimed = std::pair<const run_queue*, int>;
-
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
   }
-  /// Never freed: an engine with static storage may end after whatever else is static.
-  static std::vector<claimed>& all() {
-    static auto& list = *new std::vector<claimed>;
-    return list;
+  /// Nothing is destroyed with the process: an engine with static storage may end after whatever
+  /// else is static.
+  static claim*& latest() {
+    static claim* one = nullptr;
+    return one;
   }
 
-  claimed claimed_;
+  const run_queue* loop_;
+  int rank_;
+  claim* earlier_ = nullptr;
 };
 
 }  // namespace tutti

@@ -44,19 +44,12 @@ class driver {
     if (allowed && (wanted == progress::by_thread || (wanted == progress::automatic && roomy))) {
       thread_ = is_a_process(*world_) ? progress_thread::of_this_process()
                                       : std::make_shared<progress_thread>();
-      thread_->add(
-          {.self = this,
-           .move = [](void* self) { return static_cast<driver*>(self)->make_progress(); },
-           .has_work = [](void* self) { return static_cast<driver*>(self)->owner_->has_posts(); },
-           .idle =
-               [](void* self, std::size_t polls, urgency who) {
-                 return static_cast<driver*>(self)->world_->idle(polls, who);
-               }});
+      thread_->add(loop_);
     }
   }
   void stop_thread() {
     if (thread_) {
-      thread_->remove(this);
+      thread_->remove(loop_);
       thread_.reset();
     }
   }
@@ -191,6 +184,14 @@ class driver {
   std::atomic_flag driven_{};
   std::atomic<std::uint64_t> moves_{0};  // written by the loop's owner alone
   std::shared_ptr<progress_thread> thread_{};
+  progress_loop loop_{
+      .self = this,
+      .move = [](void* self) { return static_cast<driver*>(self)->make_progress(); },
+      .has_work = [](void* self) { return static_cast<driver*>(self)->owner_->has_posts(); },
+      .idle =
+          [](void* self, std::size_t polls, urgency who) {
+            return static_cast<driver*>(self)->world_->idle(polls, who);
+          }};  // as `thread_` sees it
 };
 
 }  // namespace tutti

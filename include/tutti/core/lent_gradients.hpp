@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <mutex>
-#include <numeric>
 #include <vector>
 
 #include "tutti/base/loops.hpp"
@@ -115,9 +114,11 @@ class lent_gradients {
 
   /// Of all buffers, in elements.
   std::size_t length() const {
-    return std::accumulate(
-        buffers_.begin(), buffers_.end(), std::size_t{0},
-        [](std::size_t sum, const buffer& each) { return sum + each.floats.size(); });
+    std::size_t sum = 0;
+    for (const buffer& each : buffers_) {
+      sum += each.floats.size();
+    }
+    return sum;
   }
   /// The shortest free one that is long enough.
   std::size_t fitting(std::size_t elements) const {

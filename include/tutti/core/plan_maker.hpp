@@ -126,12 +126,16 @@ inline std::size_t length_of_gradient(const tensor& each) {
 [[gnu::cold]] inline std::vector<std::size_t> cut_between(std::vector<std::size_t> ends,
                                                           std::size_t block) {
   const std::size_t all = ends.back();
-  for (std::size_t& each : ends) {
+  std::size_t cuts = 0;
+  for (std::size_t each : ends) {
     if (const std::size_t begun = each % block; begun != 0) {
       each = std::min(all, each - begun + std::min(block, all));
     }
+    if (cuts == 0 || each != ends[cuts - 1]) {
+      ends[cuts++] = each;
+    }
   }
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  ends.resize(cuts);
   return ends;
 }
 
@@ -154,9 +158,10 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
 /// Tensors in backward order, in no buckets yet.
 [[gnu::cold]] inline plan backward_of(std::span<const tensor> forward) {
   plan made;
-  for (std::size_t i = forward.size(); i-- > 0;) {
-    made.backward.push_back(
-        {static_cast<tensor_id>(i), forward[i].elements, forward[i].shape, forward[i].name});
+  made.backward = std::vector<tensor_facts>(forward.size());
+  for (std::size_t i = 0; i < forward.size(); ++i) {
+    made.backward[forward.size() - 1 - i] = {static_cast<tensor_id>(i), forward[i].elements,
+                                             forward[i].shape, forward[i].name};
   }
   made.bucket_of.resize(forward.size());
   made.position_of.resize(forward.size());
@@ -169,86 +174,76 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
 }
 
 /// One class after the other, that of the model's last tensor first: places follow that order.
-[[gnu::cold]] inline void part_classes(plan& made, std::vector<tensor_class>& classes) {
-  std::vector<tensor_facts> tensors;
-  std::vector<tensor_class> theirs;
-  std::vector<bool> placed(classes.size());
+/// `classes` are the tensors', by id.
+[[gnu::cold]] inline void part_classes(plan& made, std::span<const tensor_class> classes) {
+  std::vector<tensor_facts> tensors(classes.size());
+  const std::size_t nowhere = classes.size();
+  std::fill(made.position_of.begin(), made.position_of.end(), nowhere);
   made.first_element.push_back(0);
-  for (std::size_t first = 0; first < classes.size(); ++first) {
-    if (placed[first]) {
+  std::size_t position = 0;
+  for (std::size_t first = classes.size(); first-- > 0;) {
+    if (made.position_of[first] != nowhere) {
       continue;
     }
-    for (std::size_t i = first; i < classes.size(); ++i) {
-      if (alike(classes[i], classes[first])) {
-        placed[i] = true;
-        made.position_of[index(made.backward[i].id)] = tensors.size();
-        made.first_element.push_back(made.first_element.back() + made.backward[i].elements);
-        tensors.push_back(std::move(made.backward[i]));
-        theirs.push_back(classes[i]);
+    for (std::size_t id = first + 1; id-- > 0;) {
+      if (alike(classes[id], classes[first])) {
+        tensor_facts& its = made.backward[classes.size() - 1 - id];
+        made.position_of[id] = position;
+        made.first_element.push_back(made.first_element.back() + its.elements);
+        tensors[position++] = std::move(its);
       }
     }
   }
   made.backward = std::move(tensors);
-  classes = std::move(theirs);
 }
 
-/// Positions of tensors that travel together.
-struct group {
-  std::size_t first{};
-  std::size_t end{};
-};
-
-/// Tensors of the class that begins at position `begin`.
-[[gnu::cold]] inline std::size_t as_many_alike(std::span<const tensor_class> classes,
+/// Tensors of the class that begins at position `begin`; `classes` are the tensors', by id.
+[[gnu::cold]] inline std::size_t as_many_alike(const plan& made,
+                                               std::span<const tensor_class> classes,
                                                std::size_t begin) {
   std::size_t end = begin;
-  while (end < classes.size() && alike(classes[end], classes[begin])) {
+  while (end < classes.size() &&
+         alike(classes[index(made.at(end))], classes[index(made.at(begin))])) {
     ++end;
   }
   return end - begin;
 }
 
-/// A class's groups, which end there, of `tensors` that begin at position `begin`.
-[[gnu::cold]] inline void add_groups(std::vector<group>& groups, std::size_t begin,
-                                     std::size_t tensors, std::span<const std::size_t> ends) {
+/// A class's buckets, without chunks yet: groups that end there, of `tensors` that begin at
+/// position `begin`.
+[[gnu::cold]] inline void add_buckets(plan& made, std::size_t begin, std::size_t tensors,
+                                      std::span<const std::size_t> ends) {
   std::size_t first = 0;
   for (const std::size_t end : ends) {
     TUTTI_ASSERT(end > first && end <= tensors, "a fusion's groups must ascend");
-    groups.push_back({begin + first, begin + end});
+    const std::size_t element = made.first_element[begin + first];
+    made.buckets.push_back(
+        {begin + first, end - first, element, made.first_element[begin + end] - element, 0, 0});
     first = end;
   }
   TUTTI_ASSERT(first == tensors, "a fusion must cover every tensor");
 }
 
-/// In the order in which a backward pass completes them: that of their last tensors.
-[[gnu::cold]] inline void order(std::vector<group>& groups, const plan& made) {
-  std::vector<group> by_last(made.backward.size());
-  for (const group& each : groups) {
-    by_last[index(made.at(each.end - 1))] = each;
+/// Buckets in the order in which a backward pass completes them: that of their last tensors.
+[[gnu::cold]] inline void order_buckets(plan& made) {
+  std::vector<bucket> by_last(made.backward.size());
+  for (const bucket& each : made.buckets) {
+    by_last[index(made.at(each.first_tensor + each.tensors - 1))] = each;
   }
-  groups.clear();
+  made.buckets.clear();
   for (std::size_t last = by_last.size(); last-- > 0;) {
-    if (by_last[last].end != 0) {
-      groups.push_back(by_last[last]);
+    if (by_last[last].tensors != 0) {
+      made.buckets.push_back(by_last[last]);
     }
   }
 }
 
-/// The next bucket, of these tensors; it has no chunks yet.
-[[gnu::cold]] inline bucket& add_bucket(plan& made, const group& its) {
-  const auto number = static_cast<std::uint32_t>(made.buckets.size());
-  std::fill(made.bucket_of.data() + its.first, made.bucket_of.data() + its.end, number);
-  const std::size_t begin = made.first_element[its.first];
-  return made.buckets.emplace_back(bucket{its.first, its.end - its.first, begin,
-                                          made.first_element[its.end] - begin,
-                                          static_cast<std::uint32_t>(made.chunks.size()), 0});
-}
-
-/// The chunks of the last bucket, which end there.
-[[gnu::cold]] inline void add_chunks(plan& made, const tensor_class& its,
+/// The next chunks, which end there: those of a bucket.
+[[gnu::cold]] inline void add_chunks(plan& made, std::uint32_t number, const tensor_class& its,
                                      std::span<const std::size_t> piece_ends) {
-  bucket& group = made.buckets.back();
-  const auto number = static_cast<std::uint32_t>(made.buckets.size() - 1);
+  bucket& group = made.buckets[number];
+  group.first_chunk = static_cast<std::uint32_t>(made.chunks.size());
+  std::fill_n(made.bucket_of.data() + group.first_tensor, group.tensors, number);
   const auto shared =
       static_cast<std::uint32_t>(its.chosen) + 2 * static_cast<std::uint32_t>(its.type);
   const auto kind =
@@ -288,27 +283,27 @@ plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Part
   detail::expect_shapes(forward);
   detail::expect_profile(forward, known);
   plan made = detail::backward_of(forward);
-  std::vector<tensor_class> classes;
+  std::vector<tensor_class> classes(forward.size());  // by id
   for (const tensor_facts& each : made.backward) {
-    classes.push_back(class_of(each));
+    classes[index(each.id)] = class_of(each);
   }
   detail::part_classes(made, classes);
-  std::vector<detail::group> groups;
   profile weighed = known;
   for (std::size_t begin = 0; begin < classes.size();) {
-    const std::size_t tensors = detail::as_many_alike(classes, begin);
+    const std::size_t tensors = detail::as_many_alike(made, classes, begin);
     const auto its = std::span<const tensor_facts>(made.backward).subspan(begin, tensors);
-    weighed.payload = classes[begin].payload;
-    detail::add_groups(groups, begin, tensors,
-                       classes[begin].alone ? fusion::none().group_ends(its, weighed)
-                                            : fusion.group_ends(its, weighed));
+    const tensor_class& theirs = classes[index(made.at(begin))];
+    weighed.payload = theirs.payload;
+    detail::add_buckets(
+        made, begin, tensors,
+        theirs.alone ? fusion::none().group_ends(its, weighed) : fusion.group_ends(its, weighed));
     begin += tensors;
   }
-  detail::order(groups, made);
-  for (const detail::group& each : groups) {
-    const std::size_t elements = detail::add_bucket(made, each).elements;
-    const tensor_class& its = classes[each.first];
-    detail::add_chunks(made, its,
+  detail::order_buckets(made);
+  for (std::uint32_t number = 0; number < made.buckets.size(); ++number) {
+    const std::size_t elements = made.buckets[number].elements;
+    const tensor_class& its = classes[index(made.at(made.buckets[number].first_tensor))];
+    detail::add_chunks(made, number, its,
                        its.alone ? std::vector<std::size_t>{elements}
                                  : detail::cut_between(partition.piece_ends(elements), its.block));
   }

@@ -11,19 +11,20 @@
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
-#include <vector>
 
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
 
-/// A rank's loop, as a thread that moves several of them sees it.
+/// A rank's loop, as a thread that moves several of them sees it. It stays where it is while the
+/// thread has it.
 struct progress_loop {
   void* self;
   bool (*move)(void*);                           ///< a moment as its owner: whether anything moved
   bool (*has_work)(void*);                       ///< something has been posted since
   seconds (*idle)(void*, std::size_t, urgency);  ///< as its transport's
+  progress_loop* next = nullptr;                 ///< the thread's
 };
 
 /// A thread that moves communication on while the model computes: the engines of one process share
@@ -56,16 +57,21 @@ class progress_thread {
     return its;
   }
 
-  void add(const progress_loop& fresh) {
+  void add(progress_loop& fresh) {
     const change mine(*this);
-    loops_.push_back(fresh);
+    fresh.next = loops_;
+    loops_ = &fresh;
     has_joined_.store(true);
     wake();
   }
   /// Afterwards the thread is not in that loop, and never comes back to it.
-  void remove(const void* self) {
+  void remove(const progress_loop& gone) {
     const change mine(*this);
-    std::erase_if(loops_, [self](const progress_loop& each) { return each.self == self; });
+    progress_loop** its = &loops_;
+    while (*its != &gone) {
+      its = &(*its)->next;
+    }
+    *its = gone.next;
   }
 
   /// Something has been posted to one of the loops.
@@ -166,8 +172,8 @@ class progress_thread {
   seconds round(std::size_t& idle) {
     const std::scoped_lock lock(loops_mutex_);
     bool any = false;
-    for (const progress_loop& each : loops_) {
-      any |= each.move(each.self);
+    for (const progress_loop* each = loops_; each != nullptr; each = each->next) {
+      any |= each->move(each->self);
     }
     if (any) {
       idle = 0;
@@ -178,8 +184,8 @@ class progress_thread {
         waiters_.load(std::memory_order_relaxed) != 0 ? urgency::waited_for : urgency::unhurried;
     const std::size_t polls = idle < looks ? idle : idle - looks + naps_from;
     seconds nap = an_hour;
-    for (const progress_loop& each : loops_) {
-      nap = std::min(nap, each.idle(each.self, polls, who));
+    for (const progress_loop* each = loops_; each != nullptr; each = each->next) {
+      nap = std::min(nap, each->idle(each->self, polls, who));
     }
     ++idle;
     return nap;
@@ -203,12 +209,15 @@ class progress_thread {
   }
   bool has_work() {
     const std::scoped_lock lock(loops_mutex_);
-    return std::any_of(loops_.begin(), loops_.end(),
-                       [](const progress_loop& each) { return each.has_work(each.self); });
+    const progress_loop* busy = loops_;
+    while (busy != nullptr && !busy->has_work(busy->self)) {
+      busy = busy->next;
+    }
+    return busy != nullptr;
   }
 
   std::mutex loops_mutex_;
-  std::vector<progress_loop> loops_;
+  progress_loop* loops_ = nullptr;  // the first
   std::atomic<int> changes_{0};
 
   std::mutex sleep_;

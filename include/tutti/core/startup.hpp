@@ -22,32 +22,30 @@ namespace tutti {
 
 namespace detail {
 
-/// One tensor of a rank's declaration, of fixed size so that it can be compared across ranks.
-struct declared_tensor {
-  std::uint64_t elements{};
-  std::array<char, 120> name{};
-};
-
-[[gnu::cold]] inline std::vector<declared_tensor> declaration(std::span<const tensor> forward) {
-  std::vector<declared_tensor> all(forward.size());
-  for (std::size_t i = 0; i < forward.size(); ++i) {
-    all[i].elements = forward[i].elements;
-    forward[i].name.copy(all[i].name.data(), all[i].name.size() - 1);
+/// A rank's tensors, each as an error names it and with a zero byte behind it.
+[[gnu::cold]] inline std::string declaration(std::span<const tensor> forward) {
+  constexpr std::size_t room = 120;  // what an error has for a name
+  std::string all;
+  for (const tensor& each : forward) {
+    all += sentence({std::string_view(each.name).substr(0, room), " (", each.elements, " elements)",
+                     std::string_view("", 1)});
   }
   return all;
 }
 
-[[gnu::cold]] inline std::string described(std::span<const declared_tensor> all, std::size_t i) {
-  return i < all.size() ? sentence({all[i].name.data(), " (", all[i].elements, " elements)"})
-                        : "no tensor";
+/// Takes the first tensor off a declaration.
+[[gnu::cold]] inline std::string_view next_tensor(std::string_view& all) {
+  const auto first = all.substr(0, all.find('\0'));
+  all.remove_prefix(std::min(all.size(), first.size() + 1));
+  return first.empty() ? "no tensor" : first;
 }
 
 /// What rank `rank` declares otherwise than rank 0, both named; empty if nothing.
-[[gnu::cold]] inline std::string other_tensor(std::span<const declared_tensor> first, int rank,
-                                              std::span<const declared_tensor> other) {
-  for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
-    const std::string here = described(first, i);
-    const std::string there = described(other, i);
+[[gnu::cold]] inline std::string other_tensor(std::string_view first, int rank,
+                                              std::string_view other) {
+  for (std::size_t i = 0; !first.empty() || !other.empty(); ++i) {
+    const auto here = next_tensor(first);
+    const auto there = next_tensor(other);
     if (here != there) {
       return sentence({"tensor ", i, " is ", here, " on rank 0 and ", there, " on rank ", rank,
                        ". Fix: declare the same model on every rank"});
@@ -73,9 +71,10 @@ inline std::pair<std::string_view, std::string_view> next_setting(std::string_vi
   if (value.size() <= room) {
     return std::string(value);
   }
-  const auto common = static_cast<std::size_t>(
-      std::mismatch(value.begin(), value.end(), beside.begin(), beside.end()).first -
-      value.begin());
+  std::size_t common = 0;
+  while (common < std::min(value.size(), beside.size()) && value[common] == beside[common]) {
+    ++common;
+  }
   return sentence({"...", value.substr(std::min(common, value.size() - 1), room)});
 }
 
@@ -105,8 +104,8 @@ inline std::pair<std::string_view, std::string_view> next_setting(std::string_vi
 
 struct hello {
   std::uint64_t hash{};
-  std::uint64_t tensors{};
-  std::uint64_t settings{};  ///< bytes
+  std::uint64_t tensors{};   ///< bytes of their declaration
+  std::uint64_t settings{};  ///< bytes, behind the declaration
 };
 struct verdict {
   std::uint64_t differs{};
@@ -133,26 +132,26 @@ std::span<std::byte> bytes_of(T& value) {
 template <class Endpoint>
 [[gnu::cold]] task agree(Endpoint self, const plan& made, std::span<const tensor> forward,
                          std::string_view settings) {
-  const auto mine = detail::declaration(forward);
+  std::string mine = detail::declaration(forward);
   detail::hello greeting{made.hash, mine.size(), settings.size()};
+  mine += settings;
   detail::verdict common;
   if (self.rank() != 0) {
     co_await self.send(0, std::as_bytes(std::span(&greeting, 1)));
     co_await self.send(0, std::as_bytes(std::span(mine)));
-    co_await self.send(0, std::as_bytes(std::span(settings)));
     co_await receive_now(self, 0, bytes_of(common));
   } else {
     for (int rank = 1; rank < self.size(); ++rank) {
       detail::hello theirs;
       co_await receive_now(self, rank, bytes_of(theirs));
-      std::vector<detail::declared_tensor> other(theirs.tensors);
+      std::string other(theirs.tensors + theirs.settings, '\0');
       co_await receive_now(self, rank, std::as_writable_bytes(std::span(other)));
-      std::string set(theirs.settings, '\0');
-      co_await receive_now(self, rank, std::as_writable_bytes(std::span(set)));
       if (theirs.hash != made.hash && common.differs == 0) {
         common.differs = 1;
-        detail::difference(detail::other_tensor(mine, rank, other),
-                           detail::other_setting(settings, rank, set), rank)
+        const std::string_view all = other;
+        const auto declared = std::string_view(mine).substr(0, greeting.tensors);
+        detail::difference(detail::other_tensor(declared, rank, all.substr(0, theirs.tensors)),
+                           detail::other_setting(settings, rank, all.substr(theirs.tensors)), rank)
             .copy(common.why.data(), common.why.size() - 1);
       }
     }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -65,8 +64,8 @@ struct adam {
     made.take = static_cast<float>(1 - beta1);
     made.keep_squares = static_cast<float>(beta2);
     made.take_squares = static_cast<float>(1 - beta2);
-    made.rate = static_cast<float>(double{learning_rate} / (1 - std::pow(beta1, count)));
-    made.root_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, count)));
+    made.rate = static_cast<float>(double{learning_rate} / (1 - __builtin_pow(beta1, count)));
+    made.root_factor = static_cast<float>(1 / __builtin_sqrt(1 - __builtin_pow(beta2, count)));
     made.epsilon = epsilon;
     made.added_parameter = coupled ? weight_decay : 0;
     made.kept_parameter = coupled ? 1 : 1 - learning_rate * weight_decay;

@@ -66,9 +66,10 @@ struct timed_exchange {
   if (!known.message.measured()) {
     return 1;
   }
-  std::vector<tensor_facts> backward = made.backward;  // a plan has its classes apart
-  std::sort(backward.begin(), backward.end(),
-            [](const tensor_facts& a, const tensor_facts& b) { return index(a.id) > index(b.id); });
+  std::vector<tensor_facts> backward(made.backward.size());  // a plan has its classes apart
+  for (const tensor_facts& each : made.backward) {
+    backward[backward.size() - 1 - index(each.id)] = each;
+  }
   const std::vector<seconds> ready = ready_times(backward, known, 0);
   std::vector<timed_exchange> all;
   for (const chunk& each : made.chunks) {

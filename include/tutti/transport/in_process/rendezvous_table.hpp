@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/sentence.hpp"
@@ -21,7 +20,7 @@ class rendezvous_table {
   rendezvous_table& operator=(const rendezvous_table&) = delete;
   ~rendezvous_table() {
     for (auto& each : blocks_) {
-      delete each.load();
+      delete[] each.load();
     }
   }
 
@@ -33,22 +32,21 @@ class rendezvous_table {
                                   where.chunk, ". Fix: cut fewer chunks"}));
     }
     auto& slot = blocks_[place / block_size];
-    block* found = slot.load(std::memory_order_acquire);
+    rendezvous_line* found = slot.load(std::memory_order_acquire);
     if (found == nullptr) {
-      auto fresh = std::make_unique<block>(block_size * rendezvous::lines(ranks_));
+      auto fresh = std::make_unique<rendezvous_line[]>(block_size * rendezvous::lines(ranks_));
       if (slot.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel)) {
         found = fresh.release();
       }
     }
-    return {found->data() + place % block_size * rendezvous::lines(ranks_), ranks_};
+    return {found + place % block_size * rendezvous::lines(ranks_), ranks_};
   }
 
  private:
   static constexpr std::size_t block_size = 64;
-  using block = std::vector<rendezvous_line>;
 
   int ranks_;
-  std::array<std::atomic<block*>, 4096> blocks_{};
+  std::array<std::atomic<rendezvous_line*>, 4096> blocks_{};
 };
 
 }  // namespace tutti::transport::detail
