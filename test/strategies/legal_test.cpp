@@ -84,6 +84,7 @@
 #include "tutti/core/rules.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/by_arrival.hpp"
+#include "tutti/fusion/by_group.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
@@ -142,11 +143,12 @@ struct policies {
 };
 
 constexpr policies<fusion::none, fusion::up_to, fusion::all, fusion::into_groups,
-                   fusion::by_modules, fusion::of_small, fusion::merge_gradients,
-                   fusion::sparse_merge, fusion::by_arrival, fusion::when_ready>
+                   fusion::by_group<fusion::none, named<"*.bias">>, fusion::by_modules,
+                   fusion::of_small, fusion::merge_gradients, fusion::sparse_merge,
+                   fusion::by_arrival, fusion::when_ready>
     fusions{"fusion",
-            {"none", "up_to", "all", "into_groups", "by_modules", "of_small", "merge_gradients",
-             "sparse_merge", "by_arrival", "when_ready"}};
+            {"none", "up_to", "all", "into_groups", "by_group", "by_modules", "of_small",
+             "merge_gradients", "sparse_merge", "by_arrival", "when_ready"}};
 
 constexpr policies<partition::none, partition::into, partition::over_servers> partitions{
     "partition", {"none", "into", "over_servers"}};
