@@ -127,10 +127,20 @@ std::string place_of(const row& which) {
          which.of.where.name;
 }
 
+/// Letters of the longest name, and at least as many as most have.
+int width_of_names(const std::vector<row>& rows) {
+  std::size_t width = 15;
+  for (const row& each : rows) {
+    width = std::max(width, each.strategy.size());
+  }
+  return static_cast<int>(width);
+}
+
 }  // namespace
 
 void print(const std::vector<row>& rows) {
   const scenario& shared = rows.front().of;
+  const int width = width_of_names(rows);
   const bool counts_pushes = std::ranges::any_of(rows, pushes_are_counted);
   std::ostringstream slow;
   if (shared.slow.rank >= 0) {
@@ -142,19 +152,20 @@ void print(const std::vector<row>& rows) {
               1e3 * rows.front().simulated.compute(), shared.model->device.c_str(),
               slow.str().c_str(), shared.charged_by.c_str());
   std::printf(
-      "  %-15s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
+      "  %-*s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
       "   bound ms  of bound   pays below%s%s\n",
-      "strategy",
+      width, "strategy",
       shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical"
       : shared.world == "real"   ? "  predicted ms  error %  kernels     GB/s"
                                  : "",
       counts_pushes ? "  staleness  dropped %" : "");
   for (const row& each : rows) {
-    std::printf("%c %-15s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f  %11s",
-                best_of_its_kind(each, rows) ? '*' : ' ', each.strategy.c_str(), name_of(each.what),
-                each.machines(), each.samples_per_second(), 1e3 * each.iteration(),
-                1e3 * each.exposed(), each.bytes_sent() / 1e6, 1e3 * each.on_the_wire(),
-                1e3 * each.bound(), each.iteration() / each.bound(), pays_below(each).c_str());
+    std::printf("%c %-*s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f  %11s",
+                best_of_its_kind(each, rows) ? '*' : ' ', width, each.strategy.c_str(),
+                name_of(each.what), each.machines(), each.samples_per_second(),
+                1e3 * each.iteration(), 1e3 * each.exposed(), each.bytes_sent() / 1e6,
+                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration() / each.bound(),
+                pays_below(each).c_str());
     if (shared.world == "real") {
       std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.simulated.quantile(0.5),
                   100 * each.error(), each.of.kernels.c_str(),
@@ -198,13 +209,14 @@ void print_consistency(const std::vector<row>& rows) {
     cells[place][each.strategy] = 100 * error;
   }
   std::ranges::sort(errors);
-  std::printf("%s over simulated iteration, less 1, in %%\n  %-15s", rows.front().of.world.c_str(),
-              "strategy");
+  const int width = width_of_names(rows);
+  std::printf("%s over simulated iteration, less 1, in %%\n  %-*s", rows.front().of.world.c_str(),
+              width, "strategy");
   for (const auto& place : places) {
     std::printf("  %s", place.c_str());
   }
   for (const auto& strategy : strategies) {
-    std::printf("\n  %-15s", strategy.c_str());
+    std::printf("\n  %-*s", width, strategy.c_str());
     for (const auto& place : places) {
       std::printf("  %*.2f", static_cast<int>(place.size()), cells[place][strategy]);
     }
