@@ -414,7 +414,7 @@ class engine_core : engine_base<Transport> {
       const float change = change_of_scale(optimizer_, values);
       if (change != 1 && flow_) {
         flow_->scale_memory(change);
-      } else if (change != 1 && serves()) {
+      } else if (change != 1 && serves()) {  // it only adds, so residuals are all it remembers
         for (const std::span<float> each : remembered()) {
           kernels::scale(world_->queue(), each, change);
         }

@@ -393,7 +393,7 @@ class flow {
         what.shares = mine.shares;
       }
       if (!what.data.empty()) {
-        look_at(what.data);
+        send_zeros_unless_finite(what.data);
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
         around_->count_overflow(what.data);
@@ -467,7 +467,7 @@ class flow {
         model_->pack(queue, number);
       }
       if (piece.elements > 0) {
-        look_at(what.data);
+        send_zeros_unless_finite(what.data);
         co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
                                   what);
         around_->count_overflow(what.data);
@@ -650,7 +650,7 @@ class flow {
 
   /// Where a compressor remembers, zeros travel in place of a gradient that holds an infinity or
   /// NaN: the step is going to be skipped, and some cannot encode it.
-  void look_at([[maybe_unused]] std::span<float> gradient) {
+  void send_zeros_unless_finite([[maybe_unused]] std::span<float> gradient) {
     if constexpr (undoes) {
       if (!model_->phantom()) {
         const std::uint64_t before = no_numbers_;

@@ -30,8 +30,7 @@ struct StreamingDiLoCo {
       "Douillard et al., \"Streaming DiLoCo with overlapping communication\", 2025";
   static constexpr std::string_view deviations =
       "Fragments are of every fourth tensor, not of layers; E3M0 is scaled to each tensor's "
-      "largest "
-      "magnitude, of which the paper says nothing.";
+      "largest magnitude, of which the paper says nothing.";
   using strategy =
       compose<architecture::streaming_diloco<architecture::all_gather>, compression::e3m0>;
 };
