@@ -269,9 +269,8 @@ class part_of_history {
       }
     } else if constexpr (Listed::has_owners) {
       for (const chunk& each : engine.planned().chunks) {
-        const auto [begin, end] =
-            Listed::architecture::owned(each.elements, world_->rank(), workers_);
-        for (std::size_t i = each.first_element + begin; i < each.first_element + end; ++i) {
+        const chunk mine = each.part(at(workers_), at(world_->rank()));
+        for (std::size_t i = mine.first_element; i < mine.first_element + mine.elements; ++i) {
           visit(i, memories[1][i], static_cast<double>(scale()));
         }
       }

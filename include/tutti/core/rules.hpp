@@ -91,7 +91,7 @@ struct gathering_mixes_steps {
 
 template <class Fusion, class Architecture>
 struct gathering_moves_parts {
-  static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::owns_parts<Architecture>;
+  static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::updates_parts<Architecture>;
 };
 
 template <class Fusion, class Compression>
