@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
+#include <mutex>
 #include <numbers>
 #include <sstream>
 #include <string>
@@ -37,6 +38,7 @@
 #include "tutti/optimizer/lars.hpp"
 #include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/rate_schedule.hpp"
+#include "tutti/optimizer/scaled_elsewhere.hpp"
 #include "tutti/partition/into.hpp"
 
 namespace tutti::test {
@@ -459,6 +461,79 @@ TEST(LossScaled, SkipsWhatItsCompressorWouldHide) {
   // A vote is a number, whoever casts it.
   skipped_steps_leave_residuals<compose<compression::signum, architecture::majority_vote>>(
       {}, depends::on_the_scale);
+}
+
+/// A loop's own scaler: each finite step's mean on the first worker, divided by the scale, and what
+/// all remember in the end, as of gradients that were not scaled.
+template <class Strategy>
+remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, float growth,
+                                    const engine_options<Strategy>& set) {
+  remembered_outcome all;
+  std::mutex mutex;
+  transport::run_ranks(workers + servers_in<Strategy>(set), [&](transport::in_process& world) {
+    arena memory = model_of(world.rank(), small_model());
+    auto engine =
+        make_engine<Strategy>(world, memory.tensors(), optimizer::scaled_elsewhere{}, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    const auto model = std::vector<float>(memory.parameters().begin(), memory.parameters().end());
+    optimizer::scaled_elsewhere values;
+    for (const int step : told) {
+      engine.change(values);
+      auto before = residuals_of(engine);
+      std::size_t element = 0;
+      for (float& each : memory.gradients()) {
+        each = values.scale * gradient(world.rank(), step == not_finite ? 9 : step, element++);
+      }
+      if (step == not_finite && world.rank() == workers - 1) {
+        memory.gradients()[3] = std::numeric_limits<float>::infinity();
+      }
+      for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step + 1)) {
+        engine.ready(id);
+      }
+      engine.wait();
+      const bool skips = engine.values().skipped != values.skipped;
+      EXPECT_EQ(skips, step == not_finite);
+      values.skipped = engine.values().skipped;
+      if (skips) {
+        EXPECT_EQ(residuals_of(engine), before);
+        values.scale /= growth;
+      } else {
+        if (world.rank() == 0) {
+          all.parameters.emplace_back(memory.gradients().begin(), memory.gradients().end());
+          for (float& each : all.parameters.back()) {
+            each /= values.scale;
+          }
+        }
+        values.scale *= growth;
+      }
+    }
+    EXPECT_TRUE(std::equal(model.begin(), model.end(), memory.parameters().begin()));
+    auto left = residuals_of(engine);
+    multiply(left, 1 / engine.values().scale);
+    const std::scoped_lock lock(mutex);
+    if (world.rank() == 0) {
+      all.residuals = std::move(left);
+    }
+  });
+  return all;
+}
+TEST(ScaledElsewhere, LeavesMeansAndTakesResidualsBack) {
+  using strategy = compose<compression::error_feedback<compression::block_sign>,
+                           architecture::parameter_server<>, fusion::all, partition::into>;
+  engine_options<strategy> set;
+  set.partition.bytes = 1000;
+  set.architecture.servers = 2;
+  set.run.deadline = 60;
+  for (int workers = 1; workers <= 5; ++workers) {
+    SCOPED_TRACE(workers);
+    const auto seen = left_to_a_scaler<strategy>(
+        workers, {not_finite, 0, 1, not_finite, not_finite, 2, not_finite, 3}, 8, set);
+    EXPECT_EQ(seen.parameters.size(), 4U);
+    EXPECT_TRUE(seen == left_to_a_scaler<strategy>(workers, {0, 1, 2, 3}, 1, set));
+  }
 }
 
 // ---- schedules
