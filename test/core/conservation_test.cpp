@@ -25,13 +25,16 @@
 #include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/base/type_name.hpp"
+#include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/dense_below.hpp"
+#include "tutti/compression/dithering.hpp"
 #include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fading_error_feedback.hpp"
@@ -43,6 +46,7 @@
 #include "tutti/compression/random_k.hpp"
 #include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/sign.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/checkpoint.hpp"
@@ -370,18 +374,21 @@ double conserves(bool exact, typename Listed::options compressing = Listed::plan
 
 // ---- the list
 
-using selections = one_of_compressors<compression::top_k, compression::random_k,
-                                      compression::byteps_randomk, compression::two_bit>;
+using selections =
+    one_of_compressors<compression::top_k, compression::random_k, compression::byteps_topk,
+                       compression::byteps_randomk, compression::sign, compression::one_bit,
+                       compression::two_bit>;
 using roundings =
-    one_of_compressors<compression::fp16, compression::scaled_sign, compression::block_sign,
-                       compression::block_int8, compression::fp8_e4m3, compression::e3m0,
+    one_of_compressors<compression::fp16, compression::bf16, compression::scaled_sign,
+                       compression::block_sign, compression::block_int8, compression::fp8_e4m3,
+                       compression::fp8_e5m2, compression::e3m0, compression::natural,
                        compression::byteps_onebit,
                        compression::chain<compression::top_k, compression::fp16>,
                        compression::chain<compression::top_k, compression::block_int8>,
                        compression::chain<compression::top_k, compression::scaled_sign>,
                        compression::chain<compression::random_k, compression::natural>>;
 using lengths_of_their_own =
-    one_of_compressors<compression::by_magnitude, compression::qsgd,
+    one_of_compressors<compression::by_magnitude, compression::qsgd, compression::dithering,
                        compression::chain<compression::top_k, compression::qsgd>>;
 
 template <class All, class Architecture>
