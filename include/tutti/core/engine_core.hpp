@@ -463,6 +463,8 @@ class engine_core : engine_base<Transport> {
     if constexpr (facts::has_servers<architecture>) {
       return what == service::replan ? replan_steps<types, engine_core>::as_told(*this)
                                      : services_.converse(worker, what);
+    } else if constexpr (facts::has_counted_pushes<state_type>) {
+      return services_.converse(worker, what);
     } else {
       return {};
     }
