@@ -795,7 +795,17 @@ TEST(Refused, PeriodsAndForcesThatNobodyCouldKeep) {
   using outer = compose<architecture::diloco<>>;
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.period = 0}}),
             "architecture::diloco: the period must be at least 1 step. Fix: 500.");
+  EXPECT_EQ(refusal<outer>(2, {.architecture = {.rate = 0}}),
+            "architecture::diloco: the outer rate must be above 0. Fix: 0.7.");
+  EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 1}}),
+            "architecture::diloco: the outer momentum must be from 0 to below 1. Fix: 0.9.");
+  EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 0}}), "");
   using streamed = compose<architecture::streaming_diloco<>>;
+  EXPECT_EQ(refusal<streamed>(2, {.architecture = {.keep = 1.5}}),
+            "architecture::streaming_diloco: what is kept must be from 0 to 1. Fix: 0.5.");
+  EXPECT_EQ(refusal<streamed>(2, {.architecture = {.momentum = -1}}),
+            "architecture::streaming_diloco: the outer momentum must be from 0 to below 1. Fix: "
+            "0.9.");
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.period = 2, .fragments = 3}}),
             "architecture::streaming_diloco: 3 fragments cannot take turns in a period of 2 steps. "
             "Fix: from 1 fragment to as many as steps, 4 of 100");
