@@ -478,7 +478,9 @@ class engine_core : engine_base<Transport> {
   }
   push_counts counted_pushes() const {
     if constexpr (facts::has_counted_pushes<state_type>) {
-      return state_ ? state_->counted_pushes() : push_counts();
+      push_counts all = counted_before_;
+      all += state_ ? state_->counted_pushes() : push_counts();
+      return all;
     } else {
       return {};
     }
@@ -569,6 +571,10 @@ class engine_core : engine_base<Transport> {
   model_type model_;
   world_type around_;
   std::optional<state_type> state_;  // empty where a plan was given up half made
+  struct uncounted {};
+  [[no_unique_address]] std::conditional_t<facts::has_counted_pushes<state_type>, push_counts,
+                                           uncounted>
+      counted_before_{};  // of pushes, under plans that are gone
   services_type services_;
   joining<engine_core> joining_;
   waiting<Transport> waits_;
