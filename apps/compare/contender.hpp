@@ -13,6 +13,7 @@
 #include "common/described.hpp"
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
+#include "common/replicas_differ.hpp"
 #include "common/ways.hpp"
 #include "compare/kernel_rates.hpp"
 #include "compare/kernel_trial.hpp"
@@ -91,6 +92,8 @@ struct row {
   /// Bits a second of each NIC below which its iteration is shorter than Dense16's, where something
   /// is lost for that.
   std::optional<double> pays_below{};
+  /// How far the workers' models are apart (`tutti::replayed::consensus`), where they may be.
+  std::optional<double> consensus{};
 
   /// Measured beside predicted, less 1.
   double error() const { return measured->quantile(0.5) / simulated.quantile(0.5) - 1; }
@@ -303,6 +306,9 @@ tutti::replayed measured([[maybe_unused]] const scenario& of, [[maybe_unused]] i
       }
     }
     seen = measure<Strategy>(world, model, set, length);
+    if (of.kernels == "profile") {
+      seen.consensus.reset();  // nothing was written
+    }
   });
 #endif
   return seen;
@@ -382,12 +388,46 @@ setting<tutti::strategy_of<Strategy>> setting_of(const scenario& of, const commo
 }
 
 template <class Strategy>
-tutti::replayed simulated(const scenario& of, const setting<Strategy>& its) {
-  tutti::replay<Strategy> simulation(its.model, its.options, tutti::payloads::counted, its.length);
+tutti::replayed simulated(const scenario& of, const setting<Strategy>& its,
+                          tutti::payloads what = tutti::payloads::counted) {
+  tutti::replay<Strategy> simulation(its.model, its.options, what, its.length);
   tutti::transport::run_simulated(
       of.where.with(its.who), of.device,
       [&](tutti::transport::simulated& world) { return simulation(world); });
   return simulation.result();
+}
+
+/// So many times fewer elements, and at least one where there are any.
+inline void shrink(std::vector<tutti::computation>& model, std::size_t times) {
+  for (auto& each : model) {
+    each.elements = each.elements == 0 ? 0 : std::max<std::size_t>(each.elements / times, 1);
+    each.shape = {};
+  }
+}
+/// Links and kernels that are so many times slower.
+inline scenario slowed(scenario of, double times) {
+  of.where.nic.bytes_per_second /= times;
+  of.where.inside.bytes_per_second /= times;
+  of.device.bytes_per_second /= times;
+  if (of.where.server_nic) {
+    of.where.server_nic->bytes_per_second /= times;
+  }
+  return of;
+}
+
+/// Of a model of a few thousand elements behind links as much slower: who meets whom, and when, is
+/// much the same. Nothing where replicas are equal, or of more workers than are simulated so.
+template <class Strategy>
+std::optional<double> simulated_consensus(const scenario& of, setting<Strategy> its) {
+  constexpr int most = 64;  // it takes as long as the row itself
+  if (!common::replicas_differ<Strategy> || its.many.workers > most) {
+    return std::nullopt;
+  }
+  constexpr std::size_t few = 20'000;
+  const std::size_t times = 1 + of.model->elements() / few;
+  shrink(its.model, times);
+  return simulated(slowed(of, static_cast<double>(times)), its, tutti::payloads::drifting)
+      .consensus;
 }
 
 template <class Strategy>
@@ -427,6 +467,8 @@ row run(scenario of, const common::job& asked) {
     }
   }
   result.ways = common::ways_of<composition>(result.simulated.planned, its.options);
+  result.consensus =
+      of.world == "real" ? result.measured->consensus : simulated_consensus(of, std::move(its));
   result.mean = result.shown().mean();
   return result;
 }

@@ -473,6 +473,9 @@ class replan_steps {
     auto& queue = its.world_->queue();
     queue.synchronize();
     its.flow_.reset();
+    if constexpr (facts::has_counted_pushes<state_type>) {
+      its.counted_before_ = its.counted_pushes();
+    }
     its.state_.reset();
     const run_options run = its.set_.run;
     its.set_ = next;

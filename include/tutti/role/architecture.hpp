@@ -485,7 +485,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `holds_back(chunk)`: on a rank that serves, some worker's answer of the chunk waits for what
 /// other
 ///   workers have yet to send, as the architecture has it: no deadline ends that wait.
-/// * `counted_pushes()`: what a rank that serves has counted of them (base/push_counts.hpp).
+/// * `counted_pushes()`: what this rank has counted of pushes (base/push_counts.hpp).
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> &&
