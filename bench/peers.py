@@ -139,7 +139,7 @@ class OneBucketPowerSGD(Bare):
 
 
 class Tutti(Bare):
-    optimizer = "optimizer::none"
+    optimizer = None
 
     def __init__(self, strategy, header=None, options=None, **values):
         self.strategy, self.header, self.options, self.values = strategy, header, options, values

@@ -14,6 +14,7 @@
 #include "common/described.hpp"
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
+#include "common/replicas_differ.hpp"
 #include "common/ways.hpp"
 #include "compare/kernel_rates.hpp"
 #include "compare/kernel_trial.hpp"
@@ -94,6 +95,8 @@ struct row {
   /// Bits a second of each NIC below which its iteration is shorter than Dense16's, where something
   /// is lost for that.
   std::optional<double> pays_below{};
+  /// How far the workers' models are apart (`tutti::replayed::consensus`), where they may be.
+  std::optional<double> consensus{};
 
   /// Measured beside predicted, less 1.
   double error() const { return measured->quantile(0.5) / simulated.quantile(0.5) - 1; }
@@ -138,6 +141,9 @@ class replays {
                                    tutti::transport::emulated_run& clock) const = 0;
   /// Over what the launcher's processes are connected by.
   virtual tutti::replayed measured(const scenario& of) const = 0;
+  /// How far workers' models drift apart in a simulation; nothing where replicas are equal, or of
+  /// more workers than are simulated so.
+  virtual std::optional<double> consensus(const scenario& of) const = 0;
   /// A line for each way that chunks of the plan take by their sizes.
   virtual std::string ways(const tutti::plan& its) const = 0;
 
@@ -328,6 +334,26 @@ tutti::transport::device device_of(const scenario& of, const common::job& asked)
   return of.device;
 }
 
+/// So many times fewer elements, and at least one where there are any.
+inline std::vector<tutti::computation> shrunk(std::vector<tutti::computation> model,
+                                              std::size_t times) {
+  for (auto& each : model) {
+    each.elements = each.elements == 0 ? 0 : std::max<std::size_t>(each.elements / times, 1);
+    each.shape = {};
+  }
+  return model;
+}
+/// Links and kernels that are so many times slower.
+inline scenario slowed(scenario of, double times) {
+  of.where.nic.bytes_per_second /= times;
+  of.where.inside.bytes_per_second /= times;
+  of.device.bytes_per_second /= times;
+  if (of.where.server_nic) {
+    of.where.server_nic->bytes_per_second /= times;
+  }
+  return of;
+}
+
 template <class Strategy>
 class replays_of final : public replays {
  public:
@@ -366,14 +392,38 @@ class replays_of final : public replays {
     tutti::replayed seen;
 #if __has_include(<mpi.h>)
     among(many.workers + many.servers, [&](MPI_Comm some) {
-      tutti::transport::mpi_on<kernels_queue> world(some);
-      if (!must_encode<Strategy> && of.kernels == "profile") {
-        world.queue().sleep_at(of.device.bytes_per_second);
+      using queue = std::conditional_t<must_encode<Strategy>, tutti::inline_queue, kernels_queue>;
+      tutti::transport::mpi_on<queue> world(some);
+      if constexpr (!must_encode<Strategy>) {
+        if (of.kernels == "profile") {
+          world.queue().sleep_at(of.device.bytes_per_second);
+        }
       }
       seen = measure<Strategy>(world, model_, options_, length);
     });
 #endif
+    if (of.kernels == "profile") {
+      seen.consensus.reset();  // nothing was written
+    }
     return seen;
+  }
+
+  /// Of a model of a few thousand elements behind links as much slower: who meets whom, and when,
+  /// is much the same.
+  std::optional<double> consensus(const scenario& of) const override {
+    if constexpr (common::replicas_differ<Strategy>) {
+      constexpr int most = 64;  // it takes as long as the row itself
+      constexpr std::size_t few = 20'000;
+      if (many.workers <= most) {
+        const std::size_t times = 1 + of.model->elements() / few;
+        tutti::replay<Strategy> drift(shrunk(model_, times), options_, tutti::payloads::drifting,
+                                      length);
+        const scenario slow = slowed(of, static_cast<double>(times));
+        simulate(slow.where.with(who), slow.device, std::ref(drift));
+        return drift.result().consensus;
+      }
+    }
+    return std::nullopt;
   }
 
   std::string ways(const tutti::plan& its) const override {

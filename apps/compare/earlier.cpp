@@ -156,6 +156,7 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   known.of.kernels = line.text("kernels");
   known.of.device = {line.real("kernel_bytes_per_second")};
   known.pays_below = line.maybe("pays_below_bits_per_second");
+  known.consensus = line.maybe("consensus");
   tutti::replayed shown;  // three iterations with the quantiles of all
   for (const char* each : {"p5", "median", "p95"}) {
     shown.iterations.push_back(line.of_iterations(each));

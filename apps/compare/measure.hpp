@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <random>
 #include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/replicas_differ.hpp"
 #include "compare/gradient.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
@@ -45,12 +49,37 @@ class slept_device {
   tutti::seconds due_;
 };
 
-/// A profile's time has the optimizer's step in it.
+/// A profile's time has the optimizer's step in it: of every part but a few elements stand still.
 struct profiled_step : tutti::optimizer::sgd {
+  static constexpr std::size_t moved = 64;
+
   template <class Queue>
-  void apply(Queue&, std::span<float>, std::span<const float>, const tutti::chunk_context&) const {}
+  void apply(Queue&, std::span<float> parameters, std::span<const float> gradient,
+             const tutti::chunk_context&) const {
+    for (std::size_t i = 0; i < std::min(moved, parameters.size()); ++i) {
+      parameters[i] -= gradient[i];
+    }
+  }
 };
 static_assert(tutti::optimizer_policy<profiled_step>);
+
+/// Of each tensor the elements that `profiled_step` moves, whatever becomes of it.
+inline std::span<float> moved_of(std::span<float> of_a_tensor) {
+  return of_a_tensor.first(std::min(profiled_step::moved, of_a_tensor.size()));
+}
+
+/// How far the workers' models are apart, as `tutti::replayed::consensus` says it, by what each of
+/// them has seen of its own. Every worker must call it.
+template <class Engine>
+double consensus(Engine& engine, const std::vector<double>& own) {
+  std::vector<double> mean = own;
+  engine.average(std::span(mean));
+  double squares = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    squares += (own[i] - mean[i]) * (own[i] - mean[i]);
+  }
+  return std::sqrt(engine.average(squares) / static_cast<double>(own.size()));
+}
 
 /// A worker's or a server's life in a job that computes as `model` says, by sleeping, and carries
 /// its payloads over `world`: a user's training loop, which `tutti::replay` is in other
@@ -87,6 +116,8 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
       device.starved();
     }
   };
+  std::vector<double> own;  // of the model, in the measured iterations
+  std::mt19937_64 noise(static_cast<std::uint64_t>(world.rank()));
   tutti::seconds ended = device.due();
   std::uint64_t sent_before = 0;
   for (int step = 0; step <= length.warmup + length.iterations; ++step) {
@@ -104,6 +135,12 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
       if (!tutti::facts::identity<compression>) {
         fill(memory.tensors()[i].gradient);  // what the last step has left there encodes otherwise
       }
+      if constexpr (common::replicas_differ<Strategy>) {
+        if (step > length.warmup) {
+          std::ranges::copy(moved_of(memory.tensors()[i].parameter), std::back_inserter(own));
+        }
+        tutti::detail::fill_with_signs(moved_of(memory.tensors()[i].gradient), noise);
+      }
       device.compute(times * model[i].backward);
       engine.ready(tutti::tensor_id(i));
     }
@@ -120,6 +157,9 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
     each = engine.average(each * its_pace) / pace;
   }
   seen.iterations_per_second = pace * engine.workers();
+  if constexpr (common::replicas_differ<Strategy>) {
+    seen.consensus = consensus(engine, own);
+  }
   seen.pushes = engine.pushes();
   seen.planned = engine.planned();
   return seen;

@@ -81,6 +81,7 @@ row row_of(const contender& who, scenario of, const common::job& asked) {
     }
   }
   result.ways = its->ways(result.simulated.planned);
+  result.consensus = of.world == "real" ? result.measured->consensus : its->consensus(of);
   result.mean = result.shown().mean();
   return result;
 }

@@ -64,6 +64,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"staleness", common::by_staleness(shown.pushes)},
                               {"pushes_dropped", shown.pushes.dropped},
                               {"pushes_held", shown.pushes.held},
+                              {"consensus", nullptr},
                               {"exposed_ms", milliseconds(of.exposed())},
                               {"bytes_sent_per_rank", of.bytes_sent()},
                               {"wire_bound_ms", milliseconds(of.on_the_wire())},
@@ -82,6 +83,9 @@ nlohmann::ordered_json figures(const row& of) {
                               {"job", of.job}};
   if (of.pays_below) {
     line["pays_below_bits_per_second"] = std::min(*of.pays_below, fastest_link);
+  }
+  if (of.consensus) {
+    line["consensus"] = *of.consensus;
   }
   if (of.of.slow.rank >= 0) {
     line["slow_rank"] = of.of.slow.rank;
@@ -142,6 +146,8 @@ void print(const std::vector<row>& rows) {
   const scenario& shared = rows.front().of;
   const int width = width_of_names(rows);
   const bool counts_pushes = std::ranges::any_of(rows, pushes_are_counted);
+  const bool drift =
+      std::ranges::any_of(rows, [](const row& each) { return each.consensus.has_value(); });
   std::ostringstream slow;
   if (shared.slow.rank >= 0) {
     slow << ", rank " << shared.slow.rank << " " << shared.slow.times << " times as slow";
@@ -153,12 +159,12 @@ void print(const std::vector<row>& rows) {
               slow.str().c_str(), shared.charged_by.c_str());
   std::printf(
       "  %-*s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
-      "   bound ms  of bound   pays below%s%s\n",
+      "   bound ms  of bound   pays below%s%s%s\n",
       width, "strategy",
       shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical"
       : shared.world == "real"   ? "  predicted ms  error %  kernels     GB/s"
                                  : "",
-      counts_pushes ? "  staleness  dropped %" : "");
+      drift ? "  consensus" : "", counts_pushes ? "  staleness  dropped %" : "");
   for (const row& each : rows) {
     std::printf("%c %-*s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f  %11s",
                 best_of_its_kind(each, rows) ? '*' : ' ', width, each.strategy.c_str(),
@@ -175,6 +181,11 @@ void print(const std::vector<row>& rows) {
                   1e6 * each.clock.mean_lateness, 1e6 * each.clock.worst_lateness,
                   each.clock.wall / each.clock.time,
                   each.unusable() ? " UNUSABLE: this host is too slow" : "");
+    }
+    if (each.consensus) {
+      std::printf("  %9.3g", *each.consensus);
+    } else if (drift && pushes_are_counted(each)) {
+      std::printf("  %9s", "");
     }
     if (pushes_are_counted(each)) {
       const tutti::push_counts& pushes = each.shown().pushes;

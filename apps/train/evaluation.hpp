@@ -5,19 +5,15 @@
 #include <span>
 #include <vector>
 
+#include "common/replicas_differ.hpp"
 #include "data/augmentation.hpp"
 #include "data/dataset.hpp"
 #include "models/model.hpp"
 #include "tutti/base/memory.hpp"
-#include "tutti/core/compose.hpp"
-#include "tutti/role/architecture.hpp"
 
 namespace train {
 
-/// Workers' models may differ at the end of a step.
-template <class Strategy, class A = typename tutti::strategy_of<Strategy>::architecture>
-constexpr bool replicas_differ = tutti::facts::stale<A> ||
-                                 (A::completes_alone && !tutti::facts::has_servers<A>);
+using common::replicas_differ;
 
 /// While it lives, a model is the mean of all workers' models, running statistics included;
 /// afterwards it is the worker's own again. Every worker must make one at the same time.

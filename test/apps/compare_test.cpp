@@ -1,6 +1,7 @@
 // tutti-compare as a user meets it: the table, its files, its bounds, and how it refuses. One file,
 // for all run one program in one folder.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -294,6 +295,7 @@ TEST_F(Compare, ARowThatLacksAFigureOrHasAnotherIsNamed) {
                             "worst_lateness_us",
                             "iterations_per_second",
                             "staleness",
+                            "consensus",
                             "pushes_dropped",
                             "pushes_held"}) {
     auto bad = good;
@@ -654,6 +656,36 @@ TEST_F(Compare, ASlowRankHoldsUpThoseWhoWaitForIt) {
   EXPECT_EQ(with[3]["staleness"].size(), 1U) << "what is stale is dropped";
   EXPECT_GT(with[3]["pushes_dropped"].get<int>(), 0);
   EXPECT_EQ(with[3]["kind"], "other");
+}
+
+/// Beside the time: how far workers' models come apart, in steps along noise, and how stale the
+/// gradients of ranks are with whom others average. A rank that is slow and alone is no nearer.
+TEST_F(Compare, WhatARowGivesUpStandsBesideItsTime) {
+  const std::string flags =
+      "--model mobilenet_v2 --strategy WFBPUnlimited,Local,SMA,PairAveraging,ADPSGD "
+      "--iterations 8 --warmup 3 ";
+  const auto all = rows(flags + "--slow-rank 1:10");
+  ASSERT_EQ(all.size(), 6U);
+  const auto apart = [&](std::size_t row) { return all[row]["consensus"].get<double>(); };
+  EXPECT_TRUE(all[0]["consensus"].is_null()) << "replicas are equal";
+  double alone = 0;
+  double kept = 0;
+  for (int before = 4; before < 12; ++before) {  // steps before each measured iteration
+    alone += before * 0.75 / 8;
+    for (int step = 0; step < before; ++step) {
+      kept += std::pow(0.81, step) * 0.75 / 8;
+    }
+  }
+  EXPECT_NEAR(apart(1), std::sqrt(alone), 0.03);
+  EXPECT_NEAR(apart(2), std::sqrt(kept), 0.03);
+  for (const std::size_t row : {3U, 4U}) {
+    EXPECT_GT(apart(row), 0.5) << all[row]["strategy"];
+    EXPECT_LT(apart(row), 0.9 * apart(1)) << all[row]["strategy"];
+  }
+  EXPECT_TRUE(all[3]["staleness"].empty()) << "nobody changes another's model";
+  EXPECT_GT(all[4]["staleness"].size(), 4U) << "rank 1 is passive";
+  const auto got = compare(flags);
+  EXPECT_NE(got.out.find("  consensus  staleness  dropped %\n"), std::string::npos) << got.out;
 }
 
 TEST_F(Compare, RefusesInOneLine) {

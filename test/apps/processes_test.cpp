@@ -1,5 +1,6 @@
 // tutti-compare under mpirun: each rank of an emulated job, or of a real one, is a process.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -117,6 +118,40 @@ TEST_F(Processes, CarryWhatWasCounted) {
       }
     }
   }
+}
+
+/// One process computes ten times as long, 120 ms: who waits for it takes as long, and what the
+/// others give up is measured on what they carry.
+TEST_F(Processes, ARowBesideASlowRankSaysWhatItGivesUp) {
+  std::ofstream(here_ / "quick.csv") << "name,elements,forward_us,backward_us\n"
+                                        "first,10000,2000,4000\nlast,20000,2000,4000\n";
+  const std::string flags =
+      "--model quick.csv --ranks 3 --server-hosts own --slow-rank 1:10 --link 10Gbit/50us "
+      "--iterations 4 --warmup 1 --json ";
+  const auto got = compare(4,
+                           "--strategy WFBPUnlimited,Local,PairAveraging,ADPSGD,MXNetDistAsync " +
+                               flags + "carried --kernels cpu",
+                           "real");
+  ASSERT_EQ(got.status, 0) << got.err;
+  const auto all = rows("carried");
+  ASSERT_EQ(all.size(), 6U);
+  for (const auto& each : all) {
+    EXPECT_EQ(each["slow_rank"], 1);
+    const bool differ = each["kind"] != "exact" && each["kind"] != "lossy";
+    EXPECT_EQ(each["consensus"].is_number(), differ) << each;
+  }
+  EXPECT_GE(all[0]["iteration_ms"]["mean"].get<double>(), 0.9 * 120);
+  const auto apart = [&](std::size_t row) { return all[row]["consensus"].get<double>(); };
+  EXPECT_NEAR(apart(1), std::sqrt(3.5 * 2.0 / 3), 0.3) << "two to five steps along noise";
+  for (const std::size_t row : {2U, 3U}) {
+    EXPECT_GT(apart(row), 0.3);
+    EXPECT_LT(apart(row), apart(1));
+  }
+  EXPECT_TRUE(all[2]["staleness"].empty());
+  EXPECT_GT(all[3]["staleness"].size(), 1U) << "others average with a rank that is slow";
+  EXPECT_GT(all[4]["staleness"].size(), 1U);
+  ASSERT_EQ(compare(3, "--strategy Local " + flags + "slept --kernels profile", "real").status, 0);
+  EXPECT_TRUE(rows("slept")[0]["consensus"].is_null()) << "nothing was written";
 }
 
 TEST_F(Processes, MeasureARowOnce) {

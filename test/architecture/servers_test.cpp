@@ -429,5 +429,29 @@ TEST(Staleness, IsInTheReportAndOnWorker0) {
       << reported;
 }
 
+/// Whatever plan they were counted under.
+TEST(Staleness, IsCountedOnAfterAReplan) {
+  push_counts reported;
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    arena memory(ledger_declarations(2));
+    auto engine = make_engine<by_gradient>(world, memory.tensors(), optimizer::sgd());
+    if (engine.serves()) {
+      engine.serve();
+      reported = engine.report().pushes;
+      return;
+    }
+    for (int step = 0; step < 5; ++step) {
+      if (step == 2) {
+        engine.replan({});
+      }
+      hand_in_all(engine, memory);
+    }
+    engine.average(0);
+    EXPECT_EQ(engine.pushes().taken(), engine.worker() == 0 ? 20U : 0U);
+    engine.average(0);
+  });
+  EXPECT_EQ(reported.taken(), 20U);
+}
+
 }  // namespace
 }  // namespace tutti::test

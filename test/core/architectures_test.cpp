@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/adaptive_sum_oracle.hpp"
+#include "support/dealt.hpp"
 #include "support/errors.hpp"
 #include "support/oracle.hpp"
 #include "support/recurrence.hpp"
@@ -236,25 +237,25 @@ TEST(Architectures, DelayedIsBitForBitAStepLate) {
   }
 }
 
-/// Of each chunk an owner remembers and sends so much, counted from its length alone; of a chunk
-/// that is the whole model, no rank more than its ceiling.
+/// Of a model of n elements each of p ranks remembers ceil(n / p) or floor(n / p), however it is
+/// cut: whole, tensor by tensor, or in pieces of some elements. What it sends is counted chunk by
+/// chunk.
 TEST(Architectures, SharesAreAllThatTheirOwnersRemember) {
   using strategy = cut<architecture::sharded<canonical>>;
-  auto pieces = options_for<strategy>();
-  auto whole = pieces;
-  whole.fusion.bytes = whole.partition.bytes = 2 * sizeof(float) * total_elements();
-  for (const auto& set : {pieces, whole}) {
-    for (int workers = 1; workers <= 5; ++workers) {
+  for (const std::size_t piece : {37U, 1000U, 10'000U, 1'000'000U}) {
+    auto set = options_for<strategy>();
+    set.fusion.bytes = set.partition.bytes = piece * sizeof(float);
+    for (const int workers : {1, 2, 3, 4, 5, 8}) {
       const auto p = static_cast<std::size_t>(workers);
-      std::vector<std::size_t> owned(p);
       transport::run_ranks(workers, [&](transport::in_process& world) {
         const auto rank = static_cast<std::size_t>(world.rank());
         arena memory = model_of(world.rank());
         auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(values), set);
+        const std::size_t owned = dealt(0, total_elements(), rank, p);
+        EXPECT_LE(owned, (total_elements() + p - 1) / p);
         std::size_t sent = 0;
         for (const chunk& each : engine.planned().chunks) {
-          const std::size_t share = each.elements / p + (rank < each.elements % p ? 1 : 0);
-          owned[rank] += share;
+          const std::size_t share = dealt(each.first_element, each.elements, rank, p);
           sent += each.elements - share;  // gradients, to their owners
           sent += (p - 1) * share;        // parameters, to everybody else
         }
@@ -262,17 +263,13 @@ TEST(Architectures, SharesAreAllThatTheirOwnersRemember) {
         for (const std::span<float> each : engine.memories()) {
           remembered += each.size();
         }
-        EXPECT_EQ(remembered, owned[rank]);
-        EXPECT_EQ(engine.report().optimizer_bytes, sizeof(float) * owned[rank]);
+        EXPECT_EQ(remembered, owned) << "rank " << rank << " of " << p;
+        EXPECT_EQ(engine.report().optimizer_bytes, sizeof(float) * owned);
         const std::uint64_t before = engine.counted().bytes_sent;
         hand_in(engine, memory, 0);
         engine.wait();
         EXPECT_EQ(engine.counted().bytes_sent - before, sizeof(float) * sent);
       });
-      EXPECT_EQ(std::accumulate(owned.begin(), owned.end(), std::size_t{0}), total_elements());
-      if (set.fusion.bytes == whole.fusion.bytes) {
-        EXPECT_EQ(owned[0], (total_elements() + p - 1) / p);
-      }
     }
   }
 }

@@ -22,27 +22,35 @@
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/replicated.hpp"
 #include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/base/type_name.hpp"
+#include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/dense_below.hpp"
+#include "tutti/compression/dithering.hpp"
 #include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fading_error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/natural.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/random_k.hpp"
 #include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/select.hpp"
+#include "tutti/compression/sign.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/checkpoint.hpp"
@@ -75,7 +83,8 @@ struct adds {
 static_assert(optimizer_policy<adds>);
 
 const std::vector<arena::declaration>& tensors() {
-  static const std::vector<arena::declaration> all{{"a", 60}, {"b", 1}, {"c", 0}, {"d", 135}};
+  static const std::vector<arena::declaration> all{
+      {"a", 60, {6, 10}}, {"b", 1}, {"c", 0}, {"d", 135, {9, 5, 3}}};
   return all;
 }
 constexpr std::size_t elements = 196;
@@ -252,8 +261,12 @@ class part_of_history {
   void for_each_residual(Engine& engine, Visit visit) {
     const auto memories = engine.memories();
     const auto own = residual_of(engine);
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      visit(i, own[i], 1.0);
+    const auto& made = engine.planned();  // which puts tensors of a kind side by side
+    for (std::size_t at = elements, id = 0; id < tensors().size() && !own.empty(); ++id) {
+      at -= tensors()[id].elements;
+      for (std::size_t i = 0; i < tensors()[id].elements; ++i) {
+        visit(at + i, own[made.first_element[made.position(tensor_id(id))] + i], 1.0);
+      }
     }
     if constexpr (Listed::has_owners && has_servers<strategy>) {
       const auto others = engine.collect_from_others();
@@ -269,9 +282,8 @@ class part_of_history {
       }
     } else if constexpr (Listed::has_owners) {
       for (const chunk& each : engine.planned().chunks) {
-        const auto [begin, end] =
-            Listed::architecture::owned(each.elements, world_->rank(), workers_);
-        for (std::size_t i = each.first_element + begin; i < each.first_element + end; ++i) {
+        const chunk mine = each.part(at(workers_), at(world_->rank()));
+        for (std::size_t i = mine.first_element; i < mine.first_element + mine.elements; ++i) {
           visit(i, memories[1][i], static_cast<double>(scale()));
         }
       }
@@ -285,6 +297,9 @@ class part_of_history {
     chunk_context whole;
     whole.memory = engine.memories()[0].data();
     whole.stride = elements;
+    if constexpr (facts::in_rounds<compression> || selects<compression>) {
+      return whole.row(0, elements);
+    }
     return tutti::residual_of(its, whole, elements);
   }
 
@@ -370,18 +385,21 @@ double conserves(bool exact, typename Listed::options compressing = Listed::plan
 
 // ---- the list
 
-using selections = one_of_compressors<compression::top_k, compression::random_k,
-                                      compression::byteps_randomk, compression::two_bit>;
+using selections =
+    one_of_compressors<compression::top_k, compression::random_k, compression::byteps_topk,
+                       compression::byteps_randomk, compression::sign, compression::one_bit,
+                       compression::two_bit>;
 using roundings =
-    one_of_compressors<compression::fp16, compression::scaled_sign, compression::block_sign,
-                       compression::block_int8, compression::fp8_e4m3, compression::e3m0,
+    one_of_compressors<compression::fp16, compression::bf16, compression::scaled_sign,
+                       compression::block_sign, compression::block_int8, compression::fp8_e4m3,
+                       compression::fp8_e5m2, compression::e3m0, compression::natural,
                        compression::byteps_onebit,
                        compression::chain<compression::top_k, compression::fp16>,
                        compression::chain<compression::top_k, compression::block_int8>,
                        compression::chain<compression::top_k, compression::scaled_sign>,
                        compression::chain<compression::random_k, compression::natural>>;
 using lengths_of_their_own =
-    one_of_compressors<compression::by_magnitude, compression::qsgd,
+    one_of_compressors<compression::by_magnitude, compression::qsgd, compression::dithering,
                        compression::chain<compression::top_k, compression::qsgd>>;
 
 template <class All, class Architecture>
@@ -431,6 +449,15 @@ TEST(Conservation, OfPushesAlone) {
 TEST(Conservation, OfLongChunksAlone) {
   using its = listed<dense_below<error_feedback<top_k>>, parameter_server<>>;
   EXPECT_GT(conserves<its>(true), 0);
+}
+
+/// What thin matrices leave of matrices, with vectors as they are or as one of them.
+TEST(Conservation, OfFactors) {
+  using compression::power_sgd;
+  using matrices_alone = compression::select<matrices, power_sgd, compression::none>;
+  EXPECT_GT((conserves<listed<power_sgd, architecture::replicated<>>>(false)), 0);
+  EXPECT_GT((conserves<listed<matrices_alone, architecture::replicated<>>>(false)), 0);
+  EXPECT_GT((conserves<listed<matrices_alone, parameter_server<>>>(false)), 0);
 }
 
 /// What is forgotten of a residual when the next step's gradient comes.

@@ -18,8 +18,10 @@ TEST(Covering, EveryLegalPairMeetsAndNoRowIsSuperfluous) {
   const std::vector<bool> none(covering::most_pairs);
   const std::vector<bool> missing = covering::missing_in(rows);
   for (std::size_t i = 0; i < missing.size(); ++i) {
-    EXPECT_FALSE(missing[i]) << "factors " << i / 1000 << " and " << i / 100 % 10 << ", choices "
-                             << i / 10 % 10 << " and " << i % 10
+    constexpr std::size_t base = covering::base;
+    EXPECT_FALSE(missing[i]) << "factors " << i / base / base / base << " and "
+                             << i / base / base % base << ", choices " << i / base % base << " and "
+                             << i % base
                              << " never meet. Fix: an engine for them in covering::engines";
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {

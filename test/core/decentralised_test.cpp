@@ -673,6 +673,60 @@ TEST(Checkpoint, LosesNothingThatRanksHaveAveraged) {
   }
 }
 
+// ---- what is counted
+
+/// Where ranks take their turns: a passive rank's gradient is as stale as actives have averaged
+/// with it since its last step, an active one's not at all.
+TEST(Bipartite, CountsTheAveragingsThatAGradientHasMissed) {
+  using strategy = compose<architecture::bipartite_averaging, fusion::up_to, partition::into>;
+  engine_options<strategy> set;
+  set.fusion.bytes = 3000;
+  set.partition.bytes = 20'000;
+  constexpr int taken = 7;
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    std::vector<push_counts> expected(at(ranks));
+    std::vector<std::uint64_t> missed(at(ranks));
+    for (int step = 0; step < taken; ++step) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (rank % 2 == 0 && ranks > 1) {
+          ++missed[at(architecture::passive_of(architecture::bipartite::complete, 1, rank,
+                                               static_cast<std::uint64_t>(step), ranks))];
+        }
+        expected[at(rank)].take(rank % 2 == 0 ? 0 : missed[at(rank)]);
+        missed[at(rank)] = 0;
+      }
+    }
+    push_counts of_all;
+    for (const push_counts& each : expected) {
+      of_all += each;
+    }
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(values), set);
+      for (int step = 0; step < taken; ++step) {
+        for (int turn = 0; turn < ranks; ++turn) {
+          if (world.rank() == turn) {
+            take_step(engine, memory, step);
+            engine.wait();
+          }
+          engine.average(0);
+        }
+      }
+      const auto of_chunks = [&engine](push_counts one) {
+        for (std::uint64_t& each : one.staleness) {
+          each *= engine.planned().chunks.size();
+        }
+        return one;
+      };
+      const push_counts own = engine.report().pushes;
+      EXPECT_TRUE(own == of_chunks(expected[at(world.rank())])) << own;
+      const push_counts all = engine.pushes();
+      EXPECT_TRUE(all == (world.rank() == 0 ? of_chunks(of_all) : push_counts())) << all;
+      engine.average(0);
+    });
+  }
+}
+
 // ---- what is refused
 
 /// A rank that has left is named, also where nobody is in lock-step.
@@ -741,7 +795,17 @@ TEST(Refused, PeriodsAndForcesThatNobodyCouldKeep) {
   using outer = compose<architecture::diloco<>>;
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.period = 0}}),
             "architecture::diloco: the period must be at least 1 step. Fix: 500.");
+  EXPECT_EQ(refusal<outer>(2, {.architecture = {.rate = 0}}),
+            "architecture::diloco: the outer rate must be above 0. Fix: 0.7.");
+  EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 1}}),
+            "architecture::diloco: the outer momentum must be from 0 to below 1. Fix: 0.9.");
+  EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 0}}), "");
   using streamed = compose<architecture::streaming_diloco<>>;
+  EXPECT_EQ(refusal<streamed>(2, {.architecture = {.keep = 1.5}}),
+            "architecture::streaming_diloco: what is kept must be from 0 to 1. Fix: 0.5.");
+  EXPECT_EQ(refusal<streamed>(2, {.architecture = {.momentum = -1}}),
+            "architecture::streaming_diloco: the outer momentum must be from 0 to below 1. Fix: "
+            "0.9.");
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.period = 2, .fragments = 3}}),
             "architecture::streaming_diloco: 3 fragments cannot take turns in a period of 2 steps. "
             "Fix: from 1 fragment to as many as steps, 4 of 100");

@@ -83,12 +83,12 @@ void loses_nothing(int ranks, options_of<Fusion> fusion = {.bytes = 100, .cycle 
       kept[i] += remembered[0][i];
       owned[i] += remembered[1].empty() ? 0.0 : remembered[1][i];
     }
-    if constexpr (requires { Architecture::owned(1, 0, 1); }) {
+    if constexpr (facts::owns_parts<Architecture>) {
       for (const chunk& each : engine.planned().chunks) {
-        const auto [begin, end] = Architecture::owned(each.elements, world.rank(), ranks);
-        for (std::size_t i = 0; i < each.elements; ++i) {
-          const bool is_mine = begin <= i && i < end;
-          const float left = remembered[1][each.first_element + i];
+        const chunk part = each.part(at(ranks), at(world.rank()));
+        for (std::size_t i = each.first_element; i < each.first_element + each.elements; ++i) {
+          const bool is_mine = part.first_element <= i && i < part.first_element + part.elements;
+          const float left = remembered[1][i];
           EXPECT_TRUE(left == 0 || is_mine) << world.rank() << " remembers " << left;
           owners += left != 0;
         }
@@ -107,7 +107,7 @@ void loses_nothing(int ranks, options_of<Fusion> fusion = {.bytes = 100, .cycle 
     }
   }
   // Of one rank's payload the same is picked again.
-  EXPECT_EQ(owners > 0, ranks > 1 && (requires { Architecture::owned(1, 0, 1); }));
+  EXPECT_EQ(owners > 0, ranks > 1 && facts::owns_parts<Architecture>);
 }
 
 TEST(Gathered, ResidualsGoWithTheirElements) {

@@ -1,19 +1,19 @@
 // Who owns what, at its limits: chunks without elements, fewer elements than owners, ranks that
-// have no gradient, and ranks that have no batches left. Against plain sums in double.
+// have no gradient, and ranks that have no batches left. Against plain counts and sums in double.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <random>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "support/dealt.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
-#include "tutti/architecture/switch_at.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/tutti.hpp"
@@ -26,27 +26,40 @@ using means = architecture::reduce_scatter_all_gather;
 
 // ---- parts of a chunk
 
-/// Every element has one owner, parts follow the ranks, and the first ranks have one more.
-template <class Architecture>
-void parts_cover_a_chunk() {
-  for (const std::size_t elements : {0U, 1U, 2U, 4U, 5U, 63U, 64U, 1000U}) {
-    for (int ranks = 1; ranks <= 9; ++ranks) {
-      const auto p = static_cast<std::size_t>(ranks);
-      std::size_t next = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const auto [begin, end] = Architecture::owned(elements, rank, ranks);
-        const bool one_more = static_cast<std::size_t>(rank) < elements % p;
-        EXPECT_EQ(begin, next) << elements << " elements, rank " << rank << " of " << ranks;
-        EXPECT_EQ(end - begin, elements / p + (one_more ? 1 : 0)) << elements << ", rank " << rank;
-        next = end;
+/// However a model is cut, every element has one owner, a chunk's parts follow the ranks, none is
+/// longer than its length divided, and in all chunks together each rank owns as much of the model
+/// as it would of one chunk.
+TEST(Owners, OfPartsOwnAsMuchAsEachOther) {
+  std::mt19937 random(1);
+  for (const std::size_t most : {0U, 1U, 3U, 7U, 64U, 1000U}) {
+    for (int model = 0; model < 20; ++model) {
+      std::vector<chunk> cut(random() % 40);
+      std::size_t elements = 0;
+      for (chunk& each : cut) {
+        each.first_element = elements;
+        each.elements = random() % (most + 1);
+        elements += each.elements;
       }
-      EXPECT_EQ(next, elements) << ranks << " ranks";
+      for (const std::size_t p : {1U, 2U, 3U, 4U, 5U, 8U}) {
+        std::vector<std::size_t> owned(p);
+        std::size_t next = 0;
+        for (const chunk& each : cut) {
+          for (std::size_t rank = 0; rank < p; ++rank) {
+            const chunk part = each.part(p, rank);
+            ASSERT_EQ(part.first_element, next) << "rank " << rank << " of " << p;
+            ASSERT_EQ(part.elements, dealt(each.first_element, each.elements, rank, p));
+            ASSERT_LE(part.elements, (each.elements + p - 1) / p);
+            owned[rank] += part.elements;
+            next += part.elements;
+          }
+          ASSERT_EQ(next, each.first_element + each.elements);
+        }
+        for (std::size_t rank = 0; rank < p; ++rank) {
+          ASSERT_EQ(owned[rank], elements / p + (rank < elements % p ? 1 : 0)) << p << " ranks";
+        }
+      }
     }
   }
-}
-TEST(Owners, OfPartsCoverAChunk) {
-  std::apply([](auto... each) { (parts_cover_a_chunk<decltype(each)>(), ...); },
-             std::tuple<shares, means, architecture::switch_at<means, means>>());
 }
 
 // ---- training

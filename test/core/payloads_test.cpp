@@ -16,6 +16,7 @@
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/by_magnitude.hpp"
@@ -53,10 +54,11 @@ constexpr int steps = 4;
 // ---- every compressor, one after the other, by a place in a list
 
 using fixed_lengths = one_of_compressors<
-    compression::fp16, compression::sign, compression::scaled_sign, compression::block_sign,
-    compression::block_int8, compression::fp8_e4m3, compression::e3m0, compression::natural,
-    compression::top_k, compression::random_k, compression::one_bit, compression::two_bit,
-    compression::byteps_onebit, compression::byteps_topk, compression::byteps_randomk,
+    compression::fp16, compression::bf16, compression::sign, compression::scaled_sign,
+    compression::block_sign, compression::block_int8, compression::fp8_e4m3, compression::fp8_e5m2,
+    compression::e3m0, compression::natural, compression::top_k, compression::random_k,
+    compression::one_bit, compression::two_bit, compression::byteps_onebit,
+    compression::byteps_topk, compression::byteps_randomk,
     compression::chain<compression::top_k, compression::fp16>,
     compression::chain<compression::top_k, compression::block_int8>,
     compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
@@ -102,9 +104,11 @@ constexpr std::size_t words(std::size_t elements) { return 4 * ((elements + 31) 
 /// In the order of `fixed_lengths`, which are as `small` makes them: blocks of 32, 6 %.
 constexpr stated_length stated_lengths[] = {
     {[](std::size_t n, std::size_t) { return 2 * n; }},
+    {[](std::size_t n, std::size_t) { return 2 * n; }},
     {[](std::size_t n, std::size_t) { return words(n); }},
     {[](std::size_t n, std::size_t) { return 4 + words(n); }},
     {[](std::size_t n, std::size_t) { return words(n) + words(n); }},
+    {[](std::size_t n, std::size_t) { return words(n) + n; }},
     {[](std::size_t n, std::size_t) { return words(n) + n; }},
     {[](std::size_t n, std::size_t) { return words(n) + n; }},
     {[](std::size_t n, std::size_t) { return 4 + words(4 * n); }},

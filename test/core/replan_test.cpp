@@ -201,9 +201,9 @@ void moves_what_means_left_out() {
       engine.replan(plan_of<Strategy>(1));
       after[rank] = of_means();
       for (const chunk& each : engine.planned().chunks) {
-        const auto begin = part_begin(each.elements, size, rank);
-        const auto end = part_begin(each.elements, size, rank + 1);
-        std::fill_n(&owns[rank][each.first_element + begin], end - begin, char{1});
+        const chunk part = each.part(size, rank);
+        std::fill_n(owns[rank].begin() + static_cast<std::ptrdiff_t>(part.first_element),
+                    part.elements, char{1});
       }
     });
     std::size_t moved = 0;

@@ -67,7 +67,10 @@ TEST(fusion_all, makes_one_group) {
 }
 
 /// The rule as a walk over labels, each tensor's group number; written apart from the policy.
-ends oracle(const std::vector<std::size_t>& sizes, const fusion::up_to::options& with) {
+ends oracle(std::vector<std::size_t> sizes, const fusion::up_to::options& with) {
+  if (with.from == fusion::filled_from::first) {
+    std::ranges::reverse(sizes);
+  }
   std::vector<std::size_t> group_of(sizes.size());
   std::size_t group = 0;
   double total = 0;
@@ -92,6 +95,9 @@ ends oracle(const std::vector<std::size_t>& sizes, const fusion::up_to::options&
       open = false;
     }
   }
+  if (with.from == fusion::filled_from::first) {
+    std::ranges::reverse(group_of);
+  }
   ends result;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (i + 1 == sizes.size() || group_of[i + 1] != group_of[i]) {
@@ -110,6 +116,7 @@ TEST(fusion_up_to, equals_an_independent_walk) {
     with.elements = random() % 9 ? with.elements : 0;
     with.first_bytes = random() % 2 ? random() % 500 : 0;
     with.crossing = random() % 2 ? fusion::crossing::in : fusion::crossing::out;
+    with.from = random() % 2 ? fusion::filled_from::first : fusion::filled_from::last;
     ASSERT_EQ(fusion::up_to(with).group_ends(backward_order(sizes), {}), oracle(sizes, with));
   }
 }
@@ -122,6 +129,17 @@ TEST(fusion_up_to, takes_the_crossing_tensor_in) {
 TEST(fusion_up_to, leaves_the_crossing_tensor_out_and_a_large_one_alone) {
   const fusion::up_to two_elements({.bytes = 8, .crossing = fusion::crossing::out});
   EXPECT_EQ(two_elements.group_ends(backward_order({1, 5, 1, 1, 1}), {}), (ends{1, 2, 4, 5}));
+}
+
+TEST(fusion_up_to, begins_at_either_end) {
+  const auto begun = [](fusion::filled_from from) {
+    return fusion::up_to({.bytes = 8, .crossing = fusion::crossing::out, .from = from});
+  };
+  EXPECT_EQ(begun(fusion::filled_from::last).group_ends(backward_order({1, 1, 1}), {}),
+            (ends{2, 3}));
+  EXPECT_EQ(begun(fusion::filled_from::first).group_ends(backward_order({1, 1, 1}), {}),
+            (ends{1, 3}));
+  EXPECT_EQ(begun(fusion::filled_from::first).group_ends({}, {}), ends{});
 }
 
 TEST(fusion_up_to, leaves_all_alone_at_zero) {

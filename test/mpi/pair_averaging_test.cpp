@@ -2,9 +2,11 @@
 // the others take their steps meanwhile. Where gradients are averaged they do not.
 #include "tutti/architecture/pair_averaging.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <new>
 #include <vector>
@@ -57,9 +59,11 @@ void compute(std::chrono::milliseconds limit, Over over) {
   }
 }
 
+constexpr int steps = 20;
+
 template <class Engine>
 void take_steps(Engine& engine) {
-  for (int step = 0; step < 20; ++step) {
+  for (int step = 0; step < steps; ++step) {
     engine.ready(tensor_id(1));
     engine.ready(tensor_id(0));
     engine.wait();
@@ -104,6 +108,41 @@ TEST_F(PairAveraging, OthersGoOnBesideOneThatStandsStill) {
 TEST_F(PairAveraging, AlsoWhereItIsPassive) {
   EXPECT_EQ(ended_before_it_begins<architecture::bipartite_averaging>(milliseconds(60'000)),
             processes->size() - 1);
+}
+/// All averagings with it meanwhile are what its first gradient has missed.
+TEST_F(PairAveraging, ARankThatIsPassiveSaysHowStaleItsGradientsAre) {
+  const int ranks = processes->size();
+  arena memory(std::vector<arena::declaration>{{"weight", 1 << 16}, {"bias", 17}});
+  auto engine = make_engine<compose<architecture::bipartite_averaging>>(
+      *processes, memory.tensors(), optimizer_of());
+  {
+    shared_count ended;
+    if (engine.worker() == 1) {
+      compute(milliseconds(60'000), [&] { return ended.value() == ranks - 1; });
+    }
+    take_steps(engine);
+    ended.add_one();
+    engine.wait();
+  }
+  if (engine.worker() == 1) {
+    std::size_t missed = 0;
+    for (int rank = 0; rank < ranks; rank += 2) {
+      for (std::uint64_t step = 0; step < steps; ++step) {
+        missed +=
+            architecture::passive_of(architecture::bipartite::complete, 1, rank, step, ranks) == 1
+                ? 1
+                : 0;
+      }
+    }
+    const push_counts own = engine.report().pushes;
+    ASSERT_GT(missed, 0U);
+    EXPECT_EQ(own.staleness[std::min(missed, own.staleness.size() - 1)], 2U) << "of either tensor";
+    EXPECT_EQ(own.staleness[0], 2U * (steps - 1));
+  }
+  engine.average(0);
+  EXPECT_EQ(engine.pushes().taken(),
+            engine.worker() == 0 ? 2U * steps * static_cast<unsigned>(ranks) : 0U);
+  engine.average(0);
 }
 TEST_F(PairAveraging, WhereMeansAreTakenNobodyDoes) {
   EXPECT_EQ(ended_before_it_begins<architecture::replicated<>>(milliseconds(500)), 0);

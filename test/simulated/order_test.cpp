@@ -38,7 +38,7 @@ TEST(Order, GatheredAndNegotiated) {
 TEST(Bytes, OfAMean) {
   counts_as_stated<architecture::all_reduce<>>(bytes::around);
   counts_as_stated<architecture::delayed<architecture::all_reduce<>>>(bytes::around);
-  counts_as_stated<architecture::reduce_scatter_all_gather>(bytes::to_owners);
+  counts_as_stated<architecture::reduce_scatter_all_gather>(bytes::to_owners_of_parts);
   counts_as_stated<architecture::all_gather>(bytes::to_all);
   counts_as_stated<architecture::majority_vote>(bytes::votes);
   sends_as_stated<compose<architecture::adasum<>, coordination::local>>(
@@ -124,12 +124,13 @@ std::uint64_t to_another(std::size_t, std::size_t workers, std::size_t n) {
 TEST(Bytes, OfModels) {
   counts_as_stated<architecture::model_averaging<>>(bytes::around);
   counts_as_stated<architecture::local_sgd<>>(bytes::around, counted_steps / 4);
-  counts_as_stated<architecture::sharded<>>(bytes::around);
+  counts_as_stated<architecture::sharded<>>(bytes::around_parts);
   counts_as_stated<architecture::local_sgd<collective::canonical>>(bytes::to_owners,
                                                                    counted_steps / 4);
-  counts_as_stated<architecture::sharded<collective::canonical>>(bytes::to_owners);
+  counts_as_stated<architecture::sharded<collective::canonical>>(bytes::to_owners_of_parts);
   using architecture::gradients;
-  counts_as_stated<architecture::sharded<collective::ring, gradients::given_back>>(bytes::around);
+  counts_as_stated<architecture::sharded<collective::ring, gradients::given_back>>(
+      bytes::around_parts);
   counts_as_stated<architecture::model_averaging<collective::star>>(through_one);
   counts_as_stated<architecture::elastic_averaging<collective::canonical>>(bytes::to_owners);
   counts_as_stated<architecture::independent>(bytes::none);

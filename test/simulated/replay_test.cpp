@@ -13,6 +13,8 @@
 
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/independent.hpp"
+#include "tutti/architecture/model_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/ring.hpp"
@@ -194,6 +196,35 @@ TEST(Replay, TheOptimalSplitTakesAsLongAsItsFormulaSays) {
       EXPECT_GE(taken, optimum) << n << " workers and " << k << " others";
     }
   }
+}
+
+/// Of noise a worker that trains alone comes so many steps away, and less its share of the mean of
+/// all; one that goes a share of the way to the mean forgets what is old.
+TEST(Replay, SaysHowFarModelsDriftApart) {
+  const auto apart = []<class Strategy>(int ranks, engine_options<Strategy> set) {
+    replay<Strategy> job(model(3, 3e-3, 6e-3), set, payloads::drifting,
+                         {.iterations = 4, .warmup = 2});
+    run_simulated(network(ranks, nic), {}, [&job](simulated& world) { return job(world); });
+    return job.result().consensus.value();
+  };
+  for (const int ranks : {1, 2, 3, 4, 5}) {
+    const double unlike = 1 - 1.0 / ranks;
+    double alone = 0;
+    double kept = 0;
+    for (int before = 3; before < 7; ++before) {  // steps before each measured iteration
+      alone += before * unlike / 4;
+      for (int step = 0; step < before; ++step) {
+        kept += std::pow(0.25, step) * unlike / 4;
+      }
+    }
+    EXPECT_NEAR(apart(ranks, engine_options<compose<architecture::independent>>()),
+                std::sqrt(alone), 0.01 * std::sqrt(alone));
+    engine_options<compose<architecture::model_averaging<>>> set;
+    set.architecture.alpha = 0.5;
+    EXPECT_NEAR(apart(ranks, set), std::sqrt(kept), 0.01 * std::sqrt(kept));
+    EXPECT_NEAR(apart(ranks, engine_options<over_ring<>>()), 0, 1e-4);
+  }
+  EXPECT_FALSE(run<over_ring<>>(network(2, nic), model(1, 1e-3, 1e-3)).consensus.has_value());
 }
 
 TEST(Replay, PayloadsAreCountedAsTheCompressorSays) {

@@ -118,6 +118,66 @@ TEST(majority_vote, decides_ties_alone_by_chance) {
   }
 }
 
+/// What comes back on the last of so many ranks after each step of so many passes, with gradients
+/// that are the same on all of them.
+template <class Strategy>
+std::vector<float> came_back(int voters, unsigned passes,
+                             const engine_options<Strategy>& set = {}) {
+  std::vector<float> all;
+  transport::run_ranks(voters, [&](transport::in_process& world) {
+    const std::vector<arena::declaration> model{{"x", 37}, {"y", 5}};
+    arena memory(model);
+    auto counted = set;
+    counted.run.accumulation = passes;
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::none{}, counted);
+    for (int step = 0; step < 3; ++step) {
+      for (unsigned pass = 0; pass < passes; ++pass) {
+        for (std::size_t i = 0; i < memory.gradients().size(); ++i) {
+          const float mine = gradient(0, step, i);
+          memory.gradients()[i] = pass == 0 ? mine : memory.gradients()[i] + mine;
+        }
+        engine.ready(tensor_id(1));
+        engine.ready(tensor_id(0));
+      }
+      engine.wait();
+      if (world.rank() == voters - 1) {
+        all.insert(all.end(), memory.gradients().begin(), memory.gradients().end());
+      }
+    }
+  });
+  return all;
+}
+
+/// Bernstein et al.'s program: "the raw momentum is applied" on one node; of more, a vote.
+TEST(majority_vote, believes_a_single_voter_as_published) {
+  const auto momenta = [](float beta, bool voted) {
+    std::vector<float> momentum(42);
+    std::vector<float> all;
+    for (int step = 0; step < 3; ++step) {
+      for (std::size_t i = 0; i < momentum.size(); ++i) {
+        const float kept = beta * momentum[i];
+        const float taken =
+            static_cast<float>(1 - static_cast<double>(beta)) * gradient(0, step, i);
+        momentum[i] = kept + taken;
+        all.push_back(!voted ? momentum[i] : momentum[i] < 0 ? -1.0f : 1.0f);
+      }
+    }
+    return all;
+  };
+  using strategies::SignSGD;
+  using strategies::Signum;
+  engine_options<Signum> half;
+  half.compression.beta = 0.5;
+  EXPECT_EQ(came_back<SignSGD>(1, 1), momenta(0, false));
+  EXPECT_EQ(came_back<Signum>(1, 1, half), momenta(0.5f, false));
+  EXPECT_EQ(came_back<Signum>(1, 2, half), momenta(0.5f, false)) << "the mean of both passes";
+  for (int voters = 2; voters <= 5; ++voters) {
+    EXPECT_EQ(came_back<Signum>(voters, 1, half), momenta(0.5f, true)) << voters;
+  }
+  half.architecture.single = architecture::single_voter::votes;
+  EXPECT_EQ(came_back<Signum>(1, 1, half), momenta(0.5f, true));
+}
+
 /// The mean of -1, 1 and 1 is a third, where a vote is 1.
 TEST(Named, MeanOfSigns) {
   const auto trained_by_means = [](bool remembers) {

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/dealt.hpp"
 #include "support/rule.hpp"
 #include "support/sparse_tree_oracle.hpp"
 #include "tutti/architecture/all_gather.hpp"
@@ -378,10 +379,6 @@ TEST(Named, VotesOfGradientsAreNotVotesOfMomenta) {
 
 // ---- EFSignSGD
 
-std::size_t part_of(std::size_t n, int rank) {
-  return n / workers + (static_cast<std::size_t>(rank) < n % workers ? 1 : 0);
-}
-
 /// Each of `memory` becomes `values` + itself, and what its sign times the mean magnitude leaves of
 /// that; answers the latter.
 floats signs_of(const floats& values, float* memory, bool remembers) {
@@ -406,8 +403,9 @@ floats trained_on_scaled_signs(bool remembers) {
   return trained_with([&](int step, floats& means) {
     std::size_t begin = 0;
     for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
-      for (int owner = 0; owner < workers; ++owner) {
-        const std::size_t n = part_of(tensor_sizes()[tensor], owner);
+      const std::size_t first = begin;
+      for (std::size_t owner = 0; owner < workers; ++owner) {
+        const std::size_t n = dealt(first, tensor_sizes()[tensor], owner, workers);
         if (n == 0) {
           continue;
         }
@@ -442,13 +440,16 @@ TEST(Named, EFSignSGD) {
              std::vector<std::uint64_t>(workers),
              all_have(trained_on_scaled_signs(true))};
   const auto payload = [](std::size_t n) { return 4 + (n + 31) / 32 * 4; };
+  std::size_t first = 0;
   for (const std::size_t each : signs.chunks) {
-    for (int worker = 0; worker < workers; ++worker) {
-      for (int owner = 0; owner < workers; ++owner) {  // to each owner its part, and mine to all
-        signs.bytes[static_cast<std::size_t>(worker)] +=
-            owner == worker ? 0 : payload(part_of(each, owner)) + payload(part_of(each, worker));
+    for (std::size_t worker = 0; worker < workers; ++worker) {
+      const std::size_t mine = payload(dealt(first, each, worker, workers));
+      for (std::size_t owner = 0; owner < workers; ++owner) {  // to each its part, and mine to all
+        signs.bytes[worker] +=
+            owner == worker ? 0 : payload(dealt(first, each, owner, workers)) + mine;
       }
     }
+    first += each;
   }
   using architecture::reduce_scatter_all_gather;
   using compression::error_feedback;

@@ -99,6 +99,7 @@
 #include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
+#include "tutti/optimizer/scaled_elsewhere.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/over_servers.hpp"
@@ -294,9 +295,10 @@ constexpr policies<
 
 constexpr policies<optimizer::sgd, optimizer::adam, optimizer::one_bit_adam, optimizer::none,
                    optimizer::lars, optimizer::lamb, optimizer::clipped<optimizer::sgd>,
-                   optimizer::loss_scaled<optimizer::sgd>>
+                   optimizer::loss_scaled<optimizer::sgd>, optimizer::scaled_elsewhere>
     optimizers{"optimizer",
-               {"sgd", "adam", "one_bit_adam", "none", "lars", "lamb", "clipped", "loss_scaled"}};
+               {"sgd", "adam", "one_bit_adam", "none", "lars", "lamb", "clipped", "loss_scaled",
+                "scaled_elsewhere"}};
 
 /// Memory of a stream's, as `transport::in_process_cuda` has it.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;

@@ -39,10 +39,11 @@ struct row {
   static constexpr bool composed_so = std::is_same_v<strategy_of<Strategy>, compose<Policies...>>;
 };
 
-std::string up_to(std::size_t bytes, const std::string& crossing = "in") {
+std::string up_to(std::size_t bytes, const std::string& crossing = "in",
+                  const std::string& from = "last") {
   return "fusion.bytes=" + std::to_string(bytes) +
          " fusion.elements=18446744073709551615 fusion.first_bytes=0 fusion.crossing=" + crossing +
-         " fusion.types=together ";
+         " fusion.from=" + from + " fusion.types=together ";
 }
 std::string merged(const std::string& rule) {
   return "fusion.rule=" + rule +
@@ -63,8 +64,9 @@ std::string one_server(const std::string& placed_by, int threads = 0) {
 const std::string fusion_buffers =
     "fusion.bytes=134217728 fusion.cycle=0.001 fusion.multiple=512 fusion.alignment=1 "
     "fusion.types=apart coordination.by=name coordination.cache=1024 ";
-// Equal votes pack to 0, which is +1.
-const std::string a_tie_is_positive = "architecture.tie=positive architecture.seed=1 ";
+// Equal votes pack to 0, which is +1; with one node the momentum itself is applied.
+const std::string a_tie_is_positive =
+    "architecture.tie=positive architecture.seed=1 architecture.single=is_believed ";
 // MXNET_KVSTORE_BIGARRAY_BOUND a million elements; keys by 9973.
 const std::string bigarray_bound =
     "partition.bound=1000000 schedule.credit=0 schedule.rule=positive ";
@@ -132,11 +134,11 @@ const std::tuple published{
         "fusion.startup=0.0027 fusion.seconds_per_byte=1.3e-08 fusion.gather=4 "
         "fusion.seconds_per_comparison=2.18897e-10 fusion.seconds_per_element=5e-09 "
         "schedule.exchanges=1 compression.density=0.001 compression.k=0 "},
-    // _take_tensors of 100 MiB.
+    // _take_tensors of 100 MiB, in the order of the model's parameters.
     row<strategies::SignSGD, fusion::up_to, schedule::at_end, compression::sign,
-        architecture::majority_vote>{up_to(104'857'600, "out") + a_tie_is_positive},
+        architecture::majority_vote>{up_to(104'857'600, "out", "first") + a_tie_is_positive},
     row<strategies::Signum, fusion::up_to, schedule::at_end, compression::signum,
-        architecture::majority_vote>{up_to(104'857'600, "out") + "compression.beta=0.9 " +
+        architecture::majority_vote>{up_to(104'857'600, "out", "first") + "compression.beta=0.9 " +
                                      a_tie_is_positive},
     row<strategies::EFSignSGD, compression::rescaled_error_feedback<compression::scaled_sign>,
         architecture::reduce_scatter_all_gather>{},

@@ -9,8 +9,10 @@
 #include <numeric>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "support/dealt.hpp"
 #include "support/order_laws.hpp"
 #include "tutti/base/type_name.hpp"
 #include "tutti/collective/by_graph.hpp"
@@ -63,14 +65,25 @@ inline constexpr std::size_t counted_piece = 150;
 
 /// Bytes that a rank sends for a piece of `n` elements.
 using bytes_of_piece = std::uint64_t (*)(std::size_t rank, std::size_t workers, std::size_t n);
+/// Or, where that counts, for one that begins at the model's element `first`.
+using bytes_by_place = std::uint64_t (*)(std::size_t rank, std::size_t workers, std::size_t n,
+                                         std::size_t first);
 
 /// Bytes that a rank sends for all pieces: for whole tensors, where none is cut.
-inline std::uint64_t bytes_of_pieces(bytes_of_piece of, std::size_t rank, std::size_t workers,
-                                     std::size_t limit = counted_piece) {
+template <class Stated>
+std::uint64_t bytes_of_pieces(Stated of, std::size_t rank, std::size_t workers,
+                              std::size_t limit = counted_piece) {
   std::uint64_t all = 0;
-  for (const std::size_t tensor : counted_sizes()) {
-    for (std::size_t left = tensor; left > 0; left -= std::min(left, limit)) {
-      all += of(rank, workers, std::min(left, limit));
+  std::size_t first = 0;
+  for (std::size_t tensor = counted_sizes().size(); tensor-- > 0;) {
+    const std::size_t end = first + counted_sizes()[tensor];
+    for (std::size_t n = 0; first < end; first += n) {
+      n = std::min(end - first, limit);
+      if constexpr (std::is_same_v<Stated, bytes_by_place>) {
+        all += of(rank, workers, n, first);
+      } else {
+        all += of(rank, workers, n);
+      }
     }
   }
   return all;
@@ -93,6 +106,16 @@ inline std::uint64_t to_all(std::size_t, std::size_t workers, std::size_t n) {
 /// Parts go to their owners, and from there to all.
 inline std::uint64_t to_owners(std::size_t rank, std::size_t workers, std::size_t n) {
   const std::size_t own = part(n, workers, rank);
+  return 4 * (n - own + (workers - 1) * own);
+}
+/// Both, where a rank owns the parts that it is dealt of the model.
+inline std::uint64_t around_parts(std::size_t rank, std::size_t workers, std::size_t n,
+                                  std::size_t first) {
+  return 4 * (2 * n - dealt(first, n, rank, workers) - dealt(first, n, rank + 1, workers));
+}
+inline std::uint64_t to_owners_of_parts(std::size_t rank, std::size_t workers, std::size_t n,
+                                        std::size_t first) {
+  const std::size_t own = dealt(first, n, rank, workers);
   return 4 * (n - own + (workers - 1) * own);
 }
 /// A bit an element, in words, to rank 0 and back.
@@ -151,8 +174,8 @@ inline std::uint64_t sum_of(std::span<const std::uint64_t> bytes) {
 
 /// Every worker sends the bytes of its pieces in `sending` steps; servers, all together, an answer
 /// of floats for each piece of each worker.
-template <class Strategy>
-void sends_as_stated(engine_options<Strategy> options, bytes_of_piece stated,
+template <class Strategy, class Stated>
+void sends_as_stated(engine_options<Strategy> options, Stated stated,
                      std::uint64_t sending = counted_steps, std::size_t limit = counted_piece) {
   SCOPED_TRACE(type_name<Strategy>());
   if constexpr (requires { options.partition.bytes; }) {
@@ -183,8 +206,8 @@ void send_together(engine_options<Strategy> options, std::size_t (*stated)(std::
 }
 
 /// The strategy that the laws of order have of an architecture, where each rank decides alone.
-template <class Architecture>
-void counts_as_stated(bytes_of_piece stated, std::uint64_t sending = counted_steps) {
+template <class Architecture, class Stated>
+void counts_as_stated(Stated stated, std::uint64_t sending = counted_steps) {
   using alone = ordered<schedule::as_ready, coordination::local, Architecture>;
   sends_as_stated<typename alone::strategy>(alone::options(), stated, sending);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "consumer/readme_policies.hpp"
+#include "support/dealt.hpp"
 #include "support/transports.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/by_graph.hpp"
@@ -207,6 +208,7 @@ struct collective_run {
   placement_of_ranks hosts{};
   verb what{};
   std::size_t element_bytes{};
+  std::size_t first_element{};
   std::vector<std::vector<std::byte>> held{};
   std::vector<int> colours{};
   /// Counted by each rank's transport; none where ranks are processes, which see their own alone.
@@ -244,8 +246,9 @@ class collective_rank {
     memory<typename Transport::queue_type> data(world.queue(), mine.size());
     memory<typename Transport::queue_type> scratch(
         world.queue(), Collective{}.scratch_bytes(mine.size() / element, element, ranks));
-    const reduction<add_elements> sum{
+    reduction<add_elements> sum{
         data.span().data(), mine.size() / element, element, {element}, scratch.span()};
+    sum.first_element = shared_->first_element;
     const endpoint self(world, tag{channel::data, 1, 0});
     const std::uint64_t before = world.counted().bytes_sent;
     for (int again = 0; again < 2; ++again) {  // a lane is used step after step
@@ -383,6 +386,7 @@ inline void sends_no_byte_more(const collective_subject& each, const collective_
 }
 
 /// Calls `check(ranks, n, after)` for every placement and size; `value(ranks, n)` makes the data.
+/// What has halves is a run of a model, behind as many elements as it has.
 template <class T, class Data, class Check>
 void everywhere(const collective_subject& each, verb what, Data data, Check check) {
   for (const placement_of_ranks& hosts : placements()) {
@@ -390,7 +394,8 @@ void everywhere(const collective_subject& each, verb what, Data data, Check chec
       if (n == sizes_of_laws.back() && hosts.size() != 5) {
         continue;
       }
-      collective_run run{hosts, what, sizeof(T), data(hosts.size(), n)};
+      collective_run run{hosts, what, sizeof(T), what == verb::all_reduce ? 0 : n,
+                         data(hosts.size(), n)};
       if (each.run(run)) {
         check(hosts.size(), n, run.held);
         if (what == verb::all_reduce) {
@@ -451,7 +456,11 @@ inline void adds_integers_of_two_bytes_exactly(const collective_subject& each) {
 
 inline void halves_are_of_use_alone(const collective_subject& each) {
   const auto owns = [](std::size_t ranks, std::size_t rank, std::size_t n, std::size_t i) {
-    return part_begin(n, ranks, rank) <= i && i < part_begin(n, ranks, rank + 1);
+    std::size_t begin = 0;
+    for (std::size_t before = 0; before < rank; ++before) {
+      begin += dealt(n, n, before, ranks);
+    }
+    return begin <= i && i < begin + dealt(n, n, rank, ranks);
   };
   everywhere<float>(
       each, verb::reduce_scatter,
@@ -486,7 +495,7 @@ inline void runs_among_some_of_the_ranks(const collective_subject& each) {
     const auto value = [](std::size_t rank, std::size_t i) {
       return (std::size_t{1} << rank) + i % 9;
     };
-    collective_run run{placement_of_ranks(ranks), verb::all_reduce, sizeof(float),
+    collective_run run{placement_of_ranks(ranks),    verb::all_reduce, sizeof(float), 0,
                        hold<float>(ranks, n, value), colours};
     if (each.run(run)) {
       const auto sum = [&](std::size_t rank, std::size_t i) {

@@ -24,6 +24,7 @@
 #include "tutti/core/rules.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/by_arrival.hpp"
+#include "tutti/fusion/by_group.hpp"
 #include "tutti/fusion/by_modules.hpp"
 #include "tutti/fusion/into_groups.hpp"
 #include "tutti/fusion/merge_gradients.hpp"
@@ -50,14 +51,21 @@ enum factor : std::size_t { fusion, partition, schedule, coordination, summing, 
 using row = std::array<std::size_t, factors>;
 
 /// How many choices a factor has; `fusions` and so on are in their order.
-inline constexpr row choices{10, 3, 6, 4, 2, 4};
+inline constexpr row choices{11, 3, 6, 4, 2, 4};
 
-struct some_fusion {
+class some_fusion {
+  using by_group = tutti::fusion::by_group<tutti::fusion::up_to, named<"*.bias">>;
+  static constexpr std::size_t in_named_groups = 7;
+
+ public:
   using role = tutti::role::fusion;
   using options = which_one;
 
   explicit some_fusion(const options& set) : set_(set) {}
 
+  std::size_t group_of(const tensor_facts& tensor) const {
+    return set_.which == in_named_groups ? by_group().group_of(tensor) : 0;
+  }
   std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
                                       const profile& known) const {
     switch (set_.which) {
@@ -75,6 +83,8 @@ struct some_fusion {
         return tutti::fusion::of_small({.bytes = 200, .tensors = 2}).group_ends(backward, known);
       case 6:
         return tutti::fusion::merge_gradients().group_ends(backward, known);
+      case in_named_groups:
+        return by_group({.bytes = 2000}).group_ends(backward, known);
       default:
         return tutti::fusion::sparse_merge().group_ends(backward, known);
     }
@@ -84,7 +94,7 @@ struct some_fusion {
   options set_;
 };
 /// Those that come before the fusions that decide at run time.
-inline constexpr std::size_t planned_fusions = 8;
+inline constexpr std::size_t planned_fusions = 9;
 
 class some_gathering {
   using when_ready = tutti::fusion::when_ready;
@@ -307,12 +317,14 @@ constexpr int engines_that_run(const row& of) {
 
 // ---- the array
 
-/// Choices of two factors, as a number whose digits they are.
+inline constexpr std::size_t base = 11;  // as many as a factor has choices, at most
+
+/// Choices of two factors, as a number of four digits to the base of `base`.
 constexpr std::size_t pair_of(std::size_t one, std::size_t its, std::size_t other,
                               std::size_t others) {
-  return 1000 * one + 100 * other + 10 * its + others;
+  return ((one * base + other) * base + its) * base + others;
 }
-inline constexpr std::size_t most_pairs = 10'000;
+inline constexpr std::size_t most_pairs = factors * base * base * base;
 
 /// Calls `visit(pair)` with each that is in a row.
 template <class Visit>

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/dealt.hpp"
 #include "support/oracle.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/role/compression.hpp"
@@ -118,7 +119,7 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
       const std::size_t parts = how == way::scattered || how == way::sharded ? size : 1;
       std::size_t first = begin;
       for (std::size_t part = 0; part < parts; ++part) {
-        const std::size_t count = whole / parts + (part < whole % parts ? 1 : 0);
+        const std::size_t count = dealt(begin, whole, part, parts);
         const auto mean = mean_of(first, count, step, how == way::served ? size : part);
         for (std::size_t i = 0; i < count; ++i) {
           float& x = made.parameters[first + i];

@@ -53,6 +53,7 @@
 #include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
+#include "tutti/optimizer/scaled_elsewhere.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
@@ -84,10 +85,10 @@ using coordinations =
     testing::Types<coordination::automatic, coordination::local, coordination::leader,
                    coordination::learned, coordination::negotiated>;
 
-using optimizers =
-    testing::Types<optimizer::none, optimizer::sgd, optimizer::adam, optimizer::one_bit_adam,
-                   optimizer::lars, optimizer::lamb, optimizer::clipped<optimizer::sgd>,
-                   optimizer::loss_scaled<optimizer::clipped<optimizer::adam>>>;
+using optimizers = testing::Types<optimizer::none, optimizer::sgd, optimizer::adam,
+                                  optimizer::one_bit_adam, optimizer::lars, optimizer::lamb,
+                                  optimizer::scaled_elsewhere, optimizer::clipped<optimizer::sgd>,
+                                  optimizer::loss_scaled<optimizer::clipped<optimizer::adam>>>;
 
 /// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
 /// them and conserves.

@@ -44,6 +44,12 @@ def models():
     refused("share memory", lambda: ours(overlapping))
 
 
+def a_scaler_that_comes_too_late():
+    model = linear()
+    refused("scaler.step() skips an update", lambda: ours(
+        model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), scaler=object()))
+
+
 def a_launcher_that_mpi_does_not_know():
     """As torchrun starts them: nothing of mpirun's is around."""
     alone = {name: value for name, value in os.environ.items()
@@ -99,4 +105,5 @@ def a_second_gradient():
 
 
 laws.run([a_refused_composition, a_missing_ninja, options, models,
-          a_launcher_that_mpi_does_not_know, a_changed_model, gradients, a_second_gradient])
+          a_scaler_that_comes_too_late, a_launcher_that_mpi_does_not_know, a_changed_model,
+          gradients, a_second_gradient])

@@ -8,10 +8,10 @@ import laws
 from laws import equal, of_every_rank, ours, rank, ranks, refused
 
 
-def made(seed=3):
+def made(seed=3, **named):
     torch.manual_seed(seed)
     network = torch.nn.Sequential(torch.nn.Linear(8, 30), torch.nn.Tanh(), torch.nn.Linear(30, 2))
-    model = ours(network, **laws.remembering, options={"compression.density": 0.05})
+    model = ours(network, **laws.remembering, options={"compression.density": 0.05}, **named)
     return model, torch.optim.Adam(model.parameters(), lr=0.01)
 
 
@@ -75,15 +75,71 @@ def resumed_is_uninterrupted():
     assert train(other, torch.optim.Adam(other.parameters(), lr=0.01), range(4, 9)) != wanted
 
 
-def every_rank_skips_an_overflow():
-    """An infinity on one rank: every rank sees one, and residuals take none in."""
+class Scaler:
+    """What a torch.amp.GradScaler does, which in torch 1.13 is CUDA's."""
+
+    def __init__(self, scale):
+        self.scale = scale
+        self.finite = 0
+
+    def get_scale(self):
+        return self.scale
+
+    def step(self, optimizer):
+        gradients = [each.grad for group in optimizer.param_groups for each in group["params"]]
+        if all(torch.isfinite(each).all() for each in gradients):
+            for each in gradients:
+                each.div_(self.scale)
+            optimizer.step()
+            self.finite += 1
+            self.scale *= 2.0 if self.finite % 2 == 0 else 1.0
+        else:
+            assert not any(torch.isfinite(each).any() for each in gradients), "for some rank alone"
+            self.scale /= 8
+
+
+def unscaled(model):
+    return residuals(model) / model.get_extra_state()["scale"]
+
+
+def overflowing(model, optimizer, scaler, told):
+    """Trains the steps of `told`; in those of None the last rank's gradient overflows."""
+    for step in told:
+        before = unscaled(model), scaler.scale
+        scale = scaler.scale * (float("inf") if step is None and rank == ranks - 1 else 1.0)
+        (model(batch(step or 0)).square().mean() * scale).backward()
+        scaler.step(optimizer)
+        optimizer.zero_grad(set_to_none=True)
+        if step is None:
+            assert scaler.scale < before[1], "nobody skipped a step"
+            assert torch.equal(unscaled(model), before[0])
+
+
+def skipped_steps_change_nothing():
+    """Neither parameters nor residuals know of steps that a scaler has skipped, nor of its scale."""
+    scaler = Scaler(2.0 ** 13)
+    model, optimizer = made(scaler=scaler)
+    overflowing(model, optimizer, scaler, [None, 0, None, 1, 2, None, None, 3, None])
+    assert torch.isfinite(unscaled(model)).all() and unscaled(model).abs().max() > 1e-3
+    undisturbed, its = made()
+    train(undisturbed, its, range(4))
+    for mine, other in zip(model.parameters(), undisturbed.parameters()):
+        assert torch.equal(mine, other)
+    scale = model.get_extra_state()["scale"]
+    assert scale != 1 and torch.equal(unscaled(model), residuals(undisturbed))
+
+    again, optimizer = made(scaler=scaler)
+    again.set_extra_state(model.get_extra_state())
+    assert torch.equal(residuals(again), residuals(model))
+    assert scaler.scale != scale, "the last step was skipped"
+    again(batch(0))
+    assert torch.equal(residuals(again), residuals(model) * (scaler.scale / scale))
+
+
+def an_overflow_is_one_without_a_scaler_too():
     model, optimizer = made()
     train(model, optimizer, range(2))
-    scale = float("inf") if rank == ranks - 1 else 1.0
-    (model(batch(2)) * scale).square().mean().backward()
-    assert not any(torch.isfinite(each.grad).all() for each in model.parameters())
-    optimizer.zero_grad(set_to_none=True)  # as a GradScaler skips
-    assert torch.isfinite(residuals(model)).all()
+    overflowing(model, optimizer, Scaler(1.0), [None])
     train(model, optimizer, range(3, 6))
     assert all(torch.isfinite(each).all() for each in model.parameters())
     for name, each in model.module.named_parameters():
@@ -101,5 +157,5 @@ def others_state_is_refused():
     refused("another model's", lambda: model.set_extra_state(dict(state, memories=[])))
 
 
-laws.run([nothing_is_lost, resumed_is_uninterrupted, every_rank_skips_an_overflow,
-          others_state_is_refused])
+laws.run([nothing_is_lost, resumed_is_uninterrupted, skipped_steps_change_nothing,
+          an_overflow_is_one_without_a_scaler_too, others_state_is_refused])

@@ -118,8 +118,10 @@ std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
   return {engine.steps(), all};
 }
 
+/// As of losses that were multiplied by `scale`.
 template <class Trainer>
-void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& memories) {
+void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& memories,
+            float scale) {
   auto& engine = self.model().trained_by();
   engine.drain();
   tutti::memories_of_rank mine;
@@ -138,11 +140,14 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
         "this state is another strategy's, another model's or another optimizer's. Fix: load what "
         "the same ones and as many ranks have saved");
   }
+  self.model().scaled_by(scale);
   engine.resume(steps, engine.values(), {}, mine);
 }
 
-/// Fills a module of Python's with `Strategy`. Whatever waits lets other threads of Python run.
-template <class Strategy, class Optimizer>
+/// Fills a module of Python's with `Strategy`, and an optimizer of ours or none. Whatever waits
+/// lets other threads of Python run.
+template <class Strategy,
+          class Optimizer = tutti::adapter::left_to_the_user<Strategy, tutti::transport::mpi>>
 void bind(py::module_& module) {
   using trainer = tutti_torch::trainer<Strategy, Optimizer>;
   using tutti::adapter::gradients;
@@ -197,6 +202,10 @@ void bind(py::module_& module) {
            [](trainer& self, const py::dict& values) {
              self.model().change(optimizer_from<Optimizer>(values));
            })
+      .def(
+          "scaled_by", [](trainer& self, float scale) { self.model().scaled_by(scale); },
+          released())
+      .def_property_readonly("scale", [](trainer& self) { return self.model().scale(); })
       .def("show_on_its_way",
            [](trainer& self, std::size_t which, at::Tensor what) {
              self.model().show_on_its_way(which, std::move(what));

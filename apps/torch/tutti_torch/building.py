@@ -25,7 +25,7 @@ source = """\
 using namespace tutti;
 using Trained = {strategy};
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
-  tutti_torch::bind<Trained, {optimizer}>(module);
+  tutti_torch::bind<{arguments}>(module);
 }}
 """
 
@@ -76,7 +76,7 @@ class Build:
     holds the module that was built last, the hash of every header in it, and a lock that a dead
     process does not keep."""
 
-    def __init__(self, strategy: str, header: str | None, optimizer="optimizer::none"):
+    def __init__(self, strategy: str, header: str | None, optimizer: str | None = None):
         self.strategy = strategy
         self.folders = include_folders()
         headers = pathlib.Path(self.folders[0])
@@ -85,7 +85,7 @@ class Build:
         if header:
             policies.append(f'#include "{os.path.abspath(header)}"')
         self.text = source.format(policies="\n".join(policies), strategy=strategy,
-                                  optimizer=optimizer)
+                                  arguments=", ".join(filter(None, ("Trained", optimizer))))
         compiler = os.environ.get("CXX", "c++")
         mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
         self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",

@@ -87,19 +87,29 @@ class DataParallel(torch.nn.Module):
     part of this model's state, gradients cannot be read, and parameters change before `step()`,
     which says so where that makes a difference.
 
+    Where a compressor remembers what it has not sent, and some gradient or mean is not finite,
+    every gradient of the pass becomes infinite on every rank, so that a GradScaler skips the step
+    on all of them, and what is remembered stays as it was. With `scaler`, whose `get_scale()` says
+    what the loss is multiplied by, it follows that; rank 0's is everybody's, for a message a pass.
+
     Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the
     job's, `serves` is true on them: call `serve()` and end.
     """
 
     def __init__(self, module, strategy="strategies::Horovod", *, header=None, options=None,
-                 optimizer=None, broadcast_buffers=True, find_unused_parameters=False):
+                 optimizer=None, scaler=None, broadcast_buffers=True,
+                 find_unused_parameters=False):
         super().__init__()
+        if optimizer and scaler:
+            raise RuntimeError("scaler.step() skips an update that tutti has made by then. Fix: "
+                               "train without optimizer=, or without a scaler")
         self.module = module
         self.broadcast_buffers = broadcast_buffers
         self._strategy = strategy
+        self._scaler = scaler
         parameters = list(module.named_parameters())
         its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
-        compiled = _compiled(strategy, header, its.type if its else "optimizer::none")
+        compiled = _compiled(strategy, header, its.type if its else None)
         self._trainer = compiled.Trainer(parameters, dict(options or {}), find_unused_parameters,
                                          its.values() if its else {})
         _models.add(self)
@@ -146,12 +156,17 @@ class DataParallel(torch.nn.Module):
         self._trainer.begin()
 
     def _share(self, averages: bool) -> None:
-        """What a pass has of the root's: buffers, and what an optimizer of ours does in it."""
+        """What a pass has of the root's: buffers, what an optimizer of ours does in it, and what
+        the loss is multiplied by."""
         shared = list(self.module.buffers()) if self.broadcast_buffers and self._shares else []
         if averages and self._optimizer:
             values = self._optimizer.begin()
             self._trainer.broadcast([*shared, values], self._root)
             self._optimizer.apply(values)
+        elif averages and self._scaler:
+            scale = torch.tensor(self._scaler.get_scale(), dtype=torch.float64)
+            self._trainer.broadcast([*shared, scale], self._root)
+            self._trainer.scaled_by(scale.item())
         else:
             self._trainer.broadcast(shared, self._root)
 
@@ -259,7 +274,7 @@ class DataParallel(torch.nn.Module):
         """What this rank's compressor and optimizer remember: each rank saves and loads its own."""
         steps, memories = self._trainer.saved()
         return {"strategy": self._strategy, "rank": self.rank, "workers": self.workers,
-                "steps": steps, "memories": memories}
+                "steps": steps, "memories": memories, "scale": self._trainer.scale}
 
     def set_extra_state(self, state) -> None:
         if state["strategy"] != self._strategy:
@@ -271,4 +286,4 @@ class DataParallel(torch.nn.Module):
             raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of "
                                f"{there[1]}, and this is rank {here[0]} of {here[1]}. Fix: let "
                                "every rank save and load its own, in a job of as many")
-        self._trainer.resume(state["steps"], state["memories"])
+        self._trainer.resume(state["steps"], state["memories"], state["scale"])

@@ -28,10 +28,15 @@
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/core/engine_types.hpp"
+#include "tutti/core/rules.hpp"
 #include "tutti/core/startup.hpp"
 #include "tutti/kernels/norms.hpp"
+#include "tutti/monitor/none.hpp"
 #include "tutti/optimizer/none.hpp"
+#include "tutti/optimizer/scaled_elsewhere.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
 #include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -56,6 +61,24 @@ enum class unused_parameters {
   left_alone,  ///< a parameter that no rank has used keeps its `.grad`; costs a message a pass
 };
 
+namespace detail {
+
+/// Residuals wait for the next step, and can be taken back where this one is skipped.
+template <class Types>
+constexpr bool takes_residuals_back =
+    facts::memory_per_element<typename Types::compression> +
+            facts::memory_per_element<typename Types::relay> >
+        0 &&
+    rule::all_gradients_are_seen<typename Types::architecture, optimizer::scaled_elsewhere>::holds;
+
+}  // namespace detail
+
+/// What an engine has in place of an optimizer of the user's, who may skip steps.
+template <class Strategy, class Transport>
+using left_to_the_user = std::conditional_t<
+    detail::takes_residuals_back<engine_types<Strategy, Transport, optimizer::none, monitor::none>>,
+    optimizer::scaled_elsewhere, optimizer::none>;
+
 /// A LibTorch model trained by all workers of `Strategy`: as soon as autograd has written a
 /// gradient it is on its way, and when `backward()` returns each `.grad` is the mean, as PyTorch's
 /// DistributedDataParallel promises, so that no line of a training loop changes.
@@ -63,6 +86,10 @@ enum class unused_parameters {
 /// Gradients lie in one arena per element type, in backward order; each `.grad` is a view of it
 /// with the strides of its parameter, also after it was reset to nothing. An optimizer of the
 /// user's follows.
+///
+/// Where a compressor remembers and some rank's gradient, or a mean, is not finite, every `.grad`
+/// on every rank becomes infinite, so that a GradScaler skips the step on all of them, and what is
+/// remembered is what it was before. Tell `scaled_by` what the loss is multiplied by.
 ///
 /// With an `Optimizer` of ours training crosses the iteration's end instead: `backward()` returns
 /// when every gradient is on its way, each parameter is updated when its own mean has arrived, and
@@ -75,7 +102,8 @@ enum class unused_parameters {
 /// After: Li et al., "PyTorch Distributed", VLDB 2020.
 /// One file although it is long: what autograd and the user may call, in any order, is one state
 /// machine.
-template <class Strategy, class Transport, optimizer_policy Optimizer = optimizer::none>
+template <class Strategy, class Transport,
+          optimizer_policy Optimizer = left_to_the_user<Strategy, Transport>>
 requires(!has_virtual_time<Transport>)  // autograd waits
     class data_parallel {
   using engine_type = engine<Strategy, Transport, Optimizer>;
@@ -83,7 +111,9 @@ requires(!has_virtual_time<Transport>)  // autograd waits
  public:
   using options = engine_options<Strategy>;
   /// Parameters are updated here, across the iteration's end.
-  static constexpr bool updates = !std::is_same_v<Optimizer, optimizer::none>;
+  static constexpr bool updates = !facts::leaves_means<Optimizer>;
+  /// What is remembered is taken back where a step is skipped.
+  static constexpr bool takes_back = std::is_same_v<Optimizer, optimizer::scaled_elsewhere>;
 
   /// `parameters` as the forward pass uses them; rank 0's become everybody's. What does not require
   /// a gradient is broadcast and then left alone. Every rank makes it with the same model.
@@ -107,7 +137,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     beside_ = std::make_unique<detail::side_channel<Transport>>(beside, engine_->workers(),
                                                                 set.run.deadline);
     if (!serves()) {
-      remembers_ = !updates && engine_->average(has_memory() ? 1 : 0) > 0;
+      hides_infinities_ = !updates && !takes_back && engine_->average(has_memory() ? 1 : 0) > 0;
       std::vector<at::Tensor> frozen;
       for (const named_parameter& each : all_) {
         if (!each.value.requires_grad()) {
@@ -148,6 +178,23 @@ requires(!has_virtual_time<Transport>)  // autograd waits
           wait(i);
         }
       }
+    }
+  }
+
+  /// Losses are multiplied by this from the next backward pass on, on every rank alike.
+  void scaled_by(float scale) {
+    if constexpr (takes_back) {
+      if (Optimizer values = engine_->values(); values.scale != scale) {
+        values.scale = scale;
+        engine_->change(values);
+      }
+    }
+  }
+  float scale() const {
+    if constexpr (takes_back) {
+      return engine_->values().scale;
+    } else {
+      return 1;
     }
   }
 
@@ -508,8 +555,8 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       its.view.copy_(gradient);
       gradient = its.view;
     }
-    if (remembers_ && !is_finite(its)) {
-      overflows_ = true;
+    if (hides_infinities_ && !is_finite(its)) {
+      has_hidden_ = true;
       its.view.zero_();
     }
     if constexpr (updates) {
@@ -560,7 +607,11 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       ++passes_;
     } else {
       engine_->wait();
-      agree_on_overflow();
+      if (is_to_be_skipped()) {
+        for (auto& [type, arena] : arenas_) {
+          arena.fill_(std::numeric_limits<float>::infinity());
+        }
+      }
       show_means();
     }
     begun_ = false;
@@ -568,11 +619,12 @@ requires(!has_virtual_time<Transport>)  // autograd waits
 
   /// What a compressor remembers must not take in an infinity, which would stay there: zeros have
   /// travelled in its place. Now every rank sees one, so that all of them skip the step.
-  void agree_on_overflow() {
-    if (remembers_ && engine_->average(overflows_.exchange(false) ? 1 : 0) > 0) {
-      for (auto& [type, arena] : arenas_) {
-        arena.fill_(std::numeric_limits<float>::infinity());
-      }
+  bool is_to_be_skipped() {
+    if constexpr (takes_back) {
+      const std::uint32_t before = std::exchange(skipped_, engine_->values().skipped);
+      return skipped_ != before;
+    } else {
+      return hides_infinities_ && engine_->average(has_hidden_.exchange(false) ? 1 : 0) > 0;
     }
   }
 
@@ -601,13 +653,14 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   std::vector<std::pair<std::shared_ptr<::torch::autograd::Node>, std::uintptr_t>> hooked_;
   std::unique_ptr<engine_type> engine_;
   std::unique_ptr<detail::side_channel<Transport>> beside_;
-  bool remembers_ = false;  ///< some rank keeps what compression has left out
+  bool hides_infinities_ = false;  ///< some rank keeps what compression has left out, for good
+  std::uint32_t skipped_ = 0;      ///< steps so far, as the engine has counted them
   bool averages_ = true;
   bool forwarded_ = false;  ///< an averaged pass that has no backward pass yet
   std::optional<Optimizer> next_{};
   std::uint64_t passes_ = 0;
   std::atomic<bool> begun_{false};
-  std::atomic<bool> overflows_{false};
+  std::atomic<bool> has_hidden_{false};
 };
 
 }  // namespace tutti::adapter

@@ -89,6 +89,8 @@ class answers_in_turn {
     }
   }
 
+  /// How often somebody has drawn a chunk that is kept here.
+  std::uint64_t times_drawn(std::uint32_t number) const { return all_[number].drawn; }
   /// What is kept of a chunk; nothing of a phantom.
   std::span<float> kept_of(std::uint32_t number) { return span_of(all_[number].parameters); }
 
@@ -98,6 +100,7 @@ class answers_in_turn {
     floats parameters{};
     floats sent{};    ///< these as they were, while somebody reads them
     task answered{};  ///< the last of those who asked
+    std::uint64_t drawn{};
   };
 
   task answer(endpoint self, message theirs, task last) {
@@ -114,6 +117,7 @@ class answers_in_turn {
                                            given.bytes().size() / sizeof(float));
       world_->copy(span_of(mine.sent), span_of(mine.parameters));
       world_->blend(span_of(mine.parameters), brought, 1.0f - share_, share_);
+      ++mine.drawn;
     }
     const chunk& piece = world_->planned().chunks[number];
     co_await self.send(peer, bytes_of_floats(*world_, piece, span_of(mine.sent)));

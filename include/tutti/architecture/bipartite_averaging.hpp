@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "tutti/architecture/answers_in_turn.hpp"
 #include "tutti/architecture/peers.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/architecture.hpp"
@@ -83,7 +85,10 @@ struct bipartite_averaging {
    public:
     /// Throws usage_error if two neighbours would both be active.
     state(World& world, const options& set)
-        : answers_in_turn<World>(world, 0.5f, is_passive(world)), world_(&world), set_(set) {
+        : answers_in_turn<World>(world, 0.5f, is_passive(world)),
+          world_(&world),
+          set_(set),
+          read_(world.planned().chunks.size()) {
       if (set.neighbours == bipartite::ring && world.size() % 2 == 1 && world.size() > 1) {
         throw usage_error(
             sentence({"architecture::bipartite_averaging: a ring of ", world.size(),
@@ -116,6 +121,7 @@ struct bipartite_averaging {
     }
 
     void arrive(std::size_t position, std::uint64_t step) {
+      count(position);
       if (is_active()) {
         world_->update_alone(position, step);
         return;
@@ -131,7 +137,22 @@ struct bipartite_averaging {
       });
     }
 
+    /// A gradient is as stale, chunk by chunk, as others have averaged with this rank since it had
+    /// its model from the step before: 0 on active ranks.
+    push_counts counted_pushes() const { return counts_; }
+
    private:
+    /// Where a chunk has several tensors, as the first of them has it.
+    void count(std::size_t position) {
+      world_->for_each_chunk(position, [&](std::uint32_t number) {
+        if (part_of(number, position).first_element ==
+            world_->planned().chunks[number].first_element) {
+          const std::uint64_t drawn = this->times_drawn(number);
+          counts_.take(drawn - read_[number]);
+          read_[number] = drawn;
+        }
+      });
+    }
     bool is_active() const { return world_->rank() % 2 == 0; }
     bool asks() const { return is_active() && world_->size() > 1; }
     static auto is_passive(const World& world) {
@@ -157,6 +178,8 @@ struct bipartite_averaging {
 
     World* world_;
     options set_;
+    std::vector<std::uint64_t> read_;  ///< how often each chunk was drawn before the last step
+    push_counts counts_{};
   };
 };
 static_assert(architecture_policy<bipartite_averaging>);

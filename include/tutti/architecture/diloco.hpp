@@ -3,16 +3,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
 
 namespace tutti::architecture {
+
+/// Throws usage_error unless outer steps go along what models have come to, and their momentum
+/// fades.
+[[gnu::cold]] inline void expect_outer_steps(std::string_view whose, double rate, double momentum) {
+  if (!(rate > 0)) {
+    throw usage_error(sentence({whose, ": the outer rate must be above 0. Fix: 0.7."}));
+  }
+  if (!(momentum >= 0 && momentum < 1)) {
+    throw usage_error(
+        sentence({whose, ": the outer momentum must be from 0 to below 1. Fix: 0.9."}));
+  }
+}
 
 /// Every rank applies its own gradients by the engine's optimizer, the inner one, whose memory
 /// stays each rank's own. After each `period` steps all ranks together take one outer step, by SGD
@@ -51,7 +65,8 @@ struct diloco : all_reduce<Collective> {
   template <class World>
   class state : public all_reduce<Collective>::template state<World> {
    public:
-    /// Throws usage_error if the period is not at least 1.
+    /// Throws usage_error if the period is not at least 1, or for a rate or momentum that cannot
+    /// be.
     state(World& world, const options& set)
         : all_reduce<Collective>::template state<World>(world, {}),
           world_(&world),
@@ -61,6 +76,7 @@ struct diloco : all_reduce<Collective> {
       if (set.period < 1) {
         throw usage_error("architecture::diloco: the period must be at least 1 step. Fix: 500.");
       }
+      expect_outer_steps("architecture::diloco", set.rate, set.momentum);
     }
 
     bool sends(std::uint64_t step) const {

@@ -6,6 +6,7 @@
 
 #include "tutti/base/bounds.hpp"
 #include "tutti/collective/fan_out.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/votes.hpp"
 #include "tutti/role/architecture.hpp"
@@ -19,11 +20,19 @@ enum class tie { positive, by_chance };
 /// In the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(tie) { return {"positive", "by_chance"}; }
 
+/// What a rank's vote is where no other has one.
+enum class single_voter {
+  votes,        ///< as many do
+  is_believed,  ///< what it would have voted on is applied, with its magnitude
+};
+constexpr std::array<std::string_view, 2> names(single_voter) { return {"votes", "is_believed"}; }
+
 /// Every rank sends one vote an element to rank 0, itself a voter, which sends the majority back.
 /// The outcome stands for the mean: an optimizer's weight decay comes after the vote. A tie is +1
 /// as published, which pulls every element one way where voters are even; `by_chance` it is
 /// unbiased: an even number of voters is joined by a ballot of random votes, which decides ties
-/// alone. Wire: one payload from every rank to rank 0 and one back. Cost: rank 0's link, 2(p-1)
+/// alone. In the published program one that trains alone is_believed: its momentum is applied.
+/// Wire: one payload from every rank to rank 0 and one back. Cost: rank 0's link, 2(p-1)
 /// payloads. After: Bernstein et al., "signSGD with Majority Vote", 2018.
 struct majority_vote {
   using role = tutti::role::architecture;
@@ -34,11 +43,14 @@ struct majority_vote {
   struct options {
     architecture::tie tie{architecture::tie::positive};
     std::uint64_t seed{1};
+    architecture::single_voter single{architecture::single_voter::votes};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("tie", self.tie, "of an even number of voters: positive, as published, or by_chance");
       visit("seed", self.seed, "what decides a tie by chance");
+      visit("single", self.single,
+            "a rank that trains alone votes, or is_believed as published: its momentum is applied");
     }
   };
 
@@ -56,6 +68,7 @@ struct majority_vote {
     state(World& world, const options& set)
         : world_(&world),
           has_ballot_of_chance_(set.tie == tie::by_chance && world.size() % 2 == 0),
+          is_believed_(set.single == single_voter::is_believed && world.size() == 1),
           random_(set.seed) {}
 
     std::size_t workspace_bytes(std::size_t elements) const {
@@ -67,6 +80,10 @@ struct majority_vote {
       const std::size_t elements = what.data.size();
       const auto mine = ballot(what, self.rank());
       what.encode(queue, 0, elements, mine);
+      if (is_believed_) {
+        believe(queue, what);
+        co_return;
+      }
       if (self.rank() != 0) {
         co_await self.send(0, mine);
         co_await self.receive(0, mine);
@@ -87,6 +104,18 @@ struct majority_vote {
    private:
     int ballots() const { return world_->size() + (has_ballot_of_chance_ ? 1 : 0); }
 
+    /// Whoever votes on something else than the gradient says on what.
+    template <class Queue>
+    static void believe(Queue& queue, const typename World::launch& what) {
+      if (what.phantom()) {
+        return;
+      }
+      if constexpr (requires { what.compression->voted_on(queue, what.data, what.worker); }) {
+        what.compression->voted_on(queue, what.data, what.worker);
+      }
+      kernels::scale(queue, what.data, what.average);
+    }
+
     template <class Queue>
     void cast_by_chance(Queue& queue, const typename World::launch& what,
                         std::span<std::byte> votes) const {
@@ -100,6 +129,7 @@ struct majority_vote {
 
     World* world_;
     bool has_ballot_of_chance_;
+    bool is_believed_;
     kernels::counted_random random_;
   };
 

@@ -3,22 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "tutti/base/bounds.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti::architecture {
-
-/// The part of a chunk that a rank updates, first element and end: ceil(n / p) or floor(n / p)
-/// elements, the one whose sum a reduce-scatter leaves there.
-constexpr std::pair<std::size_t, std::size_t> owned_part(std::size_t elements, int rank,
-                                                         int ranks) {
-  return {part_begin(elements, at(ranks), at(rank)), part_begin(elements, at(ranks), at(rank + 1))};
-}
 
 /// The optimizer on this rank's share of every chunk, with what it remembers of those alone.
 template <class World>
@@ -32,11 +23,8 @@ class optimizer_shares {
     momenta_ = world.template allocate<float>(world.momenta_per_element() * elements_);
   }
 
-  chunk share_of(chunk piece) const {
-    const auto [begin, end] = owned_part(piece.elements, world_->rank(), world_->size());
-    piece.first_element += begin;
-    piece.elements = end - begin;
-    return piece;
+  chunk share_of(const chunk& piece) const {
+    return piece.part(at(world_->size()), at(world_->rank()));
   }
 
   /// The share's elements become what the optimizer makes of their mean gradient.

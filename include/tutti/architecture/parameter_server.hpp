@@ -48,7 +48,9 @@ namespace architecture {
 /// (parameter_server/consistency.hpp) says when a push takes effect and when its worker may go on;
 /// servers that do not wait for all keep a copy of a chunk for each worker, to answer from.
 /// On a virtual clock the sums of a synchronous server can take the time of `engine_threads`, in
-/// `engine_order`; sums are the same, and a real server adds what comes when it comes.
+/// `engine_order`; sums are the same. A real server's loop adds what comes when it comes: a push's
+/// bytes are a loan, which between threads its sender takes back once a rank has failed, so that
+/// others than the loop could only add copies, and to copy moves two thirds of what to add does.
 /// After: Li et al., "Parameter Server", OSDI 2014; MXNet's kvstore; BytePS, OSDI 2020.
 template <class Consistency = consistency::synchronous, class UpdatedBy = updated_by::workers,
           mean Mean = mean::after>

@@ -21,19 +21,27 @@ struct payload_parts {
   const launch<Compression>* whole;
   int ranks;
 
+  payload_parts(const launch<Compression>& cut, int into) : whole(&cut), ranks(into) {
+    std::size_t longest = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      longest = std::max(longest, elements(rank));
+    }
+    slot_ = slot(*whole->compression, longest);
+  }
+
   static std::size_t workspace_bytes(const Compression& its, std::size_t elements, int ranks) {
     const std::size_t longest = part_begin(elements, at(ranks), 1);
     return lengths_bytes(ranks) + at(ranks) * slot(its, longest);
   }
 
   std::size_t begin(int rank) const {
-    return whole->shares.empty() ? part_begin(whole->data.size(), at(ranks), at(rank))
-                                 : whole->shares[at(rank)];
+    return whole->shares.empty()
+               ? part_begin(whole->data.size(), at(ranks), at(rank), whole->worker.first_element)
+               : whole->shares[at(rank)];
   }
   std::size_t elements(int rank) const { return begin(rank + 1) - begin(rank); }
   std::span<std::byte> room(int rank, std::size_t bytes) const {
-    return whole->room(lengths_bytes(ranks) + at(rank) * slot(*whole->compression, elements(0)),
-                       bytes);
+    return whole->room(lengths_bytes(ranks) + at(rank) * slot_, bytes);
   }
   /// Encodes every part into its slot.
   template <class Queue>
@@ -61,6 +69,8 @@ struct payload_parts {
   static std::size_t slot(const Compression& its, std::size_t longest) {
     return round_up(std::max(capacity(its, longest), capacity(relay(its), longest)), 64);
   }
+
+  std::size_t slot_{};  ///< bytes
 };
 
 /// Every rank hands its payload of each part to the part's owner, and there they are added in rank

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 
 #include "tutti/architecture/payload_parts.hpp"
 #include "tutti/base/bounds.hpp"
@@ -21,6 +20,7 @@ struct reduce_scatter_all_gather {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
   static constexpr bool encodes_means = true;
+  static constexpr bool owns_parts = true;
 
   static constexpr double busiest_nic(double payload, double, placement who) {
     return bound::compressed_all_reduce(payload, who.workers, who.per_host);
@@ -28,13 +28,6 @@ struct reduce_scatter_all_gather {
   static constexpr exchange_cost alone(placement who) {
     return {2, bound::compressed_all_reduce(1, who.workers, who.per_host),
             2.0 * (who.workers - 1) / who.workers};
-  }
-
-  /// The part of a chunk that a rank encodes again: first element and end.
-  static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,
-                                                             int ranks) {
-    return {part_begin(elements, at(ranks), at(rank)),
-            part_begin(elements, at(ranks), at(rank + 1))};
   }
 
   template <class World>
@@ -49,7 +42,7 @@ struct reduce_scatter_all_gather {
     }
 
     task exchange(typename World::endpoint self, const launch& what) {
-      const parts cut{&what, self.size()};
+      const parts cut(what, self.size());
       const int mine = self.rank();
       co_await reduce_to_owners(self, cut);
       what.scale(self.queue(), cut.begin(mine), cut.elements(mine));

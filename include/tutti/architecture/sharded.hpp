@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "tutti/architecture/all_reduce.hpp"
@@ -45,8 +44,8 @@ struct lending_options {
 };
 
 /// Every rank computes with all parameters x, and each keeps the optimizer's state s of a share of
-/// them alone. Of a chunk of n elements, rank r of p owns one run, ceil(n / p) or floor(n / p)
-/// elements long. In every step
+/// them alone. Of every chunk each of p ranks owns one run (`chunk::part`), and of a model of n
+/// elements ceil(n / p) or floor(n / p), however it is cut. In every step
 ///   g[owned] = mean over q of rank q's gradient[owned]   reduce-scatter of payloads
 ///   x[owned], s[owned] = optimizer(x, s, g)[owned]       on the owner, between the halves
 ///   x[elsewhere] = its owner's                           all-gather of floats, in x
@@ -64,12 +63,12 @@ struct lending_options {
 /// bit for bit.
 ///
 /// Wire: (p-1)/p of the payload and (p-1)/p of the parameters from every rank: without compression
-/// as many bytes as an all-reduce. Cost: state of ceil(n / p) elements a chunk and rank; an update
-/// per rank of n / p elements; `replan` takes state of n elements on every rank for a moment.
-/// Errors: a checkpoint is refused by an engine that cuts the model otherwise than the one that
-/// saved it. After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
-/// Parameter Models", SC 2020, of which this is the partition of optimizer states and, with
-/// `gradients::given_back`, of gradients.
+/// as many bytes as an all-reduce. Cost: state of ceil(n / p) elements on a rank at most, whose
+/// bytes `report` prints; an update of as many; `replan` takes state of n elements on every rank
+/// for a moment. Errors: a checkpoint is refused by an engine that cuts the model otherwise than
+/// the one that saved it. After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
+/// Trillion Parameter Models", SC 2020, of which this is the partition of optimizer states and,
+/// with `gradients::given_back`, of gradients.
 template <splitting_collective Collective = collective::ring, gradients Gradients = gradients::kept,
           mean Mean = mean::after>
 struct sharded {
@@ -82,6 +81,7 @@ struct sharded {
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
   static constexpr bool owns_parameters = true;
+  static constexpr bool owns_parts = true;
   static constexpr bool has_halves = true;
   static constexpr bool divides_first = Mean == mean::before;
   static constexpr bool gives_gradients_back = Gradients == gradients::given_back;
@@ -91,11 +91,6 @@ struct sharded {
   }
   static constexpr exchange_cost alone(placement who) requires requires { Collective::alone(1); }
   { return Collective::alone(who.workers); }
-
-  static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,
-                                                             int ranks) {
-    return owned_part(elements, rank, ranks);
-  }
 
   template <class World>
   class state {
@@ -197,6 +192,7 @@ struct sharded {
     }
     reduction<payload_fold<compression>> scratch_of(const launch& what, std::size_t bytes) const {
       reduction<payload_fold<compression>> of{nullptr, what.data.size(), bytes, {what.compression}};
+      of.first_element = world_->planned().chunks[what.number].first_element;
       if (!what.phantom()) {
         of.scratch = what.workspace.subspan(payload_room(what.data.size()));
       }

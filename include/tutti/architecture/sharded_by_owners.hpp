@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "tutti/architecture/optimizer_shares.hpp"
@@ -32,6 +31,7 @@ struct sharded_by_owners {
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = false;
   static constexpr bool owns_parameters = true;
+  static constexpr bool owns_parts = true;
   static constexpr bool encodes_means = true;
   static constexpr bool has_halves = true;
 
@@ -41,11 +41,6 @@ struct sharded_by_owners {
   static constexpr exchange_cost alone(placement who) {
     return {2, bound::compressed_all_reduce(1, who.workers, who.per_host),
             2.0 * (who.workers - 1) / who.workers};
-  }
-
-  static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,
-                                                             int ranks) {
-    return owned_part(elements, rank, ranks);
   }
 
   template <class World>
@@ -62,7 +57,7 @@ struct sharded_by_owners {
     }
 
     task exchange(typename World::endpoint self, const launch& what) {
-      const parts cut{&what, self.size()};
+      const parts cut(what, self.size());
       const chunk& piece = world_->planned().chunks[what.number];
       const std::size_t begin = cut.begin(self.rank());
       const std::size_t elements = cut.elements(self.rank());

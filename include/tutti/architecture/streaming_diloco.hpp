@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/diloco.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
@@ -112,6 +113,11 @@ struct streaming_diloco : Mean {
              " steps to come, and the next fragment begins ", set.period / set.fragments,
              " later. Fix: an overlap from 1 step to that; architecture::diloco overlaps none"}));
       }
+      if (!(set.keep >= 0 && set.keep <= 1)) {
+        throw usage_error(
+            "architecture::streaming_diloco: what is kept must be from 0 to 1. Fix: 0.5.");
+      }
+      expect_outer_steps("architecture::streaming_diloco", set.rate, set.momentum);
     }
 
     bool sends(std::uint64_t step) const {

@@ -87,6 +87,7 @@ struct switch_at {
   static constexpr bool has_halves =
       facts::has_halves<First> && facts::has_halves<Second> && !meets;
   static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;
+  static constexpr bool owns_parts = facts::owns_parts<First> || facts::owns_parts<Second>;
   static constexpr bool ignores_compression =
       facts::ignores_compression<First> && facts::ignores_compression<Second>;
   static constexpr bool weighs_tensors =
@@ -102,18 +103,6 @@ struct switch_at {
   static constexpr bool turns_on_steps = true;
 
   using options = switch_options<options_of<First>, options_of<Second>>;
-
-  static constexpr std::pair<std::size_t, std::size_t> owned(std::size_t elements, int rank,
-                                                             int ranks) requires requires {
-    First::owned(std::size_t{}, 0, 1);
-  }
-  { return First::owned(elements, rank, ranks); }
-  static constexpr std::pair<std::size_t, std::size_t>
-  owned(std::size_t elements, int rank, int ranks) requires(
-      !requires { First::owned(std::size_t{}, 0, 1); } &&
-      requires { Second::owned(std::size_t{}, 0, 1); }) {
-    return Second::owned(elements, rank, ranks);
-  }
 
   /// Throws usage_error if a switch that has been made would have to be taken back.
   static void expect_replan(const options& was, const options& wanted,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
 
 namespace tutti {
 
@@ -33,6 +34,16 @@ struct chunk {
   std::uint32_t kind{};
   /// A rule has chosen its tensors for one of two compressors.
   bool chosen{};
+
+  /// What rank `index` owns of it where each of `parts` ranks owns a part of every chunk: in all
+  /// chunks together as much as the others, but for one element.
+  chunk part(std::size_t parts, std::size_t index) const {
+    chunk some = *this;
+    some.first_element += part_begin(elements, parts, index, first_element);
+    some.elements =
+        first_element + part_begin(elements, parts, index + 1, first_element) - some.first_element;
+    return some;
+  }
 };
 
 /// What may travel and how it is grouped: a pure function of tensor sizes and options, equal on

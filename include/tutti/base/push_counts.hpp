@@ -7,7 +7,8 @@
 
 namespace tutti {
 
-/// What servers count of workers' pushes, chunk by chunk.
+/// What servers count of workers' pushes, chunk by chunk; or, where a rank's own model is averaged
+/// with others' at any moment, the rank of its own gradients.
 struct push_counts {
   /// Pushes that took effect, by their staleness: so many updates of a chunk were made since the
   /// worker had read it, not counting its own. The last place is for that many and all above.

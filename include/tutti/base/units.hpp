@@ -26,5 +26,13 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
 constexpr std::size_t part_begin(std::size_t n, std::size_t parts, std::size_t index) {
   return n / parts * index + (index < n % parts ? index : n % parts);
 }
+/// First element of part `index` of a run of `n` elements, which begins at element `first` of a
+/// whole that is cut in several runs. Which parts are longer depends on `first`, so that a run's
+/// parts, with those of all other runs, are as long as the whole's: part `index` has as many
+/// elements as there are numbers i in [first, first + n) with i % parts == index.
+constexpr std::size_t part_begin(std::size_t n, std::size_t parts, std::size_t index,
+                                 std::size_t first) {
+  return part_begin(first + n, parts, index) - part_begin(first, parts, index);
+}
 
 }  // namespace tutti

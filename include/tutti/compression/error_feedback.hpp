@@ -21,8 +21,8 @@ concept encodes_with_residual = requires(const C compression, inline_queue& queu
 
 /// What a payload leaves behind is remembered and added to the next step's gradient. An infinity
 /// would stay. optimizer::loss_scaled lets none in, and takes back what a skipped step has done to
-/// residuals; whoever skips steps by an optimizer of its own hands in zeros in its place, as the
-/// adapter for PyTorch does, and loses what residuals send in that step.
+/// residuals; so does optimizer::scaled_elsewhere for whoever skips steps by an optimizer of their
+/// own, as PyTorch's users do.
 /// Wire: as the compressor that it decorates.
 /// Cost: one float of memory an element, beside the compressor's; three passes more, or none where
 /// the compressor encodes with the residual itself.

@@ -60,6 +60,13 @@ class signum {
     sign{}.vote(queue, ballots, out);
   }
 
+  /// The momentum whose signs were cast last.
+  template <class Queue>
+  void voted_on(Queue& queue, std::span<float> momentum, const chunk_context& where) const {
+    const std::span<float> row = where.row(0, momentum.size());
+    queue.copy(momentum.data(), row.data(), row.size_bytes());
+  }
+
   /// A sum of votes has no momentum of its own.
   constexpr sign relay() const { return {}; }
 

@@ -24,7 +24,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '3', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '4', '\n'};
 
 /// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
 class checkpoint_writer {
@@ -237,7 +237,7 @@ void load(Engine& engine, std::istream& in) {
         "the checkpoint's compressor selected other tensors. Fix: give its rule the options that "
         "the run was saved with");
   }
-  if (facts::owns_parts<typename Engine::strategy::architecture> && !same_owners) {
+  if (facts::updates_parts<typename Engine::strategy::architecture> && !same_owners) {
     throw usage_error(
         "the checkpoint's ranks updated parts of other chunks. Fix: load it with the options that "
         "it was saved with, and replan");

@@ -339,8 +339,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// compressor may have made them of numbers (fp16 above 65504): as many on every rank that
   /// trains. 0 under any other. On a stream the host waits for it.
   std::uint64_t overflowed() const { return core::overflowed(); }
-  /// What the servers have counted of all workers' pushes so far: on worker 0; nothing on the
-  /// others. Cost: a message to each server and back.
+  /// What all ranks that count pushes have counted so far: on worker 0; nothing on the others.
+  /// Cost: a message to each of them and back.
   push_counts pushes() requires(!virtual_time) {
     push_counts all;
     task asking = collect_pushes(all);
@@ -349,7 +349,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
   /// What `pushes` does, for coroutines; `all` must outlive the task.
   task collect_pushes(push_counts& all) {
-    if (world_->rank() == 0 && servers() > 0) {
+    if (world_->rank() == 0 && facts::has_counted_pushes<typename core::state_type>) {
+      all += core::counted_pushes();
       co_await services_.collect_pushes(all);
     }
   }

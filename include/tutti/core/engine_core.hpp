@@ -463,6 +463,8 @@ class engine_core : engine_base<Transport> {
     if constexpr (facts::has_servers<architecture>) {
       return what == service::replan ? replan_steps<types, engine_core>::as_told(*this)
                                      : services_.converse(worker, what);
+    } else if constexpr (facts::has_counted_pushes<state_type>) {
+      return services_.converse(worker, what);
     } else {
       return {};
     }
@@ -476,7 +478,9 @@ class engine_core : engine_base<Transport> {
   }
   push_counts counted_pushes() const {
     if constexpr (facts::has_counted_pushes<state_type>) {
-      return state_ ? state_->counted_pushes() : push_counts();
+      push_counts all = counted_before_;
+      all += state_ ? state_->counted_pushes() : push_counts();
+      return all;
     } else {
       return {};
     }
@@ -567,6 +571,10 @@ class engine_core : engine_base<Transport> {
   model_type model_;
   world_type around_;
   std::optional<state_type> state_;  // empty where a plan was given up half made
+  struct uncounted {};
+  [[no_unique_address]] std::conditional_t<facts::has_counted_pushes<state_type>, push_counts,
+                                           uncounted>
+      counted_before_{};  // of pushes, under plans that are gone
   services_type services_;
   joining<engine_core> joining_;
   waiting<Transport> waits_;

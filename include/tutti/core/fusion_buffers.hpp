@@ -142,7 +142,8 @@ class fusion_buffers {
     for (std::size_t share = 0; share < mine.shares.size(); ++share) {
       mine.shares[share] = 0;
       for (const std::uint32_t number : mine.chunks) {
-        mine.shares[share] += part_begin(plan_->chunks[number].elements, shares_, share);
+        const chunk& whole = plan_->chunks[number];
+        mine.shares[share] += part_begin(whole.elements, shares_, share, whole.first_element);
       }
     }
     mine.worker = chunk_context{nullptr, 0, scratch, step, first.first_element};
@@ -165,7 +166,7 @@ class fusion_buffers {
     std::size_t place = 0;
     for (std::size_t share = 0; share < shares_; ++share) {
       for (const std::uint32_t number : mine.chunks) {
-        const chunk piece = share_of(plan_->chunks[number], share);
+        const chunk piece = plan_->chunks[number].part(shares_, share);
         if (by == written::by_the_model) {
           list(mine, model_->data(piece).data(), mine.data.data() + place, piece.elements);
         }
@@ -220,12 +221,6 @@ class fusion_buffers {
     mine.holds_ = elements;
   }
 
-  chunk share_of(chunk piece, std::size_t share) const {
-    const std::size_t begin = part_begin(piece.elements, shares_, share);
-    piece.first_element += begin;
-    piece.elements = part_begin(piece.elements, shares_, share + 1) - begin;
-    return piece;
-  }
   bool follows(const chunk& one, const chunk& next) const {
     return one.first_element + one.elements == next.first_element &&
            (model_->phantom() ||

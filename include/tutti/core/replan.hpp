@@ -125,11 +125,10 @@ class replan_steps {
   using endpoint_type = endpoint<typename Types::transport>;
   static constexpr bool has_servers = facts::has_servers<architecture>;
   /// A share of every chunk is each rank's to encode again.
-  static constexpr bool moves_owners = facts::encodes_means<architecture> && requires {
-    architecture::owned(std::size_t{}, 0, 1);
-  };
+  static constexpr bool moves_owners =
+      facts::encodes_means<architecture> && facts::owns_parts<architecture>;
   /// Or to update.
-  static constexpr bool moves_parts = facts::owns_parts<architecture>;
+  static constexpr bool moves_parts = facts::updates_parts<architecture>;
 
   /// What owners of chunks remember of each element, whoever they are: floats by place in the
   /// model, one row after the other. Each owner's memories (`memories()` of an architecture that
@@ -416,15 +415,20 @@ class replan_steps {
 
   static std::span<float> means_of(Engine& its) { return its.flow_->memories()[1]; }
 
+  /// What this rank owns of a chunk.
+  static chunk part_of(Engine& its, const chunk& whole) {
+    return whole.part(at(its.world_->size()), at(its.world_->rank()));
+  }
+
   [[gnu::cold]] static void keep_own_share(Engine& its, std::vector<float>& of_means) {
     const plan& made = its.plan_;
     for (const chunk& each : made.chunks) {
-      const auto [begin, end] =
-          architecture::owned(each.elements, its.world_->rank(), its.world_->size());
+      const chunk mine = part_of(its, each);
+      const std::size_t begin = mine.first_element - each.first_element;
       for (std::size_t row = 0; row * made.elements() < of_means.size(); ++row) {
         float* first = of_means.data() + row * made.elements() + each.first_element;
         std::fill(first, first + begin, 0.0f);
-        std::fill(first + end, first + each.elements, 0.0f);
+        std::fill(first + begin + mine.elements, first + each.elements, 0.0f);
       }
     }
   }
@@ -436,14 +440,11 @@ class replan_steps {
     const plan& made = its.plan_;
     const std::vector<std::span<float>> memories = its.remembered();
     for (std::size_t number = 0; number < memories.size(); ++number) {
-      const chunk& whole = made.chunks[number];
-      const auto [begin, end] =
-          architecture::owned(whole.elements, its.world_->rank(), its.world_->size());
-      const std::size_t elements = end - begin;
-      for (std::size_t at = 0; at < memories[number].size(); at += elements) {
-        const std::size_t row = at / elements;
-        visit(memories[number].subspan(at, elements),
-              row * made.elements() + whole.first_element + begin);
+      const chunk mine = part_of(its, made.chunks[number]);
+      for (std::size_t at = 0; at < memories[number].size(); at += mine.elements) {
+        const std::size_t row = at / mine.elements;
+        visit(memories[number].subspan(at, mine.elements),
+              row * made.elements() + mine.first_element);
       }
     }
   }
@@ -472,6 +473,9 @@ class replan_steps {
     auto& queue = its.world_->queue();
     queue.synchronize();
     its.flow_.reset();
+    if constexpr (facts::has_counted_pushes<state_type>) {
+      its.counted_before_ = its.counted_pushes();
+    }
     its.state_.reset();
     const run_options run = its.set_.run;
     its.set_ = next;

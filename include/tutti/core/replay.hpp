@@ -84,7 +84,11 @@ struct replayed {
   double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
   double busiest_nic{};             ///< bytes of a step that must pass one NIC in one direction
   bool crosses_iterations{};
-  bool shares_nics{};        ///< a NIC has messages of several ranks to pass
+  bool shares_nics{};  ///< a NIC has messages of several ranks to pass
+  /// How far the workers' models are apart as they compute these iterations: the root of the mean
+  /// over workers and iterations of |x - mean(x)|^2, in lengths of one worker's step along noise;
+  /// where their models drift.
+  std::optional<double> consensus{};
   seconds forward{};         ///< of the profile, undisturbed
   seconds backward{};        ///< likewise
   seconds first_gradient{};  ///< from the beginning of the backward pass
@@ -117,11 +121,55 @@ struct replayed {
 
 /// What a worker's memory is in a replay.
 enum class payloads {
-  counted,  ///< none: messages have lengths
-  carried,  ///< parameters and gradients, all zero
+  counted,   ///< none: messages have lengths
+  carried,   ///< parameters and gradients, all zero
+  drifting,  ///< gradients are noise, each worker's its own, and models follow; in one process
 };
 
 namespace detail {
+
+/// As likely 1 as -1, each.
+[[gnu::cold]] inline void fill_with_signs(std::span<float> all, std::mt19937_64& random) {
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < all.size(); ++i, bits >>= 1) {
+    bits = i % 64 == 0 ? random() : bits;
+    all[i] = (bits & 1) != 0 ? 1.0f : -1.0f;
+  }
+}
+
+/// How far models are apart, from sums over workers.
+class drift {
+ public:
+  void add(std::size_t iteration, std::span<const float> model) {
+    sums_.resize(std::max(sums_.size(), iteration + 1));
+    auto& sum = sums_[iteration];
+    sum.resize(model.size());
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      const auto value = static_cast<double>(model[i]);
+      sum[i] += value;
+      squares_ += value * value;
+    }
+    ++models_;
+  }
+  std::size_t models() const { return models_; }
+  /// The root of the mean over models and elements of the square of the distance to the workers'
+  /// mean.
+  double apart(int workers) const {
+    double of_means = 0;
+    for (const auto& each : sums_) {
+      for (const double sum : each) {
+        of_means += sum * sum / workers;
+      }
+    }
+    const auto values = static_cast<double>(models_ * sums_.front().size());
+    return std::sqrt(std::max(squares_ - of_means, 0.0) / values);
+  }
+
+ private:
+  std::vector<std::vector<double>> sums_{};  ///< over workers, of each iteration
+  double squares_ = 0;
+  std::size_t models_ = 0;
+};
 
 /// Bytes of a step, summed over ranks and iterations, must fit the counters. Throws usage_error.
 [[gnu::cold]] inline void expect_countable(const std::vector<computation>& model) {
@@ -184,8 +232,8 @@ class replay {
   /// Goes to a transport's `run_…`, by reference.
   template <class Transport>
   task operator()(Transport& world) {
-    arena memory(what_ == payloads::carried ? std::span<const arena::declaration>(declared_)
-                                            : std::span<const arena::declaration>());
+    arena memory(what_ == payloads::counted ? std::span<const arena::declaration>()
+                                            : std::span<const arena::declaration>(declared_));
     auto engine = make_engine<Strategy>(world, tensors(memory), optimizer::sgd(), set_,
                                         agenda_log(world.rank() == 0 ? &agenda_ : nullptr));
     co_await engine.started();
@@ -198,6 +246,12 @@ class replay {
       seconds ended = 0;
       for (int step = 0; step <= length_.warmup + length_.iterations; ++step) {
         co_await forward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
+        if (what_ == payloads::drifting) {
+          if (step > length_.warmup) {
+            note_drift(step - length_.warmup - 1, engine.workers(), memory.parameters());
+          }
+          detail::fill_with_signs(memory.gradients(), random);
+        }
         co_await backward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
         if (step > length_.warmup) {
           iterations.push_back(world.now() - ended);
@@ -234,7 +288,7 @@ class replay {
   static constexpr bool crosses = facts::crosses_iterations<typename strategy::schedule>;
 
   std::vector<tensor> tensors(const arena& memory) const {
-    if (what_ == payloads::carried) {
+    if (what_ != payloads::counted) {
       return memory.tensors();
     }
     std::vector<tensor> all;
@@ -307,6 +361,14 @@ class replay {
   };
   static_assert(monitor_policy<agenda_log>);
 
+  /// This worker's model, on which it computes an iteration's gradients.
+  [[gnu::cold]] void note_drift(int iteration, int workers, std::span<const float> model) {
+    drift_.add(static_cast<std::size_t>(iteration), model);
+    if (drift_.models() == static_cast<std::size_t>(workers * length_.iterations)) {
+      result_.consensus = drift_.apart(workers) / double{optimizer::sgd().learning_rate};
+    }
+  }
+
   /// What has ended, in the last iteration alone; what goes on stays.
   void keep_agenda(seconds began) {
     result_.agenda = agenda_;
@@ -364,6 +426,7 @@ class replay {
   payloads what_;
   replay_options length_;
   std::vector<exchanged> agenda_{};
+  detail::drift drift_{};
   replayed result_{};
   seconds ended_ = 0;
   std::uint64_t sent_ = 0;

@@ -38,7 +38,7 @@ struct report {
   std::size_t optimizer_bytes{};     ///< of state that the optimizer keeps on this rank
   std::size_t gradient_bytes{};      ///< of gradients, at most at once, buckets' buffers included
   std::size_t own_gradient_bytes{};  ///< of those the model's own, which stay
-  push_counts pushes{};              ///< on a rank that serves
+  push_counts pushes{};              ///< that this rank has counted
   tutti::traffic observing{};        ///< beside: what the monitor's sums took
   seconds observing_seconds{};       ///< that the monitor looked at gradients and parameters
   /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.

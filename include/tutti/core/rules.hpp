@@ -9,7 +9,6 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/coordination/automatic.hpp"
-#include "tutti/optimizer/none.hpp"
 #include "tutti/partition/none.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
@@ -91,7 +90,7 @@ struct gathering_mixes_steps {
 
 template <class Fusion, class Architecture>
 struct gathering_moves_parts {
-  static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::owns_parts<Architecture>;
+  static constexpr bool holds = !facts::at_run_time<Fusion> || !facts::updates_parts<Architecture>;
 };
 
 template <class Fusion, class Compression>
@@ -141,7 +140,7 @@ struct one_payload_for_all {
 template <class Architecture, class Optimizer>
 struct owners_need_an_optimizer {
   static constexpr bool holds =
-      !facts::updates_first<Architecture> || !std::is_same_v<Optimizer, optimizer::none>;
+      !facts::updates_first<Architecture> || !facts::leaves_means<Optimizer>;
 };
 
 template <class Architecture, class Optimizer>
@@ -165,7 +164,7 @@ template <class Architecture, class Optimizer, class State>
 struct joined_ranks_send_zeros {
   static constexpr bool holds = facts::carries_of<Architecture> == carries::gradient &&
                                 facts::delay<Architecture> == 0 && !facts::has_sends<State> &&
-                                !std::is_same_v<Optimizer, optimizer::none>;
+                                !facts::leaves_means<Optimizer>;
 };
 
 template <class Monitor, class Transport>

@@ -148,9 +148,12 @@ class services {
     }
   }
 
-  /// What all ranks that do not train have counted of pushes.
+  /// What all other ranks that answer whoever asks have counted of pushes.
   [[gnu::cold]] task collect_pushes(push_counts& all) {
-    for (int rank = workers_; rank < world_->size(); ++rank) {
+    for (int rank = world_->rank() + 1; rank < world_->size(); ++rank) {
+      if (!owner_->listens_to_all(rank)) {
+        continue;
+      }
       push_counts its;
       co_await world_->send(rank, service_tag(service::pushes), {});
       co_await receive_now(memory_endpoint(), rank, bytes_of(its));

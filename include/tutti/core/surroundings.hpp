@@ -18,7 +18,6 @@
 #include "tutti/core/tasks_beside.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/norms.hpp"
-#include "tutti/optimizer/none.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
@@ -193,7 +192,7 @@ class surroundings {
     if (phantom()) {
       return;
     }
-    if constexpr (std::is_same_v<optimizer, tutti::optimizer::none>) {
+    if constexpr (facts::leaves_means<optimizer>) {
       model_->leave(queue(), position, mean);
     } else {
       optimizer_->apply(queue(), model_->at(position).parameter, mean,

@@ -22,11 +22,16 @@ enum class crossing {
 /// In the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(crossing) { return {"in", "out"}; }
 
+/// The parameter with which the first group begins.
+enum class filled_from { last, first };
+constexpr std::array<std::string_view, 2> names(filled_from) { return {"last", "first"}; }
+
 /// The limit in elements where nobody has set one.
 inline constexpr std::size_t by_bytes = std::numeric_limits<std::size_t>::max();
 
 /// Neighbours travel together until they hold so many bytes, or so many elements.
-/// Plan: adjacent tensors, in the order they become ready; a limit of 0 leaves every tensor alone.
+/// Plan: adjacent tensors, in the order they become ready or, `from` the first parameter, of their
+/// declaration; a limit of 0 leaves every tensor alone.
 /// Cost: one copy in and one copy out per byte that is fused; (tensors - groups) fewer latencies.
 /// After: `in`: Shi et al., "MG-WFBP" (threshold) and PyTorch DDP; `out`: Sergeev and Del Balso,
 /// "Horovod", 2018.
@@ -39,6 +44,7 @@ class up_to {
     std::size_t elements{by_bytes};
     std::size_t first_bytes{0};
     fusion::crossing crossing{fusion::crossing::in};
+    filled_from from{filled_from::last};
     fusion_types types{fusion_types::together};
 
     template <class Self, class Visitor>
@@ -47,6 +53,8 @@ class up_to {
       visit("elements", self.elements, "the limit in elements instead; 0: every tensor alone");
       visit("first_bytes", self.first_bytes, "limit of the first group; 0: as the others");
       visit("crossing", self.crossing, "the tensor that reaches the limit goes in or out");
+      visit("from", self.from,
+            "groups are filled from the last parameter on, as gradients come, or from the first");
       visit("types", self.types, "gradients of several element types travel together or apart");
     }
   };
@@ -56,11 +64,28 @@ class up_to {
 
   std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
                                       const profile&) const {
+    if (options_.from == filled_from::last) {
+      return ends_of_groups(backward);
+    }
+    std::vector<std::size_t> ends = ends_of_groups(std::vector(backward.rbegin(), backward.rend()));
+    for (std::size_t& each : ends) {
+      each = backward.size() - each;  // is now where a group begins
+    }
+    std::ranges::reverse(ends);
+    if (!ends.empty()) {
+      ends.erase(ends.begin());
+      ends.push_back(backward.size());
+    }
+    return ends;
+  }
+
+ private:
+  std::vector<std::size_t> ends_of_groups(std::span<const tensor_facts> tensors) const {
     std::vector<std::size_t> ends;
     std::size_t held = 0;
-    for (std::size_t i = 0; i < backward.size(); ++i) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
       const std::size_t limit = limit_of_group(ends.size());
-      const std::size_t bytes = backward[i].elements * sizeof(float);
+      const std::size_t bytes = tensors[i].elements * sizeof(float);
       const bool closes_before = options_.crossing == crossing::out && held + bytes > limit;
       if (const std::size_t begin = ends.empty() ? 0 : ends.back(); closes_before && begin != i) {
         ends.push_back(i);
@@ -72,13 +97,12 @@ class up_to {
         held = 0;
       }
     }
-    if (!backward.empty() && (ends.empty() || ends.back() != backward.size())) {
-      ends.push_back(backward.size());
+    if (!tensors.empty() && (ends.empty() || ends.back() != tensors.size())) {
+      ends.push_back(tensors.size());
     }
     return ends;
   }
 
- private:
   constexpr std::size_t limit_of_group(std::size_t group) const {
     if (group == 0 && options_.first_bytes != 0) {
       return options_.first_bytes;

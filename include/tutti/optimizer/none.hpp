@@ -8,6 +8,7 @@ namespace tutti::optimizer {
 struct none {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = true;
+  static constexpr bool leaves_means = true;
 
   template <class Self, class Visitor>
   static void describe(Self&, Visitor&&) {}

@@ -71,11 +71,13 @@ template <class A>
 constexpr bool gives_gradients_back = requires {
   requires A::gives_gradients_back;
 };
-/// Each rank updates a part of every chunk.
+/// Each rank owns a part of every chunk.
 template <class A>
-constexpr bool owns_parts = owns_parameters<A>&& requires {
-  A::owned(std::size_t{}, 0, 1);
+constexpr bool owns_parts = requires {
+  requires A::owns_parts;
 };
+template <class A>
+constexpr bool updates_parts = owns_parameters<A>&& owns_parts<A>;
 template <class A>
 constexpr bool updates_first = owns_parameters<A> || requires {
   requires A::updates_first;
@@ -414,8 +416,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `completes_alone`: a rank's launch completes although no other worker starts it now.
 /// * `carries`, `gradient` unless it says otherwise.
 /// * `divides_first`: it makes means by dividing gradients before it encodes them.
-/// * `owns_parameters`: the optimizer runs on the owners of parameters alone: servers, or whom
-///   `owned` says.
+/// * `owns_parameters`: the optimizer runs on the owners of parameters alone: servers, or those of
+///   parts.
 /// * `ignores_compression`: what it sends, it sends as it is.
 /// * `weighs_tensors`: what becomes of a tensor depends on all of it, so that none is cut.
 /// * `updates_first`: what travels is taken after the update, so the optimizer must be the
@@ -425,9 +427,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `drops_gradients`: a step's mean is of the gradients that came first, and not of all.
 /// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
-/// * `owned(elements, rank, ranks)`: where sums are encoded again, or parameters owned, by parts of
-///   every chunk, this rank's first element and end; then what is remembered of them moves to its
-///   new owners with a plan.
+/// * `owns_parts`: sums are encoded again, or parameters owned, by parts of every chunk
+///   (`chunk::part`); then what is remembered of them moves to its new owners with a plan.
 /// * `gives_gradients_back`: its exchange calls the world's `give_back` of every launch, and does
 ///   not touch the launch's `data` from then on; so the engine can lend gradients their memory.
 /// * `delay`: a tensor arrives when its launch has begun, with what came of so many launches before
@@ -484,7 +485,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `holds_back(chunk)`: on a rank that serves, some worker's answer of the chunk waits for what
 /// other
 ///   workers have yet to send, as the architecture has it: no deadline ends that wait.
-/// * `counted_pushes()`: what a rank that serves has counted of them (base/push_counts.hpp).
+/// * `counted_pushes()`: what this rank has counted of pushes (base/push_counts.hpp).
 /// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> &&

@@ -36,17 +36,22 @@ struct reduction {
   std::span<std::byte> scratch{};
   /// Which route it takes where a collective has several; equal on all ranks.
   std::uint64_t route{};
+  /// Its place in a whole, where it is one run of several: parts of all together come out even.
+  std::size_t first_element{};
 
   std::span<std::byte> all() const { return {data, elements * element_bytes}; }
   /// Part `index` when the elements are cut evenly in `parts`.
   std::span<std::byte> part(std::size_t parts, std::size_t index) const {
-    return run(part_begin(elements, parts, index), part_begin(elements, parts, index + 1)).all();
+    return run(part_begin(elements, parts, index, first_element),
+               part_begin(elements, parts, index + 1, first_element))
+        .all();
   }
-  /// The reduction of those elements alone.
+  /// The reduction of those elements alone, a whole by themselves.
   reduction run(std::size_t begin, std::size_t end) const {
     reduction some = *this;
     some.data = data == nullptr ? nullptr : data + begin * element_bytes;
     some.elements = end - begin;
+    some.first_element = 0;
     return some;
   }
 };

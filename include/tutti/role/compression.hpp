@@ -522,6 +522,7 @@ concept knows_its_blocks = facts::unit_of<C>
 /// `rescale(queue, context, n, factor)`: what it remembers of n elements and measures in steps of
 /// the optimizer becomes `factor` times as much, for the learning rate has become 1 / factor of
 /// what it was;
+/// `voted_on(queue, values, context)`: of a vote that is not one on the gradient, what it was on;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`,
 /// `overflows`, `keeps_momentum`.

@@ -22,6 +22,12 @@ namespace facts {
 /// tensor's norm, are not.
 template <class O>
 constexpr bool elementwise = O::elementwise;
+/// Means are left where the model had its gradients, for an optimizer of the user's: it updates no
+/// parameter.
+template <class O>
+constexpr bool leaves_means = requires {
+  requires O::leaves_means;
+};
 /// It updates no tensor before it knows how long the gradients of all are together.
 template <class O>
 constexpr bool needs_all_gradients = requires {

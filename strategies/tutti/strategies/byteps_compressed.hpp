@@ -54,7 +54,10 @@ struct BytePSRandomK : BytePSCompressed<compression::dense_below<
 struct BytePSDithering : BytePSCompressed<compression::dense_below<compression::dithering>> {
   static constexpr std::string_view name = "BytePSDithering";
   static constexpr std::string_view after = "BytePS with `dithering`";
-  static constexpr std::string_view deviations = "As BytePS's.";
+  static constexpr std::string_view deviations =
+      "As BytePS's; its bits' number and their norm stand before them, there behind, and each "
+      "rank's "
+      "rounding draws other random numbers.";
 };
 
 }  // namespace tutti::strategies

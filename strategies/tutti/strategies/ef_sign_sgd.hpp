@@ -16,7 +16,8 @@ struct EFSignSGD {
   static constexpr std::string_view after =
       "Karimireddy et al., \"Error Feedback Fixes SignSGD\", ICML 2019, algorithm 2";
   static constexpr std::string_view deviations =
-      "A scale is of a rank's part of a tensor, there of a tensor.";
+      "A scale is of a rank's part of a tensor, there of a tensor, as it is by "
+      "architecture::parameter_server<> in place of reduce_scatter_all_gather.";
   using strategy = compose<compression::rescaled_error_feedback<compression::scaled_sign>,
                            architecture::reduce_scatter_all_gather>;
 };

@@ -19,12 +19,15 @@ struct SignSGD {
   static constexpr std::string_view after =
       "Bernstein et al., \"signSGD with Majority Vote\", 2018";
   static constexpr std::string_view deviations =
-      "Every rank has a vote; in its program every machine, and a single one votes nothing. "
-      "Buckets are filled from the last parameter on, there from the first.";
+      "Every rank has a vote, in its program every machine. Buckets are those of its program and "
+      "leave from the last parameters on, which also lie first in them.";
   using strategy =
       compose<fusion::up_to, schedule::at_end, compression::sign, architecture::majority_vote>;
   static constexpr policy_options<strategy> defaults() {
-    return {.fusion = {.bytes = 100_MiB, .crossing = fusion::crossing::out}};
+    return {.fusion = {.bytes = 100_MiB,
+                       .crossing = fusion::crossing::out,
+                       .from = fusion::filled_from::first},
+            .architecture = {.single = architecture::single_voter::is_believed}};
   }
 };
 
@@ -34,12 +37,15 @@ struct Signum {
   static constexpr std::string_view after =
       "Bernstein et al., \"signSGD with Majority Vote\", 2018";
   static constexpr std::string_view deviations =
-      "Every rank has a vote; in its program every machine, and a single one votes nothing. "
-      "Buckets are filled from the last parameter on, there from the first.";
+      "Every rank has a vote, in its program every machine. Buckets are those of its program and "
+      "leave from the last parameters on, which also lie first in them.";
   using strategy =
       compose<fusion::up_to, schedule::at_end, compression::signum, architecture::majority_vote>;
   static constexpr policy_options<strategy> defaults() {
-    return {.fusion = {.bytes = 100_MiB, .crossing = fusion::crossing::out}};
+    return {.fusion = {.bytes = 100_MiB,
+                       .crossing = fusion::crossing::out,
+                       .from = fusion::filled_from::first},
+            .architecture = {.single = architecture::single_voter::is_believed}};
   }
 };
 

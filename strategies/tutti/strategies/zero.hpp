@@ -16,10 +16,8 @@ struct ZeRO1 {
   static constexpr std::string_view name = "ZeRO1";
   static constexpr std::string_view after = "Rajbhandari et al., \"ZeRO\", SC 2020, stage 1";
   static constexpr std::string_view deviations =
-      "DeepSpeed cuts the whole model in p runs, here each bucket is, and the first ranks "
-      "have an element more of one that does not divide: of 160 tensors of 3 elements, each "
-      "alone, ranks 0 to 2 of 4 keep 160 floats of momentum and rank 3 none, where 120 were "
-      "its; it gathers all parameters before a step ends, here they come in forward order "
+      "DeepSpeed cuts the whole model in p runs, here each bucket is, in runs that come to as "
+      "much a rank; it gathers all parameters before a step ends, here they come in forward order "
       "under the next forward pass, and `wait()` flushes what the last step has left; its "
       "buckets hold 5e8 elements, these 25 MiB, so that there is something to overlap; its "
       "ranks divide their gradients before they are added, here the owner divides the sum. "

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "tutti/optimizer/none.hpp"
+#include "tutti/role/optimizer.hpp"
+
+namespace tutti::optimizer {
+
+/// Leaves averaged gradients for an optimizer of the user's, who multiplies the loss, divides
+/// gradients by as much, and skips a step that is not finite. `scale`, by which the loss is
+/// multiplied, follows the user's by `engine.change`; `skipped` is one more after a step that has
+/// to be skipped, on every worker alike, whose gradients then are nothing in particular.
+///
+/// What compressors remember is then as it was before that step, and is as many times as large as
+/// the scale: all that loss_scaled does for residuals, at its cost, and nothing to gradients.
+/// After: PyTorch's GradScaler.
+struct scaled_elsewhere : none {
+  static constexpr bool needs_all_gradients = true;
+
+  float scale{1.0f};
+  std::uint32_t skipped{0};
+
+  template <class Self, class Visitor>
+  static void describe(Self& self, Visitor&& visit) {
+    visit("scale", self.scale, "by which the loss is multiplied");
+    visit("skipped", self.skipped, "steps that were not finite so far");
+  }
+
+  float begin_step(double squares) {
+    const bool finite = std::isfinite(squares);
+    skipped += finite ? 0 : 1;
+    return finite ? 1.0f : 0.0f;
+  }
+};
+static_assert(optimizer_policy<scaled_elsewhere>);
+
+}  // namespace tutti::optimizer

@@ -1,0 +1,281 @@
+// A step that updates nothing leaves what compressors remember as it was, on workers and on
+// servers, whoever skips it.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/majority_vote.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/momentum_correction.hpp"
+#include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/push_only.hpp"
+#include "tutti/compression/random_k.hpp"
+#include "tutti/compression/signum.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
+#include "tutti/optimizer/scaled_elsewhere.hpp"
+#include "tutti/partition/into.hpp"
+
+namespace tutti::test {
+namespace {
+
+/// What each worker's model has become, and what is remembered of gradients and means on workers
+/// and on servers, as of gradients that were not scaled.
+struct remembered_outcome {
+  std::vector<std::vector<float>> parameters{};
+  std::vector<std::vector<float>> residuals{};
+  bool operator==(const remembered_outcome&) const = default;
+};
+
+std::vector<arena::declaration> small_model() {
+  return {{"vector", 60}, {"scalar", 1}, {"nothing", 0}, {"matrix", 450, {15, 30}}};
+}
+
+/// A step whose gradients are the greatest of all, and on the last rank no numbers.
+constexpr int not_finite = -1;
+
+template <class Engine>
+std::vector<std::vector<float>> residuals_of(Engine& engine) {
+  std::vector<std::vector<float>> all;
+  const auto mine = engine.memories();
+  for (std::size_t which = 0; which < 2; ++which) {  // of gradients and of means; then momenta
+    all.emplace_back(mine[which].begin(), mine[which].end());
+  }
+  for (const auto& rank : engine.collect_from_others()) {
+    all.insert(all.end(), rank.begin(), rank.end());
+  }
+  return all;
+}
+void multiply(std::vector<std::vector<float>>& all, float factor) {
+  for (auto& each : all) {
+    for (float& value : each) {
+      value *= factor;
+    }
+  }
+}
+
+template <class Strategy>
+remembered_outcome trained_with_residuals(int workers, const std::vector<int>& told,
+                                          const optimizer::loss_scaled<optimizer::sgd>& values,
+                                          const engine_options<Strategy>& set) {
+  remembered_outcome all;
+  all.parameters.resize(static_cast<std::size_t>(workers));
+  std::vector<std::vector<std::vector<float>>> left(all.parameters.size());
+  transport::run_ranks(workers + servers_in<Strategy>(set), [&](transport::in_process& world) {
+    arena memory = model_of(world.rank(), small_model());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), values, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (const int step : told) {
+      const float scale = engine.values().scale;
+      const auto parameters =
+          std::vector<float>(memory.parameters().begin(), memory.parameters().end());
+      auto before = residuals_of(engine);
+      std::size_t element = 0;
+      for (float& each : memory.gradients()) {
+        each = scale * (step == not_finite ? 64 * gradient(world.rank(), 9, element)
+                                           : gradient(world.rank(), step, element));
+        ++element;
+      }
+      if (step == not_finite && world.rank() == workers - 1) {
+        memory.gradients()[3] = std::numeric_limits<float>::infinity();
+        memory.gradients().back() = std::numeric_limits<float>::quiet_NaN();
+      }
+      for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step + 1)) {
+        engine.ready(id);
+      }
+      engine.wait();
+      if (step == not_finite) {
+        EXPECT_EQ(engine.values().scale, scale * values.backoff);
+        EXPECT_TRUE(std::equal(parameters.begin(), parameters.end(), memory.parameters().begin()));
+        multiply(before, values.backoff);
+        EXPECT_EQ(residuals_of(engine), before) << "as before the step, in the new units";
+      }
+    }
+    const auto rank = static_cast<std::size_t>(world.rank());
+    all.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
+    left[rank] = residuals_of(engine);
+    multiply(left[rank], 1 / engine.values().scale);
+  });
+  for (const auto& each : left) {
+    all.residuals.insert(all.residuals.end(), each.begin(), each.end());
+  }
+  return all;
+}
+
+/// What else makes steps that are taken later, or by another scale, other ones.
+enum class depends { on_nothing, on_its_number, on_the_scale };
+
+/// Steps that are not finite change nothing, not even what later ones send; nor does a scale that
+/// grows and falls by powers of two.
+template <class Strategy>
+void skipped_steps_leave_residuals(engine_options<Strategy> set,
+                                   depends what = depends::on_nothing) {
+  std::vector<int> disturbed{0, not_finite, 1,          not_finite, not_finite,
+                             2, 3,          not_finite, 4,          not_finite};
+  if constexpr (!facts::in_rounds<typename strategy_of<Strategy>::compression>) {
+    disturbed.insert(disturbed.begin(), not_finite);  // those draw their first factor in a step
+  }
+  const std::vector<int> undisturbed{0, 1, 2, 3, 4};
+  set.run.deadline = 60;
+  for (int workers = 1; workers <= 5; ++workers) {
+    SCOPED_TRACE(std::to_string(workers) + " workers");
+    optimizer::loss_scaled<optimizer::sgd> values{{0.125f, 0.5f}, 1024.0f, 2.0f, 0.25f, 2};
+    if constexpr (facts::keeps_momentum<typename strategy_of<Strategy>::compression>) {
+      values.momentum = 0;
+    }
+    const auto seen = trained_with_residuals<Strategy>(workers, disturbed, values, set);
+    values.scale = 1;
+    values.growth = 1;
+    const auto wanted = trained_with_residuals<Strategy>(workers, undisturbed, values, set);
+    std::size_t kept = 0;
+    for (const auto& each : seen.residuals) {
+      for (const float value : each) {
+        EXPECT_TRUE(std::isfinite(value));
+        kept += value != 0 ? 1 : 0;
+      }
+    }
+    EXPECT_GT(kept, 0U) << "something is remembered";
+    if (what == depends::on_nothing) {
+      EXPECT_TRUE(seen == wanted);
+    }
+  }
+}
+
+TEST(LossScaled, LeavesResidualsWhereItSkips) {
+  using compression::error_feedback;
+  using selection = compression::momentum_correction<error_feedback<compression::top_k>>;
+  {
+    using strategy = compose<selection, architecture::sparse_tree>;
+    engine_options<strategy> set;
+    set.compression.decorated.density = 0.05;
+    skipped_steps_leave_residuals<strategy>(set);
+  }
+  {
+    using strategy = compose<compression::push_only<error_feedback<compression::top_k>>,
+                             architecture::parameter_server<>, fusion::all, partition::into>;
+    engine_options<strategy> set;
+    set.partition.bytes = 400;
+    set.compression.density = 0.05;
+    skipped_steps_leave_residuals<strategy>(set);
+  }
+  skipped_steps_leave_residuals<
+      compose<error_feedback<compression::block_int8>, architecture::reduce_scatter_all_gather>>(
+      {});
+}
+TEST(LossScaled, TellsServersOfAStepThatItSkips) {
+  using strategy = compose<compression::error_feedback<compression::block_sign>,
+                           architecture::parameter_server<>, fusion::all, partition::into>;
+  engine_options<strategy> set;
+  set.partition.bytes = 1000;
+  set.architecture.servers = 2;
+  skipped_steps_leave_residuals<strategy>(set);
+}
+TEST(LossScaled, LeavesTheFactorsOfATensorWhereItSkips) {
+  skipped_steps_leave_residuals<compose<compression::power_sgd>>({});
+}
+TEST(LossScaled, SkipsWhatItsCompressorWouldHide) {
+  {
+    using strategy = compose<compression::error_feedback<compression::random_k>,
+                             architecture::all_gather, fusion::when_ready>;
+    engine_options<strategy> set;
+    set.compression.density = 0.05;
+    skipped_steps_leave_residuals<strategy>(set, depends::on_its_number);
+  }
+  // A vote is a number, whoever casts it.
+  skipped_steps_leave_residuals<compose<compression::signum, architecture::majority_vote>>(
+      {}, depends::on_the_scale);
+}
+
+/// A loop's own scaler: each finite step's mean on the first worker, divided by the scale, and what
+/// all remember in the end, as of gradients that were not scaled.
+template <class Strategy>
+remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, float growth,
+                                    const engine_options<Strategy>& set) {
+  remembered_outcome all;
+  std::mutex mutex;
+  transport::run_ranks(workers + servers_in<Strategy>(set), [&](transport::in_process& world) {
+    arena memory = model_of(world.rank(), small_model());
+    auto engine =
+        make_engine<Strategy>(world, memory.tensors(), optimizer::scaled_elsewhere{}, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    const auto model = std::vector<float>(memory.parameters().begin(), memory.parameters().end());
+    optimizer::scaled_elsewhere values;
+    for (const int step : told) {
+      engine.change(values);
+      auto before = residuals_of(engine);
+      std::size_t element = 0;
+      for (float& each : memory.gradients()) {
+        each = values.scale * gradient(world.rank(), step == not_finite ? 9 : step, element++);
+      }
+      if (step == not_finite && world.rank() == workers - 1) {
+        memory.gradients()[3] = std::numeric_limits<float>::infinity();
+      }
+      for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step + 1)) {
+        engine.ready(id);
+      }
+      engine.wait();
+      const bool skips = engine.values().skipped != values.skipped;
+      EXPECT_EQ(skips, step == not_finite);
+      values.skipped = engine.values().skipped;
+      if (skips) {
+        EXPECT_EQ(residuals_of(engine), before);
+        values.scale /= growth;
+      } else {
+        if (world.rank() == 0) {
+          all.parameters.emplace_back(memory.gradients().begin(), memory.gradients().end());
+          for (float& each : all.parameters.back()) {
+            each /= values.scale;
+          }
+        }
+        values.scale *= growth;
+      }
+    }
+    EXPECT_TRUE(std::equal(model.begin(), model.end(), memory.parameters().begin()));
+    auto left = residuals_of(engine);
+    multiply(left, 1 / engine.values().scale);
+    const std::scoped_lock lock(mutex);
+    if (world.rank() == 0) {
+      all.residuals = std::move(left);
+    }
+  });
+  return all;
+}
+TEST(ScaledElsewhere, LeavesMeansAndTakesResidualsBack) {
+  using strategy = compose<compression::error_feedback<compression::block_sign>,
+                           architecture::parameter_server<>, fusion::all, partition::into>;
+  engine_options<strategy> set;
+  set.partition.bytes = 1000;
+  set.architecture.servers = 2;
+  set.run.deadline = 60;
+  for (int workers = 1; workers <= 5; ++workers) {
+    SCOPED_TRACE(workers);
+    const auto seen = left_to_a_scaler<strategy>(
+        workers, {not_finite, 0, 1, not_finite, not_finite, 2, not_finite, 3}, 8, set);
+    EXPECT_EQ(seen.parameters.size(), 4U);
+    EXPECT_TRUE(seen == left_to_a_scaler<strategy>(workers, {0, 1, 2, 3}, 1, set));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
