@@ -711,7 +711,8 @@ class flow {
     auto& mine = tensors_[position];
     mine.current = world_->queue().record();
     observer_->record(event::arrived, static_cast<std::uint32_t>(index(plan_->at(position))));
-    mine.arrived.fetch_add(1, std::memory_order_release);  // from here on it is the caller's
+    mine.arrived.store(mine.arrived.load(std::memory_order_relaxed) + 1,
+                       std::memory_order_release);  // from here on it is the caller's
     wake(mine);
   }
 
