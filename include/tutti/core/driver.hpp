@@ -162,9 +162,9 @@ class driver {
       const turn mine(driven_);
       try {
         const loop_round now = owner_->go_round(*world_);
-        any |= now.any;
-        more = now.goes_on;
-        if (now.moves) {
+        any |= now != loop_round::nothing;
+        more = now == loop_round::more;
+        if (now >= loop_round::moves) {
           moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         }
       } catch (...) {
