@@ -30,7 +30,7 @@ class driver {
   driver(Transport& world, Owner& owner) : world_(&world), owner_(&owner) {}
   driver(const driver&) = delete;
   driver& operator=(const driver&) = delete;
-  ~driver() { stop_thread(); }
+  [[gnu::cold]] ~driver() { stop_thread(); }
 
   /// From now on a thread makes progress, if `wanted` or, automatically, where this host has two
   /// cores for each of its ranks, and this one is not bound to one of them.

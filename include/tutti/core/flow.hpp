@@ -102,6 +102,7 @@ class flow {
   }
   flow(const flow&) = delete;
   flow& operator=(const flow&) = delete;
+  [[gnu::cold]] ~flow() = default;
 
   // ---- events in
 
@@ -318,7 +319,7 @@ class flow {
       wake(each);
     }
   }
-  void chunk_failed(std::exception_ptr why) { owner_->chunk_failed(std::move(why)); }
+  void chunk_failed(std::exception_ptr why) { owner_->broken(std::move(why)); }
 
   // ---- a launch
 
