@@ -217,7 +217,7 @@ class engine_core : engine_base<Transport> {
                           const compression& compressor, const Optimizer& values) {
     return plan_for<types>(forward, set, compressor, size, settings_of<Strategy>(set, values));
   }
-  void open_flow() {
+  [[gnu::cold]] void open_flow() {
     using schedule = typename strategy::schedule;
     if (serves()) {
       return;

@@ -54,8 +54,8 @@ class up_to {
   constexpr up_to() = default;
   explicit constexpr up_to(const options& values) : options_(values) {}
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     std::vector<std::size_t> ends;
     std::size_t held = 0;
     for (std::size_t i = 0; i < backward.size(); ++i) {
