@@ -12,9 +12,8 @@ foreach(root IN LISTS tutti_root_paths)
   list(APPEND tutti_headers ${found})
 endforeach()
 
-# A target and the headers whose paths match. Each is compiled alone where `verified` holds. What
-# follows are sources of a static library.
-function(tutti_library name headers verified)
+# A target and the headers whose paths match. What follows are sources of a static library.
+function(tutti_library name headers)
   if(ARGN)
     add_library(tutti_${name} STATIC ${ARGN})
     set(scope PUBLIC)
@@ -25,13 +24,7 @@ function(tutti_library name headers verified)
   add_library(tutti::${name} ALIAS tutti_${name})
   target_sources(tutti_${name} ${scope}
     FILE_SET HEADERS BASE_DIRS ${tutti_root_paths} FILES ${headers})
-  if(PROJECT_IS_TOP_LEVEL AND verified)
-    set(verify ON)
-  else()
-    set(verify OFF)
-  endif()
-  set_target_properties(tutti_${name} PROPERTIES
-    EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ${verify})
+  set_target_properties(tutti_${name} PROPERTIES EXPORT_NAME ${name})
 endfunction()
 
 # What needs a library that may be absent belongs to a target of its own. It links that library by
@@ -57,7 +50,7 @@ if(CUDAToolkit_FOUND)
   find_package(NCCL QUIET)
 endif()
 
-tutti_library(tutti "${tutti_headers}" TRUE)
+tutti_library(tutti "${tutti_headers}")
 target_compile_features(tutti_tutti INTERFACE cxx_std_20)
 target_link_libraries(tutti_tutti INTERFACE Threads::Threads)
 # A product and a sum stay two roundings, so that hosts and devices give the same bits.
@@ -66,7 +59,7 @@ target_compile_options(tutti_tutti INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off;--fmad=false>")
 
 set(compiled ${PROJECT_SOURCE_DIR}/include/tutti/compiled)
-tutti_library(in_process "${headers_in_process}" TRUE ${compiled}/in_process.cpp)
+tutti_library(in_process "${headers_in_process}" ${compiled}/in_process.cpp)
 target_link_libraries(tutti_in_process PUBLIC tutti_tutti)
 
 set(mpi_sources)
@@ -75,7 +68,7 @@ if(MPI_CXX_FOUND)
   set(mpi_sources ${compiled}/mpi.cpp)
   set(mpi_scope PUBLIC)
 endif()
-tutti_library(mpi "${headers_mpi}" "${MPI_CXX_FOUND}" ${mpi_sources})
+tutti_library(mpi "${headers_mpi}" ${mpi_sources})
 target_link_libraries(tutti_mpi ${mpi_scope} tutti_in_process MPI::MPI_CXX)
 target_compile_definitions(tutti_mpi ${mpi_scope} OMPI_SKIP_MPICXX)
 
@@ -90,11 +83,11 @@ foreach(library in_process mpi)
   endif()
 endforeach()
 
-tutti_library(benchmark "${headers_benchmark}" "${benchmark_FOUND}")
+tutti_library(benchmark "${headers_benchmark}")
 target_link_libraries(tutti_benchmark INTERFACE tutti_tutti benchmark::benchmark)
 
 # LibTorch's flags come with the program that trains with it: test/torch/ compiles this header.
-tutti_library(torch "${headers_torch}" FALSE)
+tutti_library(torch "${headers_torch}")
 target_link_libraries(tutti_torch INTERFACE tutti_tutti)
 
 # Kernels for devices are compiled here, once, where nvcc is found; without it the target is headers
@@ -115,14 +108,13 @@ if(TUTTI_CUDA AND CUDAToolkit_FOUND)
     message(STATUS "nvcc not found: the CUDA kernels are left out")
   endif()
 endif()
-# nvcc's own headers are compiled by library.cu, the others alone.
+# nvcc's own headers are compiled by library.cu, the others alone, in test/headers/.
 set(headers_nvcc ${headers_cuda})
 list(FILTER headers_nvcc INCLUDE REGEX "[.]cuh$")
 list(FILTER headers_cuda EXCLUDE REGEX "[.]cuh$")
-tutti_library(cuda "${headers_cuda}" "${CUDAToolkit_FOUND}" ${cuda_sources})
+tutti_library(cuda "${headers_cuda}" ${cuda_sources})
 target_sources(tutti_cuda ${cuda_scope}
   FILE_SET nvcc TYPE HEADERS BASE_DIRS ${tutti_root_paths} FILES ${headers_nvcc})
-set_target_properties(tutti_cuda PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 target_link_libraries(tutti_cuda ${cuda_scope} tutti_tutti CUDA::cudart_static)
 target_compile_options(tutti_cuda ${cuda_scope}
   "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr>")
@@ -137,7 +129,7 @@ if(cuda_sources)
   endif()
 endif()
 
-tutti_library(nccl "${headers_nccl}" "${NCCL_FOUND}")
+tutti_library(nccl "${headers_nccl}")
 target_link_libraries(tutti_nccl INTERFACE tutti_cuda NCCL::nccl)
 if(PROJECT_IS_TOP_LEVEL AND NOT NCCL_FOUND)
   message(STATUS "NCCL not found (libnccl-dev): what needs it is left out")

@@ -180,11 +180,11 @@ TEST(Waiting, WhoClosesNeverExpires) {
 
 /// An engine of which nobody asks more than a question needs.
 struct idle_engine : engine_base<transport::simulated> {
-  idle_engine() : engine_base(std::type_identity<idle_engine>(), 0) {}
+  explicit idle_engine(transport::simulated& world)
+      : engine_base(std::type_identity<idle_engine>(), world, {}, {}, buffers::none, 0) {}
   bool open_posts() { return false; }
   void describe(const chunk_step&, control_message&) {}
-  void heard(const std::exception_ptr& why) { std::rethrow_exception(why); }
-  std::string_view due_call() { return {}; }
+  void release_waiters() {}
 };
 
 task hear(transport::simulated& world, control_message& question) {
@@ -202,7 +202,7 @@ constexpr chunk_step third_chunk{3, 10};
 
 /// Asks in seconds 0 and 1, before it is read, and in second 3; looks after each answer.
 task asking_rank(transport::simulated& world) {
-  idle_engine engine;
+  idle_engine engine(world);
   watch<transport::simulated> its(world, engine);
   its.start();
   its.ask(first_chunk, 0);

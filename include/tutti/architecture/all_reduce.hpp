@@ -134,31 +134,43 @@ struct all_reduce {
     task add_up(typename World::endpoint self, const launch<C>& what) const {
       constexpr bool encoded = !facts::identity<C>;
       auto& queue = self.queue();
-      auto sum = reduction_of(what, what.data.size(), element_bytes(*what.compression),
-                              payload_room(*what.compression, what.data.size()));
-      if (!encoded && !what.phantom()) {
-        sum.data = reinterpret_cast<std::byte*>(what.data.data());
-      }
       if (divides_first) {
         what.scale(queue, 0, what.data.size());
       }
       if (encoded) {
-        what.encode(queue, 0, what.data.size(), sum.all());
+        what.encode(queue, 0, what.data.size(), sum_of(what).all());
       }
       if constexpr (World::splits_phases) {
+        const auto sum = sum_of(what);
         co_await collective_.reduce_scatter(self, sum);
         co_await what.between_halves();
         co_await collective_.all_gather(self, sum);
       } else {
-        co_await collective_.all_reduce(self, sum);
+        const task adding = add_up_all(self, what);
+        co_await adding;
       }
       if (encoded) {
         what.clear(queue, 0, what.data.size());
-        what.accumulate(queue, sum.all(), 0, what.data.size());
+        what.accumulate(queue, sum_of(what).all(), 0, what.data.size());
       }
       if (!divides_first) {
         what.scale(queue, 0, what.data.size());
       }
+    }
+
+    template <class C>
+    auto sum_of(const launch<C>& what) const {
+      auto sum = reduction_of(what, what.data.size(), element_bytes(*what.compression),
+                              payload_room(*what.compression, what.data.size()));
+      if (facts::identity<C> && !what.phantom()) {
+        sum.data = reinterpret_cast<std::byte*>(what.data.data());
+      }
+      return sum;
+    }
+    /// No coroutine, in whose frame its arguments would be written and read again at once.
+    template <class C>
+    task add_up_all(typename World::endpoint self, const launch<C>& what) const {
+      return collective_.all_reduce(self, sum_of(what));
     }
 
     template <class C>

@@ -29,7 +29,7 @@ class post_box {
     const auto found = oldest();
     if (found) {
       head().store(0, std::memory_order_relaxed);
-      head_.fetch_add(1, std::memory_order_relaxed);
+      head_.store(head_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
     return found;
   }
@@ -45,7 +45,7 @@ class post_box {
 
   std::vector<std::atomic<std::uint32_t>> slots_;
   std::atomic<std::size_t> tail_{0};
-  std::atomic<std::size_t> head_{0};
+  std::atomic<std::size_t> head_{0};  // whoever takes writes it, and others look
 };
 
 }  // namespace tutti

@@ -15,8 +15,8 @@ namespace tutti {
 /// times, also of tensors in between that travel otherwise, or in proportion to its elements,
 /// `per_element` seconds each where the profile is silent. A profile that has times has them of all
 /// tensors.
-inline std::vector<seconds> ready_times(std::span<const tensor_facts> backward,
-                                        const profile& known, double per_element) {
+[[gnu::cold]] inline std::vector<seconds> ready_times(std::span<const tensor_facts> backward,
+                                                      const profile& known, double per_element) {
   TUTTI_ASSERT(known.backward.empty() || backward.empty() ||
                    known.backward.size() > index(backward.front().id),
                "a profile has a time for each tensor");

@@ -97,6 +97,7 @@ class chunk_records {
   }
   chunk_records(const chunk_records&) = delete;
   chunk_records& operator=(const chunk_records&) = delete;
+  [[gnu::cold]] ~chunk_records() = default;
 
   record& operator[](std::uint32_t number) { return records_[number]; }
   const record& operator[](std::uint32_t number) const { return records_[number]; }

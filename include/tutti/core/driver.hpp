@@ -30,7 +30,7 @@ class driver {
   driver(Transport& world, Owner& owner) : world_(&world), owner_(&owner) {}
   driver(const driver&) = delete;
   driver& operator=(const driver&) = delete;
-  ~driver() { stop_thread(); }
+  [[gnu::cold]] ~driver() { stop_thread(); }
 
   /// From now on a thread makes progress, if `wanted` or, automatically, where this host has two
   /// cores for each of its ranks, and this one is not bound to one of them.
@@ -162,9 +162,9 @@ class driver {
       const turn mine(driven_);
       try {
         const loop_round now = owner_->go_round(*world_);
-        any |= now.any;
-        more = now.goes_on;
-        if (now.moves) {
+        any |= now != loop_round::nothing;
+        more = now == loop_round::more;
+        if (now >= loop_round::moves) {
           moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         }
       } catch (...) {

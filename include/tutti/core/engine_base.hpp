@@ -11,12 +11,17 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/post_box.hpp"
 #include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/core/claim.hpp"
 #include "tutti/core/control.hpp"
+#include "tutti/core/failure.hpp"
 #include "tutti/core/loop_round.hpp"
+#include "tutti/core/model_memory.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -35,8 +40,9 @@ enum class service : std::uint32_t {
   pushes,
 };
 
-/// An engine without its strategy: all that the loop, waiting, the control channel and services ask
-/// of it. They are compiled once a transport. Cost: a call through a pointer.
+/// An engine without its strategy: its plan, its model's memory, how it fails, and all that the
+/// loop, waiting, the control channel and services ask of it. They are compiled once a transport.
+/// Cost: a call through a pointer where a strategy has to answer.
 template <class Transport>
 class engine_base {
  public:
@@ -53,22 +59,32 @@ class engine_base {
            !unwritten_.load(std::memory_order_relaxed);
   }
   /// Ends every wait.
-  bool failed() { return verbs_->failed(*this); }
+  bool failed() const { return failure_.happened(); }
   /// Messages about waiting so far, which are no progress.
   std::size_t words() const { return words_; }
   void count_word() { ++words_; }
-  /// Something has thrown in the loop.
-  void broken(std::exception_ptr why) { return verbs_->broken(*this, std::move(why)); }
+  /// Something has thrown in the loop, or in what it started.
+  void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
 
   // ---- waiting
 
   /// What this rank waits for.
   chunk_step stuck() { return verbs_->stuck(*this); }
   /// Ends this rank's part, and every other's, unless the sentence is empty.
-  void end_with(const std::string& sentence) { return verbs_->end_with(*this, sentence); }
-  /// Looks at the transport's failure.
-  void hear_of_failure() { return verbs_->hear_of_failure(*this); }
-  const std::vector<tensor>& tensors() { return verbs_->tensors(*this); }
+  [[gnu::cold]] void end_with(const std::string& sentence) {
+    if (!sentence.empty()) {
+      broken(std::make_exception_ptr(communication_error(sentence)));
+    }
+  }
+  /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
+  void hear_of_failure() {
+    if constexpr (requires { world_->failure(); }) {
+      if (world_->failure()) {
+        heard(world_->failure());
+      }
+    }
+  }
+  const std::vector<tensor>& tensors() const { return model_.forward(); }
 
   // ---- the control channel
 
@@ -77,9 +93,9 @@ class engine_base {
     return verbs_->describe(*this, about, answer);
   }
   /// The transport's failure, as a coroutine has met it.
-  void heard(std::exception_ptr why) { return verbs_->heard(*this, std::move(why)); }
+  void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   /// What a rank that all others wait for has not called.
-  std::string_view due_call() { return verbs_->due_call(*this); }
+  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
 
   // ---- services
 
@@ -88,7 +104,7 @@ class engine_base {
   /// What another rank's machine said.
   void hear(int peer, std::span<const std::byte> words) { return verbs_->hear(*this, peer, words); }
   /// A message about a chunk, for the architecture.
-  task serve_chunk(message_type asked) { return verbs_->serve_chunk(*this, std::move(asked)); }
+  task serve_chunk(message_type&& asked) { return verbs_->serve_chunk(*this, std::move(asked)); }
   /// Other values for the optimizer.
   void take_values(std::span<const std::byte> bytes) { return verbs_->take_values(*this, bytes); }
   /// The last step has updated nothing.
@@ -110,8 +126,6 @@ class engine_base {
 
   /// All ranks declare and set the same, and parameters are rank 0's.
   void begun() { return verbs_->begun(*this); }
-  /// They disagree, as all ranks find alike.
-  void disagreed(std::exception_ptr why) { return verbs_->disagreed(*this, std::move(why)); }
   /// No more gradients: ends when every launch has.
   task finish_gradients() { return verbs_->finish_gradients(*this); }
   /// Ends when nothing is left of what the architecture began.
@@ -120,11 +134,21 @@ class engine_base {
   task stop_answering() { return verbs_->stop_answering(*this); }
 
  protected:
-  /// `Engine` is derived from this, and has all of it.
+  using audience = typename failure<Transport>::audience;
+
+  /// `Engine` is derived from this, and has all verbs.
   template <class Engine>
-  engine_base(std::type_identity<Engine>, std::size_t tensors)
-      : posts_(tensors), verbs_(&of<Engine>()) {}
-  ~engine_base() = default;
+  engine_base(std::type_identity<Engine>, Transport& world, std::vector<tensor>&& tensors,
+              plan&& made, buffers wanted, std::size_t most_lent)
+      : engine_base(of<Engine>(), world, std::move(tensors), std::move(made), wanted, most_lent) {}
+  [[gnu::cold]] ~engine_base() = default;
+
+  /// Ends this rank's part, once.
+  [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
+    if (failure_.end(std::move(why), who)) {
+      verbs_->release_waiters(*this);
+    }
+  }
 
   /// Whether `Engine` itself declares a verb. If it does not, `&Engine::verb` is this class's,
   /// which calls the engine's: a recursion without end.
@@ -134,20 +158,23 @@ class engine_base {
   }
   template <class Engine>
   static constexpr bool has_all() {
-    return is_own<Engine>(&Engine::failed) && is_own<Engine>(&Engine::broken) &&
-           is_own<Engine>(&Engine::stuck) && is_own<Engine>(&Engine::end_with) &&
-           is_own<Engine>(&Engine::hear_of_failure) && is_own<Engine>(&Engine::tensors) &&
-           is_own<Engine>(&Engine::describe) && is_own<Engine>(&Engine::heard) &&
-           is_own<Engine>(&Engine::due_call) && is_own<Engine>(&Engine::listens_to_all) &&
+    return is_own<Engine>(&Engine::release_waiters) && is_own<Engine>(&Engine::stuck) &&
+           is_own<Engine>(&Engine::describe) && is_own<Engine>(&Engine::listens_to_all) &&
            is_own<Engine>(&Engine::hear) && is_own<Engine>(&Engine::serve_chunk) &&
            is_own<Engine>(&Engine::take_values) && is_own<Engine>(&Engine::undo_step) &&
            is_own<Engine>(&Engine::remembered) && is_own<Engine>(&Engine::resume_architecture) &&
            is_own<Engine>(&Engine::converse) && is_own<Engine>(&Engine::worker_left) &&
            is_own<Engine>(&Engine::counted_pushes) && is_own<Engine>(&Engine::begun) &&
-           is_own<Engine>(&Engine::disagreed) && is_own<Engine>(&Engine::finish_gradients) &&
+           is_own<Engine>(&Engine::finish_gradients) &&
            is_own<Engine>(&Engine::finish_architecture) && is_own<Engine>(&Engine::stop_answering);
   }
 
+  Transport* world_;
+  failure<Transport> failure_;
+  claim claim_;
+  plan plan_;
+  model_memory<typename Transport::queue_type> model_;
+  std::atomic<const char*> due_call_{"average()"};
   post_box posts_;  ///< tensors that became ready
   std::atomic<bool> is_started_{false};
   std::atomic<bool> unwritten_{false};  ///< a device still wrote the oldest post's gradient
@@ -155,18 +182,12 @@ class engine_base {
  private:
   struct verbs {
     loop_round (*go_round)(engine_base&, Transport&);
-    bool (*failed)(engine_base&);
-    void (*broken)(engine_base&, std::exception_ptr);
+    void (*release_waiters)(engine_base&);
     chunk_step (*stuck)(engine_base&);
-    void (*end_with)(engine_base&, const std::string&);
-    void (*hear_of_failure)(engine_base&);
-    const std::vector<tensor>& (*tensors)(engine_base&);
     void (*describe)(engine_base&, const chunk_step&, control_message&);
-    void (*heard)(engine_base&, std::exception_ptr);
-    std::string_view (*due_call)(engine_base&);
     bool (*listens_to_all)(engine_base&, int);
     void (*hear)(engine_base&, int, std::span<const std::byte>);
-    task (*serve_chunk)(engine_base&, message_type);
+    task (*serve_chunk)(engine_base&, message_type&&);
     void (*take_values)(engine_base&, std::span<const std::byte>);
     void (*undo_step)(engine_base&);
     std::vector<std::span<float>> (*remembered)(engine_base&);
@@ -175,41 +196,38 @@ class engine_base {
     task (*worker_left)(engine_base&, int);
     push_counts (*counted_pushes)(engine_base&);
     void (*begun)(engine_base&);
-    void (*disagreed)(engine_base&, std::exception_ptr);
     task (*finish_gradients)(engine_base&);
     task (*finish_architecture)(engine_base&);
     task (*stop_answering)(engine_base&);
   };
+  /// Not inlined: once for all strategies.
+  [[gnu::cold, gnu::noinline]] engine_base(const verbs& all, Transport& world,
+                                           std::vector<tensor>&& tensors, plan&& made,
+                                           buffers wanted, std::size_t most_lent)
+      : world_(&world),
+        failure_(world),
+        claim_(world.ready_coroutines(), world.rank()),
+        plan_(std::move(made)),
+        model_(world.queue(), std::move(tensors), plan_, wanted, most_lent),
+        posts_(plan_.backward.size()),
+        verbs_(&all) {}
+
   template <class Engine>
   static const verbs& of() {
     static constexpr verbs all{
         [](engine_base& its, Transport& world) {
           return tutti::go_round(world, static_cast<Engine&>(its));
         },
-        [](engine_base& its) { return static_cast<Engine&>(its).failed(); },
-        [](engine_base& its, std::exception_ptr why) {
-          return static_cast<Engine&>(its).broken(std::move(why));
-        },
+        [](engine_base& its) { return static_cast<Engine&>(its).release_waiters(); },
         [](engine_base& its) { return static_cast<Engine&>(its).stuck(); },
-        [](engine_base& its, const std::string& sentence) {
-          return static_cast<Engine&>(its).end_with(sentence);
-        },
-        [](engine_base& its) { return static_cast<Engine&>(its).hear_of_failure(); },
-        [](engine_base& its) -> const std::vector<tensor>& {
-          return static_cast<Engine&>(its).tensors();
-        },
         [](engine_base& its, const chunk_step& about, control_message& answer) {
           return static_cast<Engine&>(its).describe(about, answer);
         },
-        [](engine_base& its, std::exception_ptr why) {
-          return static_cast<Engine&>(its).heard(std::move(why));
-        },
-        [](engine_base& its) { return static_cast<Engine&>(its).due_call(); },
         [](engine_base& its, int rank) { return static_cast<Engine&>(its).listens_to_all(rank); },
         [](engine_base& its, int peer, std::span<const std::byte> words) {
           return static_cast<Engine&>(its).hear(peer, words);
         },
-        [](engine_base& its, message_type asked) {
+        [](engine_base& its, message_type&& asked) {
           return static_cast<Engine&>(its).serve_chunk(std::move(asked));
         },
         [](engine_base& its, std::span<const std::byte> bytes) {
@@ -226,9 +244,6 @@ class engine_base {
         [](engine_base& its, int worker) { return static_cast<Engine&>(its).worker_left(worker); },
         [](engine_base& its) { return static_cast<Engine&>(its).counted_pushes(); },
         [](engine_base& its) { return static_cast<Engine&>(its).begun(); },
-        [](engine_base& its, std::exception_ptr why) {
-          return static_cast<Engine&>(its).disagreed(std::move(why));
-        },
         [](engine_base& its) { return static_cast<Engine&>(its).finish_gradients(); },
         [](engine_base& its) { return static_cast<Engine&>(its).finish_architecture(); },
         [](engine_base& its) { return static_cast<Engine&>(its).stop_answering(); },

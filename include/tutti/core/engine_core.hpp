@@ -59,11 +59,23 @@ template <class Strategy, transport_policy Transport, optimizer_policy Optimizer
 class engine_core : engine_base<Transport> {
   using base = engine_base<Transport>;
   using base::has_posts;
+  using base::heard;
   using base::is_started_;
   using base::posts_;
   using base::unwritten_;
 
  protected:
+  using base::broken;
+  using base::due_call_;
+  using base::end_with;
+  using base::fail;
+  using base::failed;
+  using base::failure_;
+  using base::hear_of_failure;
+  using base::model_;
+  using base::plan_;
+  using base::tensors;
+  using base::world_;
   using types = engine_types<Strategy, Transport, Optimizer, Monitor>;
   using strategy = typename types::strategy;
   using options = typename types::options;
@@ -84,25 +96,23 @@ class engine_core : engine_base<Transport> {
   using compiled_first =
       typename rule::compiles_for_the_queue<compression, typename Transport::queue_type>::needed;
 
-  [[gnu::cold]] engine_core(Transport& world, std::vector<tensor> tensors, Optimizer optimizer,
+  [[gnu::cold]] engine_core(Transport& world, std::vector<tensor> forward, Optimizer optimizer,
                             options set, Monitor monitor)
-      : base(std::type_identity<engine_core>(), tensors.size()),
-        world_(&world),
-        failure_(world),
-        claim_(world.ready_coroutines(), world.rank()),
+      : base(std::type_identity<engine_core>(), world, std::move(forward),
+             planned_for(world.size(), forward, set, make_policy<compression>(set.compression),
+                         optimizer),
+             buffers_wanted(world.rank() >= workers_of(set, world.size())),
+             gradients::most_lent(set)),
         set_(std::move(set)),
-        workers_(workers_among<architecture>(set_.architecture, world.size())),
+        workers_(workers_of(set_, world.size())),
         compression_(make_policy<compression>(set_.compression)),
         optimizer_(optimizer),
         room_per_element_(optimizer.memory_per_element()),
         observer_(world, std::move(monitor)),
-        plan_(planned_for(tensors, set_, compression_)),
-        model_(world.queue(), std::move(tensors), plan_, buffers_wanted(),
-               gradients::most_lent(set_)),
         around_(
             world, plan_, model_, compression_, optimizer_, workers_, set_.run.accumulation,
             [](void* self, std::exception_ptr why) {
-              static_cast<engine_core*>(self)->chunk_failed(std::move(why));
+              static_cast<engine_core*>(self)->broken(std::move(why));
             },
             this),
         state_(std::in_place, around_, set_.architecture),
@@ -124,7 +134,7 @@ class engine_core : engine_base<Transport> {
       observer_.begin_sums(
           services_.own_tag(own::sums), workers_, plan_.backward.size(),
           [](void* self, std::exception_ptr why) {
-            static_cast<engine_core*>(self)->chunk_failed(std::move(why));
+            static_cast<engine_core*>(self)->broken(std::move(why));
           },
           this);
     }
@@ -180,7 +190,6 @@ class engine_core : engine_base<Transport> {
   /// Ends this rank's part once its gradients have arrived.
   task close() { return services_.close(startup_); }
   bool serves() const { return world_->rank() >= workers_; }
-  const std::vector<tensor>& tensors() const { return model_.forward(); }
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
   std::uint64_t overflowed() const { return around_.overflowed(); }
   auto arrival(tensor_id id) { return arrival_operation<engine_core>(*this, id); }
@@ -193,8 +202,7 @@ class engine_core : engine_base<Transport> {
   friend replan_steps<types, engine_core>;
   friend joining<engine_core>;
 
-  using audience = typename failure<Transport>::audience;
-  using model_type = model_memory<typename Transport::queue_type>;
+  using audience = typename base::audience;
   using services_type = services<Transport>;
   using own = typename services_type::own;
 
@@ -202,11 +210,14 @@ class engine_core : engine_base<Transport> {
 
   /// What every rank must set alike.
   std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
-  plan planned_for(std::span<const tensor> forward, const options& set,
-                   const compression& compressor) const {
-    return plan_for<types>(forward, set, compressor, world_->size(), settings(set));
+  static int workers_of(const options& set, int size) {
+    return workers_among<architecture>(set.architecture, size);
   }
-  void open_flow() {
+  static plan planned_for(int size, std::span<const tensor> forward, const options& set,
+                          const compression& compressor, const Optimizer& values) {
+    return plan_for<types>(forward, set, compressor, size, settings_of<Strategy>(set, values));
+  }
+  [[gnu::cold]] void open_flow() {
     using schedule = typename strategy::schedule;
     if (serves()) {
       return;
@@ -226,8 +237,8 @@ class engine_core : engine_base<Transport> {
     flow_.emplace(*world_, plan_, model_, set, around_, *state_,
                   services_.service_tag(service::words), observer_, *this);
   }
-  buffers buffers_wanted() const {
-    if (serves()) {
+  static buffers buffers_wanted(bool serves) {
+    if (serves) {
       return buffers::none;
     }
     return facts::has_outgoing<state_type> || delays ? buffers::separate : buffers::views;
@@ -266,7 +277,6 @@ class engine_core : engine_base<Transport> {
     is_started_.store(true, std::memory_order_release);
     open_posts();
   }
-  void disagreed(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
 
   // ---- tensors
 
@@ -336,15 +346,6 @@ class engine_core : engine_base<Transport> {
     }
   }
 
-  /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
-  void hear_of_failure() {
-    if constexpr (requires { world_->failure(); }) {
-      if (world_->failure()) {
-        heard(world_->failure());
-      }
-    }
-  }
-
   void wait_until(predicate done, std::uint32_t which) {
     if (done()) {
       failure_.rethrow();
@@ -359,9 +360,10 @@ class engine_core : engine_base<Transport> {
 
   // ---- failure
 
-  [[gnu::cold]] void end_with(const std::string& sentence) {
-    if (!sentence.empty()) {
-      fail(std::make_exception_ptr(communication_error(sentence)), audience::everybody);
+  [[gnu::cold]] void release_waiters() {
+    if (flow_) {
+      observer_.stop();
+      flow_->release_waiters();
     }
   }
 
@@ -387,13 +389,11 @@ class engine_core : engine_base<Transport> {
     }
   }
 
-  void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   void hear(int peer, std::span<const std::byte> words) { flow_->hear(peer, words); }
-  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
   bool listens_to_all(int rank) const {
     return listens<architecture>(set_.architecture, rank, world_->size());
   }
-  task serve_chunk(typename base::message_type asked) {
+  task serve_chunk([[maybe_unused]] typename base::message_type&& asked) {
     if constexpr (facts::has_serve<state_type>) {
       const auto self = around_.endpoint_of(asked.number());
       return state_->serve(self, std::move(asked));
@@ -485,8 +485,6 @@ class engine_core : engine_base<Transport> {
       return {};
     }
   }
-  void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
-  void chunk_failed(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
   float begin_step(double squares) { return optimizer_.begin_step(squares); }
   task average_of_step(double& value) {
     return average_over_workers(endpoint<Transport>(*world_, services_.own_tag(own::decision)),
@@ -497,12 +495,6 @@ class engine_core : engine_base<Transport> {
     return services_.tell(service::change, std::as_bytes(std::span(&optimizer_, 1)));
   }
 
-  [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
-    if (failure_.end(std::move(why), who) && flow_) {
-      observer_.stop();
-      flow_->release_waiters();
-    }
-  }
   task finish_gradients() {
     if constexpr (facts::has_sums<Monitor>) {
       return finish_sums();
@@ -532,7 +524,6 @@ class engine_core : engine_base<Transport> {
       return waits_.stop_answering();
     }
   }
-  bool failed() const { return failure_.happened(); }
 
   /// Waits until nothing of this rank is in flight: only then may its memory go.
   [[gnu::cold]] void quiesce() {
@@ -558,17 +549,12 @@ class engine_core : engine_base<Transport> {
            observer_.at_rest() && closing_.done();
   }
 
-  Transport* world_;
-  failure<Transport> failure_;
-  claim claim_;
   options set_;
   int workers_;
   compression compression_;
   Optimizer optimizer_;
   std::size_t room_per_element_;
   observer<Monitor, Transport> observer_;
-  plan plan_;
-  model_type model_;
   world_type around_;
   std::optional<state_type> state_;  // empty where a plan was given up half made
   struct uncounted {};
@@ -583,7 +569,6 @@ class engine_core : engine_base<Transport> {
   task closing_{};
   std::atomic<seconds> exposed_{0};         // several threads may wait
   std::atomic<std::uint64_t> averages_{0};  // and re-plans
-  std::atomic<const char*> due_call_{"average()"};
 };
 
 }  // namespace tutti

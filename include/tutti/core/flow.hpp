@@ -102,6 +102,7 @@ class flow {
   }
   flow(const flow&) = delete;
   flow& operator=(const flow&) = delete;
+  [[gnu::cold]] ~flow() = default;
 
   // ---- events in
 
@@ -318,7 +319,7 @@ class flow {
       wake(each);
     }
   }
-  void chunk_failed(std::exception_ptr why) { owner_->chunk_failed(std::move(why)); }
+  void chunk_failed(std::exception_ptr why) { owner_->broken(std::move(why)); }
 
   // ---- a launch
 
@@ -394,8 +395,8 @@ class flow {
       }
       if (!what.data.empty()) {
         send_zeros_unless_finite(what.data);
-        co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
-                                  what);
+        const task moving = exchange(number, what);
+        co_await moving;
         around_->count_overflow(what.data);
       }
       buffers_->scatter(queue, mine);
@@ -468,8 +469,8 @@ class flow {
       }
       if (piece.elements > 0) {
         send_zeros_unless_finite(what.data);
-        co_await state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}),
-                                  what);
+        const task moving = exchange(number, what);
+        co_await moving;
         around_->count_overflow(what.data);
       }
       if constexpr (facts::has_incoming<state_type> && !delays) {
@@ -485,6 +486,11 @@ class flow {
       chunk_failed(std::current_exception());
     }
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
+
+  /// No part of a coroutine, in whose frame its arguments would be written and read again at once.
+  task exchange(std::uint32_t number, const launch_type& what) {
+    return state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}), what);
   }
 
   launch_type launch_of(std::uint32_t number) {
@@ -711,7 +717,8 @@ class flow {
     auto& mine = tensors_[position];
     mine.current = world_->queue().record();
     observer_->record(event::arrived, static_cast<std::uint32_t>(index(plan_->at(position))));
-    mine.arrived.fetch_add(1, std::memory_order_release);  // from here on it is the caller's
+    mine.arrived.store(mine.arrived.load(std::memory_order_relaxed) + 1,
+                       std::memory_order_release);  // from here on it is the caller's
     wake(mine);
   }
 

@@ -53,7 +53,7 @@ class handing_in {
     }
     mine.accumulated.store(0, std::memory_order_relaxed);
     mine.written = when;
-    mine.readied.fetch_add(1, std::memory_order_relaxed);
+    mine.readied.store(mine.readied.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     gradient_is_there(its, id, pass::last);
     its.posts_.post(static_cast<std::uint32_t>(its.plan_.position(id)));
     its.waits_.nudge();

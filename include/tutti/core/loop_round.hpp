@@ -7,21 +7,20 @@
 namespace tutti {
 
 /// What a round of a rank's loop came to.
-struct loop_round {
-  bool any = false;      ///< something happened
-  bool moves = false;    ///< more than talk about waiting
-  bool goes_on = false;  ///< there is more to do at once
+enum class loop_round {
+  nothing,
+  talk,   ///< about waiting alone, which is no progress
+  moves,  ///< something else happened
+  more,   ///< and there is more to do at once
 };
 
 /// One round of a rank's loop, by whoever owns it. `Owner::open_posts()` takes in what became ready
 /// and `Owner::carry_out()` starts what `Owner::has_decided()`, now that others have been told:
-/// true where anything moved. `Owner::words()` counts messages about waiting, which are no
-/// progress.
+/// true where anything moved. `Owner::words()` counts messages about waiting.
 template <class Transport, class Owner>
 loop_round go_round(Transport& world, Owner& owner) {
-  loop_round now;
-  now.moves = owner.open_posts();
-  now.any = now.moves;
+  bool moves = owner.open_posts();
+  bool talks = false;
   if constexpr (!Transport::virtual_time) {
     const std::size_t words = owner.words();
     const bool polled = world.poll();
@@ -30,15 +29,17 @@ loop_round go_round(Transport& world, Owner& owner) {
     if (!coroutines.draining()) {
       resumed = coroutines.drain();
       if (owner.carry_out()) {
-        now.moves = true;
-        now.goes_on = owner.has_decided();
+        moves = true;
+        if (owner.has_decided()) {
+          return loop_round::more;
+        }
       }
     }
-    now.any = now.moves || polled || resumed > 0;
     const std::size_t talked = owner.words() - words;
-    now.moves |= resumed > talked || (polled && talked == 0);
+    moves |= resumed > talked || (polled && talked == 0);
+    talks = polled || resumed > 0;
   }
-  return now;
+  return moves ? loop_round::moves : talks ? loop_round::talk : loop_round::nothing;
 }
 
 }  // namespace tutti

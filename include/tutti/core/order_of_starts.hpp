@@ -67,17 +67,19 @@ class order_of_starts {
         leaving_(leaves_later ? made.chunks.size() + 1 : 1),
         answered_(world.ready_coroutines()) {
     if constexpr (speaks) {
+      const auto heard = [](void* self) { static_cast<order_of_starts*>(self)->was_heard(); };
       const std::size_t most_words = tutti::coordination::decided<gathers>::room(made);
       if (world.rank() == 0 && around.workers() > 1) {
-        announcer_.emplace(world, words_tag, 1, around.workers(), most_words, *this);
+        announcer_.emplace(world, words_tag, 1, around.workers(), most_words, heard, this);
       } else if (world.rank() != 0) {
-        announcer_.emplace(world, words_tag, 0, 1, 1, *this);
+        announcer_.emplace(world, words_tag, 0, 1, 1, heard, this);
       }
       heard_.reserve(most_words);
     }
   }
   order_of_starts(const order_of_starts&) = delete;
   order_of_starts& operator=(const order_of_starts&) = delete;
+  [[gnu::cold]] ~order_of_starts() = default;
 
   // ---- events in
 
@@ -96,7 +98,7 @@ class order_of_starts {
     answered_.open();
   }
   /// A rank has read all that was said to it.
-  void heard_by(int) {
+  void was_heard() {
     if (world_->rank() != 0) {
       go_on();
       answered_.open();
@@ -343,8 +345,7 @@ class order_of_starts {
   Owner* owner_;
   machine_type machine_;
   ring_buffer<departure> leaving_;
-  std::conditional_t<speaks, std::optional<announcer<transport, order_of_starts>>, silence>
-      announcer_{};
+  std::conditional_t<speaks, std::optional<announcer<transport>>, silence> announcer_{};
   std::vector<std::uint32_t> heard_{};
   gate answered_;
   std::conditional_t<gathers, task, silence> ticker_{};

@@ -221,8 +221,8 @@ class replan_steps {
       co_await compare(its, made, settings);
       expect_allowed(its, next);
       who = audience::everybody;
-      made =
-          its.planned_for(its.model_.forward(), next, make_policy<compression>(next.compression));
+      made = its.planned_for(its.world_->size(), its.model_.forward(), next,
+                             make_policy<compression>(next.compression), its.optimizer_);
       who = has_servers ? audience::everybody : audience::nobody;  // servers do not find that
       expect_same_order(its.plan_, made);
       who = audience::everybody;
@@ -485,7 +485,7 @@ class replan_steps {
     its.plan_ = std::move(made);
     its.around_.accumulate(next.run.accumulation);
     std::vector<tensor> forward = its.model_.forward();
-    its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted(),
+    its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted(its.serves()),
                   handing_in<Types, Engine>::most_lent(its.set_)};
     its.state_.emplace(its.around_, its.set_.architecture);
     its.open_flow();

@@ -71,7 +71,7 @@ class services {
       co_await agree(endpoint<Transport>(*world_, own_tag(own::hello)), *plan_, owner_->tensors(),
                      settings);
     } catch (...) {
-      owner_->disagreed(std::current_exception());
+      owner_->heard(std::current_exception());  // as all ranks do
       throw;
     }
     try {

@@ -69,6 +69,7 @@ class surroundings {
         beside_(world.ready_coroutines(), failed, context) {}
   surroundings(const surroundings&) = delete;
   surroundings& operator=(const surroundings&) = delete;
+  [[gnu::cold]] ~surroundings() = default;
 
   int rank() const { return world_->rank(); }
   int size() const { return world_->size(); }

@@ -15,7 +15,8 @@ struct arrival_waiter {
   std::coroutine_handle<> coroutine{};
 };
 
-/// A tensor's place in the step. `readied` counts gradients given, `arrived` results received.
+/// A tensor's place in the step. `readied` counts gradients given, `arrived` results received: each
+/// has one writer at a time, who hands the tensor in and who owns the loop, and others look.
 template <class Event>
 struct tensor_state {
   std::atomic<std::uint64_t> readied{0};

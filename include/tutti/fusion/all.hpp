@@ -15,8 +15,8 @@ namespace tutti::fusion {
 struct all {
   using role = tutti::role::fusion;
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     if (backward.empty()) {
       return {};
     }

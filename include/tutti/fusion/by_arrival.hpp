@@ -60,8 +60,8 @@ class by_arrival {
   constexpr by_arrival() = default;
   explicit constexpr by_arrival(const options& values) : options_(values) {}
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     std::vector<std::size_t> ends(backward.size());
     std::iota(ends.begin(), ends.end(), std::size_t{1});
     return ends;

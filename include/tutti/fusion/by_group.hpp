@@ -34,8 +34,8 @@ class by_group : public F {
     return chosen ? place : 0;
   }
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile& known) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile& known) const {
     std::vector<std::size_t> ends;
     for (std::size_t begin = 0; begin < backward.size();) {
       const std::size_t group = group_of(backward[begin]);

@@ -34,8 +34,8 @@ class by_modules {
   constexpr by_modules() = default;
   explicit constexpr by_modules(const options& values) : options_(values) {}
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     std::vector<std::size_t> ends;
     std::size_t modules = 0;
     std::size_t held = 0;

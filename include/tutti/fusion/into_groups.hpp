@@ -32,8 +32,8 @@ class into_groups {
   constexpr into_groups() = default;
   explicit constexpr into_groups(const options& values) : options_(values) {}
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     const std::size_t tensors = backward.size();
     const std::size_t groups = options_.groups == 0 ? tensors : std::min(options_.groups, tensors);
     std::vector<std::size_t> ends;

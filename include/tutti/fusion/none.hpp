@@ -16,8 +16,8 @@ namespace tutti::fusion {
 struct none {
   using role = tutti::role::fusion;
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     std::vector<std::size_t> ends(backward.size());
     std::iota(ends.begin(), ends.end(), std::size_t{1});
     return ends;

@@ -35,8 +35,8 @@ class of_small {
   constexpr of_small() = default;
   explicit constexpr of_small(const options& values) : options_(values) {}
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     std::vector<std::size_t> ends;
     std::size_t together = 0;  // small ones in the group that is open
     for (std::size_t left = backward.size(); left > 0; --left) {

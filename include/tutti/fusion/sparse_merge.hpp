@@ -54,8 +54,8 @@ class sparse_merge {
   constexpr sparse_merge() = default;
   explicit constexpr sparse_merge(const options& values) : options_(values) {}
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile& known) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile& known) const {
     const message_cost message = known.message.measured() ? known.message : cost_by_options();
     const std::vector<seconds> ready = ready_times(backward, known, options_.seconds_per_element);
     const auto sent = [&](std::size_t elements) {

@@ -62,8 +62,8 @@ class up_to {
   constexpr up_to() = default;
   explicit constexpr up_to(const options& values) : options_(values) {}
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     if (options_.from == filled_from::last) {
       return ends_of_groups(backward);
     }
@@ -80,7 +80,8 @@ class up_to {
   }
 
  private:
-  std::vector<std::size_t> ends_of_groups(std::span<const tensor_facts> tensors) const {
+  [[gnu::cold]] std::vector<std::size_t> ends_of_groups(
+      std::span<const tensor_facts> tensors) const {
     std::vector<std::size_t> ends;
     std::size_t held = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {

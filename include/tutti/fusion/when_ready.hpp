@@ -56,8 +56,8 @@ class when_ready {
     }
   }
 
-  std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
-                                      const profile&) const {
+  [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
+                                                    const profile&) const {
     std::vector<std::size_t> ends(backward.size());
     std::iota(ends.begin(), ends.end(), std::size_t{1});
     return ends;

@@ -37,7 +37,7 @@ struct at_most {
     }
   };
 
-  static options planned(const options& set, const plan& made, const profile& known) {
+  [[gnu::cold]] static options planned(const options& set, const plan& made, const profile& known) {
     return {set.exchanges == 0 ? as_many_as_pay(made, known) : set.exchanges};
   }
 

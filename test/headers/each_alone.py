@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""each_alone.py COMPILER [FLAG...] -- HEADER...: every header compiles alone. Of two headers, one of
+which includes the other, one unit asks both: nothing stands before the first, and before the second
+only what it brings itself. So there are as few units as there are chains of such headers that have
+them all, less than half as many as headers. `--self-test COMPILER` proves that it can fail."""
+
+import concurrent.futures
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def included(header: pathlib.Path, roots: list[pathlib.Path]) -> list[pathlib.Path]:
+    """Of our own headers, those that are included before any other line, so under no condition."""
+    found = []
+    for line in header.read_text().split("\n"):
+        name = re.match(r'#include "(.*)"', line)
+        if name:
+            found += [root / name[1] for root in roots if (root / name[1]).is_file()][:1]
+        elif line.strip() and not line.startswith(("//", "#include", "#pragma once")):
+            break
+    return found
+
+
+def brought(headers: list[pathlib.Path], roots: list[pathlib.Path]) -> dict[pathlib.Path, set[pathlib.Path]]:
+    """By header, all that includes bring, those of included headers as well."""
+    all_of: dict[pathlib.Path, set[pathlib.Path]] = {}
+
+    def visit(header: pathlib.Path) -> set[pathlib.Path]:
+        if header not in all_of:
+            all_of[header] = set()
+            for each in included(header, roots):
+                all_of[header] |= {each} | visit(each)
+        return all_of[header]
+
+    for header in headers:
+        visit(header)
+    return all_of
+
+
+def chains(headers: list[pathlib.Path], roots: list[pathlib.Path]) -> list[list[pathlib.Path]]:
+    """As few lists as have every header once, each header's predecessor among what it brings: a
+    matching of headers with predecessors that no augmenting path enlarges."""
+    all_of = brought(headers, roots)
+    candidates = {header: [each for each in headers if each in all_of[header]] for header in headers}
+    successor: dict[pathlib.Path, pathlib.Path] = {}
+
+    def matched(header: pathlib.Path, seen: set[pathlib.Path]) -> bool:
+        for before in candidates[header]:
+            if before not in seen:
+                seen.add(before)
+                if before not in successor or matched(successor[before], seen):
+                    successor[before] = header
+                    return True
+        return False
+
+    firsts = [header for header in headers if not matched(header, set())]
+    found = []
+    for header in firsts:
+        found.append([header])
+        while found[-1][-1] in successor:
+            found[-1].append(successor[found[-1][-1]])
+    return found
+
+
+def faults(compiler: list[str], headers: list[pathlib.Path]) -> tuple[list[str], int]:
+    """What the compiler says of headers that do not stand alone; and how many units it read."""
+    roots = [pathlib.Path(flag[2:]) for flag in compiler if flag.startswith("-I")]
+    units = chains(headers, roots)
+
+    def said(unit: list[pathlib.Path]) -> str:
+        text = "".join(f'#include "{header}"\n' for header in unit)
+        ran = subprocess.run([*compiler, "-std=c++20", "-S", "-o", "/dev/null", "-x", "c++", "-"],
+                             input=text, capture_output=True, text=True)
+        return "" if ran.returncode == 0 else f"{', '.join(map(str, unit))}:\n{ran.stderr}"
+
+    with concurrent.futures.ThreadPoolExecutor(2) as two:
+        return [text for text in two.map(said, units) if text], len(units)
+
+
+def self_test(compiler: list[str]) -> None:
+    planted = {
+        "alone.hpp": "#include <vector>\nstruct alone { std::vector<int> of; };\n",
+        "brings.hpp": '#include "alone.hpp"\nstruct brings : alone {};\n',
+        "borrows.hpp": "struct borrows { std::vector<int> of; };\n",
+        "borrows_ours.hpp": "#include <string>\nstruct borrows_ours : alone {};\n",
+        "borrows_more.hpp": '#include "brings.hpp"\nstruct borrows_more : brings { std::map<int, int> by; };\n',
+        "sometimes.hpp": '#if 0\n#include "alone.hpp"\n#endif\nstruct sometimes : alone {};\n',
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, text in planted.items():
+            (root / name).write_text("#pragma once\n" + text)
+        found, units = faults([*compiler, f"-I{root}"], [root / name for name in planted])
+        red = [name for name in planted if any(f"{name}:" in text for text in found)]
+        wanted = [name for name in planted if re.match("borrows|sometimes", name)]
+        if red != wanted or units != 4:
+            sys.exit(f"self-test: wanted {wanted} of 4 units, got {red} of {units}: {found}")
+    print(f"{len(planted)} planted headers judged")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--self-test":
+        self_test(sys.argv[2:])
+    else:
+        at = sys.argv.index("--")
+        headers = [pathlib.Path(path) for path in sys.argv[at + 1:]]
+        found, units = faults(sys.argv[1:at], headers)
+        if found or not headers:
+            sys.exit("\n".join(found) or "no header to compile")
+        print(f"{len(headers)} headers, each alone, in {units} units")
