@@ -1,7 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <iterator>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "common/ways.hpp"
 #include "compare/kernel_rates.hpp"
 #include "compare/kernel_trial.hpp"
+#include "compare/kernels_queue.hpp"
 #include "compare/measure.hpp"
 #include "compare/place.hpp"
 #include "compare/processes.hpp"
@@ -25,6 +27,7 @@
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/parameter_server/placed_by.hpp"
 #include "tutti/base/cost.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/replay.hpp"
@@ -125,20 +128,49 @@ struct row {
   double bound() const { return simulated.bound(of.where.nic.bytes_per_second); }
 };
 
+/// A strategy's replays of one row, in each of the worlds.
+class replays {
+ public:
+  replays() = default;
+  replays(const replays&) = delete;
+  replays& operator=(const replays&) = delete;
+  virtual ~replays() = default;
+
+  virtual tutti::replayed simulated(const scenario& of) const = 0;
+  virtual tutti::replayed emulated(const scenario& of, tutti::payloads what,
+                                   tutti::transport::emulated_run& clock) const = 0;
+  /// Over what the launcher's processes are connected by.
+  virtual tutti::replayed measured(const scenario& of) const = 0;
+  /// How far workers' models drift apart in a simulation; nothing where replicas are equal, or of
+  /// more workers than are simulated so.
+  virtual std::optional<double> consensus(const scenario& of) const = 0;
+  /// A line for each way that chunks of the plan take by their sizes.
+  virtual std::string ways(const tutti::plan& its) const = 0;
+
+  tutti::placement many{};
+  tutti::representatives who{};
+  tutti::replay_options length{};
+};
+
 /// A named strategy that can be compared.
 struct contender {
   std::string_view name;
   listed in;
   kind what;
+  bool must_encode;  ///< only an encoder knows the lengths of its payloads
   common::description (*described)();
   common::flag_values (*flags)(const common::job&);
   int (*servers)(const common::job&);
-  row (*run)(scenario, const common::job&);
   tutti::transport::device (*device)(const scenario&, const common::job&);
-  /// Seconds of a simulated iteration on the scenario's device.
-  double (*iteration)(const scenario&, const common::job&);
+  std::unique_ptr<replays> (*prepared)(const scenario&, const common::job&);
   bool (*has_stand_ins)(const common::job&);  ///< a few workers can represent many
 };
+
+/// The row of one strategy.
+row row_of(const contender& who, scenario of, const common::job& asked);
+
+/// Seconds of a simulated iteration on the scenario's device.
+double iteration(const contender& who, const scenario& of, const common::job& asked);
 
 /// Up to so many workers, every message is simulated.
 constexpr int message_by_message = 1024;
@@ -161,28 +193,6 @@ constexpr kind kind_of() {
     return kind::stale;
   }
   return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
-}
-
-/// What a further repetition of a row found.
-inline void join(tutti::replayed& all, tutti::replayed more) {
-  if (all.iterations.empty()) {
-    all = std::move(more);
-  } else {
-    const auto before = static_cast<double>(all.iterations.size());
-    std::ranges::copy(more.iterations, std::back_inserter(all.iterations));
-    all.iterations_per_second += (more.iterations_per_second - all.iterations_per_second) *
-                                 (1 - before / static_cast<double>(all.iterations.size()));
-    all.pushes += more.pushes;
-    all.bytes_sent += more.bytes_sent;
-  }
-}
-
-inline void join(tutti::transport::emulated_run& all, const tutti::transport::emulated_run& more) {
-  const double share = more.time / (all.time + more.time);
-  all.mean_lateness += share * (more.mean_lateness - all.mean_lateness);
-  all.worst_lateness = std::max(all.worst_lateness, more.worst_lateness);
-  all.time += more.time;
-  all.wall += more.wall;
 }
 
 /// Refuses servers that are not as many, or not where, their rules take them to be.
@@ -215,9 +225,8 @@ tutti::engine_options<tutti::strategy_of<Strategy>> options_of(const common::job
 }
 
 template <class Strategy>
-using architecture_of =
-    typename tutti::engine_types<Strategy, tutti::transport::simulated, tutti::optimizer::sgd,
-                                 tutti::monitor::none>::architecture;
+using architecture_of = typename tutti::engine_types<Strategy, modelled, tutti::optimizer::sgd,
+                                                     tutti::monitor::none>::architecture;
 
 /// Its exchange has a closed form.
 template <class Strategy>
@@ -251,11 +260,9 @@ bool has_stand_ins(const common::job& asked) {
 template <class Strategy>
 std::vector<tutti::chunk> chunks_of(const std::vector<tutti::computation>& model,
                                     const tutti::engine_options<Strategy>& set) {
-  using tutti::transport::simulated;
   tutti::replay<Strategy> alone(model, set, tutti::payloads::counted,
                                 {.iterations = 1, .warmup = 0});
-  tutti::transport::run_simulated(1, tutti::transport::network::at_once,
-                                  [&](simulated& world) { return alone(world); });
+  simulate({1, tutti::transport::network::at_once}, {}, std::ref(alone));
   return alone.result().planned.chunks;
 }
 
@@ -289,36 +296,11 @@ template <class Strategy>
 constexpr bool must_encode =
     tutti::facts::variable_length<typename tutti::strategy_of<Strategy>::compression>;
 
-/// Over what the launcher's processes are connected by.
-template <class Strategy>
-tutti::replayed measured([[maybe_unused]] const scenario& of, [[maybe_unused]] int servers,
-                         [[maybe_unused]] const std::vector<tutti::computation>& model,
-                         [[maybe_unused]] const tutti::engine_options<Strategy>& set,
-                         [[maybe_unused]] const tutti::replay_options& length) {
-  tutti::replayed seen;
-#if __has_include(<mpi.h>)
-  among(of.workers + servers, [&](MPI_Comm some) {
-    using queue = std::conditional_t<must_encode<Strategy>, tutti::inline_queue, kernels_queue>;
-    tutti::transport::mpi_on<queue> world(some);
-    if constexpr (!must_encode<Strategy>) {
-      if (of.kernels == "profile") {
-        world.queue().sleep_at(of.device.bytes_per_second);
-      }
-    }
-    seen = measure<Strategy>(world, model, set, length);
-    if (of.kernels == "profile") {
-      seen.consensus.reset();  // nothing was written
-    }
-  });
-#endif
-  return seen;
-}
-
 /// Bytes a second that kernels on this CPU are charged while all workers run theirs. Collective.
 template <class Compression>
 double measured_rate(const Compression& its, const tutti::tensor_facts& tensor, int workers) {
   return on_trial(its, tensor, [workers](auto& kernels) {
-    tutti::inline_queue queue;
+    kernels_queue queue;
     const kernel_charge charged = kernels.charged();
     const double taken = median_seconds(workers, [&] {
       kernels.encode(queue);
@@ -352,57 +334,14 @@ tutti::transport::device device_of(const scenario& of, const common::job& asked)
   return of.device;
 }
 
-/// All that a replay of a row takes.
-template <class Strategy>
-struct setting {
-  tutti::engine_options<Strategy> options{};
-  std::vector<tutti::computation> model{};
-  tutti::placement many{};
-  tutti::representatives who{};
-  tutti::replay_options length{};
-};
-
-template <class Strategy>
-setting<tutti::strategy_of<Strategy>> setting_of(const scenario& of, const common::job& asked) {
-  using composition = tutti::strategy_of<Strategy>;
-  const auto& nic = of.where.nic;
-  const tutti::placement many{
-      of.workers, common::servers<Strategy>(asked), of.where.per_host, of.serving,
-      of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
-  setting<composition> made{
-      options_of<Strategy>(asked), models::computations(*of.model), many, {}, {}};
-  if constexpr (has_a_form<composition>) {
-    const tutti::exchange_cost alone = architecture_of<composition>::alone(many);
-    const double rate = nic.bytes_per_second * nic.share_of_one;
-    made.options.profile.message =
-        tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
-    made.options.profile.share_of_one = nic.share_of_one;
-  }
-  if (many.servers > 0) {
-    check_servers(made.options, many);
-  }
-  made.who = stand_ins<composition>(many, made.model, made.options);
-  made.length = {asked.iterations, asked.warmup, many,   asked.jitter,
-                 asked.slowdown,   asked.seed,   of.slow};
-  return made;
-}
-
-template <class Strategy>
-tutti::replayed simulated(const scenario& of, const setting<Strategy>& its,
-                          tutti::payloads what = tutti::payloads::counted) {
-  tutti::replay<Strategy> simulation(its.model, its.options, what, its.length);
-  tutti::transport::run_simulated(
-      of.where.with(its.who), of.device,
-      [&](tutti::transport::simulated& world) { return simulation(world); });
-  return simulation.result();
-}
-
 /// So many times fewer elements, and at least one where there are any.
-inline void shrink(std::vector<tutti::computation>& model, std::size_t times) {
+inline std::vector<tutti::computation> shrunk(std::vector<tutti::computation> model,
+                                              std::size_t times) {
   for (auto& each : model) {
     each.elements = each.elements == 0 ? 0 : std::max<std::size_t>(each.elements / times, 1);
     each.shape = {};
   }
+  return model;
 }
 /// Links and kernels that are so many times slower.
 inline scenario slowed(scenario of, double times) {
@@ -415,62 +354,95 @@ inline scenario slowed(scenario of, double times) {
   return of;
 }
 
-/// Of a model of a few thousand elements behind links as much slower: who meets whom, and when, is
-/// much the same. Nothing where replicas are equal, or of more workers than are simulated so.
 template <class Strategy>
-std::optional<double> simulated_consensus(const scenario& of, setting<Strategy> its) {
-  constexpr int most = 64;  // it takes as long as the row itself
-  if (!common::replicas_differ<Strategy> || its.many.workers > most) {
+class replays_of final : public replays {
+ public:
+  replays_of(const scenario& of, const tutti::placement& all,
+             tutti::engine_options<Strategy> options)
+      : options_(std::move(options)), model_(models::computations(*of.model)) {
+    many = all;
+    if constexpr (has_a_form<Strategy>) {
+      const auto& nic = of.where.nic;
+      const tutti::exchange_cost alone = architecture_of<Strategy>::alone(many);
+      const double rate = nic.bytes_per_second * nic.share_of_one;
+      options_.profile.message =
+          tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
+      options_.profile.share_of_one = nic.share_of_one;
+    }
+    if (many.servers > 0) {
+      check_servers(options_, many);
+    }
+    who = stand_ins<Strategy>(many, model_, options_);
+  }
+
+  tutti::replayed simulated(const scenario& of) const override {
+    tutti::replay<Strategy> simulation(model_, options_, tutti::payloads::counted, length);
+    simulate(of.where.with(who), of.device, std::ref(simulation));
+    return simulation.result();
+  }
+
+  tutti::replayed emulated(const scenario& of, tutti::payloads what,
+                           tutti::transport::emulated_run& clock) const override {
+    tutti::replay<Strategy> emulation(model_, options_, what, length);
+    clock = emulate(of.where.with(who), of.device, std::ref(emulation));
+    return emulation.result();
+  }
+
+  tutti::replayed measured([[maybe_unused]] const scenario& of) const override {
+    tutti::replayed seen;
+#if __has_include(<mpi.h>)
+    among(many.workers + many.servers, [&](MPI_Comm some) {
+      using queue = std::conditional_t<must_encode<Strategy>, tutti::inline_queue, kernels_queue>;
+      tutti::transport::mpi_on<queue> world(some);
+      if constexpr (!must_encode<Strategy>) {
+        if (of.kernels == "profile") {
+          world.queue().sleep_at(of.device.bytes_per_second);
+        }
+      }
+      seen = measure<Strategy>(world, model_, options_, length);
+    });
+#endif
+    if (of.kernels == "profile") {
+      seen.consensus.reset();  // nothing was written
+    }
+    return seen;
+  }
+
+  /// Of a model of a few thousand elements behind links as much slower: who meets whom, and when,
+  /// is much the same.
+  std::optional<double> consensus(const scenario& of) const override {
+    if constexpr (common::replicas_differ<Strategy>) {
+      constexpr int most = 64;  // it takes as long as the row itself
+      constexpr std::size_t few = 20'000;
+      if (many.workers <= most) {
+        const std::size_t times = 1 + of.model->elements() / few;
+        tutti::replay<Strategy> drift(shrunk(model_, times), options_, tutti::payloads::drifting,
+                                      length);
+        const scenario slow = slowed(of, static_cast<double>(times));
+        simulate(slow.where.with(who), slow.device, std::ref(drift));
+        return drift.result().consensus;
+      }
+    }
     return std::nullopt;
   }
-  constexpr std::size_t few = 20'000;
-  const std::size_t times = 1 + of.model->elements() / few;
-  shrink(its.model, times);
-  return simulated(slowed(of, static_cast<double>(times)), its, tutti::payloads::drifting)
-      .consensus;
-}
+
+  std::string ways(const tutti::plan& its) const override {
+    return common::ways_of<Strategy>(its, options_);
+  }
+
+ private:
+  tutti::engine_options<Strategy> options_;
+  std::vector<tutti::computation> model_;
+};
 
 template <class Strategy>
-double iteration(const scenario& of, const common::job& asked) {
-  common::job few = asked;
-  few.iterations = 1;
-  few.warmup = 1;
-  return simulated(of, setting_of<Strategy>(of, few)).mean();
-}
-
-template <class Strategy>
-row run(scenario of, const common::job& asked) {
-  using composition = tutti::strategy_of<Strategy>;
-  if (of.world == "real" && must_encode<Strategy>) {
-    of.kernels = "cpu";
-  }
-  of.device = device_of<Strategy>(of, asked);
-  auto its = setting_of<Strategy>(of, asked);
-  row result{{}, std::string(Strategy::name), kind_of<Strategy>(), of, its.many.servers};
-  result.stand_ins = its.who.few.workers;
-  result.payload_stretch = its.who.sent;
-  const auto payloads =
-      asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;
-  for (int i = 0; i < asked.repetitions; ++i, ++its.length.seed) {
-    join(result.simulated, simulated(of, its));
-    if (of.world == "emulated") {
-      tutti::replay<composition> emulation(its.model, its.options, payloads, its.length);
-      join(result.clock, emulate(of.where.with(its.who), of.device, emulation));
-      result.transport = emulated_by();
-      result.measured = result.measured.value_or(tutti::replayed());
-      join(*result.measured, emulation.result());
-    } else if (of.world == "real") {
-      result.transport = "mpi";
-      result.measured = result.measured.value_or(tutti::replayed());
-      join(*result.measured,
-           measured<composition>(of, result.servers, its.model, its.options, its.length));
-    }
-  }
-  result.ways = common::ways_of<composition>(result.simulated.planned, its.options);
-  result.consensus =
-      of.world == "real" ? result.measured->consensus : simulated_consensus(of, std::move(its));
-  result.mean = result.shown().mean();
-  return result;
+std::unique_ptr<replays> prepared(const scenario& of, const common::job& asked) {
+  const auto& nic = of.where.nic;
+  const tutti::placement all{
+      of.workers, common::servers<Strategy>(asked), of.where.per_host, of.serving,
+      of.where.server_nic.value_or(nic).bytes_per_second / nic.bytes_per_second};
+  return std::make_unique<replays_of<tutti::strategy_of<Strategy>>>(of, all,
+                                                                    options_of<Strategy>(asked));
 }
 
 template <class Strategy, class... All>
@@ -485,12 +457,12 @@ contender entry() {
   return {Strategy::name,
           detail::listed_among<Strategy>(static_cast<const tutti::strategies::all*>(nullptr)),
           detail::kind_of<Strategy>(),
+          detail::must_encode<Strategy>,
           common::described<Strategy>,
           common::policy_flags<Strategy>,
           common::servers<Strategy>,
-          detail::run<Strategy>,
           detail::device_of<Strategy>,
-          detail::iteration<Strategy>,
+          detail::prepared<Strategy>,
           detail::has_stand_ins<Strategy>};
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compare/gradient.hpp"
-#include "tutti/base/queue.hpp"
+#include "compare/kernels_queue.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -14,12 +14,6 @@
 #include "tutti/role/launch.hpp"
 
 namespace compare {
-
-/// Runs what it is given and adds up what that is charged.
-struct weighing_queue : tutti::inline_queue {
-  std::size_t charged = 0;
-  void charge(std::size_t bytes) { charged += bytes; }
-};
 
 /// Bytes that kernels are charged on a simulated device.
 struct kernel_charge {
@@ -84,11 +78,11 @@ class kernel_trial {
   }
 
   kernel_charge charged() {
-    weighing_queue queue;
+    kernels_queue queue;
     encode(queue);
-    const std::size_t encoding = queue.charged;
+    const std::size_t encoding = queue.charged();
     add(queue);
-    return {encoding, queue.charged - encoding};
+    return {encoding, queue.charged() - encoding};
   }
 
  private:

@@ -202,7 +202,7 @@ class dense_iterations {
     }
     const auto [found, is_new] = known_.try_emplace(bits_per_second);
     if (is_new) {
-      found->second = who_->iteration(behind(of_, bits_per_second), asked_);
+      found->second = iteration(*who_, behind(of_, bits_per_second), asked_);
     }
     return found->second;
   }
@@ -222,11 +222,11 @@ row compare_one(const scenario& of, const contender& who, const common::job& ask
     return *std::move(known);
   }
   say_progress(of, who.name);
-  row found = who.run(of, asked);
+  row found = row_of(who, of, asked);
   found.job = job;
   if (found.what == kind::lossy && found.strategy != baseline) {
     found.pays_below = pays_below([&](double bits_per_second) {
-      return who.iteration(behind(found.of, bits_per_second), asked) < dense.at(bits_per_second);
+      return iteration(who, behind(found.of, bits_per_second), asked) < dense.at(bits_per_second);
     });
   }
   if (speaks() && !asked.json.empty()) {

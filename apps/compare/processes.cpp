@@ -7,8 +7,35 @@
 #include <thread>
 
 #include "tutti/base/error.hpp"
+#if __has_include(<mpi.h>)
+#include "tutti/transport/shaped.hpp"
+#endif
 
 namespace compare {
+
+namespace {
+
+/// `job` at a rank's end, whatever kind of end it is.
+template <class End>
+tutti::task erased(const rank_job& job, End& end) {
+  modelled world(end);
+  tutti::task rank = job(world);
+  co_await rank;
+}
+
+tutti::transport::emulated_run emulate_here(const tutti::transport::network& over,
+                                            tutti::transport::device each, const rank_job& job) {
+  return tutti::transport::run_emulated(
+      over, each, [&](tutti::transport::simulated& end) { return erased(job, end); });
+}
+
+}  // namespace
+
+void simulate(const tutti::transport::network& over, tutti::transport::device each,
+              const rank_job& job) {
+  tutti::transport::run_simulated(
+      over, each, [&](tutti::transport::simulated& end) { return erased(job, end); });
+}
 
 #if __has_include(<mpi.h>)
 
@@ -37,6 +64,21 @@ void together(const std::function<void()>& run) {
 }
 
 bool speaks() { return !common::under_launcher() || everybody().rank() == 0; }
+
+tutti::transport::emulated_run emulate(const tutti::transport::network& over,
+                                       tutti::transport::device each, const rank_job& job) {
+  using tutti::transport::mpi;
+  if (!common::under_launcher()) {
+    return emulate_here(over, each, job);
+  }
+  tutti::transport::emulated_run result;
+  among(over.ranks(), [&](MPI_Comm some) {
+    mpi carrier(some);
+    result = tutti::transport::run_shaped(
+        carrier, over, each, [&](tutti::transport::shaped<mpi>& end) { return erased(job, end); });
+  });
+  return result;
+}
 
 const char* emulated_by() { return common::under_launcher() ? "shaped mpi" : "simulated"; }
 
@@ -86,6 +128,10 @@ tutti::seconds median_seconds(int ranks, const std::function<void()>& run) {
 
 void together(const std::function<void()>& run) { run(); }
 bool speaks() { return true; }
+tutti::transport::emulated_run emulate(const tutti::transport::network& over,
+                                       tutti::transport::device each, const rank_job& job) {
+  return emulate_here(over, each, job);
+}
 const char* emulated_by() { return "simulated"; }
 tutti::seconds median_seconds(int, const std::function<void()>&) { return 0; }  // nobody asks
 

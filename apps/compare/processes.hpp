@@ -3,12 +3,13 @@
 #include <functional>
 
 #include "common/job.hpp"
-#include "tutti/core/replay.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/simulated.hpp"
 #if __has_include(<mpi.h>)
 #include "tutti/transport/mpi.hpp"
-#include "tutti/transport/shaped.hpp"
 #endif
 
 namespace compare {
@@ -33,26 +34,20 @@ tutti::seconds median_seconds(int ranks, const std::function<void()>& run);
 void among(int ranks, const std::function<void(MPI_Comm)>& run);
 #endif
 
-/// Runs a replay in real time: all ranks on this thread, or under a launcher each in a process.
-/// Only the first process has its result.
-template <class Strategy>
+/// A rank's end of a modelled network: simulated, or emulated by one thread or by processes. A
+/// strategy is compiled once for all three.
+using modelled = tutti::transport::any_like<tutti::transport::simulated>;
+
+/// What a rank does there: a coroutine.
+using rank_job = std::function<tutti::task(modelled&)>;
+
+/// Runs all ranks on a virtual clock, as fast as this thread can.
+void simulate(const tutti::transport::network& over, tutti::transport::device each,
+              const rank_job& job);
+
+/// Runs them in real time: all on this thread, or under a launcher each in a process. Only the
+/// first process has their result.
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,
-                                       tutti::transport::device each,
-                                       tutti::replay<Strategy>& job) {
-#if __has_include(<mpi.h>)
-  using tutti::transport::mpi;
-  if (common::under_launcher()) {
-    tutti::transport::emulated_run result;
-    among(over.ranks(), [&](MPI_Comm some) {
-      mpi carrier(some);
-      result = tutti::transport::run_shaped(
-          carrier, over, each, [&](tutti::transport::shaped<mpi>& world) { return job(world); });
-    });
-    return result;
-  }
-#endif
-  return tutti::transport::run_emulated(
-      over, each, [&](tutti::transport::simulated& world) { return job(world); });
-}
+                                       tutti::transport::device each, const rank_job& job);
 
 }  // namespace compare

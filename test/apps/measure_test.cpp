@@ -9,6 +9,7 @@
 
 #include "compare/break_even.hpp"
 #include "compare/kernel_rates.hpp"
+#include "compare/kernels_queue.hpp"
 
 namespace tutti::test {
 namespace {

@@ -127,6 +127,24 @@ struct any_world {
   }
 };
 
+/// A simulated rank behind the boundary: a virtual clock that is known at run time.
+struct any_simulated_world {
+  using transport = tutti::transport::any_like<tutti::transport::simulated>;
+  static constexpr bool phantoms = true;
+  static constexpr std::size_t longest = (1 << 18) + 12;
+
+  template <class Body>
+  static bool run(int ranks, Body body) {
+    tutti::transport::run_simulated(ranks, {1e9, 5e-6},
+                                    [&](tutti::transport::simulated& inner) -> task {
+                                      transport world(inner);
+                                      task rank = body(world);
+                                      co_await rank;
+                                    });
+    return true;
+  }
+};
+
 /// Memory that lives where `Queue` works.
 template <class Queue>
 class memory {

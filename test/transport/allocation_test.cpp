@@ -33,8 +33,8 @@ constexpr tag chunk_2{channel::data, 2, 0};
 
 template <class World>
 class Allocation : public ::testing::Test {};
-using worlds =
-    ::testing::Types<in_process_world, simulated_world, recording_world, shaped_world, any_world>;
+using worlds = ::testing::Types<in_process_world, simulated_world, recording_world, shaped_world,
+                                any_world, any_simulated_world>;
 TYPED_TEST_SUITE(Allocation, worlds);
 
 /// One step of everything; a child coroutine too.

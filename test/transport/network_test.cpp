@@ -163,6 +163,44 @@ TEST(Hosts, AreTheNetworksOrThoseThatSomebodySet) {
   });
 }
 
+/// A ring of messages, of loans and sums, and what rank 0's clock shows behind it.
+template <class World>
+task around(World& world, seconds& ended) {
+  const int next = (world.rank() + 1) % world.size();
+  const int last = (world.rank() + world.size() - 1) % world.size();
+  const tag where{channel::data, 1, 0};
+  for (std::size_t bytes = 4; bytes < (1 << 16); bytes *= 8) {
+    std::vector<std::byte> out(bytes);
+    std::vector<std::byte> in(bytes);
+    co_await world.exchange(next, out, last, in, where);
+    co_await world.exchange_fold(next, out, last, in, where, copy_bytes{});
+    auto sent = world.send(next, where, out);
+    { const auto lent = co_await world.receive_loan(last, where, bytes); }
+    co_await sent;
+    co_await world.sleep(1e-6 * (world.rank() + 1));
+  }
+  if (world.rank() == 0) {
+    ended = world.now();
+  }
+}
+
+TEST(AnyTransport, BehindTheBoundaryAVirtualClockShowsTheSame) {
+  const network over(5, nic, 2, network::at_once);
+  seconds bare = 0;
+  seconds erased = 0;
+  const auto first =
+      run_simulated(over, [&](simulated& world) -> task { return around(world, bare); });
+  const auto again = run_simulated(over, [&](simulated& inner) -> task {
+    any_like<simulated> world(inner);
+    task rank = around(world, erased);
+    co_await rank;
+  });
+  EXPECT_GT(bare, 0);
+  EXPECT_EQ(erased, bare);
+  EXPECT_EQ(again.time, first.time);
+  EXPECT_EQ(again.events, first.events);
+}
+
 TEST(Shaped, ANetworkThatIsAnotherOnSomeRankIsRefusedEverywhere) {
   const auto said = test::errors(2, [](in_process& world) {
     const network over = world.rank() == 0 ? network(2, nic, 2, nic) : network(2, nic);

@@ -26,12 +26,13 @@ namespace tutti::transport {
 namespace detail {
 
 /// A fold behind a function pointer; its values are copied, at most six words of them.
+template <class Queue>
 class erased_fold {
  public:
   template <class Fold>
   explicit erased_fold(const Fold& fold)
-      : call_([](const std::byte* values, inline_queue& queue, std::byte* into,
-                 const std::byte* from, std::size_t bytes) {
+      : call_([](const std::byte* values, Queue& queue, std::byte* into, const std::byte* from,
+                 std::size_t bytes) {
           (*std::launder(reinterpret_cast<const Fold*>(values)))(queue, into, from, bytes);
         }) {
     static_assert(std::is_trivially_copyable_v<Fold> && sizeof(Fold) <= sizeof values_ &&
@@ -39,21 +40,21 @@ class erased_fold {
     ::new (static_cast<void*>(values_.data())) Fold(fold);
   }
 
-  void operator()(inline_queue& queue, std::byte* into, const std::byte* from,
-                  std::size_t bytes) const {
+  void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
     call_(values_.data(), queue, into, from, bytes);
   }
 
  private:
   alignas(std::max_align_t) std::array<std::byte, 48> values_{};
-  void (*call_)(const std::byte*, inline_queue&, std::byte*, const std::byte*, std::size_t);
+  void (*call_)(const std::byte*, Queue&, std::byte*, const std::byte*, std::size_t);
 };
 
 /// One that may be called piece by piece. No fold's unit is coarser than this.
-class erased_piecewise_fold : public erased_fold {
+template <class Queue>
+class erased_piecewise_fold : public erased_fold<Queue> {
  public:
   static constexpr std::size_t unit = 64;
-  using erased_fold::erased_fold;
+  using erased_fold<Queue>::erased_fold;
 };
 
 /// Place in the awaiting frame for an operation of any transport.
@@ -130,14 +131,17 @@ class erased_loan {
 };
 
 /// What a transport does, behind virtual calls.
+template <class Queue>
 class boundary {
  public:
+  using fold_type = erased_fold<Queue>;
+  using piecewise_fold_type = erased_piecewise_fold<Queue>;
   using lend = erased_loan (*)(operation&);
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int host_of(int rank) const = 0;
-  virtual inline_queue& queue() = 0;
+  virtual Queue& queue() = 0;
   virtual run_queue& ready_coroutines() = 0;
   virtual bool poll() = 0;
   virtual seconds idle(std::size_t idle_polls, urgency who) const = 0;
@@ -153,31 +157,36 @@ class boundary {
   virtual void sleep(operation_room&, seconds) = 0;
   virtual void send(operation_room&, int, tag, std::span<const std::byte>) = 0;
   virtual void receive(operation_room&, int, tag, std::span<std::byte>) = 0;
-  virtual void fold(operation_room&, int, tag, std::span<std::byte>, const erased_fold&) = 0;
+  virtual void fold(operation_room&, int, tag, std::span<std::byte>, const fold_type&) = 0;
   virtual void fold(operation_room&, int, tag, std::span<std::byte>,
-                    const erased_piecewise_fold&) = 0;
+                    const piecewise_fold_type&) = 0;
   virtual lend receive_loan(operation_room&, int, tag, std::size_t) = 0;
   virtual lend receive_any(operation_room&, channel) = 0;
   virtual void exchange(operation_room&, int, std::span<const std::byte>, int, std::span<std::byte>,
                         tag) = 0;
   virtual void exchange_fold(operation_room&, int, std::span<const std::byte>, int,
-                             std::span<std::byte>, tag, const erased_fold&) = 0;
+                             std::span<std::byte>, tag, const fold_type&) = 0;
   virtual void exchange_fold(operation_room&, int, std::span<const std::byte>, int,
-                             std::span<std::byte>, tag, const erased_piecewise_fold&) = 0;
+                             std::span<std::byte>, tag, const piecewise_fold_type&) = 0;
 
  protected:
   ~boundary() = default;
 };
 
 template <class Transport>
-class boundary_to final : public boundary {
+class boundary_to final : public boundary<typename Transport::queue_type> {
+  using queue_type = typename Transport::queue_type;
+  using fold_type = erased_fold<queue_type>;
+  using piecewise_fold_type = erased_piecewise_fold<queue_type>;
+  using lend = typename boundary<queue_type>::lend;
+
  public:
   explicit boundary_to(Transport& inner) : inner_(&inner) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   int host_of(int rank) const override { return inner_->host_of(rank); }
-  inline_queue& queue() override { return inner_->queue(); }
+  queue_type& queue() override { return inner_->queue(); }
   run_queue& ready_coroutines() override { return inner_->ready_coroutines(); }
   bool poll() override { return inner_->poll(); }
   seconds idle(std::size_t idle_polls, urgency who) const override {
@@ -210,11 +219,11 @@ class boundary_to final : public boundary {
     room.hold([&] { return inner_->receive(from, where, into); });
   }
   void fold(operation_room& room, int from, tag where, std::span<std::byte> into,
-            const erased_fold& with) override {
+            const fold_type& with) override {
     room.hold([&] { return inner_->receive_fold(from, where, into, with); });
   }
   void fold(operation_room& room, int from, tag where, std::span<std::byte> into,
-            const erased_piecewise_fold& with) override {
+            const piecewise_fold_type& with) override {
     room.hold([&] { return inner_->receive_fold(from, where, into, with); });
   }
   lend receive_loan(operation_room& room, int from, tag where, std::size_t bytes) override {
@@ -230,12 +239,12 @@ class boundary_to final : public boundary {
     room.hold([&] { return inner_->exchange(to, out, from, into, where); });
   }
   void exchange_fold(operation_room& room, int to, std::span<const std::byte> out, int from,
-                     std::span<std::byte> into, tag where, const erased_fold& with) override {
+                     std::span<std::byte> into, tag where, const fold_type& with) override {
     room.hold([&] { return inner_->exchange_fold(to, out, from, into, where, with); });
   }
   void exchange_fold(operation_room& room, int to, std::span<const std::byte> out, int from,
                      std::span<std::byte> into, tag where,
-                     const erased_piecewise_fold& with) override {
+                     const piecewise_fold_type& with) override {
     room.hold([&] { return inner_->exchange_fold(to, out, from, into, where, with); });
   }
 
@@ -250,28 +259,31 @@ class boundary_to final : public boundary {
 
 }  // namespace detail
 
-/// Some transport, known at run time: the one erased boundary, for registries. Native all-reduce
-/// and rendezvous stay behind it. Cost: two indirect calls a message, no allocation.
-class any_transport {
+/// Some transport, known at run time, with the queue and the clock of `Like`: the one erased
+/// boundary, for registries. Native all-reduce and rendezvous stay behind it. Cost: two indirect
+/// calls a message, no allocation.
+template <class Like>
+class any_like {
  public:
   using role = tutti::role::transport;
-  using queue_type = inline_queue;
-  static constexpr bool virtual_time = false;
+  using queue_type = typename Like::queue_type;
+  static constexpr bool virtual_time = Like::virtual_time;
 
   /// `inner` must outlive it.
   template <transport_policy Transport>
-  requires(std::same_as<typename Transport::queue_type, inline_queue> &&
-           !std::same_as<Transport, any_transport>) explicit any_transport(Transport& inner)
+  requires(std::same_as<typename Transport::queue_type, queue_type>&& Transport::virtual_time ==
+               virtual_time &&
+           !std::same_as<Transport, any_like>) explicit any_like(Transport& inner)
       : boundary_(::new (static_cast<void*>(&place_)) detail::boundary_to<Transport>(inner)) {
     static_assert(sizeof(detail::boundary_to<Transport>) <= sizeof place_);
   }
-  any_transport(const any_transport&) = delete;
-  any_transport& operator=(const any_transport&) = delete;
+  any_like(const any_like&) = delete;
+  any_like& operator=(const any_like&) = delete;
 
   int rank() const { return boundary_->rank(); }
   int size() const { return boundary_->size(); }
   int host_of(int rank) const { return boundary_->host_of(rank); }
-  inline_queue& queue() { return boundary_->queue(); }
+  queue_type& queue() { return boundary_->queue(); }
   run_queue& ready_coroutines() { return boundary_->ready_coroutines(); }
   bool poll() { return boundary_->poll(); }
   seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
@@ -316,7 +328,7 @@ class any_transport {
 
    private:
     detail::operation_room room_;
-    detail::boundary::lend lend_;
+    typename detail::boundary<queue_type>::lend lend_;
   };
 
   auto sleep(seconds duration) {
@@ -360,16 +372,18 @@ class any_transport {
   template <class Fold>
   static auto erase(const Fold& fold) {
     if constexpr (piecewise_fold<Fold>) {
-      return detail::erased_piecewise_fold(fold);
+      return detail::erased_piecewise_fold<queue_type>(fold);
     } else {
-      return detail::erased_fold(fold);
+      return detail::erased_fold<queue_type>(fold);
     }
   }
 
   alignas(void*) std::array<std::byte, 2 * sizeof(void*)> place_{};
-  detail::boundary* boundary_;
+  detail::boundary<queue_type>* boundary_;
 };
 
+/// Some transport of host memory on the wall's clock.
+using any_transport = any_like<in_process>;
 static_assert(transport_policy<any_transport>);
 
 }  // namespace tutti::transport
