@@ -345,12 +345,9 @@ inline std::vector<tutti::computation> shrunk(std::vector<tutti::computation> mo
 }
 /// Links and kernels that are so many times slower.
 inline scenario slowed(scenario of, double times) {
-  of.where.nic.bytes_per_second /= times;
+  of.where = of.where.faster(1 / times);
   of.where.inside.bytes_per_second /= times;
   of.device.bytes_per_second /= times;
-  if (of.where.server_nic) {
-    of.where.server_nic->bytes_per_second /= times;
-  }
   return of;
 }
 

@@ -29,6 +29,10 @@ std::uint64_t contents(const scenario& of) {
   nic(of.where.nic);
   nic(of.where.inside);
   nic(of.where.server_nic.value_or(of.where.nic));
+  for (const auto& [rank, its] : of.where.nic_of_rank) {
+    seen.feed(static_cast<std::uint64_t>(rank));
+    nic(its);
+  }
   seen.feed(static_cast<std::uint64_t>(of.where.per_host));
   seen.feed(static_cast<std::uint64_t>(of.model->batch));
   for (const auto& each : of.model->tensors) {

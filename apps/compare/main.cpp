@@ -177,14 +177,9 @@ void clear_progress() {
   }
 }
 
-/// The scenario where each NIC has that rate, servers' own in proportion.
+/// The scenario where each NIC has that rate, servers' own and single ranks' in proportion.
 scenario behind(scenario of, double bits_per_second) {
-  auto& where = of.where;
-  const double faster = bits_per_second / 8 / where.nic.bytes_per_second;
-  where.nic.bytes_per_second *= faster;
-  if (where.server_nic) {
-    where.server_nic->bytes_per_second *= faster;
-  }
+  of.where = of.where.faster(bits_per_second / 8 / of.where.nic.bytes_per_second);
   return of;
 }
 
@@ -301,6 +296,18 @@ void run(const common::job& asked) {
       throw common::flag_error(each.name +
                                " gives servers NICs of their own, and they have none on the "
                                "workers' hosts. Fix: --server-hosts own");
+    }
+    if (!each.nic_of_rank.empty()) {
+      const int last = each.nic_of_rank.rbegin()->first;
+      if (last >= *std::ranges::min_element(counts)) {
+        throw common::flag_error(each.name + " gives rank " + std::to_string(last) +
+                                 " a NIC, and it does not train. Fix: more --ranks");
+      }
+      if (*std::ranges::max_element(counts) > message_by_message) {
+        throw common::flag_error(each.name + " gives single ranks a NIC, so it is simulated " +
+                                 "message by message, for " + std::to_string(message_by_message) +
+                                 " workers at most. Fix: less --ranks");
+      }
     }
     if (each.per_host != 1 && serving == tutti::server_hosts::mixed) {
       throw common::flag_error(

@@ -56,10 +56,25 @@ const std::vector<place>& named_networks() {
 
 }  // namespace
 
+place place::faster(double times) const {
+  place all = *this;
+  all.nic.bytes_per_second *= times;
+  if (all.server_nic) {
+    all.server_nic->bytes_per_second *= times;
+  }
+  for (auto& [rank, its] : all.nic_of_rank) {
+    its.bytes_per_second *= times;
+  }
+  return all;
+}
+
 tutti::transport::network place::with(const tutti::representatives& who) const {
   const auto& few = who.few;
   tutti::transport::network all(few.workers + few.servers, nic, per_host, inside);
   all.stretch_data(who.data);
+  for (const auto& [rank, its] : nic_of_rank) {
+    all.isolate(rank, its);
+  }
   for (int server = 0; server < few.servers; ++server) {
     const int rank = few.workers + server;
     const int before_shared = few.serving == tutti::server_hosts::own ? few.servers
@@ -109,6 +124,13 @@ place parse_link(const std::string& text) {
 
 namespace {
 
+/// Of "2" worker 2; less than 0 if it is none.
+int parse_rank(const std::string& text) {
+  int rank = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), rank);
+  return status == std::errc{} && end == text.data() + text.size() ? rank : -1;
+}
+
 place read_network(const std::string& file) {
   std::ifstream in(file);
   place read{file};
@@ -124,13 +146,23 @@ place read_network(const std::string& file) {
       continue;
     }
     const std::string where = file + " line " + std::to_string(number);
-    if (!(words >> link) || words >> more ||
-        (what != "link" && what != "inside" && what != "servers")) {
-      throw common::flag_error(where + ": '" + line + "' is no link. Fix: as link 4x25Gbit/10us");
+    int rank = 0;
+    bool reads = static_cast<bool>(words >> link);
+    if (what == "rank") {
+      rank = parse_rank(link);
+      reads = rank >= 0 && words >> link;
+    } else if (what != "link" && what != "inside" && what != "servers") {
+      reads = false;
+    }
+    if (!reads || words >> more) {
+      throw common::flag_error(where + ": '" + line +
+                               "' is no link. Fix: as link 4x25Gbit/10us or rank 2 1Gbit/10us");
     }
     try {
       const place parsed = parse_link(link);
-      if (what == "inside") {
+      if (what == "rank") {
+        read.nic_of_rank[rank] = parsed.nic;
+      } else if (what == "inside") {
         read.inside = parsed.nic;
       } else if (what == "servers") {
         read.server_nic = parsed.nic;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -15,7 +16,11 @@ struct place {
   tutti::transport::link nic{};
   tutti::transport::link inside = tutti::transport::network::at_once;
   std::optional<tutti::transport::link> server_nic{};  ///< like the workers', unless it is said
+  /// NICs of workers that have hosts and NICs of their own.
+  std::map<int, tutti::transport::link> nic_of_rank{};
 
+  /// Where every NIC has so many times the rate.
+  place faster(double times) const;
   /// Workers share hosts.
   tutti::transport::network with(const tutti::representatives& who) const;
 };
@@ -26,8 +31,9 @@ place parse_link(const std::string& text);
 
 /// A named network, or the user's own from a file: a line `link COUNTxRATEbit/LATENCY` and, if the
 /// ranks of a host take some time to reach one another, a line `inside RATEbit/LATENCY`; `servers
-/// RATEbit/LATENCY` are the NICs of the servers' own hosts; `#` begins a comment. Throws
-/// common::flag_error with the nearest name, or the file's line.
+/// RATEbit/LATENCY` are the NICs of the servers' own hosts, `rank 2 RATEbit/LATENCY` is that of
+/// worker 2, on a host of its own; `#` begins a comment. Throws common::flag_error with the nearest
+/// name, or the file's line.
 place find_network(const std::string& name);
 
 }  // namespace compare

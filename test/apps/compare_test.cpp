@@ -236,6 +236,36 @@ TEST_F(Compare, ANetworkOfTheUsersOwnIsTheLinkItNames) {
   compare_refuses("--network bad.net", "bad.net has no line 'link'. Fix:");
 }
 
+TEST_F(Compare, ARankMayHaveANICOfItsOwn) {
+  const std::string flags = "--strategy WFBPUnlimited,PairAveraging --model mobilenet_v2 --ranks 4";
+  const auto median = [](auto& row) {
+    return row["iteration_ms"]["median"].template get<double>();
+  };
+  auto fast = rows(flags + " --link 10Gbit/50us");
+  auto slow = rows(flags + " --link 1Gbit/50us");
+  std::ofstream all(here_ / "all.net");
+  all << "link 10Gbit/50us\n";
+  for (int rank = 0; rank < 4; ++rank) {
+    all << "rank " << rank << " 1Gbit/50us\n";
+  }
+  all.close();
+  auto each = rows(flags + " --network all.net");
+  std::ofstream(here_ / "one.net") << "link 10Gbit/50us\nrank 2 1Gbit/50us\n";
+  auto one = rows(flags + " --network one.net");
+  ASSERT_EQ(each.size(), slow.size());
+  for (std::size_t i = 0; i < slow.size(); ++i) {
+    EXPECT_EQ(each[i]["iteration_ms"], slow[i]["iteration_ms"]);
+  }
+  // All of a ring's bytes pass the slow NIC; who asks a peer at random meets it one time in three.
+  EXPECT_GT(median(one[0]), (median(fast[0]) + 2 * median(slow[0])) / 3);
+  EXPECT_LE(median(one[0]), median(slow[0]));
+  EXPECT_LT(one[1]["iteration_ms"]["mean"], one[0]["iteration_ms"]["mean"]);
+  compare_refuses("--network one.net --ranks 2", "one.net gives rank 2 a NIC, and it does not");
+  compare_refuses("--network one.net --ranks 2000", "one.net gives single ranks a NIC");
+  std::ofstream(here_ / "bad.net") << "link 10Gbit/50us\nrank two 1Gbit/50us\n";
+  compare_refuses("--network bad.net", "bad.net line 2: 'rank two 1Gbit/50us' is no link. Fix:");
+}
+
 TEST_F(Compare, ResumedItRunsWhatIsMissingAndPrintsTheSame) {
   const std::string flags =
       "--strategy Horovod,BytePS,TopK --model mobilenet_v2 --link "

@@ -10,6 +10,10 @@ echo "$said"
 trap '"${lab[@]}" down' EXIT
 timeout 60 "${lab[@]}" run "$2" --gtest_filter='Apart.Exch*:Apart.AnAbort*'
 status=$?
+"${lab[@]}" link 2 100mbit || exit 1
+ip netns exec "test$$-2" tc qdisc show dev eth0 | grep "rate 100Mbit" || { echo "host 2's link is as it was"; exit 1; }
+refused=$("${lab[@]}" link 3 100mbit 2>&1) && { echo "a host that is not there has a link"; exit 1; }
+grep "there is no host '3'" <<<"$refused" || exit 1
 again=$("${lab[@]}" up 2 1gbit 2>&1) && { echo "a name was taken twice"; exit 1; }
 grep "is up already" <<<"$again" || exit 1
 trap - EXIT
