@@ -19,6 +19,7 @@
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/optimizer.hpp"
 #include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
 
