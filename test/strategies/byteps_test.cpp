@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/dealt.hpp"
 #include "support/rule.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
@@ -70,9 +71,9 @@ floats trained_by_one_bit(float momentum, bool in_parts) {
     std::size_t first = 0;
     for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
       const std::size_t whole = tensor_sizes()[tensor];
+      const std::size_t begin = first;
       for (std::size_t part = 0; part < (in_parts ? workers : 1); ++part) {
-        const std::size_t count =
-            in_parts ? whole / workers + (part < whole % workers ? 1 : 0) : whole;
+        const std::size_t count = in_parts ? dealt(begin, whole, part, workers) : whole;
         floats sum(count);
         for (int worker = 0; worker < workers; ++worker) {
           floats mine(count);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/dealt.hpp"
 #include "support/training.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
@@ -58,8 +59,9 @@ floats trained_by_the_paper(int workers, int steps, int passes) {
     std::size_t first = 0;
     for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
       const std::size_t whole = tensor_sizes()[tensor];
+      const std::size_t begin = first;
       for (std::size_t part = 0; part < size; ++part) {
-        const std::size_t count = whole / size + (part < whole % size ? 1 : 0);
+        const std::size_t count = dealt(begin, whole, part, size);
         floats mean(count);
         for (std::size_t worker = 0; worker < size; ++worker) {
           floats mine(count);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "support/adaptive_sum_oracle.hpp"
+#include "support/dealt.hpp"
 #include "support/decentralised_strategies.hpp"
 #include "support/listed.hpp"
 #include "support/oracle.hpp"
@@ -305,11 +306,12 @@ struct in_shards_of_halves : with_defaults<compose<architecture::sharded<>, comp
     expected_payloads all{trained(workers, steps, {}, gradient_of_few_digits)};
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       std::size_t bytes = 0;
-      for (const std::size_t n : tensor_sizes()) {
-        const auto part = [n, ranks](std::size_t of) {
-          return n / ranks + (of % ranks < n % ranks ? 1 : 0);
-        };
-        bytes += 2 * (n - part(rank)) + 4 * (n - part(rank + 1));
+      std::size_t first = 0;
+      for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
+        const std::size_t n = tensor_sizes()[tensor];
+        bytes +=
+            2 * (n - dealt(first, n, rank, ranks)) + 4 * (n - dealt(first, n, rank + 1, ranks));
+        first += n;
       }
       all.bytes.push_back(bytes * static_cast<std::size_t>(steps));
     }
