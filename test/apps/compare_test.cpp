@@ -258,10 +258,11 @@ TEST_F(Compare, ARankMayHaveANICOfItsOwn) {
   }
   // All of a ring's bytes pass the slow NIC; who asks a peer at random meets it one time in three.
   EXPECT_GT(median(one[0]), (median(fast[0]) + 2 * median(slow[0])) / 3);
-  EXPECT_LE(median(one[0]), median(slow[0]));
+  EXPECT_LE(median(one[0]), median(slow[0]) * (1 + 1e-9));
   EXPECT_LT(one[1]["iteration_ms"]["mean"], one[0]["iteration_ms"]["mean"]);
   compare_refuses("--network one.net --ranks 2", "one.net gives rank 2 a NIC, and it does not");
-  compare_refuses("--network one.net --ranks 2000", "one.net gives single ranks a NIC");
+  compare_refuses("--network one.net --strategy DDP --ranks 2000",
+                  "one.net gives single ranks a NIC");
   std::ofstream(here_ / "bad.net") << "link 10Gbit/50us\nrank two 1Gbit/50us\n";
   compare_refuses("--network bad.net", "bad.net line 2: 'rank two 1Gbit/50us' is no link. Fix:");
 }
