@@ -60,7 +60,7 @@ inline const char* name_of(tutti::server_hosts which) {
 /// Which tables a strategy is in.
 enum class listed {
   always,   ///< that of all
-  by_name,  ///< those that name it, or its family: a variant of another
+  by_name,  ///< those that name it, or its family: another stands for it in that of all
 };
 
 /// One row's job.

@@ -49,7 +49,8 @@ class slept_device {
   tutti::seconds due_;
 };
 
-/// A profile's time has the optimizer's step in it: of every part but a few elements stand still.
+/// A profile's time has the optimizer's step in it, so this one moves the first few elements of a
+/// part alone: enough to see models drift apart.
 struct profiled_step : tutti::optimizer::sgd {
   static constexpr std::size_t moved = 64;
 

@@ -180,13 +180,17 @@ TEST(LossScaled, LeavesResidualsWhereItSkips) {
       compose<error_feedback<compression::block_int8>, architecture::reduce_scatter_all_gather>>(
       {});
 }
-TEST(LossScaled, TellsServersOfAStepThatItSkips) {
-  using strategy = compose<compression::error_feedback<compression::block_sign>,
-                           architecture::parameter_server<>, fusion::all, partition::into>;
-  engine_options<strategy> set;
+using signs_at_servers = compose<compression::error_feedback<compression::block_sign>,
+                                 architecture::parameter_server<>, fusion::all, partition::into>;
+
+engine_options<signs_at_servers> at_two_servers() {
+  engine_options<signs_at_servers> set;
   set.partition.bytes = 1000;
   set.architecture.servers = 2;
-  skipped_steps_leave_residuals<strategy>(set);
+  return set;
+}
+TEST(LossScaled, TellsServersOfAStepThatItSkips) {
+  skipped_steps_leave_residuals<signs_at_servers>(at_two_servers());
 }
 TEST(LossScaled, LeavesTheFactorsOfATensorWhereItSkips) {
   skipped_steps_leave_residuals<compose<compression::power_sgd>>({});
@@ -262,18 +266,14 @@ remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, f
   return all;
 }
 TEST(ScaledElsewhere, LeavesMeansAndTakesResidualsBack) {
-  using strategy = compose<compression::error_feedback<compression::block_sign>,
-                           architecture::parameter_server<>, fusion::all, partition::into>;
-  engine_options<strategy> set;
-  set.partition.bytes = 1000;
-  set.architecture.servers = 2;
+  auto set = at_two_servers();
   set.run.deadline = 60;
   for (int workers = 1; workers <= 5; ++workers) {
     SCOPED_TRACE(workers);
-    const auto seen = left_to_a_scaler<strategy>(
+    const auto seen = left_to_a_scaler<signs_at_servers>(
         workers, {not_finite, 0, 1, not_finite, not_finite, 2, not_finite, 3}, 8, set);
     EXPECT_EQ(seen.parameters.size(), 4U);
-    EXPECT_TRUE(seen == left_to_a_scaler<strategy>(workers, {0, 1, 2, 3}, 1, set));
+    EXPECT_TRUE(seen == left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2, 3}, 1, set));
   }
 }
 

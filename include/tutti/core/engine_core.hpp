@@ -98,6 +98,7 @@ class engine_core : engine_base<Transport> {
 
   [[gnu::cold]] engine_core(Transport& world, std::vector<tensor> forward, Optimizer optimizer,
                             options set, Monitor monitor)
+      // The base takes `forward` when all of its arguments have been made of it.
       : base(std::type_identity<engine_core>(), world, std::move(forward),
              planned_for(world.size(), forward, set, make_policy<compression>(set.compression),
                          optimizer),
