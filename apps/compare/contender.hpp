@@ -87,8 +87,9 @@ struct row {
   int stand_ins{};           ///< workers that were simulated: all, or some for the rest
   double payload_stretch{};  ///< bytes that each of theirs stands for
   tutti::replayed simulated{};
-  double mean{};                              ///< of its iterations
+  tutti::seconds predicted{};                 ///< for an iteration, by simulation
   std::optional<tutti::replayed> measured{};  ///< on the wall clock
+  tutti::seconds iteration{};                 ///< measured, where it was, or predicted
   tutti::transport::emulated_run clock{};     ///< of the emulation
   std::string transport{"simulated"};
   std::string ways{};  ///< a line for each that chunks take by their sizes
@@ -99,7 +100,7 @@ struct row {
   std::optional<double> consensus{};
 
   /// Measured beside predicted, less 1.
-  double error() const { return measured->quantile(0.5) / simulated.quantile(0.5) - 1; }
+  double error() const { return iteration / predicted - 1; }
   /// Hosts that the job takes: the workers', and the servers' own where they have some.
   int machines() const {
     const int more = of.serving == tutti::server_hosts::own     ? servers
@@ -108,16 +109,13 @@ struct row {
     return tutti::bound::hosts(of.workers, of.where.per_host) + more;
   }
   const tutti::replayed& shown() const { return measured ? *measured : simulated; }
-  /// Of what was measured the median, for a host is late now and then; otherwise the mean, for some
-  /// strategies send in some steps alone.
-  double iteration() const { return measured ? measured->quantile(0.5) : mean; }
   /// Of all workers.
   double samples_per_second() const {
-    return static_cast<double>(of.model->batch) * of.workers / iteration();
+    return static_cast<double>(of.model->batch) * of.workers / iteration;
   }
   /// Time that the iteration is longer than its compute.
-  double exposed() const { return std::max(0.0, iteration() - simulated.compute()); }
-  bool unusable() const { return measured && clock.unusable(iteration()); }
+  double exposed() const { return std::max(0.0, iteration - simulated.compute()); }
+  bool unusable() const { return measured && clock.unusable(iteration); }
   double bytes_sent() const {
     return payload_stretch * static_cast<double>(shown().bytes_sent) /
            static_cast<double>(shown().iterations.size());

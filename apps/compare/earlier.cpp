@@ -165,7 +165,6 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   for (const char* each : {"p5", "median", "p95"}) {
     shown.iterations.push_back(line.of_iterations(each));
   }
-  known.mean = line.of_iterations("mean");
   shown.iterations_per_second = line.real("iterations_per_second");
   shown.pushes = line.pushes();
   shown.bytes_sent = 3 * static_cast<std::uint64_t>(line.real("bytes_sent_per_rank"));
@@ -174,10 +173,10 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   shown.crosses_iterations = line.truth("crosses_iterations");
   shown.shares_nics = line.truth("shares_nics");
   known.simulated = shown;
-  const double predicted = line.real("predicted_ms") / 1e3;
-  if (line.maybe("measured_ms")) {
+  known.iteration = known.predicted = line.real("predicted_ms") / 1e3;
+  if (const auto measured = line.maybe("measured_ms")) {
+    known.iteration = *measured / 1e3;
     known.measured = shown;
-    known.simulated.iterations = {predicted};
     known.clock.time = 1;
     known.clock.wall = line.maybe("wall_over_logical").value_or(1);
     known.clock.mean_lateness = line.maybe("mean_lateness_us").value_or(0) / 1e6;

@@ -21,7 +21,7 @@ namespace {
 /// What trains something else than its neighbours is compared with none of them.
 bool best_of_its_kind(const row& which, const std::vector<row>& rows) {
   const auto beats = [&which](const row& other) {
-    return other.what == which.what && other.iteration() < which.iteration();
+    return other.what == which.what && other.iteration < which.iteration;
   };
   return which.what != kind::apart && std::ranges::none_of(rows, beats);
 }
@@ -54,7 +54,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"pays_below_bits_per_second", nullptr},
                               {"batch_size", of.of.model->batch},
                               {"iteration_ms",
-                               {{"mean", milliseconds(of.mean)},
+                               {{"mean", milliseconds(shown.mean())},
                                 {"median", milliseconds(shown.quantile(0.5))},
                                 {"p5", milliseconds(shown.quantile(0.05))},
                                 {"p95", milliseconds(shown.quantile(0.95))}}},
@@ -69,7 +69,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"bytes_sent_per_rank", of.bytes_sent()},
                               {"wire_bound_ms", milliseconds(of.on_the_wire())},
                               {"lower_bound_ms", milliseconds(of.bound())},
-                              {"predicted_ms", milliseconds(of.simulated.quantile(0.5))},
+                              {"predicted_ms", milliseconds(of.predicted)},
                               {"measured_ms", nullptr},
                               {"wall_over_logical", nullptr},
                               {"mean_lateness_us", nullptr},
@@ -94,7 +94,7 @@ nlohmann::ordered_json figures(const row& of) {
     line["server_hosts"] = name_of(of.of.serving);
   }
   if (of.measured) {
-    line["measured_ms"] = milliseconds(of.measured->quantile(0.5));
+    line["measured_ms"] = milliseconds(of.iteration);
   }
   if (of.of.world == "emulated") {
     line["wall_over_logical"] = of.clock.wall / of.clock.time;
@@ -169,15 +169,14 @@ void print(const std::vector<row>& rows) {
     std::printf("%c %-*s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f  %11s",
                 best_of_its_kind(each, rows) ? '*' : ' ', width, each.strategy.c_str(),
                 name_of(each.what), each.machines(), each.samples_per_second(),
-                1e3 * each.iteration(), 1e3 * each.exposed(), each.bytes_sent() / 1e6,
-                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration() / each.bound(),
+                1e3 * each.iteration, 1e3 * each.exposed(), each.bytes_sent() / 1e6,
+                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration / each.bound(),
                 pays_below(each).c_str());
     if (shared.world == "real") {
-      std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.simulated.quantile(0.5),
-                  100 * each.error(), each.of.kernels.c_str(),
-                  each.of.device.bytes_per_second / 1e9);
+      std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.predicted, 100 * each.error(),
+                  each.of.kernels.c_str(), each.of.device.bytes_per_second / 1e9);
     } else if (each.measured) {
-      std::printf("  %12.2f  %7.0f (%5.0f)  %12.3f%s", 1e3 * each.simulated.quantile(0.5),
+      std::printf("  %12.2f  %7.0f (%5.0f)  %12.3f%s", 1e3 * each.predicted,
                   1e6 * each.clock.mean_lateness, 1e6 * each.clock.worst_lateness,
                   each.clock.wall / each.clock.time,
                   each.unusable() ? " UNUSABLE: this host is too slow" : "");
