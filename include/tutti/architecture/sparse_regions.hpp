@@ -183,8 +183,9 @@ struct sparse_regions {
     /// What a region is expected to have of `payloads` payloads.
     std::size_t share(const launch& what, int rank, int payloads) const {
       const std::size_t n = std::max<std::size_t>(what.data.size(), 1);
-      return std::min(most_bytes(what, rank),
-                      at(payloads) * expected(world_->compressor(), n) * elements(what, rank) / n);
+      const double part = static_cast<double>(elements(what, rank)) / static_cast<double>(n);
+      const auto bytes = static_cast<double>(at(payloads) * expected(world_->compressor(), n));
+      return std::min(most_bytes(what, rank), static_cast<std::size_t>(bytes * part));
     }
     std::span<const std::byte> payload_of(const launch& what, int rank) const {
       if (what.phantom()) {
