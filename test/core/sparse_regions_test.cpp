@@ -19,15 +19,18 @@
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/partition/into.hpp"
 
 namespace tutti::test {
 namespace {
 
 using integers = std::vector<std::int64_t>;
 using history = regional_selections<std::int64_t>;
-using strategy = compose<fusion::all, compression::error_feedback<compression::by_kth_magnitude>,
-                         architecture::sparse_regions>;
-using options = engine_options<strategy>;
+template <class... Policies>
+using in_regions = compose<compression::error_feedback<compression::by_kth_magnitude>,
+                           architecture::sparse_regions, Policies...>;
+using strategy = in_regions<fusion::all>;
 
 /// 12 bits from their mixed place, larger in some steps and towards the end of the model, so that
 /// magnitudes drift and even regions would be of unlike weight. All sums here are exact floats.
@@ -44,19 +47,30 @@ std::int64_t sparse(std::size_t rank, std::size_t step, std::size_t i) {
 }
 std::int64_t nothing(std::size_t, std::size_t, std::size_t) { return 0; }
 
-options with(const regional_rule& rule) {
-  options set{.compression = {.k = rule.k},
-              .architecture = {.estimate_every = static_cast<int>(rule.estimate_every),
-                               .divide_every = static_cast<int>(rule.divide_every)}};
+template <class Strategy = strategy>
+engine_options<Strategy> with(const regional_rule& rule) {
+  engine_options<Strategy> set;
+  set.compression.k = rule.k;
+  set.architecture.estimate_every = static_cast<int>(rule.estimate_every);
+  set.architecture.divide_every = static_cast<int>(rule.divide_every);
   set.run.deadline = 20;
   return set;
 }
 
-/// Two tensors, so that fusion has something to do. Before step `resumes` other engines go on from
-/// a checkpoint.
-template <class Gradient>
-history trained(const regional_rule& rule, std::size_t ranks, std::size_t n, std::size_t steps,
-                Gradient gradient, std::size_t resumes = 0) {
+/// Options that are another's from a step on, which is never 0: under a new plan, or for engines
+/// that go on from a checkpoint.
+template <class Strategy>
+struct turn {
+  enum class by { none, checkpoint, plan } how{};
+  std::size_t at{};
+  engine_options<Strategy> next{};
+};
+
+/// Two tensors, so that fusion has something to do.
+template <class Strategy, class Gradient>
+history trained(const engine_options<Strategy>& set, std::size_t ranks, std::size_t n,
+                std::size_t steps, Gradient gradient, const turn<Strategy>& after = {}) {
+  using by = typename turn<Strategy>::by;
   history all{{}, std::vector<integers>(ranks), std::vector<std::uint64_t>(ranks)};
   std::mutex mutex;
   transport::run_ranks(static_cast<int>(ranks), [&](transport::in_process& world) {
@@ -65,15 +79,19 @@ history trained(const regional_rule& rule, std::size_t ranks, std::size_t n, std
     std::uint64_t sent = 0;
     std::string file;
     for (std::size_t first = 0; first < steps;) {
-      const std::size_t last = first < resumes ? resumes : steps;
+      const std::size_t last = after.how == by::checkpoint && first == 0 ? after.at : steps;
       arena memory(std::vector<arena::declaration>{{"one", n / 2}, {"two", n - n / 2}});
-      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::none{}, with(rule));
+      auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::none{},
+                                          first == 0 ? set : after.next);
       if (first > 0) {
         std::istringstream in(file);
         load(engine, in);
       }
       const std::uint64_t before = engine.counted().bytes_sent;
       for (std::size_t step = first; step < last; ++step) {
+        if (after.how == by::plan && step == after.at) {
+          engine.replan(after.next);
+        }
         for (std::size_t i = 0; i < n; ++i) {
           memory.gradients()[i] = static_cast<float>(gradient(rank, step, i));
         }
@@ -102,6 +120,14 @@ history trained(const regional_rule& rule, std::size_t ranks, std::size_t n, std
     EXPECT_EQ(all.sums, sums) << "rank " << rank << " of " << ranks;
   });
   return all;
+}
+
+template <class Gradient>
+history trained(const regional_rule& rule, std::size_t ranks, std::size_t n, std::size_t steps,
+                Gradient gradient, std::size_t resumes = 0) {
+  using by = turn<strategy>::by;
+  return trained(with(rule), ranks, n, steps, gradient,
+                 {resumes == 0 ? by::none : by::checkpoint, resumes, with(rule)});
 }
 
 /// Sum over ranks and steps of what went in, less what was applied and what is remembered.
@@ -155,6 +181,68 @@ TEST(SparseRegions, GoOnFromACheckpointBitwise) {
     EXPECT_EQ(trained(rule, 3, 2000, 10, drifting, resumes),
               selected_in_regions(rule, 3, 2000, 10, drifting))
         << resumes;
+  }
+}
+
+/// Pieces of 700 elements, each with magnitudes and regions of its own. Where no multiple of 1024
+/// is among a piece's places it finds them in every step.
+TEST(SparseRegions, KeepWhatTheyFindOfEachPiece) {
+  constexpr std::size_t n = 5001;
+  constexpr std::size_t piece = 700;
+  using cut = in_regions<fusion::all, partition::into>;
+  auto set = with<cut>({30, 4, 6});
+  set.partition.elements = piece;
+  const history all = trained(set, 3, n, 9, drifting);
+  history expected{std::vector<integers>(9), std::vector<integers>(3),
+                   std::vector<std::uint64_t>(3)};
+  for (std::size_t first = 0; first < n; first += piece) {
+    const std::size_t count = std::min(piece, n - first);
+    const bool keeps = (first + count - 1) / 1024 * 1024 >= first;
+    const auto its =
+        selected_in_regions(keeps ? regional_rule{30, 4, 6} : regional_rule{30, 1, 1}, 3, count, 9,
+                            [=](std::size_t rank, std::size_t step, std::size_t i) {
+                              return drifting(rank, step, first + i);
+                            });
+    for (std::size_t step = 0; step < 9; ++step) {
+      expected.sums[step].insert(expected.sums[step].end(), its.sums[step].begin(),
+                                 its.sums[step].end());
+    }
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      expected.residuals[rank].insert(expected.residuals[rank].end(), its.residuals[rank].begin(),
+                                      its.residuals[rank].end());
+      expected.bytes[rank] += its.bytes[rank];
+    }
+  }
+  EXPECT_EQ(all, expected);
+}
+
+/// What is gathered at run time is not always the same; nothing is lost of it.
+TEST(SparseRegions, LoseNothingWhereLaunchesAreGathered) {
+  using gathered = in_regions<fusion::when_ready, partition::into>;
+  for (const std::size_t ranks : {1u, 2u, 5u}) {
+    auto set = with<gathered>({30, 4, 6});
+    set.partition.elements = 700;
+    set.fusion.bytes = 8000;
+    set.fusion.cycle = 0;
+    EXPECT_EQ(lost(trained(set, ranks, 5001, 9, drifting), 5001, drifting), integers(5001));
+  }
+}
+
+/// Another density has magnitudes of its own from its first step on, in place of those that were
+/// kept, also after a checkpoint; nothing is lost.
+TEST(SparseRegions, KeepNothingForAnotherDensity) {
+  constexpr std::size_t n = 2000;
+  using by = turn<strategy>::by;
+  const auto count = [](const integers& sums) {
+    return std::ranges::count_if(sums, [](std::int64_t each) { return each != 0; });
+  };
+  for (const by how : {by::plan, by::checkpoint}) {
+    const history all =
+        trained(with({100, 30, 30}), 3, n, 6, drifting, {how, 2, with({10, 30, 30})});
+    EXPECT_GE(count(all.sums[0]), 100);
+    EXPECT_GE(count(all.sums[2]), 10);
+    EXPECT_LT(count(all.sums[2]), 15) << "but for elements that are as large as the tenth";
+    EXPECT_EQ(lost(all, n, drifting), integers(n));
   }
 }
 
