@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <limits>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -244,6 +245,31 @@ TEST(SparseRegions, KeepNothingForAnotherDensity) {
     EXPECT_LT(count(all.sums[2]), 15) << "but for elements that are as large as the tenth";
     EXPECT_EQ(lost(all, n, drifting), integers(n));
   }
+}
+
+/// A rank's infinities, which loss scaling would skip, are no magnitude for later steps.
+TEST(SparseRegions, KeepNoMagnitudeThatIsNoNumber) {
+  constexpr std::size_t n = 2000;
+  transport::run_ranks(3, [](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", n}});
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer::none{}, with({20, 30, 30}));
+    for (std::size_t step = 0; step < 3; ++step) {
+      for (std::size_t i = 0; i < n; ++i) {
+        memory.gradients()[i] =
+            step == 0 && world.rank() == 1
+                ? std::numeric_limits<float>::infinity()
+                : static_cast<float>(drifting(static_cast<std::size_t>(world.rank()), step, i));
+      }
+      engine.ready(tensor_id(0));
+      engine.wait();
+      std::size_t finite = 0;
+      for (const float mean : memory.gradients()) {
+        finite += std::isfinite(mean) && mean != 0 ? 1 : 0;
+      }
+      EXPECT_EQ(finite >= 10, step > 0) << "step " << step;
+    }
+  });
 }
 
 TEST(SparseRegions, RefuseNoPeriod) {

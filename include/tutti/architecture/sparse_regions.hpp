@@ -19,6 +19,7 @@
 #include "tutti/base/units.hpp"
 #include "tutti/collective/exchange_with_all.hpp"
 #include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/reaching.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
@@ -39,8 +40,9 @@ namespace tutti::architecture {
 ///
 /// Where the second magnitude is found, all sums are gathered, and are then what is selected from.
 /// What is kept outlives plans and is in checkpoints. A launch that is not the one of which it was
-/// kept, as under a new plan or density, finds everything anew; so does, in every step, a short
-/// chunk without a multiple of 1024 among its elements' places in the model.
+/// kept, as under a new plan or density, finds everything anew; so does one after sums that are no
+/// numbers, as of a step that loss scaling skips, and, in every step, a short chunk without a
+/// multiple of 1024 among its elements' places in the model.
 /// Wire: (p-1)/p of a payload of k from every rank, twice; where the second magnitude is found up
 /// to p times as much the second time, and where regions are 4 (p-1)^2 bytes more. Cost: a read of
 /// the chunk to select, three passes more to find a magnitude; scratch for a payload of all
@@ -234,9 +236,13 @@ struct sparse_regions {
       std::ranges::copy(name, its.begin());
       return known;
     }
+    /// Unless the sums' magnitude is no number, as it is on all ranks where any rank's is none.
     template <class Queue>
     void remember(Queue& queue, const launch& what) {
       if (!what.phantom() && has_room(first_of(what))) {
+        if (kernels::key_of(magnitude(what, sum_magnitude)) >= kernels::largest_number) {
+          words_of(what)[length] = 0;
+        }
         queue.copy(kept_of(what).data(), words_of(what).data(), words_of(what).size_bytes());
       }
     }

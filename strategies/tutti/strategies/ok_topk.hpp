@@ -11,7 +11,8 @@
 namespace tutti::strategies {
 
 /// The largest 2 % of the whole model, added up by the owners of regions, and of the sums again as
-/// many, by magnitudes that are found every 32 steps, in regions that are found every 64.
+/// many, by magnitudes that are found every 32 steps, in regions that are found every 64, as VGG
+/// and LSTM are trained there; BERT by 1 %, found every 128.
 struct OkTopk {
   static constexpr std::string_view name = "OkTopk";
   static constexpr std::string_view after =
