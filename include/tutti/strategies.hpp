@@ -28,6 +28,7 @@
 #include "tutti/strategies/mean_of_signs.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
 #include "tutti/strategies/mxnet.hpp"
+#include "tutti/strategies/ok_topk.hpp"
 #include "tutti/strategies/omgs.hpp"
 #include "tutti/strategies/p3.hpp"
 #include "tutti/strategies/power_sgd.hpp"
@@ -50,10 +51,10 @@ namespace tutti::strategies {
 /// variants of one those that show most.
 using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
                        HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR,
-                       TopK, TopK2, gTopKSGD, DGC, OMGS, SignSGD, Signum, EFSignSGD, PowerSGD, QSGD,
-                       MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu, PairAveraging, SMA,
-                       LocalSGD, AdaSGD, DPSGD, SGP, ADPSGD, EASGD, AsyncEASGD, DiLoCo, Relaxed,
-                       ZeRO1, ZeRO2, ZeROPlusPlus, Adasum, TFReplicated, DistributedReplicated,
-                       BytePSAsync, SSP, SyncReplicas, DCASGD>;
+                       TopK, TopK2, gTopKSGD, OkTopk, DGC, OMGS, SignSGD, Signum, EFSignSGD,
+                       PowerSGD, QSGD, MXNetDistSync, MXNet2Bit, MXNetDistAsync, P3, KungFu,
+                       PairAveraging, SMA, LocalSGD, AdaSGD, DPSGD, SGP, ADPSGD, EASGD, AsyncEASGD,
+                       DiLoCo, Relaxed, ZeRO1, ZeRO2, ZeROPlusPlus, Adasum, TFReplicated,
+                       DistributedReplicated, BytePSAsync, SSP, SyncReplicas, DCASGD>;
 
 }  // namespace tutti::strategies

@@ -1,4 +1,5 @@
 // by_magnitude: what travels is what reaches the magnitude, and no payload is believed blindly.
+// by_kth_magnitude: so it is where the magnitude is that of the k-th largest.
 #include "tutti/compression/by_magnitude.hpp"
 
 #include <bit>
@@ -11,14 +12,29 @@
 #include <vector>
 
 #include "compression/placed.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/momentum_correction.hpp"
 
 namespace tutti {
 namespace {
 
+using compression::by_kth_magnitude;
 using compression::by_magnitude;
 using floats = std::vector<float>;
+
+/// The two largest, and whatever is as large as the second; never a zero.
+TEST(by_kth_magnitude, sends_the_largest_and_their_like) {
+  const floats gradient{1, -3, 0, 3, -7, 2, 3};
+  placed<by_kth_magnitude> codec(gradient.size(), {.k = 2});
+  EXPECT_EQ(codec.decode(codec.encode(gradient)), (floats{0, -3, 0, 3, -7, 0, 3}));
+  EXPECT_EQ(codec.encode(gradient).size(), 4 + 8 * 4u);
+  EXPECT_EQ(codec.decode(codec.encode(floats{0, 0, 1e-45f, 0, 0, 0, -0.0f})),
+            (floats{0, 0, 1e-45f, 0, 0, 0, 0}));
+  EXPECT_EQ(codec.encode(floats(7)).size(), 4u);
+  EXPECT_FALSE(codec.overran);
+  EXPECT_EQ(by_kth_magnitude({.density = 0.25}).expected(9), 4 + 8 * 2u);
+}
 
 TEST(by_magnitude, sends_what_reaches_it) {
   constexpr float infinity = std::numeric_limits<float>::infinity();

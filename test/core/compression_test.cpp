@@ -172,7 +172,7 @@ TEST(Conservation, BlocksOfCodesLoseARounding) {
 
 }  // namespace
 
-static_assert(strategies_in<lossy_strategies_on<on_threads>> == 6);
+static_assert(strategies_in<lossy_strategies_on<on_threads>> == 7);
 INSTANTIATE_TYPED_TEST_SUITE_P(LossyOnThreads, StrategyLaw, lossy_strategies_on<on_threads>);
 
 }  // namespace tutti::test

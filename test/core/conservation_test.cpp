@@ -24,11 +24,13 @@
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/replicated.hpp"
 #include "tutti/architecture/selecting_all_gather.hpp"
+#include "tutti/architecture/sparse_regions.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/base/type_name.hpp"
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
@@ -159,6 +161,10 @@ struct listed {
     }
     if constexpr (requires { set.architecture.give_back; }) {
       set.architecture.give_back = tutti::architecture::give_back::exact;
+    }
+    if constexpr (requires { set.architecture.estimate_every; }) {
+      set.architecture.estimate_every = 3;
+      set.architecture.divide_every = 4;
     }
     make_small(set.compression);
     return set;
@@ -399,7 +405,8 @@ using roundings =
                        compression::chain<compression::top_k, compression::scaled_sign>,
                        compression::chain<compression::random_k, compression::natural>>;
 using lengths_of_their_own =
-    one_of_compressors<compression::by_magnitude, compression::qsgd, compression::dithering,
+    one_of_compressors<compression::by_magnitude, compression::by_kth_magnitude, compression::qsgd,
+                       compression::dithering,
                        compression::chain<compression::top_k, compression::qsgd>>;
 
 template <class All, class Architecture>
@@ -440,6 +447,11 @@ TEST(Conservation, OfASumThatIsSelectedAgain) {
 }
 TEST(Conservation, OfATreeOfSelections) {
   EXPECT_GT((conserves<listed<error_feedback<top_k>, architecture::sparse_tree>>(true)), 0);
+}
+/// Magnitudes are kept for most steps, and those of one plan are not another's.
+TEST(Conservation, OfSumsInRegions) {
+  using its = listed<error_feedback<compression::by_kth_magnitude>, architecture::sparse_regions>;
+  EXPECT_GT(conserves<its>(true), 0);
 }
 TEST(Conservation, OfPushesAlone) {
   using servers_update = parameter_server<consistency::synchronous, updated_by::servers>;

@@ -19,6 +19,7 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
@@ -63,7 +64,8 @@ using fixed_lengths = one_of_compressors<
     compression::chain<compression::top_k, compression::block_int8>,
     compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
 using lengths_of_their_own =
-    one_of_compressors<compression::by_magnitude, compression::qsgd, compression::dithering,
+    one_of_compressors<compression::by_magnitude, compression::by_kth_magnitude, compression::qsgd,
+                       compression::dithering,
                        compression::chain<compression::top_k, compression::qsgd>>;
 
 /// Remembering what it has not sent, each trains as plain loops around it alone, and sends as much.

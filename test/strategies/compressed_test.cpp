@@ -11,13 +11,16 @@
 
 #include "support/dealt.hpp"
 #include "support/rule.hpp"
+#include "support/sparse_regions_oracle.hpp"
 #include "support/sparse_tree_oracle.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/replicated.hpp"
+#include "tutti/architecture/sparse_regions.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/momentum_correction.hpp"
@@ -132,6 +135,49 @@ TEST(Named, gTopKSGD) {
   EXPECT_EQ(broken(exactly, tree), "result ");
   tree.result = all_have(trained_on_a_tree(give_back::exact));
   EXPECT_EQ(broken(exactly, tree), "");
+}
+
+// ---- OkTopk
+
+/// The largest of what owners of regions add up of the ranks' largest, as both were in step 0.
+floats trained_in_regions() {
+  const auto of_floats = [](std::size_t rank, std::size_t step, std::size_t i) {
+    return gradient(static_cast<int>(rank), static_cast<int>(step), i);
+  };
+  const auto all = selected_in_regions({total_elements() / 50, 32, 64}, workers, total_elements(),
+                                       observed_steps, of_floats);
+  return trained_with([&](int step, floats& means) {
+    means = all.sums[static_cast<std::size_t>(step)];
+    for (float& each : means) {
+      each *= 1.0f / workers;
+    }
+  });
+}
+
+/// The first step, in which everything is found: two regions' payloads to their owners, where two
+/// regions should begin to both others, and to both as many sums as if no two ranks had selected
+/// the same element.
+TEST(Named, OkTopk) {
+  constexpr std::uint64_t n = 35'300'008;
+  constexpr std::uint64_t payload = 4 + 706'000 * 8;  // a fiftieth, index and value
+  constexpr std::uint64_t regions[] = {n / 3 + 1, n / 3, n / 3};
+  std::vector<std::uint64_t> bytes;
+  for (const std::size_t rank : {0u, 1u, 2u}) {
+    bytes.push_back(payload * regions[(rank + 1) % 3] / n + payload * regions[(rank + 2) % 3] / n +
+                    2 * 2 * 4 + 2 * (3 * payload * regions[rank] / n));
+  }
+  rule sparse{0, {6}, {n}, {0}, bytes, all_have(trained_in_regions())};
+  using architecture::sparse_regions;
+  using compression::by_kth_magnitude;
+  using compression::error_feedback;
+  EXPECT_EQ(broken(observe<strategies::OkTopk>(workers), sparse), "");
+  EXPECT_NE(broken(observe<strategies::TopK2>(workers, {.compression = {.density = 0.02}}), sparse),
+            "");
+  using in_buckets = compose<error_feedback<by_kth_magnitude>, sparse_regions>;
+  EXPECT_NE(broken(observe<in_buckets>(workers, {.compression = {.density = 0.02}}), sparse), "");
+  using forgetful = compose<fusion::all, by_kth_magnitude, sparse_regions>;
+  EXPECT_EQ(broken(observe<forgetful>(workers, {.compression = {.density = 0.02}}), sparse),
+            "result ");
 }
 
 // ---- DGC

@@ -36,6 +36,7 @@
 #include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/sharded_by_owners.hpp"
+#include "tutti/architecture/sparse_regions.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/architecture/switch_at.hpp"
@@ -53,6 +54,7 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
@@ -170,10 +172,11 @@ constexpr policies<
     compression::signum, compression::one_bit, compression::two_bit, compression::byteps_onebit,
     compression::byteps_topk, compression::byteps_randomk, compression::dithering,
     compression::push_only<compression::two_bit>, compression::top_k, compression::random_k,
-    compression::by_magnitude, compression::qsgd,
+    compression::by_magnitude, compression::by_kth_magnitude, compression::qsgd,
     compression::chain<compression::top_k, compression::block_int8>, compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
+    compression::error_feedback<compression::by_kth_magnitude>,
     compression::error_feedback<compression::qsgd>,
     compression::momentum_correction<compression::error_feedback<compression::top_k>>,
     compression::remembering_answers<compression::block_int8>, of_whole_buckets>
@@ -200,12 +203,14 @@ constexpr policies<
                   "top_k",
                   "random_k",
                   "by_magnitude",
+                  "by_kth_magnitude",
                   "qsgd",
                   "chain<top_k, block_int8>",
                   "power_sgd",
                   "select<matrices, power_sgd, none>",
                   "error_feedback<fp16>",
                   "error_feedback<top_k>",
+                  "error_feedback<by_kth_magnitude>",
                   "error_feedback<qsgd>",
                   "momentum_correction<error_feedback<top_k>>",
                   "remembering_answers<block_int8>",
@@ -223,8 +228,9 @@ constexpr policies<
     architecture::all_reduce<collective::ring, architecture::mean::before>,
     architecture::all_reduce<collective::ring, architecture::mean::none>, architecture::all_gather,
     architecture::reduce_scatter_all_gather, architecture::momentum_exchange,
-    architecture::majority_vote, architecture::sparse_tree, architecture::selecting_all_gather,
-    architecture::adasum<>, architecture::adasum<carries::difference>, architecture::dense,
+    architecture::majority_vote, architecture::sparse_tree, architecture::sparse_regions,
+    architecture::selecting_all_gather, architecture::adasum<>,
+    architecture::adasum<carries::difference>, architecture::dense,
     servers<synchronous, updated_by::workers>, servers<synchronous, updated_by::servers>,
     servers<synchronous, updated_by::servers_by_push>, servers<asynchronous, updated_by::workers>,
     servers<asynchronous, updated_by::servers>, servers<bounded_staleness, updated_by::workers>,
@@ -248,6 +254,7 @@ constexpr policies<
                    "momentum_exchange",
                    "majority_vote",
                    "sparse_tree",
+                   "sparse_regions",
                    "selecting_all_gather",
                    "adasum",
                    "adasum<difference>",
@@ -352,6 +359,8 @@ struct setting {
       {rule::votes_need_a_sign_each<A, K>::holds, "votes_need_a_sign_each",
        of_architecture | of_compression},
       {rule::payloads_must_merge<A, K>::holds, "payloads_must_merge",
+       of_architecture | of_compression},
+      {rule::kept_magnitudes_select<A, K>::holds, "kept_magnitudes_select",
        of_architecture | of_compression},
       {rule::rounded_parameters_are_remembered<A, K>::holds, "rounded_parameters_are_remembered",
        of_architecture | of_compression},

@@ -6,6 +6,7 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/byteps_randomk.hpp"
@@ -106,12 +107,12 @@ using memoryless_compressions =
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::block_sign, compression::block_int8, compression::signum,
-    compression::top_k, compression::random_k, compression::by_magnitude, compression::qsgd,
-    compression::dithering, compression::one_bit, compression::two_bit, compression::byteps_onebit,
-    compression::fp8_e4m3, compression::fp8_e5m2, compression::e3m0, compression::natural,
-    compression::byteps_topk, compression::byteps_randomk, byte_codes,
-    compression::error_feedback<compression::none>, compression::error_feedback<compression::fp16>,
-    compression::error_feedback<compression::sign>,
+    compression::top_k, compression::random_k, compression::by_magnitude,
+    compression::by_kth_magnitude, compression::qsgd, compression::dithering, compression::one_bit,
+    compression::two_bit, compression::byteps_onebit, compression::fp8_e4m3, compression::fp8_e5m2,
+    compression::e3m0, compression::natural, compression::byteps_topk, compression::byteps_randomk,
+    byte_codes, compression::error_feedback<compression::none>,
+    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
     compression::error_feedback<compression::scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,

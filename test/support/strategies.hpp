@@ -10,6 +10,7 @@
 #include "support/listed.hpp"
 #include "support/oracle.hpp"
 #include "support/payload_oracle.hpp"
+#include "support/sparse_regions_oracle.hpp"
 #include "support/sparse_tree_oracle.hpp"
 #include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_gather.hpp"
@@ -47,6 +48,7 @@
 #include "tutti/strategies/gtopk_sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
 #include "tutti/strategies/kungfu.hpp"
+#include "tutti/strategies/ok_topk.hpp"
 #include "tutti/strategies/qsgd.hpp"
 #include "tutti/strategies/sign_sgd.hpp"
 #include "tutti/strategies/top_k.hpp"
@@ -192,6 +194,24 @@ struct gTopKSGD : with_defaults<strategies::gTopKSGD> {
   }
 };
 
+struct OkTopk : with_defaults<strategies::OkTopk> {
+  static std::vector<options> variants() {
+    return {{.compression = {.density = 0.1},
+             .architecture = {.estimate_every = 3, .divide_every = 2}}};
+  }
+  static std::vector<float> expected(int workers, int steps) {
+    const auto of_rank = [](std::size_t rank, std::size_t step, std::size_t i) {
+      return gradient(static_cast<int>(rank), static_cast<int>(step), i);
+    };
+    const auto all =
+        selected_in_regions({total_elements() / 10, 3, 2}, static_cast<std::size_t>(workers),
+                            total_elements(), static_cast<std::size_t>(steps), of_rank);
+    return descended(steps, {}, [&](int step, std::size_t i) {
+      return all.sums[static_cast<std::size_t>(step)][i] * (1.0f / static_cast<float>(workers));
+    });
+  }
+};
+
 struct EFSignSGD : with_defaults<strategies::EFSignSGD> {
   static std::vector<float> expected(int workers, int steps) {
     using its = compression::error_feedback<compression::scaled_sign>;
@@ -257,7 +277,7 @@ using each_dense_strategy =
 
 template <template <class> class Each>
 using each_lossy_strategy =
-    testing::Types<Each<TopK>, Each<gTopKSGD>, Each<EFSignSGD>, Each<SignSGD>,
+    testing::Types<Each<TopK>, Each<gTopKSGD>, Each<OkTopk>, Each<EFSignSGD>, Each<SignSGD>,
                    Each<votes_by_owners>, Each<votes_by_servers>>;
 
 template <template <class> class Each>

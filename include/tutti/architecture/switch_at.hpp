@@ -95,6 +95,8 @@ struct switch_at {
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
   static constexpr bool merges_payloads =
       facts::merges_payloads<First> || facts::merges_payloads<Second>;
+  static constexpr bool keeps_magnitudes =
+      facts::keeps_magnitudes<First> || facts::keeps_magnitudes<Second>;
   static constexpr bool stale = facts::stale<First> || facts::stale<Second>;
   static constexpr bool updates_first =
       facts::updates_first<First> || facts::updates_first<Second> || meets;

@@ -67,6 +67,21 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
     return where.row(0, elements);
   }
 
+  constexpr std::size_t selected(std::size_t elements) const requires reaches_a_magnitude<C> {
+    return compression_.selected(elements);
+  }
+  template <class Queue>
+  requires reaches_a_magnitude<C>
+  void find_magnitude(Queue& queue, std::span<const float> values, float* magnitude) const {
+    compression_.find_magnitude(queue, values, magnitude);
+  }
+  template <class Queue>
+  requires reaches_a_magnitude<C>
+  void encode_from(Queue& queue, float magnitude, std::span<const float> values, wire out,
+                   std::size_t* length) const {
+    compression_.encode_from(queue, magnitude, values, out, length);
+  }
+
   constexpr auto relay() const {
     return answered_by(
         [](const auto& its) { return error_feedback<std::remove_cvref_t<decltype(its)>>(its); });

@@ -40,6 +40,12 @@ struct payloads_must_merge {
 };
 
 template <class Architecture, class Compression>
+struct kept_magnitudes_select {
+  static constexpr bool holds =
+      !facts::keeps_magnitudes<Architecture> || reaches_a_magnitude<Compression>;
+};
+
+template <class Architecture, class Compression>
 struct rounded_parameters_are_remembered {
   static constexpr bool holds = [] {
     if constexpr (facts::owns_parameters<Architecture> && facts::encodes_means<Architecture>) {
@@ -251,6 +257,13 @@ struct check_payloads_must_merge {
   static_assert(payloads_must_merge<Architecture, Compression>::holds,
                 "tutti: this architecture merges two payloads into one, but this compressor does "
                 "not say how. Fix: use compression::top_k, or architecture::all_gather.");
+};
+template <class Architecture, class Compression>
+struct check_kept_magnitudes_select {
+  static_assert(kept_magnitudes_select<Architecture, Compression>::holds,
+                "tutti: this architecture keeps the magnitude from which on elements travel, but "
+                "this compressor does not select by one. Fix: use "
+                "error_feedback<compression::by_kth_magnitude>, or architecture::all_gather.");
 };
 template <class Architecture, class Compression>
 struct check_rounded_parameters_are_remembered {

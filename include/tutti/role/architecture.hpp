@@ -146,6 +146,12 @@ template <class A>
 constexpr bool merges_payloads = requires {
   requires A::merges_payloads;
 };
+/// It keeps from step to step the magnitude from which on elements travel: it needs a compressor
+/// that sends what reaches one.
+template <class A>
+constexpr bool keeps_magnitudes = requires {
+  requires A::keeps_magnitudes;
+};
 /// Every rank must start its exchanges in the same order.
 template <class A>
 constexpr bool ordered_start = requires {

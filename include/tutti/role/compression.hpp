@@ -249,6 +249,17 @@ concept merges = requires(const C compression, inline_queue& queue, wire into, c
   compression.add_absent(queue, from, from, left_out);
 };
 
+/// A compressor that sends what reaches a magnitude, which whoever calls it may have found in an
+/// earlier step.
+template <class C>
+concept reaches_a_magnitude = facts::variable_length<C> &&
+    requires(const C compression, inline_queue& queue, std::span<const float> values, wire out,
+             std::size_t n, float* magnitude, std::size_t* length) {
+  { compression.selected(n) } -> std::same_as<std::size_t>;
+  compression.find_magnitude(queue, values, magnitude);
+  compression.encode_from(queue, *magnitude, values, out, length);
+};
+
 /// A compressor that can say which elements a payload holds.
 template <class C>
 concept clears_sent = requires(const C compression, inline_queue& queue, const_wire payload,
@@ -514,7 +525,10 @@ concept knows_its_blocks = facts::unit_of<C>
 /// the first, and the rest, element by element, to `left_out`, unless that is empty; the context's
 /// scratch is of `merging_bytes(n)`. Beside it `select(queue, values, out, context)`: an encoding
 /// of values as they are, and `add_absent(queue, payload, others, sum)`: adds what a payload has of
-/// elements that another has not. `clear_sent(queue, payload, values)`: 0 where the payload has an
+/// elements that another has not;
+/// `find_magnitude(queue, values, *magnitude)`: of the last of the `selected(n)` elements that it
+/// would send, and `encode_from(queue, magnitude, values, out, *length)`: a payload of all that
+/// reach one. `clear_sent(queue, payload, values)`: 0 where the payload has an
 /// element, without looking at values; `selected(n)`, as selects_values has it; `residual(context,
 /// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback()`: throws
 /// usage_error where what it sends stands for more than it was made of, so that residuals of it

@@ -1,13 +1,17 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 
 #include "tutti/base/queue.hpp"
+#include "tutti/base/units.hpp"
 #include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/norms.hpp"
+#include "tutti/kernels/selection.hpp"
 
 // As many elements as reach a magnitude, behind how many they are. A host's alone: how long a
 // payload is, nobody knows before it is written.
@@ -45,22 +49,96 @@ void for_each_reaching(std::span<const std::byte> payload, std::size_t elements,
   }
 }
 
+/// The k-th largest magnitude, or the smallest above 0 where fewer are above 0.
+inline float kth_magnitude(std::span<const float> input, std::size_t k) {
+  const std::uint32_t key =
+      k == 0 ? 0 : kth_largest(input.size(), k, 0, largest_bits(input), [=](std::size_t i) {
+                     return key_of(input[i]);
+                   }).key;
+  return std::bit_cast<float>(std::max(key, 1u));
+}
+
+/// Writes how many elements reach the magnitude and which, in order, into room for
+/// reaching_bytes(n); answers the bytes of those.
+inline std::size_t write_reaching(std::span<const float> input, float magnitude, std::byte* out) {
+  auto* const found = reinterpret_cast<reaching_element*>(out + sizeof(std::uint32_t));
+  std::uint32_t count = 0;
+  for (std::size_t i = 0; i < input.size(); ++i) {  // without a branch: kept if it counts
+    found[count] = {static_cast<std::uint32_t>(i), input[i]};
+    count += key_of(input[i]) >= key_of(magnitude) ? 1 : 0;
+  }
+  std::memcpy(out, &count, sizeof count);
+  return reaching_bytes(count);
+}
+
 }  // namespace detail
+
+/// *magnitude becomes that of the k-th largest of the input, 0 < k <= n; the smallest above 0 where
+/// fewer are above 0, so that zeros never reach it.
+template <host_queue Queue>
+void find_kth_magnitude(Queue& queue, std::span<const float> input, std::size_t k,
+                        float* magnitude) {
+  queue.run([=] { *magnitude = detail::kth_magnitude(input, k); });
+}
 
 /// Writes how many elements reach the magnitude and which, in order, into room for
 /// reaching_bytes(n); *length becomes the bytes of those. NaN reaches every magnitude.
 template <host_queue Queue>
 void write_reaching(Queue& queue, std::span<const float> input, float magnitude, std::byte* out,
                     std::size_t* length) {
+  queue.run([=] { *length = detail::write_reaching(input, magnitude, out); });
+}
+/// Those that reach the k-th largest magnitude of them.
+template <host_queue Queue>
+void write_reaching_kth(Queue& queue, std::span<const float> input, std::size_t k, std::byte* out,
+                        std::size_t* length) {
+  queue.run([=] { *length = detail::write_reaching(input, detail::kth_magnitude(input, k), out); });
+}
+
+/// Where to cut the input so that each part has as many elements that reach the magnitude: begins
+/// of all parts but the first. Where none reaches it, parts are even.
+template <host_queue Queue>
+void divide_reaching(Queue& queue, std::span<const float> input, float magnitude,
+                     std::span<std::uint32_t> begins) {
   queue.run([=] {
-    auto* const found = reinterpret_cast<reaching_element*>(out + sizeof(std::uint32_t));
-    std::uint32_t count = 0;
-    for (std::size_t i = 0; i < input.size(); ++i) {  // without a branch: kept if it counts
-      found[count] = {static_cast<std::uint32_t>(i), input[i]};
-      count += key_of(input[i]) >= key_of(magnitude) ? 1 : 0;
+    const std::size_t parts = begins.size() + 1;
+    const auto reaches = [=](float each) { return key_of(each) >= key_of(magnitude); };
+    std::size_t count = 0;
+    for (const float each : input) {
+      count += reaches(each) ? 1 : 0;
     }
-    std::memcpy(out, &count, sizeof count);
-    *length = reaching_bytes(count);
+    for (std::size_t part = 1; part < parts && count == 0; ++part) {
+      begins[part - 1] = static_cast<std::uint32_t>(part_begin(input.size(), parts, part));
+    }
+    for (std::size_t i = 0, part = 1, before = 0; i < input.size() && count > 0; ++i) {
+      if (reaches(input[i])) {
+        for (; part < parts && part * count / parts == before; ++part) {
+          begins[part - 1] = static_cast<std::uint32_t>(i);
+        }
+        ++before;
+      }
+    }
+  });
+}
+
+/// What does not reach the magnitude becomes 0.
+template <host_queue Queue>
+void keep_reaching(Queue& queue, std::span<float> data, float magnitude) {
+  queue.run([=] {
+    for (float& each : data) {
+      each = key_of(each) >= key_of(magnitude) ? each : 0.0f;
+    }
+  });
+}
+
+/// What reaches the magnitude becomes 0 where `other` is not 0.
+template <host_queue Queue>
+void clear_reaching_where(Queue& queue, std::span<float> data, float magnitude,
+                          std::span<const float> other) {
+  queue.run([=] {
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      data[i] = key_of(data[i]) >= key_of(magnitude) && other[i] != 0 ? 0.0f : data[i];
+    }
   });
 }
 

@@ -1,0 +1,396 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "tutti/base/bounds.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/collective/exchange_with_all.hpp"
+#include "tutti/kernels/arithmetic.hpp"
+#include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/reaching.hpp"
+#include "tutti/role/architecture.hpp"
+#include "tutti/role/collective.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/role/launch.hpp"
+
+namespace tutti::architecture {
+
+/// Every rank owns a region of each launch. Each sends to the owners what reaches a magnitude of
+/// its own; an owner adds that up in rank order, and sends to all what of the sums reaches another
+/// magnitude. Both are those of the k-th largest, found every so many steps and kept in between.
+/// Regions are found anew more seldom: each rank says where it would cut so that owners get equally
+/// much from it, and the mean of that counts.
+///
+/// A rank forgets what it has sent where the sum has come back, and remembers everything else:
+/// contributions = applied + residuals, over all ranks. Rooms are for whole regions, so nothing is
+/// left out for want of room however far a kept magnitude has drifted.
+///
+/// Where the second magnitude is found, all sums are gathered, and are then what is selected from.
+/// What is kept outlives plans and is in checkpoints. A launch that is not the one of which it was
+/// kept, as under a new plan or density, finds everything anew; so does one after sums that are no
+/// numbers, as of a step that loss scaling skips, and, in every step, a short chunk without a
+/// multiple of 1024 among its elements' places in the model.
+/// Wire: (p-1)/p of a payload of k from every rank, twice; where the second magnitude is found up
+/// to p times as much the second time, and where regions are 4 (p-1)^2 bytes more. Cost: a read of
+/// the chunk to select, three passes more to find a magnitude; scratch for a payload of all
+/// elements, (p+4)/1024 floats of memory an element.
+/// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
+/// 2022, algorithms 1 and 2, without the balancing before its all-gather.
+struct sparse_regions {
+  using role = tutti::role::architecture;
+  static constexpr bool adds_payloads = false;
+  static constexpr bool completes_alone = false;
+  static constexpr bool keeps_magnitudes = true;
+
+  struct options {
+    int estimate_every{32};
+    int divide_every{64};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("estimate_every", self.estimate_every,
+            "steps from one look for the k-th largest magnitudes to the next");
+      visit("divide_every", self.divide_every, "steps from one division into regions to the next");
+    }
+  };
+
+  static constexpr double busiest_nic(double payload, double, placement who) {
+    return bound::compressed_all_reduce(payload, who.workers, who.per_host);
+  }
+
+  template <class World>
+  class state {
+    using launch = typename World::launch;
+    using compression = typename World::compression;
+
+   public:
+    /// Throws usage_error if a period is not at least 1.
+    state(World& world, const options& set)
+        : world_(&world),
+          set_(set),
+          kept_(world.template allocate<float>(
+              words() * round_up(world.planned().elements(), block) / block)) {
+      if (set.estimate_every < 1 || set.divide_every < 1) {
+        throw usage_error(
+            "architecture::sparse_regions: estimate_every and divide_every must be at least 1 "
+            "step. Fix: 32 and 64.");
+      }
+    }
+
+    std::size_t workspace_bytes(std::size_t elements) const {
+      const auto& its = world_->compressor();
+      return payloads_begin() + capacity(its, elements) +
+             at(world_->size()) * (capacity(its, 0) + alignment) + values_bytes(elements);
+    }
+
+    std::vector<std::span<float>> memories() { return {span_of(kept_)}; }
+
+    task exchange(typename World::endpoint self, const launch& what) {
+      auto& queue = self.queue();
+      const bool known = recall(queue, what);
+      const bool estimates = !known || falls_on(what.step, set_.estimate_every);
+      const std::span<float> values = take_in(queue, what);
+      if (estimates) {
+        find_magnitude(queue, what, values, own_magnitude);
+      }
+      if (self.size() > 1 && (!known || falls_on(what.step, set_.divide_every))) {
+        co_await divide(self, what, values);
+      }
+      encode_regions(queue, what, values);
+      what.clear(queue, 0, what.data.size());
+      co_await reduce_to_owners(self, what);
+      if (estimates) {
+        co_await gather(self, what, smallest, self.size());
+        find_magnitude(queue, what, what.data, sum_magnitude);
+        keep(queue, what, what.data);
+      } else {
+        keep(queue, what, part_of(what, what.data, self.rank()));
+        co_await gather(self, what, magnitude(what, sum_magnitude), 1);
+      }
+      forget(queue, what, values);
+      remember(queue, what);
+      what.scale(queue, 0, what.data.size());
+    }
+
+   private:
+    /// What is kept of a launch: which it is, the two magnitudes, and where all regions but the
+    /// first begin.
+    enum word : std::size_t { place, length, selected, own_magnitude, sum_magnitude, begins };
+    struct payload {
+      std::size_t offset;
+      std::size_t bytes;
+    };
+    static constexpr std::size_t block = 1024;
+    static constexpr std::size_t alignment = 64;
+    static constexpr float smallest = std::numeric_limits<float>::denorm_min();
+
+    static bool falls_on(std::uint64_t step, int period) {
+      return step % static_cast<std::uint64_t>(period) == 0;
+    }
+
+    // ---- the workspace: words, a record for each region, payloads, values that nobody remembers
+
+    std::size_t words() const { return begins + at(world_->size()) - 1; }
+    std::size_t words_bytes() const { return round_up(words() * sizeof(std::uint32_t), alignment); }
+    std::size_t payloads_begin() const {
+      return words_bytes() + round_up(at(world_->size()) * sizeof(payload), alignment);
+    }
+    static std::size_t values_bytes(std::size_t elements) {
+      return remembers_residuals<compression> ? 0 : elements * sizeof(float);
+    }
+    std::span<std::uint32_t> words_of(const launch& what) const {
+      return {reinterpret_cast<std::uint32_t*>(what.workspace.data()), words()};
+    }
+    /// One for each rank.
+    template <class Record>
+    std::span<Record> records(const launch& what) const {
+      return {reinterpret_cast<Record*>(what.workspace.data() + words_bytes()), at(world_->size())};
+    }
+    float magnitude(const launch& what, word which) const {
+      return what.phantom() ? 0.0f : std::bit_cast<float>(words_of(what)[which]);
+    }
+
+    // ---- regions
+
+    std::size_t begin(const launch& what, int rank) const {
+      if (rank == 0 || rank == world_->size()) {
+        return rank == 0 ? 0 : what.data.size();
+      }
+      return what.phantom() ? part_begin(what.data.size(), at(world_->size()), at(rank))
+                            : words_of(what)[begins + at(rank) - 1];
+    }
+    std::size_t elements(const launch& what, int rank) const {
+      return begin(what, rank + 1) - begin(what, rank);
+    }
+    std::span<float> part_of(const launch& what, std::span<float> values, int rank) const {
+      return what.phantom() ? std::span<float>()
+                            : values.subspan(begin(what, rank), elements(what, rank));
+    }
+    std::size_t most_bytes(const launch& what, int rank) const {
+      return what.capacity(elements(what, rank));
+    }
+    /// What a region is expected to have of `payloads` payloads.
+    std::size_t share(const launch& what, int rank, int payloads) const {
+      const std::size_t n = std::max<std::size_t>(what.data.size(), 1);
+      const double part = static_cast<double>(elements(what, rank)) / static_cast<double>(n);
+      const auto bytes = static_cast<double>(at(payloads) * expected(world_->compressor(), n));
+      return std::min(most_bytes(what, rank), static_cast<std::size_t>(bytes * part));
+    }
+    std::span<const std::byte> payload_of(const launch& what, int rank) const {
+      if (what.phantom()) {
+        return what.room(0, share(what, rank, 1));
+      }
+      const payload its = records<payload>(what)[at(rank)];
+      return what.room(payloads_begin() + its.offset, its.bytes);
+    }
+
+    // ---- what is kept from step to step
+
+    /// Where, of a launch that begins with a chunk of the plan: none has another's room.
+    bool has_room(const chunk& first) const {
+      return room_of(first) * block < first.first_element + first.elements;
+    }
+    static std::size_t room_of(const chunk& first) {
+      return round_up(first.first_element, block) / block;
+    }
+    const chunk& first_of(const launch& what) const {
+      return world_->planned().chunks[what.number];
+    }
+    std::span<float> kept_of(const launch& what) {
+      return span_of(kept_).subspan(room_of(first_of(what)) * words(), words());
+    }
+    std::array<std::uint32_t, 3> name_of(const launch& what) const {
+      const chunk& first = first_of(what);
+      const std::size_t n = what.data.size();
+      return {static_cast<std::uint32_t>(room_of(first) * block - first.first_element),
+              static_cast<std::uint32_t>(n),
+              static_cast<std::uint32_t>(world_->compressor().selected(n))};
+    }
+
+    /// Whether something has been kept of this launch, which then stands in its words.
+    template <class Queue>
+    bool recall(Queue& queue, const launch& what) {
+      const bool may_be_known = has_room(first_of(what));
+      if (what.phantom()) {
+        return may_be_known;
+      }
+      const std::span<std::uint32_t> its = words_of(what);
+      if (may_be_known) {
+        queue.copy(its.data(), kept_of(what).data(), its.size_bytes());
+      }
+      const std::array<std::uint32_t, 3> name = name_of(what);
+      const bool known = may_be_known && std::ranges::equal(name, its.first(name.size()));
+      std::ranges::copy(name, its.begin());
+      return known;
+    }
+    /// Unless the sums' magnitude is no number, as it is on all ranks where any rank's is none.
+    template <class Queue>
+    void remember(Queue& queue, const launch& what) {
+      if (!what.phantom() && has_room(first_of(what))) {
+        if (kernels::key_of(magnitude(what, sum_magnitude)) >= kernels::largest_number) {
+          words_of(what)[length] = 0;
+        }
+        queue.copy(kept_of(what).data(), words_of(what).data(), words_of(what).size_bytes());
+      }
+    }
+
+    // ---- a step
+
+    /// What this rank has to send: its gradient, and what it has not sent yet.
+    template <class Queue>
+    std::span<float> take_in(Queue& queue, const launch& what) const {
+      charge(queue, 3 * what.data.size_bytes());
+      const std::size_t n = what.data.size();
+      if (what.phantom()) {
+        return what.data;
+      }
+      if constexpr (remembers_residuals<compression>) {
+        const std::span<float> values = residual_of(world_->compressor(), what.worker, n);
+        kernels::add(queue, values, what.data);
+        return values;
+      } else {
+        const auto room = what.room(workspace_bytes(n) - values_bytes(n), values_bytes(n));
+        auto* const values = reinterpret_cast<float*>(room.data());
+        queue.copy(values, what.data.data(), what.data.size_bytes());
+        return {values, n};
+      }
+    }
+
+    template <class Queue>
+    void find_magnitude(Queue& queue, const launch& what, std::span<const float> values,
+                        word which) const {
+      charge(queue, 4 * values.size_bytes());
+      if (!what.phantom()) {
+        float found = smallest;
+        if (!values.empty()) {
+          world_->compressor().find_magnitude(queue, values, &found);
+        }
+        words_of(what)[which] = std::bit_cast<std::uint32_t>(found);
+      }
+    }
+
+    /// Regions begin where the mean of all ranks' wishes is.
+    task divide(typename World::endpoint self, const launch& what, std::span<float> values) const {
+      const std::size_t count = at(self.size()) - 1;
+      const std::size_t bytes = count * sizeof(std::uint32_t);
+      charge(self.queue(), 2 * values.size_bytes());
+      if (!what.phantom()) {
+        kernels::divide_reaching(self.queue(), std::span<const float>(values),
+                                 magnitude(what, own_magnitude),
+                                 words_of(what).subspan(begins, count));
+        std::ranges::fill(records<std::uint64_t>(what), 0);
+      }
+      const std::span<const std::byte> wishes = what.room(begins * sizeof(std::uint32_t), bytes);
+      const auto to_all = [wishes](int) { return wishes; };
+      const auto bytes_from = [bytes](int) { return bytes; };
+      const auto add = [&](int rank, std::span<const std::byte> theirs) {
+        if (!what.phantom()) {
+          const auto* const its = reinterpret_cast<const std::uint32_t*>(
+              (rank == self.rank() ? wishes : theirs).data());
+          for (std::size_t i = 0; i < count; ++i) {
+            records<std::uint64_t>(what)[i] += its[i];
+          }
+        }
+      };
+      co_await collective::exchange_with_all(self, to_all, bytes_from, add);
+      for (std::size_t i = 0; i < count && !what.phantom(); ++i) {
+        words_of(what)[begins + i] =
+            static_cast<std::uint32_t>(records<std::uint64_t>(what)[i] / at(self.size()));
+      }
+    }
+
+    /// Writes what reaches a magnitude to an offset behind the first payload's place; answers it.
+    template <class Queue>
+    std::span<const std::byte> encode(Queue& queue, const launch& what, std::span<float> values,
+                                      float from, std::size_t offset, int rank,
+                                      int payloads) const {
+      std::size_t bytes = share(what, rank, payloads);
+      const std::size_t most = most_bytes(what, rank);
+      charge(queue, elements(what, rank) * sizeof(float) + bytes);
+      const auto room = what.room(payloads_begin() + offset, most);
+      if (!what.phantom()) {
+        world_->compressor().encode_from(queue, from, part_of(what, values, rank),
+                                         wire{room.data(), room.size()}, &bytes);
+      }
+      return room.first(bytes);
+    }
+    template <class Queue>
+    void encode_regions(Queue& queue, const launch& what, std::span<float> values) const {
+      const float from = magnitude(what, own_magnitude);
+      std::size_t offset = 0;
+      for (int rank = 0; rank < world_->size(); ++rank) {
+        const auto made = encode(queue, what, values, from, offset, rank, 1);
+        if (!what.phantom()) {
+          records<payload>(what)[at(rank)] = {offset, made.size()};
+        }
+        offset = round_up(offset + made.size(), alignment);
+      }
+    }
+
+    task reduce_to_owners(typename World::endpoint self, const launch& what) const {
+      const int mine = self.rank();
+      auto& queue = self.queue();
+      const auto to = [&](int rank) { return payload_of(what, rank); };
+      const auto bytes_from = [&](int) { return most_bytes(what, mine); };
+      const auto add = [&](int rank, std::span<const std::byte> theirs) {
+        what.accumulate(queue, rank == mine ? payload_of(what, mine) : theirs, begin(what, mine),
+                        elements(what, mine));
+      };
+      co_await collective::exchange_with_all(carrier_of<compression>(self), to, bytes_from, add);
+    }
+
+    /// Every owner's sums that reach a magnitude, to all.
+    task gather(typename World::endpoint self, const launch& what, float from, int payloads) const {
+      const int mine = self.rank();
+      auto& queue = self.queue();
+      const auto sums = encode(queue, what, what.data, from, 0, mine, payloads);
+      const auto to_all = [sums](int) { return sums; };
+      const auto bytes_from = [&](int rank) { return most_bytes(what, rank); };
+      const auto add = [&](int rank, std::span<const std::byte> theirs) {
+        if (rank != mine) {
+          what.accumulate(queue, theirs, begin(what, rank), elements(what, rank));
+        }
+      };
+      co_await collective::exchange_with_all(carrier_of<compression>(self), to_all, bytes_from,
+                                             add);
+    }
+
+    /// Sums that do not reach their magnitude do not count.
+    template <class Queue>
+    void keep(Queue& queue, const launch& what, std::span<float> sums) const {
+      charge(queue, 2 * sums.size_bytes());
+      if (!what.phantom()) {
+        kernels::keep_reaching(queue, sums, magnitude(what, sum_magnitude));
+      }
+    }
+
+    /// What this rank has sent, where it was worth sending.
+    template <class Queue>
+    void forget(Queue& queue, const launch& what, std::span<float> values) const {
+      charge(queue, 3 * values.size_bytes());
+      if (!what.phantom()) {
+        kernels::clear_reaching_where(queue, values, magnitude(what, own_magnitude), what.data);
+      }
+    }
+
+    World* world_;
+    options set_;
+    typename World::template memory<float> kept_;
+  };
+};
+static_assert(architecture_policy<sparse_regions>);
+
+}  // namespace tutti::architecture

@@ -1,0 +1,286 @@
+// Ok-Topk between threads: what it applies, remembers and sends is what plain loops over integers
+// say, while magnitudes and regions are found anew several times.
+#include "tutti/architecture/sparse_regions.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <limits>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/sparse_regions_oracle.hpp"
+#include "support/training.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/all.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/partition/into.hpp"
+
+namespace tutti::test {
+namespace {
+
+using integers = std::vector<std::int64_t>;
+using history = regional_selections<std::int64_t>;
+template <class... Policies>
+using in_regions = compose<compression::error_feedback<compression::by_kth_magnitude>,
+                           architecture::sparse_regions, Policies...>;
+using strategy = in_regions<fusion::all>;
+
+/// 12 bits from their mixed place, larger in some steps and towards the end of the model, so that
+/// magnitudes drift and even regions would be of unlike weight. All sums here are exact floats.
+std::int64_t drifting(std::size_t rank, std::size_t step, std::size_t i) {
+  auto x = static_cast<std::uint32_t>(i * 2654435761u + rank * 40503u + step * 2246822519u + 1);
+  x = (x ^ x >> 15) * 2246822519u;
+  x = (x ^ x >> 13) * 3266489917u;
+  const auto value = static_cast<std::int64_t>((x ^ x >> 16) & 0xfff) - 2048;
+  return value * static_cast<std::int64_t>(1 + step % 5) * (i % 40 > 20 ? 3 : 1);
+}
+/// Mostly zeros, and equal magnitudes of both signs: sums cancel, and there is often no k-th.
+std::int64_t sparse(std::size_t rank, std::size_t step, std::size_t i) {
+  return i % 3 == 0 ? 0 : drifting(rank, step, i) % 3;
+}
+std::int64_t nothing(std::size_t, std::size_t, std::size_t) { return 0; }
+
+template <class Strategy = strategy>
+engine_options<Strategy> with(const regional_rule& rule) {
+  engine_options<Strategy> set;
+  set.compression.k = rule.k;
+  set.architecture.estimate_every = static_cast<int>(rule.estimate_every);
+  set.architecture.divide_every = static_cast<int>(rule.divide_every);
+  set.run.deadline = 20;
+  return set;
+}
+
+/// Options that are another's from a step on, which is never 0: under a new plan, or for engines
+/// that go on from a checkpoint.
+template <class Strategy>
+struct turn {
+  enum class by { none, checkpoint, plan } how{};
+  std::size_t at{};
+  engine_options<Strategy> next{};
+};
+
+/// Two tensors, so that fusion has something to do.
+template <class Strategy, class Gradient>
+history trained(const engine_options<Strategy>& set, std::size_t ranks, std::size_t n,
+                std::size_t steps, Gradient gradient, const turn<Strategy>& after = {}) {
+  using by = typename turn<Strategy>::by;
+  history all{{}, std::vector<integers>(ranks), std::vector<std::uint64_t>(ranks)};
+  std::mutex mutex;
+  transport::run_ranks(static_cast<int>(ranks), [&](transport::in_process& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    std::vector<integers> sums(steps, integers(n));
+    std::uint64_t sent = 0;
+    std::string file;
+    for (std::size_t first = 0; first < steps;) {
+      const std::size_t last = after.how == by::checkpoint && first == 0 ? after.at : steps;
+      arena memory(std::vector<arena::declaration>{{"one", n / 2}, {"two", n - n / 2}});
+      auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::none{},
+                                          first == 0 ? set : after.next);
+      if (first > 0) {
+        std::istringstream in(file);
+        load(engine, in);
+      }
+      const std::uint64_t before = engine.counted().bytes_sent;
+      for (std::size_t step = first; step < last; ++step) {
+        if (after.how == by::plan && step == after.at) {
+          engine.replan(after.next);
+        }
+        for (std::size_t i = 0; i < n; ++i) {
+          memory.gradients()[i] = static_cast<float>(gradient(rank, step, i));
+        }
+        engine.ready(tensor_id(1));
+        engine.ready(tensor_id(0));
+        engine.wait();
+        for (std::size_t i = 0; i < n; ++i) {
+          const float mean = memory.gradients()[i];
+          const auto sum = std::llround(static_cast<double>(mean) * static_cast<double>(ranks));
+          EXPECT_EQ(mean, static_cast<float>(sum) * (1.0f / static_cast<float>(ranks)));
+          sums[step][i] = sum;
+        }
+      }
+      sent += engine.counted().bytes_sent - before;
+      std::ostringstream out;
+      save(engine, out);
+      file = out.str();
+      const auto residual = engine.memories()[0];
+      const std::scoped_lock lock(mutex);
+      all.residuals[rank].assign(residual.begin(), residual.end());
+      first = last;
+    }
+    const std::scoped_lock lock(mutex);
+    all.bytes[rank] = sent;
+    all.sums = all.sums.empty() ? sums : all.sums;
+    EXPECT_EQ(all.sums, sums) << "rank " << rank << " of " << ranks;
+  });
+  return all;
+}
+
+template <class Gradient>
+history trained(const regional_rule& rule, std::size_t ranks, std::size_t n, std::size_t steps,
+                Gradient gradient, std::size_t resumes = 0) {
+  using by = turn<strategy>::by;
+  return trained(with(rule), ranks, n, steps, gradient,
+                 {resumes == 0 ? by::none : by::checkpoint, resumes, with(rule)});
+}
+
+/// Sum over ranks and steps of what went in, less what was applied and what is remembered.
+template <class Gradient>
+integers lost(const history& all, std::size_t n, Gradient gradient) {
+  integers left(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t step = 0; step < all.sums.size(); ++step) {
+      for (std::size_t rank = 0; rank < all.residuals.size(); ++rank) {
+        left[i] += gradient(rank, step, i);
+      }
+      left[i] -= all.sums[step][i];
+    }
+    for (const integers& residual : all.residuals) {
+      left[i] -= residual[i];
+    }
+  }
+  return left;
+}
+
+/// In twelve steps magnitudes are found four times and regions three times, together and apart.
+TEST(SparseRegions, AreTheirLoopsOnAnyNumberOfRanks) {
+  for (const std::size_t ranks : {1u, 2u, 3u, 4u, 5u}) {
+    for (const std::size_t n : {0u, 1u, 7u, 40u, 5001u}) {
+      const regional_rule rule{std::max<std::size_t>(n / 10, 1), 3, 5};
+      const history all = trained(rule, ranks, n, 12, drifting);
+      EXPECT_EQ(all, selected_in_regions(rule, ranks, n, 12, drifting)) << ranks << " ranks, " << n;
+      EXPECT_EQ(lost(all, n, drifting), integers(n)) << ranks << " ranks, " << n;
+    }
+  }
+}
+
+/// What is as large as the k-th travels too, zeros never do, and nobody's wish is even regions.
+TEST(SparseRegions, AreTheirLoopsOnTiesAndZeros) {
+  for (const std::size_t ranks : {2u, 5u}) {
+    for (const std::size_t k : {1u, 20u, 60u}) {
+      const regional_rule rule{k, 4, 2};
+      EXPECT_EQ(trained(rule, ranks, 60, 9, sparse),
+                selected_in_regions(rule, ranks, 60, 9, sparse))
+          << ranks << " ranks, " << k;
+    }
+    EXPECT_EQ(trained({3, 2, 2}, ranks, 60, 3, nothing),
+              selected_in_regions({3, 2, 2}, ranks, 60, 3, nothing));
+  }
+}
+
+/// Magnitudes and regions that were found before a checkpoint are what steps after it go by.
+TEST(SparseRegions, GoOnFromACheckpointBitwise) {
+  const regional_rule rule{50, 6, 9};
+  for (const std::size_t resumes : {1u, 4u, 6u}) {
+    EXPECT_EQ(trained(rule, 3, 2000, 10, drifting, resumes),
+              selected_in_regions(rule, 3, 2000, 10, drifting))
+        << resumes;
+  }
+}
+
+/// Pieces of 700 elements, each with magnitudes and regions of its own. Where no multiple of 1024
+/// is among a piece's places it finds them in every step.
+TEST(SparseRegions, KeepWhatTheyFindOfEachPiece) {
+  constexpr std::size_t n = 5001;
+  constexpr std::size_t piece = 700;
+  using cut = in_regions<fusion::all, partition::into>;
+  auto set = with<cut>({30, 4, 6});
+  set.partition.elements = piece;
+  const history all = trained(set, 3, n, 9, drifting);
+  history expected{std::vector<integers>(9), std::vector<integers>(3),
+                   std::vector<std::uint64_t>(3)};
+  for (std::size_t first = 0; first < n; first += piece) {
+    const std::size_t count = std::min(piece, n - first);
+    const bool keeps = (first + count - 1) / 1024 * 1024 >= first;
+    const auto its =
+        selected_in_regions(keeps ? regional_rule{30, 4, 6} : regional_rule{30, 1, 1}, 3, count, 9,
+                            [=](std::size_t rank, std::size_t step, std::size_t i) {
+                              return drifting(rank, step, first + i);
+                            });
+    for (std::size_t step = 0; step < 9; ++step) {
+      expected.sums[step].insert(expected.sums[step].end(), its.sums[step].begin(),
+                                 its.sums[step].end());
+    }
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      expected.residuals[rank].insert(expected.residuals[rank].end(), its.residuals[rank].begin(),
+                                      its.residuals[rank].end());
+      expected.bytes[rank] += its.bytes[rank];
+    }
+  }
+  EXPECT_EQ(all, expected);
+}
+
+/// What is gathered at run time is not always the same; nothing is lost of it.
+TEST(SparseRegions, LoseNothingWhereLaunchesAreGathered) {
+  using gathered = in_regions<fusion::when_ready, partition::into>;
+  for (const std::size_t ranks : {1u, 2u, 5u}) {
+    auto set = with<gathered>({30, 4, 6});
+    set.partition.elements = 700;
+    set.fusion.bytes = 8000;
+    set.fusion.cycle = 0;
+    EXPECT_EQ(lost(trained(set, ranks, 5001, 9, drifting), 5001, drifting), integers(5001));
+  }
+}
+
+/// Another density has magnitudes of its own from its first step on, in place of those that were
+/// kept, also after a checkpoint; nothing is lost.
+TEST(SparseRegions, KeepNothingForAnotherDensity) {
+  constexpr std::size_t n = 2000;
+  using by = turn<strategy>::by;
+  const auto count = [](const integers& sums) {
+    return std::ranges::count_if(sums, [](std::int64_t each) { return each != 0; });
+  };
+  for (const by how : {by::plan, by::checkpoint}) {
+    const history all =
+        trained(with({100, 30, 30}), 3, n, 6, drifting, {how, 2, with({10, 30, 30})});
+    EXPECT_GE(count(all.sums[0]), 100);
+    EXPECT_GE(count(all.sums[2]), 10);
+    EXPECT_LT(count(all.sums[2]), 15) << "but for elements that are as large as the tenth";
+    EXPECT_EQ(lost(all, n, drifting), integers(n));
+  }
+}
+
+/// A rank's infinities, which loss scaling would skip, are no magnitude for later steps.
+TEST(SparseRegions, KeepNoMagnitudeThatIsNoNumber) {
+  constexpr std::size_t n = 2000;
+  transport::run_ranks(3, [](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", n}});
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer::none{}, with({20, 30, 30}));
+    for (std::size_t step = 0; step < 3; ++step) {
+      for (std::size_t i = 0; i < n; ++i) {
+        memory.gradients()[i] =
+            step == 0 && world.rank() == 1
+                ? std::numeric_limits<float>::infinity()
+                : static_cast<float>(drifting(static_cast<std::size_t>(world.rank()), step, i));
+      }
+      engine.ready(tensor_id(0));
+      engine.wait();
+      std::size_t finite = 0;
+      for (const float mean : memory.gradients()) {
+        finite += std::isfinite(mean) && mean != 0 ? 1 : 0;
+      }
+      EXPECT_EQ(finite >= 10, step > 0) << "step " << step;
+    }
+  });
+}
+
+TEST(SparseRegions, RefuseNoPeriod) {
+  transport::run_ranks(1, [](transport::in_process& world) {
+    for (const regional_rule& rule : {regional_rule{1, 0, 1}, regional_rule{1, 1, 0}}) {
+      arena memory(std::vector<arena::declaration>{{"one", 3}});
+      EXPECT_THROW(make_engine<strategy>(world, memory.tensors(), optimizer::none{}, with(rule)),
+                   usage_error);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

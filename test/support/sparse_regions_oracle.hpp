@@ -1,0 +1,113 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+/// Ok-Topk in plain loops over all ranks: algorithms 1 and 2 of Li and Hoefler, PPoPP 2022, without
+/// the balancing before the all-gather.
+namespace tutti::test {
+
+/// Of integers, or of floats in the order of the ranks.
+template <class T>
+struct regional_selections {
+  std::vector<std::vector<T>> sums{};       ///< [step][element]: what all ranks apply, not averaged
+  std::vector<std::vector<T>> residuals{};  ///< [rank][element]
+  std::vector<std::uint64_t> bytes{};       ///< that each rank sends in all steps
+  bool operator==(const regional_selections&) const = default;
+};
+
+struct regional_rule {
+  std::size_t k{1};
+  std::size_t estimate_every{1};
+  std::size_t divide_every{1};
+};
+
+/// The k-th largest magnitude; 0 where fewer than k are above 0, and zeros are never selected.
+template <class T>
+T kth_magnitude(const std::vector<T>& of, std::size_t k) {
+  std::vector<T> sorted(of.size());
+  std::ranges::transform(of, sorted.begin(), [](T each) { return std::abs(each); });
+  std::ranges::sort(sorted, std::greater<>());
+  return sorted.empty() ? T{} : sorted[std::min(k, sorted.size()) - 1];
+}
+
+/// `gradient(rank, step, element)`.
+template <class Gradient>
+auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size_t n,
+                         std::size_t steps, Gradient gradient) {
+  using number = decltype(gradient(ranks, steps, n));
+  using numbers = std::vector<number>;
+  regional_selections<number> all{
+      {}, std::vector<numbers>(ranks, numbers(n)), std::vector<std::uint64_t>(ranks)};
+  numbers own(ranks);
+  number of_sums{};
+  std::vector<std::size_t> ends(ranks, n);
+  const auto reaches = [](number value, number magnitude) {
+    return value != 0 && std::abs(value) >= magnitude;
+  };
+  const auto pairs_in = [&](const numbers& values, number magnitude, std::size_t region) {
+    std::uint64_t count = 0;
+    for (std::size_t i = region == 0 ? 0 : ends[region - 1]; i < ends[region]; ++i) {
+      count += reaches(values[i], magnitude) ? 1 : 0;
+    }
+    return 4 + 8 * count;
+  };
+  for (std::size_t step = 0; step < steps; ++step) {
+    const bool estimates = step % rule.estimate_every == 0;
+    std::vector<std::size_t> wishes(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      numbers& residual = all.residuals[rank];
+      std::vector<std::size_t> picked;
+      for (std::size_t i = 0; i < n; ++i) {
+        residual[i] += gradient(rank, step, i);
+      }
+      own[rank] = estimates ? kth_magnitude(residual, rule.k) : own[rank];
+      for (std::size_t i = 0; i < n; ++i) {
+        if (reaches(residual[i], own[rank])) {
+          picked.push_back(i);
+        }
+      }
+      for (std::size_t i = 1; i < ranks; ++i) {
+        wishes[i] += picked.empty() ? n / ranks * i + std::min(i, n % ranks)
+                                    : picked[i * picked.size() / ranks];
+      }
+    }
+    if (step % rule.divide_every == 0 && ranks > 1) {
+      for (std::size_t i = 1; i < ranks; ++i) {
+        ends[i - 1] = wishes[i] / ranks;
+      }
+      for (std::uint64_t& sent : all.bytes) {
+        sent += n == 0 ? 0 : 4 * (ranks - 1) * (ranks - 1);
+      }
+    }
+    numbers sums(n);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const number value = all.residuals[rank][i];
+        sums[i] += reaches(value, own[rank]) ? value : 0;
+      }
+      for (std::size_t owner = 0; owner < ranks && n > 0; ++owner) {
+        all.bytes[rank] += owner == rank ? 0 : pairs_in(all.residuals[rank], own[rank], owner);
+      }
+    }
+    of_sums = estimates ? kth_magnitude(sums, rule.k) : of_sums;
+    for (std::size_t owner = 0; owner < ranks && n > 0; ++owner) {
+      all.bytes[owner] += (ranks - 1) * pairs_in(sums, estimates ? number{} : of_sums, owner);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      sums[i] = reaches(sums[i], of_sums) ? sums[i] : 0;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        number& left = all.residuals[rank][i];
+        left = sums[i] != 0 && reaches(left, own[rank]) ? 0 : left;
+      }
+    }
+    all.sums.push_back(sums);
+  }
+  return all;
+}
+
+}  // namespace tutti::test
