@@ -153,6 +153,8 @@ class virtual_queue : public host_loops<virtual_queue> {
 
   virtual_queue(const virtual_clock& clock, device kind) : clock_(&clock), kind_(kind) {}
 
+  /// What is charged passes on the clock; not so of a rank in real time.
+  bool models_time() const { return clock_ != nullptr; }
   event record() const { return clock_ == nullptr ? 0 : std::max(busy_until_, clock_->now()); }
   void wait(event passed) { busy_until_ = std::max(busy_until_, passed); }
   void synchronize() {}
