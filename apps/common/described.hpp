@@ -47,41 +47,46 @@ std::string text_of(const Value& value) {
   }
 }
 
+[[gnu::cold]] inline void add_to_list(std::string& list, std::string_view item) {
+  if (!list.empty()) {
+    list += ", ";
+  }
+  list += item;
+}
+
+template <class Policy, class Usual>
+void add_unless_usual(std::string& list) {
+  if (!std::is_same_v<Policy, Usual>) {
+    add_to_list(list, without_namespace(tutti::type_name<Policy>()));
+  }
+}
+
+/// Lists what a policy's options are.
+struct lister {
+  std::string* list;
+  std::string_view role;
+
+  template <class Value>
+  [[gnu::cold]] void operator()(std::string_view name, const Value& value, std::string_view) const {
+    add_to_list(*list, std::string(role) + "." + std::string(name) + "=" + text_of(value));
+  }
+};
+
 template <class Strategy>
-description described() {
+[[gnu::cold]] description described() {
   using strategy = tutti::strategy_of<Strategy>;
   using usual = tutti::compose<>;
   description its{.name = Strategy::name};
-  const auto add = [](std::string& list, const std::string& item) {
-    if (!list.empty()) {
-      list += ", ";
-    }
-    list += item;
-  };
-  const auto compare = [&]<class Policy, class Usual>(std::type_identity<Policy>,
-                                                      std::type_identity<Usual>) {
-    if (!std::is_same_v<Policy, Usual>) {
-      add(its.composition, without_namespace(tutti::type_name<Policy>()));
-    }
-  };
-  compare(std::type_identity<typename strategy::fusion>(),
-          std::type_identity<typename usual::fusion>());
-  compare(std::type_identity<typename strategy::partition>(),
-          std::type_identity<typename usual::partition>());
-  compare(std::type_identity<typename strategy::schedule>(),
-          std::type_identity<typename usual::schedule>());
-  compare(std::type_identity<typename strategy::coordination>(),
-          std::type_identity<typename usual::coordination>());
-  compare(std::type_identity<typename strategy::compression>(),
-          std::type_identity<typename usual::compression>());
-  compare(std::type_identity<typename strategy::architecture>(),
-          std::type_identity<typename usual::architecture>());
+  std::string& list = its.composition;
+  add_unless_usual<typename strategy::fusion, typename usual::fusion>(list);
+  add_unless_usual<typename strategy::partition, typename usual::partition>(list);
+  add_unless_usual<typename strategy::schedule, typename usual::schedule>(list);
+  add_unless_usual<typename strategy::coordination, typename usual::coordination>(list);
+  add_unless_usual<typename strategy::compression, typename usual::compression>(list);
+  add_unless_usual<typename strategy::architecture, typename usual::architecture>(list);
   auto options = tutti::default_options<Strategy>();
   decltype(options)::each(options, [&](std::string_view role, auto& own) {
-    std::remove_cvref_t<decltype(own)>::describe(
-        own, [&](std::string_view name, const auto& value, std::string_view) {
-          add(its.defaults, std::string(role) + "." + std::string(name) + "=" + text_of(value));
-        });
+    std::remove_cvref_t<decltype(own)>::describe(own, lister{&its.defaults, role});
   });
   if constexpr (requires { Strategy::after; }) {
     its.after = Strategy::after;

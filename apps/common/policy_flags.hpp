@@ -34,7 +34,7 @@ bool fits(double number) {
 
 /// Number with an optional KiB, MiB or GiB, or a name of an enumeration's.
 template <class T>
-void parse_value(const std::string& flag, const std::string& text, T& value) {
+[[gnu::cold]] void parse_value(const std::string& flag, const std::string& text, T& value) {
   if constexpr (std::is_enum_v<T>) {
     const auto known = names(value);
     for (std::size_t i = 0; i < known.size(); ++i) {
@@ -64,31 +64,56 @@ void parse_value(const std::string& flag, const std::string& text, T& value) {
   }
 }
 
-/// Sets what is described as `role.name` to what the flags say.
-template <class Described>
-void set_described(std::string_view role, Described& own, const flag_values& flags) {
-  Described::describe(own, [&](std::string_view name, auto& value, std::string_view) {
+namespace detail {
+
+/// Sets values to what the flags say.
+struct setter {
+  std::string_view role;
+  const flag_values* flags;
+
+  template <class T>
+  [[gnu::cold]] void operator()(std::string_view name, T& value, std::string_view) const {
     const std::string mine = std::string(role) + "." + std::string(name);
-    for (const auto& [flag, text] : flags) {
+    for (const auto& [flag, text] : *flags) {
       if (flag == mine) {
         parse_value(flag, text, value);
       }
     }
-  });
+  }
+};
+
+/// Lists flags, whatever their values.
+struct flag_lister {
+  std::string_view role;
+  flag_values* all;
+
+  template <class T>
+  void operator()(std::string_view name, const T&, std::string_view meaning) const {
+    add(name, meaning);
+  }
+  [[gnu::cold]] void add(std::string_view name, std::string_view meaning) const {
+    all->emplace_back(std::string(role) + "." + std::string(name), meaning);
+  }
+};
+
+}  // namespace detail
+
+/// Sets what is described as `role.name` to what the flags say.
+template <class Described>
+void set_described(std::string_view role, Described& own, const flag_values& flags) {
+  Described::describe(own, detail::setter{role, &flags});
 }
 
 /// The flags of what is described, with their help.
 template <class Described>
 void add_flags(std::string_view role, const Described& own, flag_values& all) {
-  Described::describe(own, [&](std::string_view name, const auto&, std::string_view meaning) {
-    all.emplace_back(std::string(role) + "." + std::string(name), meaning);
-  });
+  Described::describe(own, detail::flag_lister{role, &all});
 }
 
 /// The flags of a strategy's policies, with their help. Some are there if those that the job sets
 /// ask for more.
 template <class Strategy>
-flag_values policy_flags(const job& asked) {
+[[gnu::cold]] flag_values policy_flags(const job& asked) {
   flag_values all;
   auto options = tutti::default_options<Strategy>();
   decltype(options)::each(options, [&](std::string_view role, auto& own) {
@@ -122,7 +147,8 @@ inline void expect_flags(const std::string& whose, const flag_values& asked,
 
 /// Sets one policy's options, and lets the policy refuse what it cannot work with.
 template <class Policy>
-void apply_to(std::string_view role, tutti::options_of<Policy>& own, const job& asked) {
+[[gnu::cold]] void apply_to(std::string_view role, tutti::options_of<Policy>& own,
+                            const job& asked) {
   set_described(role, own, asked.policy_flags);
   try {
     static_cast<void>(tutti::make_policy<Policy>(own));
@@ -134,7 +160,7 @@ void apply_to(std::string_view role, tutti::options_of<Policy>& own, const job& 
 /// Sets what the job says of a strategy's policies. Throws flag_error, naming the nearest flag, if
 /// this strategy has none of that name.
 template <class Strategy>
-void apply_policy_flags(const job& asked, tutti::engine_options<Strategy>& options) {
+[[gnu::cold]] void apply_policy_flags(const job& asked, tutti::engine_options<Strategy>& options) {
   expect_flags("this strategy", asked.policy_flags, policy_flags<Strategy>(asked));
   using strategy = tutti::strategy_of<Strategy>;
   apply_to<typename strategy::fusion>("fusion", options.fusion, asked);
@@ -148,7 +174,7 @@ void apply_policy_flags(const job& asked, tutti::engine_options<Strategy>& optio
 /// How an engine is to run for a job. Throws flag_error if the job sets what this strategy does not
 /// have, or to what it cannot be.
 template <class Strategy>
-tutti::engine_options<Strategy> options(const job& asked) {
+[[gnu::cold]] tutti::engine_options<Strategy> options(const job& asked) {
   tutti::engine_options<Strategy> set;
   set.run.deadline = asked.deadline;
   set.run.progress = asked.progress == "thread"   ? tutti::progress::by_thread
@@ -169,7 +195,7 @@ tutti::engine_options<Strategy> options(const job& asked) {
 
 /// Ranks that serve, beside the job's workers.
 template <class Strategy>
-int servers(const job& asked) {
+[[gnu::cold]] int servers(const job& asked) {
   const auto set = options<Strategy>(asked);
   if constexpr (requires { set.architecture.servers; }) {
     return set.architecture.servers;

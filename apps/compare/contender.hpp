@@ -16,9 +16,9 @@
 #include "common/policy_flags.hpp"
 #include "common/replicas_differ.hpp"
 #include "common/ways.hpp"
+#include "compare/compiled.hpp"
 #include "compare/kernel_rates.hpp"
 #include "compare/kernel_trial.hpp"
-#include "compare/kernels_queue.hpp"
 #include "compare/measure.hpp"
 #include "compare/place.hpp"
 #include "compare/processes.hpp"
@@ -32,8 +32,6 @@
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/core/representatives.hpp"
-#include "tutti/monitor/none.hpp"
-#include "tutti/optimizer/sgd.hpp"
 #include "tutti/strategies.hpp"
 #include "tutti/transport/simulated.hpp"
 
@@ -223,8 +221,8 @@ tutti::engine_options<tutti::strategy_of<Strategy>> options_of(const common::job
 }
 
 template <class Strategy>
-using architecture_of = typename tutti::engine_types<Strategy, modelled, tutti::optimizer::sgd,
-                                                     tutti::monitor::none>::architecture;
+using architecture_of = typename tutti::engine_types<Strategy, any_world, profiled_sgd,
+                                                     tutti::agenda_log>::architecture;
 
 /// Its exchange has a closed form.
 template <class Strategy>
@@ -243,7 +241,7 @@ constexpr bool has_forms_of_chunks = requires(const tutti::engine_options<Strate
     });
 
 template <class Strategy>
-bool has_stand_ins(const common::job& asked) {
+[[gnu::cold]] bool has_stand_ins(const common::job& asked) {
   using composition = tutti::strategy_of<Strategy>;
   if constexpr (has_forms_of_chunks<composition>) {
     const auto set = options_of<Strategy>(asked);
@@ -254,12 +252,14 @@ bool has_stand_ins(const common::job& asked) {
   }
 }
 
+template <class Strategy>
+using replay = tutti::replay<Strategy, profiled_sgd>;
+
 /// The chunks of its plan, which does not depend on how many workers there are.
 template <class Strategy>
 std::vector<tutti::chunk> chunks_of(const std::vector<tutti::computation>& model,
                                     const tutti::engine_options<Strategy>& set) {
-  tutti::replay<Strategy> alone(model, set, tutti::payloads::counted,
-                                {.iterations = 1, .warmup = 0});
+  replay<Strategy> alone(model, set, tutti::payloads::counted, {.iterations = 1, .warmup = 0});
   simulate({1, tutti::transport::network::at_once}, {}, std::ref(alone));
   return alone.result().planned.chunks;
 }
@@ -298,7 +298,8 @@ constexpr bool must_encode =
 template <class Compression>
 double measured_rate(const Compression& its, const tutti::tensor_facts& tensor, int workers) {
   return on_trial(its, tensor, [workers](auto& kernels) {
-    kernels_queue queue;
+    const tutti::transport::virtual_clock at_rest;
+    tutti::transport::virtual_queue queue(at_rest, {});
     const kernel_charge charged = kernels.charged();
     const double taken = median_seconds(workers, [&] {
       kernels.encode(queue);
@@ -314,7 +315,7 @@ double measured_rate(const Compression& its, const tutti::tensor_facts& tensor, 
 /// The device that its kernels are charged on: where they take a file's time, or this CPU's, as
 /// fast as theirs. Collective.
 template <class Strategy>
-tutti::transport::device device_of(const scenario& of, const common::job& asked) {
+[[gnu::cold]] tutti::transport::device device_of(const scenario& of, const common::job& asked) {
   using compression = typename tutti::strategy_of<Strategy>::compression;
   if (asked.memory_bandwidth) {
     return of.device;
@@ -371,33 +372,27 @@ class replays_of final : public replays {
   }
 
   tutti::replayed simulated(const scenario& of) const override {
-    tutti::replay<Strategy> simulation(model_, options_, tutti::payloads::counted, length);
+    replay<Strategy> simulation(model_, options_, tutti::payloads::counted, length);
     simulate(of.where.with(who), of.device, std::ref(simulation));
     return simulation.result();
   }
 
   tutti::replayed emulated(const scenario& of, tutti::payloads what,
                            tutti::transport::emulated_run& clock) const override {
-    tutti::replay<Strategy> emulation(model_, options_, what, length);
+    replay<Strategy> emulation(model_, options_, what, length);
     clock = emulate(of.where.with(who), of.device, std::ref(emulation));
     return emulation.result();
   }
 
-  tutti::replayed measured([[maybe_unused]] const scenario& of) const override {
+  tutti::replayed measured(const scenario& of) const override {
     tutti::replayed seen;
-#if __has_include(<mpi.h>)
-    among(many.workers + many.servers, [&](MPI_Comm some) {
-      using queue = std::conditional_t<must_encode<Strategy>, tutti::inline_queue, kernels_queue>;
-      tutti::transport::mpi_on<queue> world(some);
-      if constexpr (!must_encode<Strategy>) {
-        if (of.kernels == "profile") {
-          world.queue().sleep_at(of.device.bytes_per_second);
-        }
-      }
-      seen = measure<Strategy>(world, model_, options_, length);
-    });
-#endif
+    std::optional<tutti::transport::device> slept;
     if (of.kernels == "profile") {
+      slept = of.device;
+    }
+    carry(many.workers + many.servers, slept,
+          [&](any_world& world) { seen = measure<Strategy>(world, model_, options_, length); });
+    if (slept) {
       seen.consensus.reset();  // nothing was written
     }
     return seen;
@@ -411,8 +406,7 @@ class replays_of final : public replays {
       constexpr std::size_t few = 20'000;
       if (many.workers <= most) {
         const std::size_t times = 1 + of.model->elements() / few;
-        tutti::replay<Strategy> drift(shrunk(model_, times), options_, tutti::payloads::drifting,
-                                      length);
+        replay<Strategy> drift(shrunk(model_, times), options_, tutti::payloads::drifting, length);
         const scenario slow = slowed(of, static_cast<double>(times));
         simulate(slow.where.with(who), slow.device, std::ref(drift));
         return drift.result().consensus;
@@ -431,7 +425,7 @@ class replays_of final : public replays {
 };
 
 template <class Strategy>
-std::unique_ptr<replays> prepared(const scenario& of, const common::job& asked) {
+[[gnu::cold]] std::unique_ptr<replays> prepared(const scenario& of, const common::job& asked) {
   const auto& nic = of.where.nic;
   const tutti::placement all{
       of.workers, common::servers<Strategy>(asked), of.where.per_host, of.serving,

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "compare/gradient.hpp"
-#include "compare/kernels_queue.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/launch.hpp"
+#include "tutti/transport/simulated.hpp"
 
 namespace compare {
 
@@ -78,11 +78,13 @@ class kernel_trial {
   }
 
   kernel_charge charged() {
-    kernels_queue queue;
+    const tutti::transport::virtual_clock at_rest;
+    tutti::transport::virtual_queue queue(at_rest, {.bytes_per_second = 1});
     encode(queue);
-    const std::size_t encoding = queue.charged();
+    const tutti::seconds encoding = queue.record();
     add(queue);
-    return {encoding, queue.charged() - encoding};
+    return {static_cast<std::size_t>(encoding),
+            static_cast<std::size_t>(queue.record() - encoding)};
   }
 
  private:

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <random>
 #include <span>
 #include <thread>
 #include <utility>
@@ -14,6 +11,9 @@
 
 #include "common/replicas_differ.hpp"
 #include "compare/gradient.hpp"
+#include "compare/processes.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/push_counts.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine.hpp"
@@ -49,49 +49,98 @@ class slept_device {
   tutti::seconds due_;
 };
 
-/// A profile's time has the optimizer's step in it, so this one moves the first few elements of a
-/// part alone: enough to see models drift apart.
-struct profiled_step : tutti::optimizer::sgd {
-  static constexpr std::size_t moved = 64;
+/// The optimizer of every world. A profile's time has the optimizer's step in it, so that where
+/// time is measured it moves the first few elements of a part alone: enough to see models drift
+/// apart.
+struct profiled_sgd : tutti::optimizer::sgd {
+  static constexpr std::size_t few = 64;
+
+  bool moves_few = false;
 
   template <class Queue>
-  void apply(Queue&, std::span<float> parameters, std::span<const float> gradient,
-             const tutti::chunk_context&) const {
-    for (std::size_t i = 0; i < std::min(moved, parameters.size()); ++i) {
+  void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
+             const tutti::chunk_context& where) const {
+    if (!moves_few) {
+      sgd::apply(queue, parameters, gradient, where);
+      return;
+    }
+    for (std::size_t i = 0; i < std::min(few, parameters.size()); ++i) {
       parameters[i] -= gradient[i];
     }
   }
 };
-static_assert(tutti::optimizer_policy<profiled_step>);
+static_assert(tutti::optimizer_policy<profiled_sgd>);
 
-/// Of each tensor the elements that `profiled_step` moves, whatever becomes of it.
+/// Of each tensor the elements that `profiled_sgd` moves where it moves few, whatever becomes of
+/// it.
 inline std::span<float> moved_of(std::span<float> of_a_tensor) {
-  return of_a_tensor.first(std::min(profiled_step::moved, of_a_tensor.size()));
+  return of_a_tensor.first(std::min(profiled_sgd::few, of_a_tensor.size()));
 }
 
-/// How far the workers' models are apart, as `tutti::replayed::consensus` says it, by what each of
-/// them has seen of its own. Every worker must call it.
+/// An engine as a user's training loop knows it, whatever its strategy.
+class trainer {
+ public:
+  trainer() = default;
+  trainer(const trainer&) = delete;
+  trainer& operator=(const trainer&) = delete;
+
+  virtual bool serves() const = 0;
+  virtual void serve() = 0;
+  virtual void ready(tutti::tensor_id) = 0;
+  virtual void wait(tutti::tensor_id) = 0;
+  virtual void wait() = 0;
+  virtual tutti::seconds exposed() const = 0;
+  virtual int workers() const = 0;
+  virtual void average(std::span<double> values) = 0;
+  virtual std::uint64_t bytes_sent() const = 0;
+  virtual tutti::push_counts pushes() = 0;
+  virtual const tutti::plan& planned() const = 0;
+
+ protected:
+  ~trainer() = default;
+};
+
 template <class Engine>
-double consensus(Engine& engine, const std::vector<double>& own) {
-  std::vector<double> mean = own;
-  engine.average(std::span(mean));
-  double squares = 0;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    squares += (own[i] - mean[i]) * (own[i] - mean[i]);
-  }
-  return std::sqrt(engine.average(squares) / static_cast<double>(own.size()));
-}
+class trainer_by final : public trainer {
+ public:
+  explicit trainer_by(Engine& engine) : engine_(&engine) {}
+
+  bool serves() const override { return engine_->serves(); }
+  void serve() override { engine_->serve(); }
+  void ready(tutti::tensor_id id) override { engine_->ready(id); }
+  void wait(tutti::tensor_id id) override { engine_->wait(id); }
+  void wait() override { engine_->wait(); }
+  tutti::seconds exposed() const override { return engine_->exposed(); }
+  int workers() const override { return engine_->workers(); }
+  void average(std::span<double> values) override { engine_->average(values); }
+  std::uint64_t bytes_sent() const override { return engine_->counted().bytes_sent; }
+  tutti::push_counts pushes() override { return engine_->pushes(); }
+  const tutti::plan& planned() const override { return engine_->planned(); }
+
+ private:
+  Engine* engine_;
+};
+
+/// What a loop has to know of a strategy.
+struct trained_as {
+  bool crosses{};  ///< the next forward pass waits for each tensor alone
+  bool encodes{};  ///< and leaves in a gradient's memory what encodes otherwise
+  bool drifts{};   ///< workers' models may differ
+};
 
 /// A worker's or a server's life in a job that computes as `model` says, by sleeping, and carries
-/// its payloads over `world`: a user's training loop, which `tutti::replay` is in other
-/// worlds. A thread makes progress, for the device that computes is another. Answers what worker 0
-/// saw; bytes are those of the measured iterations' gradients, whenever they leave.
-template <class Strategy, class Transport>
-tutti::replayed measure(Transport& world, const std::vector<tutti::computation>& model,
+/// its payloads over `world`: a user's training loop, which `tutti::replay` is in other worlds.
+/// Answers what worker 0 saw; bytes are those of the measured iterations' gradients, whenever they
+/// leave.
+tutti::replayed measure(trainer& engine, const any_world& world, tutti::arena& memory,
+                        const std::vector<tutti::computation>& model,
+                        const tutti::replay_options& length, trained_as how);
+
+/// Measures a strategy. A thread makes progress, for the device that computes is another.
+template <class Strategy>
+tutti::replayed measure(any_world& world, const std::vector<tutti::computation>& model,
                         tutti::engine_options<Strategy> set, const tutti::replay_options& length) {
-  using compression = typename tutti::strategy_of<Strategy>::compression;
-  constexpr bool crosses =
-      tutti::facts::crosses_iterations<typename tutti::strategy_of<Strategy>::schedule>;
+  using strategy = tutti::strategy_of<Strategy>;
   std::vector<tutti::arena::declaration> declared;
   set.profile.backward.clear();
   for (const auto& each : model) {
@@ -101,69 +150,15 @@ tutti::replayed measure(Transport& world, const std::vector<tutti::computation>&
   set.run.progress = tutti::progress::by_thread;
   tutti::arena memory(declared);
   fill(memory.gradients());
-  auto engine =
-      tutti::make_engine<Strategy>(world, memory.tensors(), profiled_step(), std::move(set));
-  tutti::replayed seen;
-  if (engine.serves()) {
-    engine.serve();
-    return seen;
-  }
-  slept_device device(world);
-  const double times = length.slow.times_of(world.rank());
-  const auto wait = [&](std::size_t i) {
-    const tutti::seconds before = engine.exposed();
-    engine.wait(tutti::tensor_id(i));
-    if (engine.exposed() > before) {
-      device.starved();
-    }
-  };
-  std::vector<double> own;  // of the model, in the measured iterations
-  std::mt19937_64 noise(static_cast<std::uint64_t>(world.rank()));
-  tutti::seconds ended = device.due();
-  std::uint64_t sent_before = 0;
-  for (int step = 0; step <= length.warmup + length.iterations; ++step) {
-    for (std::size_t i = 0; !crosses && i < model.size(); ++i) {
-      wait(i);
-    }
-    for (std::size_t i = 0; i < model.size(); ++i) {
-      wait(i);
-      device.compute(times * model[i].forward);
-    }
-    if (step == length.warmup + 1) {
-      sent_before = engine.counted().bytes_sent;  // with all of the earlier ones'
-    }
-    for (std::size_t i = model.size(); i-- > 0;) {
-      if (!tutti::facts::identity<compression>) {
-        fill(memory.tensors()[i].gradient);  // what the last step has left there encodes otherwise
-      }
-      if constexpr (common::replicas_differ<Strategy>) {
-        if (step > length.warmup) {
-          std::ranges::copy(moved_of(memory.tensors()[i].parameter), std::back_inserter(own));
-        }
-        tutti::detail::fill_with_signs(moved_of(memory.tensors()[i].gradient), noise);
-      }
-      device.compute(times * model[i].backward);
-      engine.ready(tutti::tensor_id(i));
-    }
-    if (step > length.warmup) {
-      seen.iterations.push_back(device.due() - ended);
-    }
-    ended = device.due();
-  }
-  engine.wait();
-  seen.bytes_sent = engine.counted().bytes_sent - sent_before;
-  const double its_pace = tutti::pace_of(seen.iterations);
-  const double pace = engine.average(its_pace);
-  for (tutti::seconds& each : seen.iterations) {
-    each = engine.average(each * its_pace) / pace;
-  }
-  seen.iterations_per_second = pace * engine.workers();
-  if constexpr (common::replicas_differ<Strategy>) {
-    seen.consensus = consensus(engine, own);
-  }
-  seen.pushes = engine.pushes();
-  seen.planned = engine.planned();
-  return seen;
+  profiled_sgd step_of_few;
+  step_of_few.moves_few = true;
+  auto engine = tutti::make_engine<Strategy>(world, memory.tensors(), step_of_few, std::move(set),
+                                             tutti::agenda_log(nullptr));
+  trainer_by its(engine);
+  return measure(its, world, memory, model, length,
+                 {.crosses = tutti::facts::crosses_iterations<typename strategy::schedule>,
+                  .encodes = !tutti::facts::identity<typename strategy::compression>,
+                  .drifts = common::replicas_differ<Strategy>});
 }
 
 }  // namespace compare

@@ -8,6 +8,8 @@
 
 #include "tutti/base/error.hpp"
 #if __has_include(<mpi.h>)
+#include "compare/kernels_queue.hpp"
+#include "tutti/transport/mpi.hpp"
 #include "tutti/transport/shaped.hpp"
 #endif
 
@@ -18,7 +20,7 @@ namespace {
 /// `job` at a rank's end, whatever kind of end it is.
 template <class End>
 tutti::task erased(const rank_job& job, End& end) {
-  modelled world(end);
+  any_world world(end);
   tutti::task rank = job(world);
   co_await rank;
 }
@@ -45,6 +47,31 @@ namespace {
 tutti::transport::mpi& everybody() {
   static tutti::transport::mpi all;
   return all;
+}
+
+/// Calls `run` with their communicator in the first `ranks` processes. Throws common::flag_error if
+/// there are less. The others nap until these have ended.
+void among(int ranks, const std::function<void(MPI_Comm)>& run) {
+  const auto& all = everybody();
+  if (ranks > all.size()) {
+    throw common::flag_error(std::to_string(ranks) + " workers and servers need as many processes" +
+                             ", not " + std::to_string(all.size()) + ". Fix: mpirun -np " +
+                             std::to_string(ranks) + ", or less --ranks");
+  }
+  const bool takes_part = all.rank() < ranks;
+  MPI_Comm some = MPI_COMM_NULL;
+  tutti::transport::check(
+      MPI_Comm_split(all.native_handle(), takes_part ? 0 : 1, all.rank(), &some));
+  if (takes_part) {
+    run(some);
+  }
+  MPI_Request ended = MPI_REQUEST_NULL;
+  tutti::transport::check(MPI_Ibarrier(all.native_handle(), &ended));
+  for (int all_have = 0; all_have == 0;) {
+    tutti::transport::check(MPI_Test(&ended, &all_have, MPI_STATUS_IGNORE));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  MPI_Comm_free(&some);
 }
 
 }  // namespace
@@ -82,27 +109,16 @@ tutti::transport::emulated_run emulate(const tutti::transport::network& over,
 
 const char* emulated_by() { return common::under_launcher() ? "shaped mpi" : "simulated"; }
 
-void among(int ranks, const std::function<void(MPI_Comm)>& run) {
-  const auto& all = everybody();
-  if (ranks > all.size()) {
-    throw common::flag_error(std::to_string(ranks) + " workers and servers need as many processes" +
-                             ", not " + std::to_string(all.size()) + ". Fix: mpirun -np " +
-                             std::to_string(ranks) + ", or less --ranks");
-  }
-  const bool takes_part = all.rank() < ranks;
-  MPI_Comm some = MPI_COMM_NULL;
-  tutti::transport::check(
-      MPI_Comm_split(all.native_handle(), takes_part ? 0 : 1, all.rank(), &some));
-  if (takes_part) {
-    run(some);
-  }
-  MPI_Request ended = MPI_REQUEST_NULL;
-  tutti::transport::check(MPI_Ibarrier(all.native_handle(), &ended));
-  for (int all_have = 0; all_have == 0;) {
-    tutti::transport::check(MPI_Test(&ended, &all_have, MPI_STATUS_IGNORE));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  MPI_Comm_free(&some);
+void carry(int ranks, std::optional<tutti::transport::device> slept,
+           const std::function<void(any_world&)>& run) {
+  among(ranks, [&](MPI_Comm some) {
+    tutti::transport::mpi_on<kernels_queue> carrier(some);
+    if (slept) {
+      carrier.queue().sleep_at(slept->bytes_per_second);
+    }
+    any_world world(carrier);
+    run(world);
+  });
 }
 
 tutti::seconds median_seconds(int ranks, const std::function<void()>& run) {
@@ -134,6 +150,8 @@ tutti::transport::emulated_run emulate(const tutti::transport::network& over,
 }
 const char* emulated_by() { return "simulated"; }
 tutti::seconds median_seconds(int, const std::function<void()>&) { return 0; }  // nobody asks
+void carry(int, std::optional<tutti::transport::device>, const std::function<void(any_world&)>&) {
+}  // nor here
 
 #endif
 

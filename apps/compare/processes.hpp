@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "common/job.hpp"
 #include "tutti/base/task.hpp"
@@ -8,9 +9,6 @@
 #include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/simulated.hpp"
-#if __has_include(<mpi.h>)
-#include "tutti/transport/mpi.hpp"
-#endif
 
 namespace compare {
 
@@ -28,18 +26,12 @@ const char* emulated_by();
 /// together: the median of some. Collective, and every process has called `run`.
 tutti::seconds median_seconds(int ranks, const std::function<void()>& run);
 
-#if __has_include(<mpi.h>)
-/// Calls `run` with their communicator in the first `ranks` processes. Throws common::flag_error if
-/// there are less. The others nap until these have ended.
-void among(int ranks, const std::function<void(MPI_Comm)>& run);
-#endif
+/// A rank's end of a network: simulated, emulated by one thread or by processes, or the one that
+/// connects these processes. A strategy is compiled once for all of them.
+using any_world = tutti::transport::any_like<tutti::transport::simulated>;
 
-/// A rank's end of a modelled network: simulated, or emulated by one thread or by processes. A
-/// strategy is compiled once for all three.
-using modelled = tutti::transport::any_like<tutti::transport::simulated>;
-
-/// What a rank does there: a coroutine.
-using rank_job = std::function<tutti::task(modelled&)>;
+/// What a rank does on a modelled network: a coroutine.
+using rank_job = std::function<tutti::task(any_world&)>;
 
 /// Runs all ranks on a virtual clock, as fast as this thread can.
 void simulate(const tutti::transport::network& over, tutti::transport::device each,
@@ -49,5 +41,11 @@ void simulate(const tutti::transport::network& over, tutti::transport::device ea
 /// first process has their result.
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,
                                        tutti::transport::device each, const rank_job& job);
+
+/// Calls `run` in the first `ranks` of the launcher's processes, connected as they are. Kernels run
+/// on this CPU, or are slept where `slept` is a device. The other processes nap until these have
+/// ended. Throws common::flag_error if there are less.
+void carry(int ranks, std::optional<tutti::transport::device> slept,
+           const std::function<void(any_world&)>& run);
 
 }  // namespace compare

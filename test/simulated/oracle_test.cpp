@@ -4,8 +4,11 @@
 
 #include "support/low_rank_oracle.hpp"
 #include "support/strategy_laws.hpp"
+#include "support/training.hpp"
 #include "support/training_worlds.hpp"
+#include "tutti/strategies/byteps.hpp"
 #include "tutti/strategies/power_sgd.hpp"
+#include "tutti/transport/any_transport.hpp"
 
 namespace tutti::test {
 
@@ -44,6 +47,59 @@ TEST(RoundsOnShapedThreads, TrainAsTheRecurrence) {
       }
     }
   }
+}
+
+/// Of a thread, as one on a virtual clock.
+class queue_in_real_time : public transport::virtual_queue {};
+using thread_in_real_time = transport::basic_in_process<queue_in_real_time, transport::by_mailbox>;
+using either = transport::any_like<transport::simulated>;
+static_assert(has_virtual_time<either> && may_be_in_real_time<either>);
+static_assert(!may_be_in_real_time<transport::simulated>);
+
+/// The same engine, to the same bits; and on the virtual clock by the same events as without the
+/// boundary.
+template <class Strategy>
+void trains_on_either_clock(engine_options<Strategy> options) {
+  constexpr int steps = 4;
+  const int servers = servers_in<Strategy>(options);
+  const auto forward = declarations();
+  for (int workers = 1; workers <= 5; ++workers) {
+    SCOPED_TRACE(workers);
+    const auto simulate = [&](auto rank) {
+      return transport::run_simulated(workers + servers, transport::link{1.25e9, 50e-6}, rank);
+    };
+    outcome bare(workers, servers);
+    const auto without = simulate([&](transport::simulated& world) {
+      return rank_on_a_clock<Strategy>(world, steps, options, bare, forward);
+    });
+    outcome erased(workers, servers);
+    const auto with = simulate([&](transport::simulated& inner) -> task {
+      either world(inner);
+      EXPECT_FALSE(world.in_real_time());
+      task rank = rank_on_a_clock<Strategy>(world, steps, options, erased, forward);
+      co_await rank;
+    });
+    EXPECT_EQ(with.time, without.time);
+    EXPECT_EQ(with.events, without.events);
+    EXPECT_EQ(erased.bytes, bare.bytes);
+    EXPECT_EQ(erased.parameters, bare.parameters);
+    for (const progress moved : {progress::by_caller, progress::by_thread}) {
+      outcome real(workers, servers);
+      options.run.progress = moved;
+      transport::run_ranks<thread_in_real_time>(workers + servers, [&](auto& inner) {
+        either world(inner);
+        EXPECT_TRUE(world.in_real_time());
+        train_a_rank<Strategy>(world, steps, options, optimizer_for<Strategy>(), real, forward);
+      });
+      EXPECT_EQ(real.parameters, bare.parameters);
+      EXPECT_EQ(real.agendas, bare.agendas);
+    }
+  }
+}
+
+TEST(EitherClock, IsKnownWhenAnEngineIsMade) {
+  trains_on_either_clock<compose<>>({});
+  trains_on_either_clock<strategies::BytePS>({.architecture = {.servers = 2}});
 }
 
 }  // namespace tutti::test

@@ -97,11 +97,13 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// and tells the others only that this rank has left:
   /// `catch (...) { engine.fail(std::current_exception()); throw; }`
   void fail(std::exception_ptr why) {
-    if constexpr (virtual_time) {
-      core::fail(std::move(why), audience::everybody);
-    } else {
-      waits_.exclusively([&] { core::fail(std::move(why), audience::everybody); });
+    if constexpr (!virtual_time) {
+      if (in_real_time(*world_)) {
+        waits_.exclusively([&] { core::fail(std::move(why), audience::everybody); });
+        return;
+      }
     }
+    core::fail(std::move(why), audience::everybody);
   }
 
   // ---- memory that is lent
@@ -332,7 +334,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
             core::counted_pushes(),
             counted_observing(),
             observer_.spent(),
-            has_cycle && !virtual_time && !waits_.has_thread(),
+            has_cycle && in_real_time(*world_) && !waits_.has_thread(),
             overflowed()};
   }
   /// Elements that have come back as an infinity or NaN so far, step after step, where the

@@ -142,14 +142,9 @@ class engine_core : engine_base<Transport> {
     startup_ = start_up();
     startup_.start(world.ready_coroutines());
     if constexpr (!virtual_time) {
-      try {
-        waits_.until([this] { return startup_.done(); });
-        synchronize();
-      } catch (...) {
-        quiesce();  // the destructor does not run where the constructor throws
-        throw;
+      if (in_real_time(world)) {
+        begin_in_real_time(wanted);
       }
-      waits_.start_thread(wanted);
     }
   }
   engine_core(const engine_core&) = delete;
@@ -169,7 +164,7 @@ class engine_core : engine_base<Transport> {
       }  // a destructor has nobody to tell, and every rank has been told
     }
     if constexpr (!virtual_time) {
-      if (!failed()) {
+      if (in_real_time(*world_) && !failed()) {
         if (flow_ && failure_.unwinds()) {
           flow_->leave_unsaid();
         }
@@ -263,10 +258,22 @@ class engine_core : engine_base<Transport> {
 
   task start_up() {
     if constexpr (!virtual_time) {
-      waits_.start_answering();  // a rank that waits for others here answers, too
+      if (in_real_time(*world_)) {
+        waits_.start_answering();  // a rank that waits for others here answers, too
+      }
     }
     return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),
                            settings(set_));
+  }
+  [[gnu::cold]] void begin_in_real_time(progress wanted) {
+    try {
+      waits_.until([this] { return startup_.done(); });
+      synchronize();
+    } catch (...) {
+      quiesce();  // the destructor does not run where the constructor throws
+      throw;
+    }
+    waits_.start_thread(wanted);
   }
   [[gnu::cold]] void begun() {
     resume_architecture(0);
@@ -519,11 +526,12 @@ class engine_core : engine_base<Transport> {
     co_await around_.finish();
   }
   task stop_answering() {
-    if constexpr (virtual_time) {
-      return {};
-    } else {
-      return waits_.stop_answering();
+    if constexpr (!virtual_time) {
+      if (in_real_time(*world_)) {
+        return waits_.stop_answering();
+      }
     }
+    return {};
   }
 
   /// Waits until nothing of this rank is in flight: only then may its memory go.
@@ -532,11 +540,13 @@ class engine_core : engine_base<Transport> {
     if (flow_) {
       flow_->stop_speaking();
     }
-    if constexpr (virtual_time) {
-      world_->ready_coroutines().drain();
-    } else {
-      waits_.settle([this] { return world_->in_flight() == 0 && at_rest(); });
+    if constexpr (!virtual_time) {
+      if (in_real_time(*world_)) {
+        waits_.settle([this] { return world_->in_flight() == 0 && at_rest(); });
+        return;
+      }
     }
+    world_->ready_coroutines().drain();
   }
 
   bool at_rest() const {

@@ -31,7 +31,8 @@ struct engine_types {
   using architecture = typename tutti::architecture::resolved<typename strategy::architecture,
                                                               compression, Transport>::type;
 
-  static constexpr bool virtual_time = Transport::virtual_time;
+  /// Nothing may block on any rank.
+  static constexpr bool virtual_time = !may_be_in_real_time<Transport>;
 
   /// A window of credit held while peers decide otherwise is a deadlock, and so is an order of
   /// starting that differs where one is needed: by a collective, or by a transport whose messages

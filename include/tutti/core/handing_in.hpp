@@ -108,11 +108,13 @@ class handing_in {
                         "declare it by tensor::without_gradient");
     }
     const std::size_t position = its.plan_.position(id);
-    if constexpr (!Types::virtual_time) {  // the loop hands in a joined rank's zeros: it cannot
-                                           // wait
-      its.wait_until(
-          [&its, position] { return its.joining_.joined() || its.model_.has_room(position); },
-          static_cast<std::uint32_t>(index(id)));
+    if constexpr (!Types::virtual_time) {
+      // The loop hands in a joined rank's zeros: it cannot wait.
+      if (in_real_time(*its.world_)) {
+        its.wait_until(
+            [&its, position] { return its.joining_.joined() || its.model_.has_room(position); },
+            static_cast<std::uint32_t>(index(id)));
+      }
     }
     return its.model_.lend(its.world_->queue(), position);
   }

@@ -21,7 +21,7 @@ template <class Transport, class Owner>
 loop_round go_round(Transport& world, Owner& owner) {
   bool moves = owner.open_posts();
   bool talks = false;
-  if constexpr (!Transport::virtual_time) {
+  if (in_real_time(world)) {
     const std::size_t words = owner.words();
     const bool polled = world.poll();
     std::size_t resumed = 0;

@@ -49,7 +49,8 @@ class order_of_starts {
   static constexpr bool speaks = !std::is_same_v<coordination, tutti::coordination::local>;
   /// On a stream a launch is released here before its bytes have left, and its credit is free only
   /// once the stream has come so far.
-  static constexpr bool leaves_later = Types::schedule::limits_in_flight && !Types::virtual_time &&
+  static constexpr bool leaves_later = Types::schedule::limits_in_flight &&
+                                       !has_virtual_time<transport> &&
                                        !std::is_same_v<queue_type, inline_queue>;
   /// Launches follow the order of the first step.
   static constexpr bool learns = requires(machine_type & its) { its.book(); };

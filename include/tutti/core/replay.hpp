@@ -17,6 +17,7 @@
 #include "tutti/base/loops.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/predicate.hpp"
 #include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
@@ -26,6 +27,7 @@
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/monitor.hpp"
+#include "tutti/role/optimizer.hpp"
 #include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -198,43 +200,164 @@ inline double pace_of(const std::vector<seconds>& iterations) {
 template <class Architecture>
 constexpr bool keeps_no_step = Architecture::completes_alone&& facts::stale<Architecture>;
 
-/// The ranks of a job that computes as a profile says and communicates as `Strategy` does: a
-/// coroutine for each, to be run by `run_simulated` or `run_emulated`. Servers are the last ranks.
-///
-/// A worker's iteration is a forward pass that waits for each tensor (or, where the schedule does
-/// not cross the iteration's end, for all of them) and a backward pass that hands in gradients one
-/// by one. It ends with the backward pass; in the long run that is also when the next one does.
-template <class Strategy>
-class replay {
+/// Notes exchanges that begin and end, in the order in which they begin; none without a place.
+class agenda_log {
  public:
-  replay(std::vector<computation> model, engine_options<Strategy> set, payloads what,
-         replay_options length = {})
-      : model_(std::move(model)), set_(std::move(set)), what_(what), length_(length) {
+  using role = tutti::role::monitor;
+  static constexpr bool observes = true;
+
+  explicit agenda_log(std::vector<exchanged>* into) : into_(into) {}
+
+  void record(event what, std::uint32_t which, seconds when) {
+    if (into_ == nullptr) {
+      return;
+    }
+    if (what == event::started) {
+      into_->push_back({which, when, -1});
+    } else if (what == event::finished) {
+      const auto same = [&](const exchanged& each) {
+        return each.chunk == which && each.finished < 0;
+      };
+      if (const auto found = loops::find_if(*into_, same); found != into_->end()) {
+        found->finished = when;
+      }
+    }
+  }
+
+ private:
+  std::vector<exchanged>* into_;
+};
+static_assert(monitor_policy<agenda_log>);
+
+namespace detail {
+
+/// What replays share, whatever their strategy.
+class replay_base {
+ public:
+  replay_base(const replay_base&) = delete;
+  replay_base& operator=(const replay_base&) = delete;
+
+  const replayed& result() const { return result_; }
+
+ protected:
+  [[gnu::cold]] replay_base(std::vector<computation> model, payloads what, replay_options length)
+      : model_(std::move(model)), what_(what), length_(length) {
     if (length.iterations < 1 || length.warmup < 0) {
       throw usage_error("a replay needs at least 1 iteration and no negative warm-up");
     }
     if (!(length.jitter >= 0) || !(length.slowdown >= 0)) {
       throw usage_error("a replay's jitter and slow-down are shares of a pass, 0 or more");
     }
-    set_.profile.backward.clear();
-    detail::expect_countable(model_);
+    expect_countable(model_);
     for (const auto& each : model_) {
       declared_.push_back({each.name, each.elements, each.shape});
-      set_.profile.backward.push_back(each.backward);
       result_.forward += each.forward;
       result_.backward += each.backward;
       result_.first_gradient = each.backward;
     }
   }
-  replay(const replay&) = delete;
-  replay& operator=(const replay&) = delete;
+  [[gnu::cold]] ~replay_base() = default;
+
+  /// What the profile's backward pass takes, tensor by tensor.
+  [[gnu::cold]] std::vector<seconds> backward_of_profile() const {
+    std::vector<seconds> all;
+    for (const auto& each : model_) {
+      all.push_back(each.backward);
+    }
+    return all;
+  }
+
+  [[gnu::cold]] arena make_memory() const {
+    return arena(what_ == payloads::counted ? std::span<const arena::declaration>()
+                                            : std::span<const arena::declaration>(declared_));
+  }
+  [[gnu::cold]] std::vector<tensor> tensors(const arena& memory) const {
+    if (what_ != payloads::counted) {
+      return memory.tensors();
+    }
+    std::vector<tensor> all;
+    for (const auto& each : model_) {
+      all.push_back(tensor::phantom(each.name, each.elements, each.shape));
+    }
+    return all;
+  }
+
+  /// In one piece; where communication slows it down, in pieces of a thousandth of an iteration,
+  /// each as slow as its beginning.
+  template <class Transport>
+  task compute(Transport& world, predicate communicates, seconds left) {
+    const seconds piece = length_.slowdown > 0 ? result_.compute() / 1000 : left;
+    for (; left > 0; left -= piece) {
+      const bool beside = length_.slowdown > 0 && communicates();
+      co_await world.sleep(std::min(piece, left) * (beside ? 1 + length_.slowdown : 1));
+    }
+  }
+
+  /// This worker's model, on which it computes an iteration's gradients; `rate` is of a step.
+  [[gnu::cold]] void note_drift(int iteration, int workers, std::span<const float> model,
+                                float rate) {
+    drift_.add(static_cast<std::size_t>(iteration), model);
+    if (drift_.models() == static_cast<std::size_t>(workers * length_.iterations)) {
+      result_.consensus = drift_.apart(workers) / double{rate};
+    }
+  }
+
+  /// An iteration has ended, and this rank has sent so much since it was made.
+  [[gnu::cold]] void note_end(int step, seconds now, std::uint64_t sent) {
+    if (step > length_.warmup) {
+      result_.bytes_sent += sent - sent_;
+    }
+    keep_agenda(ended_);
+    ended_ = now;
+    sent_ = sent;
+  }
+
+  std::vector<computation> model_;
+  std::vector<arena::declaration> declared_{};
+  payloads what_;
+  replay_options length_;
+  std::vector<exchanged> agenda_{};
+  replayed result_{};
+
+ private:
+  /// What has ended, in the last iteration alone; what goes on stays.
+  void keep_agenda(seconds began) {
+    result_.agenda = agenda_;
+    for (exchanged& each : result_.agenda) {
+      each.started -= began;
+      each.finished -= began;
+    }
+    std::erase_if(result_.agenda, [](const exchanged& each) { return each.finished < 0; });
+    std::erase_if(agenda_, [](const exchanged& each) { return each.finished >= 0; });
+  }
+
+  drift drift_{};
+  seconds ended_ = 0;
+  std::uint64_t sent_ = 0;
+};
+
+}  // namespace detail
+
+/// The ranks of a job that computes as a profile says and communicates as `Strategy` does: a
+/// coroutine for each, to be run by `run_simulated` or `run_emulated`. Servers are the last ranks.
+///
+/// A worker's iteration is a forward pass that waits for each tensor (or, where the schedule does
+/// not cross the iteration's end, for all of them) and a backward pass that hands in gradients one
+/// by one. It ends with the backward pass; in the long run that is also when the next one does.
+template <class Strategy, optimizer_policy Optimizer = optimizer::sgd>
+class replay : public detail::replay_base {
+ public:
+  replay(std::vector<computation> model, engine_options<Strategy> set, payloads what,
+         replay_options length = {})
+      : replay_base(std::move(model), what, length), set_(std::move(set)) {
+    set_.profile.backward = backward_of_profile();
+  }
 
   /// Goes to a transport's `run_…`, by reference.
   template <class Transport>
   task operator()(Transport& world) {
-    arena memory(what_ == payloads::counted ? std::span<const arena::declaration>()
-                                            : std::span<const arena::declaration>(declared_));
-    auto engine = make_engine<Strategy>(world, tensors(memory), optimizer::sgd(), set_,
+    arena memory = make_memory();
+    auto engine = make_engine<Strategy>(world, tensors(memory), Optimizer(), set_,
                                         agenda_log(world.rank() == 0 ? &agenda_ : nullptr));
     co_await engine.started();
     if (!engine.serves()) {
@@ -248,7 +371,8 @@ class replay {
         co_await forward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
         if (what_ == payloads::drifting) {
           if (step > length_.warmup) {
-            note_drift(step - length_.warmup - 1, engine.workers(), memory.parameters());
+            note_drift(step - length_.warmup - 1, engine.workers(), memory.parameters(),
+                       Optimizer().learning_rate);
           }
           detail::fill_with_signs(memory.gradients(), random);
         }
@@ -258,7 +382,10 @@ class replay {
         }
         ended = world.now();
         if (world.rank() == 0) {
-          note(step, ended, engine);
+          if (step <= length_.warmup) {
+            weigh(engine);
+          }
+          note_end(step, ended, engine.counted().bytes_sent);
         }
       }
       co_await all_arrived(engine);
@@ -281,48 +408,27 @@ class replay {
     co_await engine.close();
   }
 
-  const replayed& result() const { return result_; }
-
  private:
   using strategy = strategy_of<Strategy>;
   static constexpr bool crosses = facts::crosses_iterations<typename strategy::schedule>;
-
-  std::vector<tensor> tensors(const arena& memory) const {
-    if (what_ != payloads::counted) {
-      return memory.tensors();
-    }
-    std::vector<tensor> all;
-    for (const auto& each : model_) {
-      all.push_back(tensor::phantom(each.name, each.elements, each.shape));
-    }
-    return all;
-  }
 
   template <class Transport, class Engine>
   task forward(Transport& world, Engine& engine, double lag) {
     if constexpr (!crosses) {
       co_await all_arrived(engine);
     }
+    const auto communicates = [&engine] { return engine.communicates(); };
     for (std::size_t i = 0; i < model_.size(); ++i) {
       co_await engine.arrival(tensor_id(i));
-      co_await compute(world, engine, model_[i].forward * lag);
+      co_await compute(world, communicates, model_[i].forward * lag);
     }
   }
   template <class Transport, class Engine>
   task backward(Transport& world, Engine& engine, double lag) {
+    const auto communicates = [&engine] { return engine.communicates(); };
     for (std::size_t i = model_.size(); i-- > 0;) {
-      co_await compute(world, engine, model_[i].backward * lag);
+      co_await compute(world, communicates, model_[i].backward * lag);
       engine.ready(tensor_id(i));
-    }
-  }
-  /// In one piece; where communication slows it down, in pieces of a thousandth of an iteration,
-  /// each as slow as its beginning.
-  template <class Transport, class Engine>
-  task compute(Transport& world, Engine& engine, seconds left) {
-    const seconds piece = length_.slowdown > 0 ? result_.compute() / 1000 : left;
-    for (; left > 0; left -= piece) {
-      const bool beside = length_.slowdown > 0 && engine.communicates();
-      co_await world.sleep(std::min(piece, left) * (beside ? 1 + length_.slowdown : 1));
     }
   }
   template <class Engine>
@@ -330,67 +436,6 @@ class replay {
     for (std::size_t i = 0; i < model_.size(); ++i) {
       co_await engine.arrival(tensor_id(i));
     }
-  }
-
-  /// Notes exchanges that begin and end, in the order in which they begin.
-  class agenda_log {
-   public:
-    using role = tutti::role::monitor;
-    static constexpr bool observes = true;
-
-    explicit agenda_log(std::vector<exchanged>* into) : into_(into) {}
-
-    void record(event what, std::uint32_t which, seconds when) {
-      if (into_ == nullptr) {
-        return;
-      }
-      if (what == event::started) {
-        into_->push_back({which, when, -1});
-      } else if (what == event::finished) {
-        const auto same = [&](const exchanged& each) {
-          return each.chunk == which && each.finished < 0;
-        };
-        if (const auto found = loops::find_if(*into_, same); found != into_->end()) {
-          found->finished = when;
-        }
-      }
-    }
-
-   private:
-    std::vector<exchanged>* into_;
-  };
-  static_assert(monitor_policy<agenda_log>);
-
-  /// This worker's model, on which it computes an iteration's gradients.
-  [[gnu::cold]] void note_drift(int iteration, int workers, std::span<const float> model) {
-    drift_.add(static_cast<std::size_t>(iteration), model);
-    if (drift_.models() == static_cast<std::size_t>(workers * length_.iterations)) {
-      result_.consensus = drift_.apart(workers) / double{optimizer::sgd().learning_rate};
-    }
-  }
-
-  /// What has ended, in the last iteration alone; what goes on stays.
-  void keep_agenda(seconds began) {
-    result_.agenda = agenda_;
-    for (exchanged& each : result_.agenda) {
-      each.started -= began;
-      each.finished -= began;
-    }
-    std::erase_if(result_.agenda, [](const exchanged& each) { return each.finished < 0; });
-    std::erase_if(agenda_, [](const exchanged& each) { return each.finished >= 0; });
-  }
-
-  template <class Engine>
-  void note(int step, seconds now, const Engine& engine) {
-    const std::uint64_t sent = engine.counted().bytes_sent;
-    if (step > length_.warmup) {
-      result_.bytes_sent += sent - sent_;
-    } else {
-      weigh(engine);
-    }
-    keep_agenda(ended_);
-    ended_ = now;
-    sent_ = sent;
   }
 
   template <class Engine>
@@ -420,16 +465,7 @@ class replay {
                           (who.servers > 0 && who.serving != server_hosts::own);
   }
 
-  std::vector<computation> model_;
-  std::vector<arena::declaration> declared_{};
   engine_options<Strategy> set_;
-  payloads what_;
-  replay_options length_;
-  std::vector<exchanged> agenda_{};
-  detail::drift drift_{};
-  replayed result_{};
-  seconds ended_ = 0;
-  std::uint64_t sent_ = 0;
 };
 
 }  // namespace tutti

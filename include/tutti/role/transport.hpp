@@ -203,9 +203,26 @@ concept is_stream_ordered = T::completes_when_enqueued;
 template <class T>
 concept sends_what_is_written = T::sends_what_is_written;
 
-/// Time is virtual, kept by the loop that runs the ranks: nothing may block.
+/// Time is virtual, kept by the loop that runs the ranks: nothing may block. Of a transport that
+/// answers `in_real_time()` it may be, and only that answer says.
 template <class T>
 concept has_virtual_time = T::virtual_time;
+
+/// Callers may block, on some rank of such a transport at least.
+template <class T>
+concept may_be_in_real_time = !has_virtual_time<T> || requires(const T& world) {
+  { world.in_real_time() } -> std::same_as<bool>;
+};
+
+/// Callers may block on this rank.
+template <class Transport>
+bool in_real_time(const Transport& world) {
+  if constexpr (may_be_in_real_time<Transport> && has_virtual_time<Transport>) {
+    return world.in_real_time();
+  } else {
+    return !has_virtual_time<Transport>;
+  }
+}
 
 /// How long a rank that has failed waits for what is in its peers' hands.
 inline constexpr seconds settle_time = 5;

@@ -173,9 +173,9 @@ class boundary {
   ~boundary() = default;
 };
 
-template <class Transport>
-class boundary_to final : public boundary<typename Transport::queue_type> {
-  using queue_type = typename Transport::queue_type;
+template <class Transport, class Queue>
+class boundary_to final : public boundary<Queue> {
+  using queue_type = Queue;
   using fold_type = erased_fold<queue_type>;
   using piecewise_fold_type = erased_piecewise_fold<queue_type>;
   using lend = typename boundary<queue_type>::lend;
@@ -259,9 +259,10 @@ class boundary_to final : public boundary<typename Transport::queue_type> {
 
 }  // namespace detail
 
-/// Some transport, known at run time, with the queue and the clock of `Like`: the one erased
-/// boundary, for registries. Native all-reduce and rendezvous stay behind it. Cost: two indirect
-/// calls a message, no allocation.
+/// Some transport, known at run time, with the queue of `Like`, or one that is derived from it: the
+/// one erased boundary, for registries. Its clock is the wall's, or, where that of `Like` is
+/// virtual, either: `in_real_time()` says which. Native all-reduce and rendezvous stay behind it.
+/// Cost: two indirect calls a message, no allocation.
 template <class Like>
 class any_like {
  public:
@@ -271,11 +272,13 @@ class any_like {
 
   /// `inner` must outlive it.
   template <transport_policy Transport>
-  requires(std::same_as<typename Transport::queue_type, queue_type>&& Transport::virtual_time ==
-               virtual_time &&
+  requires(std::derived_from<typename Transport::queue_type, queue_type> &&
+           (virtual_time || !Transport::virtual_time) &&
            !std::same_as<Transport, any_like>) explicit any_like(Transport& inner)
-      : boundary_(::new (static_cast<void*>(&place_)) detail::boundary_to<Transport>(inner)) {
-    static_assert(sizeof(detail::boundary_to<Transport>) <= sizeof place_);
+      : boundary_(::new (static_cast<void*>(&place_))
+                      detail::boundary_to<Transport, queue_type>(inner)),
+        in_real_time_(tutti::in_real_time(inner)) {
+    static_assert(sizeof(detail::boundary_to<Transport, queue_type>) <= sizeof place_);
   }
   any_like(const any_like&) = delete;
   any_like& operator=(const any_like&) = delete;
@@ -294,8 +297,9 @@ class any_like {
   void abort(const std::string& reason) { boundary_->abort(reason); }
   std::size_t in_flight() const { return boundary_->in_flight(); }
   traffic counted() const { return boundary_->counted(); }
-  /// Progress may only be made on the thread that calls.
+  bool in_real_time() const { return in_real_time_; }
   bool is_a_process() const { return boundary_->is_a_process(); }
+  /// Progress may only be made on the thread that calls.
   bool single_threaded() const { return boundary_->single_threaded(); }
   [[noreturn]] void abort_job(const std::string& sentence) const {
     boundary_->abort_job(sentence);
@@ -380,6 +384,7 @@ class any_like {
 
   alignas(void*) std::array<std::byte, 2 * sizeof(void*)> place_{};
   detail::boundary<queue_type>* boundary_;
+  bool in_real_time_;
 };
 
 /// Some transport of host memory on the wall's clock.

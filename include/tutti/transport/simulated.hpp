@@ -144,7 +144,8 @@ struct device {
 
 /// A device's queue on a virtual clock. Kernels run at once on the host, where there is memory to
 /// run on; what passes is the time that they are charged. As on a real device the host goes on
-/// meanwhile, and events say when the device will have come so far.
+/// meanwhile, and events say when the device will have come so far. A queue that is derived may be
+/// of a rank in real time: then kernels take as long as they take, or are slept.
 class virtual_queue : public host_loops<virtual_queue> {
  public:
   /// A moment on the virtual clock.
@@ -152,21 +153,37 @@ class virtual_queue : public host_loops<virtual_queue> {
 
   virtual_queue(const virtual_clock& clock, device kind) : clock_(&clock), kind_(kind) {}
 
-  event record() const { return std::max(busy_until_, clock_->now()); }
+  /// What is charged passes on the clock; not so of a rank in real time.
+  bool models_time() const { return clock_ != nullptr; }
+  event record() const { return clock_ == nullptr ? 0 : std::max(busy_until_, clock_->now()); }
   void wait(event passed) { busy_until_ = std::max(busy_until_, passed); }
   void synchronize() {}
   void charge(std::size_t bytes) {
-    busy_until_ = record() + static_cast<double>(bytes) / kind_.bytes_per_second;
+    if (clock_ != nullptr) {
+      busy_until_ = record() + static_cast<double>(bytes) / kind_.bytes_per_second;
+    } else if (sleep_ != nullptr) {
+      sleep_(*this, bytes);
+    }
   }
 
   template <class F>
   void run(F f) {
-    f();
+    if (sleep_ == nullptr) {
+      f();
+    }
   }
 
+ protected:
+  /// Of a rank in real time.
+  virtual_queue() = default;
+
+  /// From now on kernels do not run: `sleep` is called for what each of them is charged.
+  void sleep_by(void (*sleep)(virtual_queue&, std::size_t)) { sleep_ = sleep; }
+
  private:
-  const virtual_clock* clock_;
-  device kind_;
+  const virtual_clock* clock_{};
+  void (*sleep_)(virtual_queue&, std::size_t){};
+  device kind_{};
   seconds busy_until_ = 0;
 };
 static_assert(host_queue<virtual_queue> && device_queue<virtual_queue>);

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
 #include "tutti/architecture/parameter_server/engine_threads.hpp"
@@ -18,18 +17,15 @@ namespace tutti::architecture {
 template <class World, class Server>
 class timed_engine {
   using queue_type = typename World::queue_type;
-  static constexpr bool models_time =
-      requires(queue_type & queue, typename queue_type::event then) {
-    queue.charge(std::size_t{});
-    requires std::is_same_v<decltype(then), seconds>;
-  };
+  static constexpr bool models_time = requires(queue_type & queue) { queue.models_time(); };
 
  public:
   /// None where `threads` is 0.
   timed_engine(World& world, Server& server, int threads, engine_order by)
       : world_(&world), server_(&server) {
     if constexpr (models_time) {
-      const auto count = static_cast<std::size_t>(world.trains() ? 0 : threads);
+      const bool has_threads = !world.trains() && world.queue().models_time();
+      const auto count = static_cast<std::size_t>(has_threads ? threads : 0);
       threads_ = engine_threads(count, world.planned().chunks.size(), by);
       left_.resize(world.planned().chunks.size());
       closed_.resize(left_.size());
