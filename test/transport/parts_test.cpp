@@ -56,7 +56,7 @@ std::vector<std::size_t> awkward_sizes() {
 }  // namespace
 
 TEST(Segments, CoverTheMessage) {
-  for (const cutting how : {inside_a_host, segments::between_hosts}) {
+  for (const cutting how : {inside_a_host, segments::between_hosts, segments::to_a_listener}) {
     for (const std::size_t bytes : awkward_sizes()) {
       const segments cut = how(bytes);
       std::vector<segments::piece> pieces;
@@ -80,7 +80,7 @@ TEST(Segments, CoverTheMessage) {
 
 TEST(Segments, TwoSizesDifferInAPiece) {
   const auto sizes = awkward_sizes();
-  for (const cutting how : {inside_a_host, segments::between_hosts}) {
+  for (const cutting how : {inside_a_host, segments::between_hosts, segments::to_a_listener}) {
     for (const std::size_t a : sizes) {
       for (const std::size_t b : sizes) {
         EXPECT_EQ(noticed(how(a), how(b)), a != b) << a << " and " << b;
@@ -91,9 +91,9 @@ TEST(Segments, TwoSizesDifferInAPiece) {
 
 /// Who knows the first piece alone expects pieces that hold the message, and learns its length from
 /// how much less came in the last of them.
-TEST(Segments, BetweenHostsAFirstPieceSaysHowManyFollow) {
+TEST(Segments, ToAListenerAFirstPieceSaysHowManyFollow) {
   for (const std::size_t bytes : awkward_sizes()) {
-    const segments sent = segments::between_hosts(bytes);
+    const segments sent = segments::to_a_listener(bytes);
     segments expected = segments::begun_by(sent[0].size);
     ASSERT_EQ(expected.count(), sent.count()) << bytes;
     std::size_t missing = 0;
@@ -125,6 +125,24 @@ TEST(Segments, BetweenHostsFourMegabytesAskNobodyAndTheFirstQuestionsGoBefore) {
     }
     EXPECT_GE(early, std::min<std::size_t>(bytes, 4'200'000));
     EXPECT_EQ(asked_before, std::min(questions, segments::first_questions)) << bytes;
+  }
+}
+
+/// No piece is longer than Open MPI's limit, and only of many are some empty.
+TEST(Segments, ToAListenerNoPieceAsks) {
+  auto sizes = awkward_sizes();
+  for (std::size_t bytes = 1_MiB; bytes < 8'000_MiB; bytes += bytes / 7) {
+    sizes.push_back(bytes);
+  }
+  for (const std::size_t bytes : sizes) {
+    const segments cut = segments::to_a_listener(bytes);
+    std::size_t empty = 0;
+    for (std::size_t i = 0; i < cut.count(); ++i) {
+      ASSERT_LE(cut[i].size, 64_KiB - 128) << bytes;
+      empty += cut[i].size == 0 ? 1U : 0U;
+    }
+    EXPECT_LE(empty, std::max<std::size_t>(1, cut.count() / 16)) << bytes;
+    EXPECT_EQ(cut.bytes(), bytes);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include "tutti/base/units.hpp"
@@ -60,19 +61,37 @@ class segments {
         shorts <= most_early
             ? shorts
             : most_early + std::max<std::size_t>(1, pieces(beyond - all_early, piece_limit));
-    segments made = begun_by(whole_limit_far + granule * (following - 1));
+    segments made = whole(whole_limit_far + granule * (following - 1));
+    made.early_ = {std::min(following, most_early), early_limit};
+    made.late_ = {following - made.early_.count, piece_limit};
     made.end_at(bytes);
     return made;
   }
-  /// What comes from another host with a first piece of so many bytes: the longest message that
-  /// begins so.
+  /// For a rank that receives from anybody, one message at a time: a question would wait until it
+  /// has done with all that came before, and the answer to it behind all that the sender has sent
+  /// meanwhile. So no piece asks, and as many follow as the first says in five bits and an
+  /// exponent: of many up to a sixteenth may be empty.
+  static segments to_a_listener(std::size_t bytes) {
+    if (bytes < whole_limit_far) {
+      return whole(bytes);
+    }
+    const std::size_t shorts =
+        std::max<std::size_t>(1, pieces(bytes - whole_limit_far, early_limit)) + 15;
+    const auto exponent = static_cast<std::size_t>(std::bit_width(shorts)) - 5;
+    const std::size_t mantissa = pieces(shorts, std::size_t{1} << exponent);
+    const std::size_t code = 16 * exponent + mantissa - 16;
+    segments made = begun_by(whole_limit_far + granule * code);
+    made.end_at(bytes);
+    return made;
+  }
+  /// What comes to a listener with a first piece of so many bytes: the longest message that begins
+  /// so.
   static segments begun_by(std::size_t first) {
     segments made = whole(first);
     if (first >= whole_limit_far) {
-      const std::size_t following = 1 + (first - whole_limit_far) / granule;
-      made.early_ = {std::min(following, most_early), early_limit};
-      made.late_ = {following - made.early_.count, piece_limit};
-      made.end_at(first + made.early_.count * early_limit + made.late_.count * piece_limit);
+      const std::size_t code = (first - whole_limit_far) / granule;
+      made.early_ = {((16 + code % 16) << (code / 16)) - 15, early_limit};
+      made.end_at(first + made.early_.count * early_limit);
     }
     return made;
   }

@@ -40,7 +40,7 @@ struct transfer {
   std::size_t in_flight{};         // posted, and not over
   std::size_t late_in_flight{};    // of those, not early ones
   std::size_t unwritten{};         // of those, waiting for the queue
-  std::size_t window{};            // how many may be in flight, beside the early ones
+  std::size_t window{};            // how many of these may be in flight
   std::size_t granted{unlimited};  // how many of all may be posted by now
   transfer* other_half{};          // of an exchange that goes in turns
   seconds began{};                 // the send of such an exchange
@@ -60,7 +60,8 @@ struct transfer {
   }
   bool has_more() const { return posted < cut.count(); }
   bool may_post() const {
-    const bool fits = cut.is_early(posted) || late_in_flight < window;
+    const bool fits = cut.is_early(posted) ? in_flight - late_in_flight <= segments::most_early
+                                           : late_in_flight < window;
     return fits && posted < std::min(granted, cut.count()) && !failed;
   }
   /// Its pieces are not received, or sent, where they belong.

@@ -365,9 +365,10 @@ class mpi_transfers {
     if (where.channel != channel::data && !pushed) {
       return segments::whole(bytes);
     }
-    return !near(peer) ? segments::between_hosts(bytes)
-           : pushed    ? segments::whole(bytes)
-                       : segments(bytes);
+    if (near(peer)) {
+      return pushed ? segments::whole(bytes) : segments(bytes);
+    }
+    return pushed ? segments::to_a_listener(bytes) : segments::between_hosts(bytes);
   }
   bool begin(transfer& fresh, operation& owner, int peer, tag where, segments cut) {
     fresh.owner = &owner;
