@@ -95,18 +95,8 @@ class decider {
   }
 
   void settle(seconds now) {
-    if (overdue_) {
+    if (overdue_ || (news_ && !is_full_ && !waits_for_tick(now))) {
       decide();
-    } else if (news_ && !is_full_) {
-      const seconds cycle = cycle_time();
-      if (cycle <= 0) {
-        decide();
-      } else if (!due_) {
-        last_tick_ = last_tick_.value_or(now);
-        const double cycles = (now - *last_tick_) / cycle;
-        // Of <cmath>, which the compiler reads for longer than all of coordination, only this.
-        due_ = *last_tick_ + cycle * std::max(1.0, __builtin_ceil(cycles));
-      }
     }
   }
 
@@ -135,11 +125,18 @@ class decider {
   }
 
  private:
-  seconds cycle_time() const {
-    if constexpr (Choice::gathers) {
-      return choice_->cycle();
+  bool waits_for_tick([[maybe_unused]] seconds now) {
+    if constexpr (Choice::has_cycle) {
+      const seconds cycle = choice_->cycle();
+      if (cycle > 0 && !due_) {
+        last_tick_ = last_tick_.value_or(now);
+        const double cycles = (now - *last_tick_) / cycle;
+        // Of <cmath>, which the compiler reads for longer than all of coordination, only this.
+        due_ = *last_tick_ + cycle * std::max(1.0, __builtin_ceil(cycles));
+      }
+      return cycle > 0;
     } else {
-      return 0;
+      return false;
     }
   }
 
@@ -188,7 +185,9 @@ class decider {
       said_.push_back(digest | chunks.front());
     } else {
       said_.push_back(digest | words::several | static_cast<std::uint32_t>(chunks.size()));
-      said_.insert(said_.end(), chunks.begin(), chunks.end());
+      for (const std::uint32_t each : chunks) {
+        said_.push_back(each);
+      }
     }
     if constexpr (holds_back) {
       for (const std::uint32_t each : chunks) {
