@@ -180,28 +180,29 @@ class decider {
     launched_ += chunks.size();
     waiting_ -= chunks.size();
     const std::uint32_t digest = digest_.add(chunks) << 16;
+    const std::size_t length = chunks.size() == 1 ? 1 : 1 + chunks.size();
+    end_ += length;
+    const bool asks = Bound == bounded_by::acknowledgements && !carried_out_.empty() &&
+                      end_ - asked_at_ >= room_ / 4;
     const std::size_t begin = said_.size();
+    said_.resize(begin + length + (asks ? 1 : 0));
+    const std::span<std::uint32_t> record = std::span(said_).subspan(begin);
     if (chunks.size() == 1) {
-      said_.push_back(digest | chunks.front());
+      record[0] = digest | chunks.front();
     } else {
-      said_.push_back(digest | words::several | static_cast<std::uint32_t>(chunks.size()));
-      for (const std::uint32_t each : chunks) {
-        said_.push_back(each);
-      }
+      record[0] = digest | words::several | static_cast<std::uint32_t>(chunks.size());
+      std::copy(chunks.begin(), chunks.end(), record.begin() + 1);
     }
     if constexpr (holds_back) {
       for (const std::uint32_t each : chunks) {
         away_[each] = 1;
       }
     }
-    end_ += said_.size() - begin;
-    if constexpr (Bound == bounded_by::acknowledgements) {
-      if (!carried_out_.empty() && end_ - asked_at_ >= room_ / 4) {
-        said_.push_back(words::acknowledge);
-        asked_at_ = ++end_;
-      }
+    if (asks) {
+      record.back() = words::acknowledge;
+      asked_at_ = ++end_;
     }
-    launches_->push(std::span<const std::uint32_t>(said_).subspan(begin));
+    launches_->push(record);
     if (carried_out_.empty()) {
       said_.clear();  // there is nobody to tell
     }

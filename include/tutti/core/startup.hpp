@@ -14,7 +14,6 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
-#include "tutti/collective/fan_out.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -112,6 +111,17 @@ struct verdict {
   std::array<char, 480> why{};
 };
 
+/// What both declare and set, each with its greeting.
+[[gnu::cold, gnu::noinline]] inline verdict verdict_on(const hello& greeting, std::string_view mine,
+                                                       int rank, const hello& theirs,
+                                                       std::string_view other) {
+  verdict its{1, {}};
+  difference(other_tensor(mine.substr(0, greeting.tensors), rank, other.substr(0, theirs.tensors)),
+             other_setting(mine.substr(greeting.tensors), rank, other.substr(theirs.tensors)), rank)
+      .copy(its.why.data(), its.why.size() - 1);
+  return its;
+}
+
 }  // namespace detail
 
 /// Receives what the host reads at once: out of a loan, because a device's queue would copy later.
@@ -124,6 +134,15 @@ task receive_now(Endpoint self, int peer, std::span<std::byte> into) {
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
+}
+
+/// From rank 0 to each of the others. At once would be no faster over one link, and takes the
+/// compiler longer.
+template <class Endpoint>
+[[gnu::cold]] task send_in_turn(Endpoint self, std::span<const std::byte> bytes) {
+  for (int rank = 1; rank < self.size(); ++rank) {
+    co_await self.send(rank, bytes);
+  }
 }
 
 /// Compares plans, and the settings that their hash covers, with rank 0's. Where they differ, every
@@ -147,15 +166,10 @@ template <class Endpoint>
       std::string other(theirs.tensors + theirs.settings, '\0');
       co_await receive_now(self, rank, std::as_writable_bytes(std::span(other)));
       if (theirs.hash != made.hash && common.differs == 0) {
-        common.differs = 1;
-        const std::string_view all = other;
-        const auto declared = std::string_view(mine).substr(0, greeting.tensors);
-        detail::difference(detail::other_tensor(declared, rank, all.substr(0, theirs.tensors)),
-                           detail::other_setting(settings, rank, all.substr(theirs.tensors)), rank)
-            .copy(common.why.data(), common.why.size() - 1);
+        common = detail::verdict_on(greeting, mine, rank, theirs, other);
       }
     }
-    co_await collective::send_to_all(self, std::as_bytes(std::span(&common, 1)));
+    co_await send_in_turn(self, std::as_bytes(std::span(&common, 1)));
   }
   if (common.differs != 0) {
     throw usage_error(common.why.data());
@@ -167,7 +181,7 @@ template <class Endpoint>
 [[gnu::cold]] task broadcast_parameters(Endpoint self, std::span<const tensor> forward) {
   for (const auto& each : forward) {
     if (self.rank() == 0) {
-      co_await collective::send_to_all(self, std::as_bytes(each.parameter));
+      co_await send_in_turn(self, std::as_bytes(each.parameter));
     } else {
       co_await self.receive(0, std::as_writable_bytes(each.parameter));
     }
