@@ -34,7 +34,7 @@ struct leader {
   class state {
    public:
     [[gnu::cold]] state(const plan& made, std::span<const tensor>, ranks all, const no_options&,
-                        Choice choice)
+                        Choice&& choice)
         : choice_(std::move(choice)), launches_(made), plan_(&made) {
       if (all.rank == 0) {
         decider_.emplace(made, all.size, choice_, launches_);

@@ -292,9 +292,14 @@ class order_of_starts {
 
   void speak() {
     if constexpr (speaks) {
-      if (announcer_ && (world_->rank() == 0 || announcer_->is_read())) {
-        machine_.speak([this](std::span<const std::uint32_t> words) { announcer_->say(words); });
+      if (announcer_) {
+        speak_to_others();
       }
+    }
+  }
+  [[gnu::noinline]] void speak_to_others() {
+    if (world_->rank() == 0 || announcer_->is_read()) {
+      machine_.speak([this](std::span<const std::uint32_t> words) { announcer_->say(words); });
     }
   }
 

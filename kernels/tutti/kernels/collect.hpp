@@ -53,7 +53,7 @@ inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t 
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
 /// Sixteen elements' bits, as vector instructions take them.
-using lanes [[gnu::vector_size(64)]] = std::int32_t;
+using sixteen [[gnu::vector_size(64)]] = std::int32_t;
 
 /// Collects with the one instruction that no compiler finds: sixteen elements moved together. By
 /// the names that compilers have for it, for <immintrin.h> takes half a second to read.
@@ -65,12 +65,12 @@ using lanes [[gnu::vector_size(64)]] = std::int32_t;
   constexpr std::size_t count = 16;
   constexpr std::size_t looked_at = 128 * count;
   constexpr int at_least = 5;  // of two unsigned numbers
-  const lanes magnitude = lanes{} + 0x7fff'ffff;
-  const lanes least = lanes{} + static_cast<std::int32_t>(floor);
-  const lanes first = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const sixteen magnitude = sixteen{} + 0x7fff'ffff;
+  const sixteen least = sixteen{} + static_cast<std::int32_t>(floor);
+  const sixteen first = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const std::size_t whole = input.size() / count * count;
   std::size_t found = 0;
-  lanes loaded{};
+  sixteen loaded{};
   for (std::size_t begin = 0; begin < whole; begin += looked_at) {
     std::array<std::uint32_t, looked_at / count> holding;
     std::size_t vectors = 0;
@@ -87,9 +87,9 @@ using lanes [[gnu::vector_size(64)]] = std::int32_t;
       }
       std::memcpy(&loaded, input.data() + holding[vector], sizeof loaded);
       const auto hits = __builtin_ia32_ucmpd512_mask(loaded & magnitude, least, at_least, 0xffff);
-      const lanes index = first + static_cast<std::int32_t>(holding[vector]);
-      const lanes values = __builtin_ia32_compresssi512_mask(loaded, lanes{}, hits);
-      const lanes indices = __builtin_ia32_compresssi512_mask(index, lanes{}, hits);
+      const sixteen index = first + static_cast<std::int32_t>(holding[vector]);
+      const sixteen values = __builtin_ia32_compresssi512_mask(loaded, sixteen{}, hits);
+      const sixteen indices = __builtin_ia32_compresssi512_mask(index, sixteen{}, hits);
       std::memcpy(room.values.data() + found, &values, sizeof values);
       std::memcpy(room.indices.data() + found, &indices, sizeof indices);
       found += static_cast<std::size_t>(std::popcount(static_cast<std::uint16_t>(hits)));
