@@ -14,6 +14,7 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/collective/fan_out.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -136,15 +137,6 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-/// From rank 0 to each of the others. At once would be no faster over one link, and takes the
-/// compiler longer.
-template <class Endpoint>
-[[gnu::cold]] task send_in_turn(Endpoint self, std::span<const std::byte> bytes) {
-  for (int rank = 1; rank < self.size(); ++rank) {
-    co_await self.send(rank, bytes);
-  }
-}
-
 /// Compares plans, and the settings that their hash covers, with rank 0's. Where they differ, every
 /// rank throws usage_error with one sentence that names both ranks and both tensors, or the setting
 /// and both values.
@@ -169,7 +161,7 @@ template <class Endpoint>
         common = detail::verdict_on(greeting, mine, rank, theirs, other);
       }
     }
-    co_await send_in_turn(self, std::as_bytes(std::span(&common, 1)));
+    co_await collective::send_to_all(self, std::as_bytes(std::span(&common, 1)));
   }
   if (common.differs != 0) {
     throw usage_error(common.why.data());
@@ -181,7 +173,7 @@ template <class Endpoint>
 [[gnu::cold]] task broadcast_parameters(Endpoint self, std::span<const tensor> forward) {
   for (const auto& each : forward) {
     if (self.rank() == 0) {
-      co_await send_in_turn(self, std::as_bytes(each.parameter));
+      co_await collective::send_to_all(self, std::as_bytes(each.parameter));
     } else {
       co_await self.receive(0, std::as_writable_bytes(each.parameter));
     }
