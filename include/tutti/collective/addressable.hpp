@@ -22,16 +22,16 @@ struct addressable {
 
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
-    const std::span<const std::byte> all = data.all();
-    const bool all_is_shown = all.size() <= inline_bytes;
+    if (data.all().size() <= inline_bytes) {
+      const auto shown = co_await self.rendezvous(data.all());
+      add_shown(self, data, shown);
+      co_return;
+    }
     {
-      const auto shown =
-          co_await self.rendezvous(all_is_shown ? all : std::as_bytes(std::span(&data.data, 1)));
-      add(self, data, shown, all_is_shown);
+      const auto shown = co_await self.rendezvous(std::as_bytes(std::span(&data.data, 1)));
+      add_part(self, data, [&](int peer) { return shown.template shown<std::byte*>(peer); });
     }
-    if (!all_is_shown) {
-      co_await self.rendezvous(std::span<const std::byte>{});
-    }
+    co_await self.rendezvous(std::span<const std::byte>{});
   }
 
   /// What a rendezvous shows by itself.
@@ -88,17 +88,6 @@ struct addressable {
   }
 
  private:
-  /// No part of a coroutine, in whose frame its variables would be.
-  template <class Endpoint, class Fold, class Shown>
-  [[gnu::noinline]] static void add(Endpoint& self, const reduction<Fold>& data, const Shown& shown,
-                                    bool all_is_shown) {
-    if (all_is_shown) {
-      add_shown(self, data, shown);
-    } else {
-      add_part(self, data, [&](int peer) { return shown.template shown<std::byte*>(peer); });
-    }
-  }
-
   static constexpr std::size_t block_bytes = 16 << 10;
 
   template <class Queue, class Fold, std::size_t Count>
