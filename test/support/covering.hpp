@@ -131,7 +131,8 @@ class some_gathering {
       return in_arrival == nullptr ? 0 : in_arrival->unsettled_steps();
     }
     seconds cycle() const {
-      return std::visit([](const auto& each) { return each.cycle(); }, its_);
+      const auto* in_time = std::get_if<0>(&its_);
+      return in_time == nullptr ? 0 : in_time->cycle();
     }
     void stage(std::uint32_t chunk) {
       std::visit([chunk](auto& each) { each.stage(chunk); }, its_);

@@ -55,6 +55,11 @@ class run_queue {
 
 namespace detail {
 
+/// Not inlined: it stands in every coroutine, behind each of its awaits.
+[[noreturn, gnu::cold, gnu::noinline]] inline void rethrow(const std::exception_ptr& failure) {
+  std::rethrow_exception(failure);
+}
+
 struct free_frame {
   free_frame* next;
 };
@@ -158,7 +163,7 @@ class [[nodiscard]] task {
       return hand_over{};
     }
     void return_void() const noexcept {}
-    void unhandled_exception() { failure = std::current_exception(); }
+    [[gnu::cold, gnu::noinline]] void unhandled_exception() { failure = std::current_exception(); }
   };
 
   task() = default;
@@ -187,7 +192,7 @@ class [[nodiscard]] task {
   /// Rethrows what the finished task threw.
   void result() const {
     if (coroutine_ && coroutine_.promise().failure) {
-      std::rethrow_exception(coroutine_.promise().failure);
+      detail::rethrow(coroutine_.promise().failure);
     }
   }
 
@@ -212,7 +217,7 @@ class [[nodiscard]] task {
     }
     void await_resume() const {
       if (child_ && child_.promise().failure) {
-        std::rethrow_exception(child_.promise().failure);
+        detail::rethrow(child_.promise().failure);
       }
     }
 

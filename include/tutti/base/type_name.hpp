@@ -16,9 +16,9 @@ constexpr const char* function_of() {
 template <class T>
 constexpr std::string_view type_name() {
   constexpr std::string_view before = "T = ";
-  const std::string_view whole = detail::function_of<T>();
-  const auto begin = whole.find(before) + before.size();
-  return whole.substr(begin, whole.rfind(']') - begin);
+  constexpr std::string_view whole = detail::function_of<T>();
+  constexpr auto begin = whole.find(before) + before.size();
+  return {whole.data() + begin, whole.rfind(']') - begin};
 }
 
 }  // namespace tutti

@@ -31,6 +31,7 @@ class choice {
  public:
   static constexpr bool gathers = facts::at_run_time<Fusion>;
   static constexpr bool limits_in_flight = Schedule::limits_in_flight;
+  static constexpr bool has_cycle = facts::has_cycle<Fusion>;
 
   choice(const plan& made, const options_of<Schedule>& schedule, const options_of<Fusion>& fusion)
       : schedule_(made, schedule), fusion_(made, fusion) {}
@@ -55,7 +56,7 @@ class choice {
   }
 
   /// Zero: there is nothing to wait for.
-  seconds cycle() const requires gathers { return fusion_.cycle(); }
+  seconds cycle() const requires has_cycle { return fusion_.cycle(); }
   /// Whatever may go is there for `next_launch`, and has taken its credit.
   void stage() requires gathers {
     while (const auto chunk = schedule_.next()) {

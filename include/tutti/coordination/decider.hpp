@@ -95,18 +95,8 @@ class decider {
   }
 
   void settle(seconds now) {
-    if (overdue_) {
+    if (overdue_ || (news_ && !is_full_ && !waits_for_tick(now))) {
       decide();
-    } else if (news_ && !is_full_) {
-      const seconds cycle = cycle_time();
-      if (cycle <= 0) {
-        decide();
-      } else if (!due_) {
-        last_tick_ = last_tick_.value_or(now);
-        const double cycles = (now - *last_tick_) / cycle;
-        // Of <cmath>, which the compiler reads for longer than all of coordination, only this.
-        due_ = *last_tick_ + cycle * std::max(1.0, __builtin_ceil(cycles));
-      }
     }
   }
 
@@ -135,11 +125,18 @@ class decider {
   }
 
  private:
-  seconds cycle_time() const {
-    if constexpr (Choice::gathers) {
-      return choice_->cycle();
+  bool waits_for_tick([[maybe_unused]] seconds now) {
+    if constexpr (Choice::has_cycle) {
+      const seconds cycle = choice_->cycle();
+      if (cycle > 0 && !due_) {
+        last_tick_ = last_tick_.value_or(now);
+        const double cycles = (now - *last_tick_) / cycle;
+        // Of <cmath>, which the compiler reads for longer than all of coordination, only this.
+        due_ = *last_tick_ + cycle * std::max(1.0, __builtin_ceil(cycles));
+      }
+      return cycle > 0;
     } else {
-      return 0;
+      return false;
     }
   }
 
@@ -183,26 +180,29 @@ class decider {
     launched_ += chunks.size();
     waiting_ -= chunks.size();
     const std::uint32_t digest = digest_.add(chunks) << 16;
+    const std::size_t length = chunks.size() == 1 ? 1 : 1 + chunks.size();
+    end_ += length;
+    const bool asks = Bound == bounded_by::acknowledgements && !carried_out_.empty() &&
+                      end_ - asked_at_ >= room_ / 4;
     const std::size_t begin = said_.size();
+    said_.resize(begin + length + (asks ? 1 : 0));
+    const std::span<std::uint32_t> record = std::span(said_).subspan(begin);
     if (chunks.size() == 1) {
-      said_.push_back(digest | chunks.front());
+      record[0] = digest | chunks.front();
     } else {
-      said_.push_back(digest | words::several | static_cast<std::uint32_t>(chunks.size()));
-      said_.insert(said_.end(), chunks.begin(), chunks.end());
+      record[0] = digest | words::several | static_cast<std::uint32_t>(chunks.size());
+      std::copy(chunks.begin(), chunks.end(), record.begin() + 1);
     }
     if constexpr (holds_back) {
       for (const std::uint32_t each : chunks) {
         away_[each] = 1;
       }
     }
-    end_ += said_.size() - begin;
-    if constexpr (Bound == bounded_by::acknowledgements) {
-      if (!carried_out_.empty() && end_ - asked_at_ >= room_ / 4) {
-        said_.push_back(words::acknowledge);
-        asked_at_ = ++end_;
-      }
+    if (asks) {
+      record.back() = words::acknowledge;
+      asked_at_ = ++end_;
     }
-    launches_->push(std::span<const std::uint32_t>(said_).subspan(begin));
+    launches_->push(record);
     if (carried_out_.empty()) {
       said_.clear();  // there is nobody to tell
     }

@@ -34,11 +34,11 @@ struct leader {
   class state {
    public:
     [[gnu::cold]] state(const plan& made, std::span<const tensor>, ranks all, const no_options&,
-                        Choice choice)
+                        Choice&& choice)
         : choice_(std::move(choice)), launches_(made), plan_(&made) {
       if (all.rank == 0) {
         decider_.emplace(made, all.size, choice_, launches_);
-        in_step_.resize(made.buckets.size());
+        in_step_ = std::vector<std::size_t>(made.buckets.size());
         early_.reserve(made.buckets.size());
       }
     }
@@ -113,14 +113,16 @@ struct leader {
       decider_->enter(bucket);
     }
     void settle(seconds now) {
-      decider_->settle(now);
-      while (!early_.empty() && decider_->launched() == step_ * plan_->chunks.size()) {
+      while (true) {
+        decider_->settle(now);
+        if (early_.empty() || decider_->launched() != step_ * plan_->chunks.size()) {
+          return;
+        }
         ++step_;
         for (const std::uint32_t bucket : early_) {
           enter(bucket);
         }
         early_.clear();
-        decider_->settle(now);
       }
     }
 

@@ -37,7 +37,7 @@ struct learned {
 
    public:
     [[gnu::cold]] state(const plan& made, std::span<const tensor> forward, ranks all,
-                        const no_options& set, Choice choice)
+                        const no_options& set, Choice&& choice)
         : led(made, forward, all, set, std::move(choice)),
           leads_(all.rank == 0),
           chunks_(made.chunks.size()),
@@ -131,7 +131,7 @@ struct learned {
    private:
     bool is_written() const { return written_ == chunks_; }
 
-    void write(std::uint32_t launch) {
+    [[gnu::cold, gnu::noinline]] void write(std::uint32_t launch) {
       const bool writes = unwritten_ == 0;
       const std::size_t length = book_.size();
       if (writes) {

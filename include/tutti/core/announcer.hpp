@@ -44,7 +44,7 @@ class announcer {
 
   void say(std::span<const std::uint32_t> words) {
     if (words.size() > places()) {  // nothing is on its way: only who speaks seldom says so much
-      log_.assign(2 * std::bit_ceil(words.size()), 0);
+      log_ = std::vector<std::uint32_t>(2 * std::bit_ceil(words.size()));
     }
     for (const std::uint32_t word : words) {
       const std::size_t place = end_++ & (places() - 1);

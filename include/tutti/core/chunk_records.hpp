@@ -115,7 +115,7 @@ class chunk_records {
   }
 
   /// Buffers of `most` elements for a fusion's launches.
-  void make_buffers(std::optional<buffers>& made, std::size_t most) {
+  [[gnu::cold]] void make_buffers(std::optional<buffers>& made, std::size_t most) {
     reserve_for(most);
     made.emplace(
         world_->queue(), *plan_, *model_, most,

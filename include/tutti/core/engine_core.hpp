@@ -357,8 +357,11 @@ class engine_core : engine_base<Transport> {
   void wait_until(predicate done, std::uint32_t which) {
     if (done()) {
       failure_.rethrow();
-      return;
+    } else {
+      block_until(done, which);
     }
+  }
+  [[gnu::noinline]] void block_until(predicate done, std::uint32_t which) {
     observer_.record(event::wait_begins, which);
     const seconds begin = world_->now();
     waits_.until(done);

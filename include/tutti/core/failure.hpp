@@ -9,6 +9,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/predicate.hpp"
 #include "tutti/base/sentence.hpp"
+#include "tutti/base/task.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
@@ -26,7 +27,7 @@ class failure {
   bool happened() const { return happened_.load(std::memory_order_acquire); }
   void rethrow() const {
     if (happened()) {
-      std::rethrow_exception(why_);
+      tutti::detail::rethrow(why_);
     }
   }
   std::string words() const { return why_ ? what(why_) : "a peer does not answer"; }

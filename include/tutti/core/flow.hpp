@@ -367,46 +367,15 @@ class flow {
   }
 
   task run_together(std::uint32_t number, buffer_type& mine) {
-    auto& queue = world_->queue();
     try {
-      for (const std::uint32_t each : mine.chunks) {
-        for_each_tensor(plan_->chunks[each],
-                        [&](std::size_t position) { queue.wait(tensors_[position].written); });
-      }
-      buffers_->lay_out(queue, mine, chunks_[number].steps, written_by);
-      if constexpr (facts::has_outgoing<state_type>) {
-        buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
-          state_->outgoing(piece, part);
-        });
-      } else {
-        for (const std::uint32_t each : mine.chunks) {
-          model_->pack(queue, each);
-        }
-      }
-      buffers_->gather(queue, mine);
-      launch_type what = launch_of(number);
-      what.chunks = mine.chunks;
-      if (!chunks_.is_alone(plan_->chunks[number])) {
-        what.data = mine.data;
-        what.worker = in_buffer(what.worker, mine.worker);
-        what.owner = in_buffer(what.owner, mine.owner);
-        what.workspace = span_of(mine.workspace);
-        what.shares = mine.shares;
-      }
+      const launch_type what = gather(number, mine);
       if (!what.data.empty()) {
-        send_zeros_unless_finite(what.data);
         const task moving = exchange(number, what);
         co_await moving;
-        around_->count_overflow(what.data);
       }
-      buffers_->scatter(queue, mine);
-      if constexpr (facts::has_incoming<state_type>) {
-        buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
-          state_->incoming(piece, part);
-        });
-      }
+      scatter(what, mine);
       if constexpr (has_virtual_time<transport>) {
-        if (const seconds left = queue.record() - world_->now(); left > 0) {
+        if (const seconds left = world_->queue().record() - world_->now(); left > 0) {
           co_await world_->sleep(left);
         }
       }
@@ -415,6 +384,47 @@ class flow {
       chunk_failed(std::current_exception());
     }
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
+
+  // No parts of that coroutine, in whose frame their variables would be.
+
+  [[gnu::noinline]] launch_type gather(std::uint32_t number, buffer_type& mine) {
+    auto& queue = world_->queue();
+    for (const std::uint32_t each : mine.chunks) {
+      for_each_tensor(plan_->chunks[each],
+                      [&](std::size_t position) { queue.wait(tensors_[position].written); });
+    }
+    buffers_->lay_out(queue, mine, chunks_[number].steps, written_by);
+    if constexpr (facts::has_outgoing<state_type>) {
+      buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
+        state_->outgoing(piece, part);
+      });
+    } else {
+      for (const std::uint32_t each : mine.chunks) {
+        model_->pack(queue, each);
+      }
+    }
+    buffers_->gather(queue, mine);
+    launch_type what = launch_of(number);
+    what.chunks = mine.chunks;
+    if (!chunks_.is_alone(plan_->chunks[number])) {
+      what.data = mine.data;
+      what.worker = in_buffer(what.worker, mine.worker);
+      what.owner = in_buffer(what.owner, mine.owner);
+      what.workspace = span_of(mine.workspace);
+      what.shares = mine.shares;
+    }
+    send_zeros_unless_finite(what.data);
+    return what;
+  }
+  [[gnu::noinline]] void scatter(const launch_type& what, buffer_type& mine) {
+    around_->count_overflow(what.data);
+    buffers_->scatter(world_->queue(), mine);
+    if constexpr (facts::has_incoming<state_type>) {
+      buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
+        state_->incoming(piece, part);
+      });
+    }
   }
 
   static chunk_context in_buffer(chunk_context where, const chunk_context& lies) {

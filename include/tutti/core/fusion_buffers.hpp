@@ -122,7 +122,7 @@ class fusion_buffers {
 
   /// Says where the launch's chunks lie, as they stand in step `step`, and whether what travels
   /// comes from the model's buckets.
-  void lay_out(Queue& queue, buffer& mine, std::uint64_t step, written by) const {
+  [[gnu::noinline]] void lay_out(Queue& queue, buffer& mine, std::uint64_t step, written by) const {
     std::size_t elements = 0;
     bool neighbours = true;
     const chunk* last = nullptr;
@@ -253,7 +253,8 @@ class fusion_buffers {
     }
   }
 
-  void copy(Queue& queue, const buffer& mine, std::span<const kernels::copy_run> runs) const {
+  [[gnu::noinline]] void copy(Queue& queue, const buffer& mine,
+                              std::span<const kernels::copy_run> runs) const {
     if (!runs.empty()) {
       charge(queue, 2 * sizeof(float) * mine.copied_);
       kernels::copy_runs(queue, runs);

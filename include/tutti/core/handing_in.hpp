@@ -19,6 +19,15 @@
 
 namespace tutti {
 
+namespace detail {
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_to_be_ready_again(
+    const std::string& name) {
+  throw usage_error(name + " is ready again before its last gradient arrived. Fix: wait(id) first");
+}
+
+}  // namespace detail
+
 /// How a model's thread hands gradients in to its engine: where their memory lies or is lent, how
 /// many passes make one gradient, and what may not be. For any thread; what is handed in becomes
 /// the loop's by a post.
@@ -183,8 +192,7 @@ class handing_in {
   static tensor_state<queue_event>& expect_arrived(Core& its, tensor_id id) {
     auto& mine = its.at(id);
     if (!mine.is_current()) {
-      throw usage_error(name(its, id) +
-                        " is ready again before its last gradient arrived. Fix: wait(id) first");
+      detail::refuse_to_be_ready_again(name(its, id));
     }
     return mine;
   }

@@ -43,6 +43,7 @@ class order_of_starts {
   using observer_type = observer<typename Types::monitor, transport>;
   static_assert(coordination_machine<machine_type>);
   static constexpr bool gathers = Types::choice::gathers;
+  static constexpr bool ticks = Types::choice::has_cycle;
 
  public:
   /// Ranks tell each other in which order launches start.
@@ -164,7 +165,7 @@ class order_of_starts {
         owner_->all_have_joined();
       }
     }
-    if constexpr (gathers) {
+    if constexpr (ticks) {
       if (machine_.due() && ticker_.done()) {
         ticker_ = task();
         ticker_ = tick();
@@ -195,7 +196,7 @@ class order_of_starts {
         return false;
       }
     }
-    if constexpr (gathers) {
+    if constexpr (ticks) {
       return ticker_.done();
     } else {
       return true;
@@ -218,7 +219,7 @@ class order_of_starts {
         co_await announcer_->finish();
       }
     }
-    if constexpr (gathers) {
+    if constexpr (ticks) {
       const task& ticking = ticker_;
       co_await ticking;
     }
@@ -258,7 +259,7 @@ class order_of_starts {
 
   /// Cycles alone are timed.
   seconds now() const {
-    if constexpr (gathers) {
+    if constexpr (ticks) {
       return world_->now();
     } else {
       return 0;
@@ -292,9 +293,14 @@ class order_of_starts {
 
   void speak() {
     if constexpr (speaks) {
-      if (announcer_ && (world_->rank() == 0 || announcer_->is_read())) {
-        machine_.speak([this](std::span<const std::uint32_t> words) { announcer_->say(words); });
+      if (announcer_) {
+        speak_to_others();
       }
+    }
+  }
+  [[gnu::noinline]] void speak_to_others() {
+    if (world_->rank() == 0 || announcer_->is_read()) {
+      machine_.speak([this](std::span<const std::uint32_t> words) { announcer_->say(words); });
     }
   }
 
@@ -349,7 +355,7 @@ class order_of_starts {
   std::conditional_t<speaks, std::optional<announcer<transport>>, silence> announcer_{};
   std::vector<std::uint32_t> heard_{};
   gate answered_;
-  std::conditional_t<gathers, task, silence> ticker_{};
+  std::conditional_t<ticks, task, silence> ticker_{};
   bool waits_for_buffer_ = false;
   std::size_t carried_out_ = 0;
   bool stopped_ = false;

@@ -75,7 +75,7 @@ class progress_thread {
   }
 
   /// Something has been posted to one of the loops.
-  void wake() {
+  [[gnu::noinline]] void wake() {
     if (asleep_.exchange(false)) {
       const std::scoped_lock lock(sleep_);
       woken_.notify_one();

@@ -194,26 +194,14 @@ class services {
           auto lent = co_await world_->receive_any(channel::service);
           peer = lent.peer();
           what = lent.where().chunk;
-          if (what < plan_->chunks.size()) {
-            co_await owner_->serve_chunk(message_type(std::move(lent)));
-          } else if (is(what, service::finished) || is(what, service::ended)) {
-            --awaited;
-          } else if (is(what, service::words)) {
-            owner_->hear(peer, lent.bytes());
-          } else if (is(what, service::change)) {
-            owner_->take_values(lent.bytes());
-          } else if (is(what, service::undo)) {
-            owner_->undo_step();
-          }
+          const task taking = take_in(lent);
+          co_await taking;
         }  // only now does the sender go on, and can be asked for more
-        if (is(what, service::change) || is(what, service::undo)) {
-          co_await world_->send(peer, own_tag(own::change), {});
-        } else if (is(what, service::finished) && serves) {
-          co_await owner_->worker_left(peer);
-        } else if (is(what, service::collect) || is(what, service::restore) ||
-                   is(what, service::replan) || is(what, service::pushes)) {
-          co_await owner_->converse(peer, static_cast<service>(what - plan_->chunks.size()));
+        if (is(what, service::finished) || is(what, service::ended)) {
+          --awaited;
         }
+        const task answering = answer(peer, what);
+        co_await answering;
       }
       if (counts && !serves) {
         co_await tell_listeners();
@@ -224,19 +212,51 @@ class services {
     ended_.store(true, std::memory_order_release);
   }
 
+  // No parts of the coroutine that listens, in whose frame their variables would be.
+
+  template <class Loan>
+  [[gnu::noinline]] task take_in(Loan& lent) {
+    const std::uint32_t what = lent.where().chunk;
+    if (what < plan_->chunks.size()) {
+      return owner_->serve_chunk(message_type(std::move(lent)));
+    }
+    if (is(what, service::words)) {
+      owner_->hear(lent.peer(), lent.bytes());
+    } else if (is(what, service::change)) {
+      owner_->take_values(lent.bytes());
+    } else if (is(what, service::undo)) {
+      owner_->undo_step();
+    }
+    return {};
+  }
+  [[gnu::noinline]] task answer(int peer, std::uint32_t what) {
+    if (is(what, service::change) || is(what, service::undo)) {
+      return say(peer, own_tag(own::change));
+    }
+    if (is(what, service::finished) && world_->rank() >= workers_) {
+      return owner_->worker_left(peer);
+    }
+    if (is(what, service::collect) || is(what, service::restore) || is(what, service::replan) ||
+        is(what, service::pushes)) {
+      return owner_->converse(peer, static_cast<service>(what - plan_->chunks.size()));
+    }
+    return {};
+  }
+
   /// Nobody will ask any more.
   [[gnu::cold]] task tell_listeners() {
     for (int rank = world_->rank() + 1; rank < world_->size(); ++rank) {
       if (owner_->listens_to_all(rank)) {
-        co_await world_->send(rank, service_tag(service::ended), {});
+        co_await say(rank, service_tag(service::ended));
       }
     }
   }
 
   /// This rank asks nobody any more.
-  [[gnu::cold]] task say_finished(int listener) {
-    co_await world_->send(listener, service_tag(service::finished), {});
-  }
+  task say_finished(int listener) { return say(listener, service_tag(service::finished)); }
+
+  /// A message whose tag says it all.
+  [[gnu::cold]] task say(int rank, tag where) { co_await world_->send(rank, where, {}); }
 
   bool is(std::uint32_t number, service what) const { return number == service_tag(what).chunk; }
 

@@ -112,6 +112,17 @@ struct verdict {
   std::array<char, 480> why{};
 };
 
+/// What both declare and set, each with its greeting.
+[[gnu::cold, gnu::noinline]] inline verdict verdict_on(const hello& greeting, std::string_view mine,
+                                                       int rank, const hello& theirs,
+                                                       std::string_view other) {
+  verdict its{1, {}};
+  difference(other_tensor(mine.substr(0, greeting.tensors), rank, other.substr(0, theirs.tensors)),
+             other_setting(mine.substr(greeting.tensors), rank, other.substr(theirs.tensors)), rank)
+      .copy(its.why.data(), its.why.size() - 1);
+  return its;
+}
+
 }  // namespace detail
 
 /// Receives what the host reads at once: out of a loan, because a device's queue would copy later.
@@ -147,12 +158,7 @@ template <class Endpoint>
       std::string other(theirs.tensors + theirs.settings, '\0');
       co_await receive_now(self, rank, std::as_writable_bytes(std::span(other)));
       if (theirs.hash != made.hash && common.differs == 0) {
-        common.differs = 1;
-        const std::string_view all = other;
-        const auto declared = std::string_view(mine).substr(0, greeting.tensors);
-        detail::difference(detail::other_tensor(declared, rank, all.substr(0, theirs.tensors)),
-                           detail::other_setting(settings, rank, all.substr(theirs.tensors)), rank)
-            .copy(common.why.data(), common.why.size() - 1);
+        common = detail::verdict_on(greeting, mine, rank, theirs, other);
       }
     }
     co_await collective::send_to_all(self, std::as_bytes(std::span(&common, 1)));

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/loops.hpp"
@@ -99,7 +100,6 @@ class by_arrival {
 
     /// Steps before launches repeat.
     std::size_t unsettled_steps() const { return learned_; }
-    seconds cycle() const { return 0; }
 
     void stage(std::uint32_t chunk) {
       if (++staged_[chunk] == learned_) {
@@ -163,7 +163,8 @@ class by_arrival {
         auto mine = loops::find_if(
             open_, [&piece](const open_group& each) { return each.kind == piece.kind; });
         if (mine == open_.end()) {
-          mine = open_.insert(open_.end(), {piece.kind, 0, first, none});
+          open_.push_back({piece.kind, 0, first, none});
+          mine = open_.end() - 1;
         }
         if (mine->number == none) {
           mine->number = groups++;
@@ -182,16 +183,23 @@ class by_arrival {
       }
     }
 
+    /// Puts groups in the order of their places, and a group's chunks in ascending order.
     [[gnu::cold]] void sort() {
-      const auto place = [this](std::uint32_t chunk) { return place_of_[group_of_[chunk]]; };
-      std::sort(launches_.begin(), launches_.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return place(a) != place(b) ? place(a) < place(b) : a < b;
-      });
+      std::vector<std::uint32_t> next(2 * group_of_.size());  // where each place's next chunk goes
+      for (const std::uint32_t group : group_of_) {
+        ++next[place_of_[group]];
+      }
       ends_.clear();
-      for (std::size_t i = 1; i <= launches_.size(); ++i) {
-        if (i == launches_.size() || group_of_[launches_[i]] != group_of_[launches_[i - 1]]) {
-          ends_.push_back(i);
+      std::uint32_t end = 0;
+      for (std::uint32_t& each : next) {
+        const std::uint32_t begin = end;
+        end += std::exchange(each, begin);
+        if (end != begin) {
+          ends_.push_back(end);
         }
+      }
+      for (std::uint32_t chunk = 0; chunk < group_of_.size(); ++chunk) {
+        launches_[next[place_of_[group_of_[chunk]]]++] = chunk;
       }
     }
 

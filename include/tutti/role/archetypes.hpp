@@ -199,6 +199,7 @@ struct owners {
 struct choice {
   static constexpr bool gathers = false;
   static constexpr bool limits_in_flight = true;
+  static constexpr bool has_cycle = false;
 
   void ready(std::uint32_t) {}
   void released(std::uint32_t) {}

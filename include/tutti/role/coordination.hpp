@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
@@ -83,7 +84,7 @@ template <class C>
 concept makes_a_machine = requires(const plan& made, std::span<const tensor> forward,
                                    coordination::ranks all, const tutti::options_of<C>& options,
                                    archetype::choice choice) {
-  machine_of<C>(made, forward, all, options, choice);
+  machine_of<C>(made, forward, all, options, std::move(choice));
 };
 /// Where ranks may join, the machine hears of it.
 template <class C>

@@ -37,6 +37,11 @@ template <class F>
 constexpr bool holds_groups = requires {
   requires F::holds_groups;
 };
+template <class F>
+constexpr bool has_cycle = false;
+template <class F>
+requires requires(const typename F::state& its) { its.cycle(); }
+constexpr bool has_cycle<F> = at_run_time<F>;
 template <class Options>
 constexpr bool keeps_types_apart(const Options& set) {
   if constexpr (requires { set.types; }) {
@@ -60,8 +65,13 @@ concept gathers = requires(const F fusion, State& state, const plan& made,
   State(made, options);
   state.stage(chunk);
   { state.next() } -> std::same_as<std::span<const std::uint32_t>>;
-  { state.cycle() } -> std::same_as<seconds>;
   { fusion.most_bytes(made) } -> std::same_as<std::size_t>;
+};
+template <class F>
+concept looks_in_cycles = requires(
+    const typename std::conditional_t<facts::has_cycle<F>, F, archetype::run_time_fusion>::state&
+        state) {
+  { state.cycle() } -> std::same_as<seconds>;
 };
 template <class F>
 using gathering = std::conditional_t<facts::at_run_time<F>, F, archetype::run_time_fusion>;
@@ -79,14 +89,15 @@ using gathering = std::conditional_t<facts::at_run_time<F>, F, archetype::run_ti
 /// * `at_run_time`, optional: chunks that are ready together are launched together, whatever the
 ///   plan says. Then `state(plan, options)` is a machine that allocates nothing after construction:
 ///   `stage(chunk)` takes what the schedule lets go; `next()` answers the chunks of the next launch
-///   by ascending number, until it answers none; `cycle()` is the time between two looks at what is
-///   ready; `unsettled_steps()`, optional, is the number of steps after which launches repeat, each
-///   step's as the last one's; and `most_bytes(plan)` is the gradient of the launches that buffers
-///   are made for at the start: a larger one has its buffer made when it comes.
+///   by ascending number, until it answers none; `cycle()`, optional, is the time between two looks
+///   at what is ready, zero where there is nothing to wait for; `unsettled_steps()`, optional, is
+///   the number of steps after which launches repeat, each step's as the last one's; and
+///   `most_bytes(plan)` is the gradient of the launches that buffers are made for at the start: a
+///   larger one has its buffer made when it comes.
 /// * `holds_groups`, optional: what has been staged may have to wait for what has not.
 template <class F>
 concept fusion_policy = std::same_as<typename F::role, role::fusion> && detail::makes_groups<F> &&
-    detail::gathers<detail::gathering<F>>;
+    detail::gathers<detail::gathering<F>> && detail::looks_in_cycles<F>;
 
 template <class F>
 concept run_time_fusion = fusion_policy<F> && facts::at_run_time<F>;

@@ -32,7 +32,7 @@ class operation {
   void await_suspend(std::coroutine_handle<> waiter) noexcept { waiter_ = waiter; }
   void await_resume() const {
     if (failure_) {
-      std::rethrow_exception(failure_);
+      tutti::detail::rethrow(failure_);
     }
   }
 

@@ -5,14 +5,11 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
-
-#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
-#include <immintrin.h>
-#endif
 
 namespace tutti::kernels {
 
@@ -55,39 +52,47 @@ inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t 
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
-/// Collects with the one instruction that no compiler finds: sixteen elements moved together.
+/// Sixteen elements' bits, as vector instructions take them.
+using sixteen [[gnu::vector_size(64)]] = std::int32_t;
+
+/// Collects with the one instruction that no compiler finds: sixteen elements moved together. By
+/// the names that compilers have for it, for <immintrin.h> takes half a second to read.
 ///
 /// Which vectors hold any is noted first, for as many as stay in the first-level cache: a branch at
 /// each would be mispredicted wherever one is found.
 [[gnu::target("avx512f,avx512bw,avx512vl,popcnt")]] inline std::size_t collect_avx512(
     std::span<const float> input, std::uint32_t floor, const candidates& room) {
-  constexpr std::size_t lanes = 16;
-  constexpr std::size_t looked_at = 128 * lanes;
-  const __m512i magnitude = _mm512_set1_epi32(0x7fff'ffff);
-  const __m512i least = _mm512_set1_epi32(static_cast<int>(floor));
-  const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const std::size_t whole = input.size() / lanes * lanes;
+  constexpr std::size_t count = 16;
+  constexpr std::size_t looked_at = 128 * count;
+  constexpr int at_least = 5;  // of two unsigned numbers
+  const sixteen magnitude = sixteen{} + 0x7fff'ffff;
+  const sixteen least = sixteen{} + static_cast<std::int32_t>(floor);
+  const sixteen first = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const std::size_t whole = input.size() / count * count;
   std::size_t found = 0;
+  sixteen loaded{};
   for (std::size_t begin = 0; begin < whole; begin += looked_at) {
-    std::array<std::uint32_t, looked_at / lanes> holding;
+    std::array<std::uint32_t, looked_at / count> holding;
     std::size_t vectors = 0;
     const std::size_t end = std::min(whole, begin + looked_at);
-    for (std::size_t i = begin; i < end; i += lanes) {
-      const __m512i key = _mm512_and_si512(_mm512_loadu_si512(input.data() + i), magnitude);
+    for (std::size_t i = begin; i < end; i += count) {
+      std::memcpy(&loaded, input.data() + i, sizeof loaded);
       holding[vectors] = static_cast<std::uint32_t>(i);
-      vectors += _mm512_cmpge_epu32_mask(key, least) != 0 ? 1 : 0;
+      vectors +=
+          __builtin_ia32_ucmpd512_mask(loaded & magnitude, least, at_least, 0xffff) != 0 ? 1 : 0;
     }
     for (std::size_t vector = 0; vector < vectors; ++vector) {
       if (room.values.size() - found < collect_block) {
         return 0;
       }
-      const __m512i loaded = _mm512_loadu_si512(input.data() + holding[vector]);
-      const __mmask16 hits = _mm512_cmpge_epu32_mask(_mm512_and_si512(loaded, magnitude), least);
-      const __m512i index =
-          _mm512_add_epi32(first, _mm512_set1_epi32(static_cast<int>(holding[vector])));
-      _mm512_storeu_si512(room.values.data() + found, _mm512_maskz_compress_epi32(hits, loaded));
-      _mm512_storeu_si512(room.indices.data() + found, _mm512_maskz_compress_epi32(hits, index));
-      found += static_cast<std::size_t>(std::popcount(static_cast<std::uint32_t>(hits)));
+      std::memcpy(&loaded, input.data() + holding[vector], sizeof loaded);
+      const auto hits = __builtin_ia32_ucmpd512_mask(loaded & magnitude, least, at_least, 0xffff);
+      const sixteen index = first + static_cast<std::int32_t>(holding[vector]);
+      const sixteen values = __builtin_ia32_compresssi512_mask(loaded, sixteen{}, hits);
+      const sixteen indices = __builtin_ia32_compresssi512_mask(index, sixteen{}, hits);
+      std::memcpy(room.values.data() + found, &values, sizeof values);
+      std::memcpy(room.indices.data() + found, &indices, sizeof indices);
+      found += static_cast<std::size_t>(std::popcount(static_cast<std::uint16_t>(hits)));
     }
   }
   for (std::size_t i = whole; i < input.size(); ++i) {

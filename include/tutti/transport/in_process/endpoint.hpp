@@ -347,11 +347,7 @@ class basic_in_process {
   /// refused, until every rank learns it at its next poll.
   void take(pending_receive& in, message& from) {
     if (!in.takes(from)) {
-      abort(sentence({"rank ", from.from, " sent ", from.bytes.size(), " bytes of chunk ",
-                      from.where.chunk, " where rank ", rank_, " expects ", in.into.size()}));
-      matching_.keep(in);
-      from.refused = true;
-      give_back(from);
+      refuse_size(in, from);
       return;
     }
     if (!queue_accepts([&] { in.take(*this, in, from); })) {
@@ -376,12 +372,23 @@ class basic_in_process {
       work();
       return true;
     } catch (...) {
-      if (!refusal_) {
-        refusal_ = std::current_exception();
-        abort(verdict_of(rank_, refusal_));
-      }
+      queue_has_refused();
       return false;
     }
+  }
+  [[gnu::cold, gnu::noinline]] void queue_has_refused() {
+    if (!refusal_) {
+      refusal_ = std::current_exception();
+      abort(verdict_of(rank_, refusal_));
+    }
+  }
+
+  [[gnu::cold, gnu::noinline]] void refuse_size(pending_receive& in, message& from) {
+    abort(sentence({"rank ", from.from, " sent ", from.bytes.size(), " bytes of chunk ",
+                    from.where.chunk, " where rank ", rank_, " expects ", in.into.size()}));
+    matching_.keep(in);
+    from.refused = true;
+    give_back(from);
   }
 
   [[gnu::cold]] void refuse(message& foreign) {
@@ -390,7 +397,7 @@ class basic_in_process {
     give_back(foreign);
   }
 
-  void give_back(message& read) {
+  [[gnu::noinline]] void give_back(message& read) {
     if (!queue_accepts([&] { read.event = queue_.record(); })) {
       read.event = {};
     }
