@@ -23,7 +23,7 @@ template <class Loop>
 }  // namespace detail
 
 template <class Loop>
-[[gnu::noinline]] void widest(const Loop& loop) {
+void widest(const Loop& loop) {
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
     detail::with_avx512(loop);
   } else if (__builtin_cpu_supports("avx2")) {
