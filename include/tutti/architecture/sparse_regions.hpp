@@ -128,7 +128,7 @@ struct sparse_regions {
    private:
     /// What is kept of a launch: which it is, the two magnitudes, and where all regions but the
     /// first begin.
-    enum word : std::size_t { place, length, selected, own_magnitude, sum_magnitude, begins };
+    enum word : std::size_t { first_place, length, selected, own_magnitude, sum_magnitude, begins };
     struct payload {
       std::size_t offset;
       std::size_t bytes;
