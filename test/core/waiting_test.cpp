@@ -183,6 +183,8 @@ struct idle_engine : engine_base<transport::simulated> {
   explicit idle_engine(transport::simulated& world)
       : engine_base(std::type_identity<idle_engine>(), world, {}, {}, buffers::none, 0) {}
   bool open_posts() { return false; }
+  bool carry_out() { return false; }
+  bool has_decided() const { return false; }
   void describe(const chunk_step&, control_message&) {}
   void release_waiters() {}
 };

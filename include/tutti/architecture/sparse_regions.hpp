@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -187,7 +188,7 @@ struct sparse_regions {
       const std::size_t n = std::max<std::size_t>(what.data.size(), 1);
       const double part = static_cast<double>(elements(what, rank)) / static_cast<double>(n);
       const auto bytes = static_cast<double>(at(payloads) * expected(world_->compressor(), n));
-      return std::min(most_bytes(what, rank), static_cast<std::size_t>(bytes * part));
+      return std::min(most_bytes(what, rank), static_cast<std::size_t>(std::ceil(bytes * part)));
     }
     std::span<const std::byte> payload_of(const launch& what, int rank) const {
       if (what.phantom()) {

@@ -60,8 +60,9 @@ struct transfer {
   }
   bool has_more() const { return posted < cut.count(); }
   bool may_post() const {
-    const bool fits = cut.is_early(posted) ? in_flight - late_in_flight <= segments::most_early
-                                           : late_in_flight < window;
+    const std::size_t early = in_flight - late_in_flight;
+    const bool fits = window == unlimited || (cut.is_early(posted) ? early <= segments::most_early
+                                                                   : late_in_flight < window);
     return fits && posted < std::min(granted, cut.count()) && !failed;
   }
   /// Its pieces are not received, or sent, where they belong.
