@@ -163,8 +163,11 @@ TEST(Named, OkTopk) {
   constexpr std::uint64_t regions[] = {n / 3 + 1, n / 3, n / 3};
   std::vector<std::uint64_t> bytes;
   for (const std::size_t rank : {0u, 1u, 2u}) {
-    bytes.push_back(payload * regions[(rank + 1) % 3] / n + payload * regions[(rank + 2) % 3] / n +
-                    2 * 2 * 4 + 2 * (3 * payload * regions[rank] / n));
+    const auto share = [&](std::uint64_t of, std::size_t region) {
+      return (of * regions[region % 3] + n - 1) / n;
+    };
+    bytes.push_back(share(payload, rank + 1) + share(payload, rank + 2) + 2 * 2 * 4 +
+                    2 * share(3 * payload, rank));
   }
   rule sparse{0, {6}, {n}, {0}, bytes, all_have(trained_in_regions())};
   using architecture::sparse_regions;
