@@ -78,6 +78,7 @@ class kernel_trial {
   }
 
   kernel_charge charged() {
+    // A device of one byte a second: its seconds are the bytes.
     const tutti::transport::virtual_clock at_rest;
     tutti::transport::virtual_queue queue(at_rest, {.bytes_per_second = 1});
     encode(queue);

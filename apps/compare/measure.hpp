@@ -124,7 +124,7 @@ class trainer_by final : public trainer {
 /// What a loop has to know of a strategy.
 struct trained_as {
   bool crosses{};  ///< the next forward pass waits for each tensor alone
-  bool encodes{};  ///< and leaves in a gradient's memory what encodes otherwise
+  bool encodes{};  ///< what it sends depends on the gradients, which every step needs anew
   bool drifts{};   ///< workers' models may differ
 };
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "support/lost.hpp"
 #include "support/sparse_regions_oracle.hpp"
 #include "support/training.hpp"
 #include "tutti/base/error.hpp"
@@ -129,24 +130,6 @@ history trained(const regional_rule& rule, std::size_t ranks, std::size_t n, std
   using by = turn<strategy>::by;
   return trained(with(rule), ranks, n, steps, gradient,
                  {resumes == 0 ? by::none : by::checkpoint, resumes, with(rule)});
-}
-
-/// Sum over ranks and steps of what went in, less what was applied and what is remembered.
-template <class Gradient>
-integers lost(const history& all, std::size_t n, Gradient gradient) {
-  integers left(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t step = 0; step < all.sums.size(); ++step) {
-      for (std::size_t rank = 0; rank < all.residuals.size(); ++rank) {
-        left[i] += gradient(rank, step, i);
-      }
-      left[i] -= all.sums[step][i];
-    }
-    for (const integers& residual : all.residuals) {
-      left[i] -= residual[i];
-    }
-  }
-  return left;
 }
 
 /// In twelve steps magnitudes are found four times and regions three times, together and apart.

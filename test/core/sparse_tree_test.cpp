@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/lost.hpp"
 #include "support/sparse_tree_oracle.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/selecting_all_gather.hpp"
@@ -79,24 +80,6 @@ history trained(give_back rule, std::size_t ranks, std::size_t n, std::size_t k,
     EXPECT_EQ(all.sums, sums) << "rank " << rank << " of " << ranks;
   });
   return all;
-}
-
-/// Sum over ranks and steps of what went in, less what was applied and what is remembered.
-template <class Gradient>
-integers lost(const history& all, std::size_t n, Gradient gradient) {
-  integers left(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t step = 0; step < all.sums.size(); ++step) {
-      for (std::size_t rank = 0; rank < all.residuals.size(); ++rank) {
-        left[i] += gradient(rank, step, i);
-      }
-      left[i] -= all.sums[step][i];
-    }
-    for (const integers& residual : all.residuals) {
-      left[i] -= residual[i];
-    }
-  }
-  return left;
 }
 
 TEST(SparseTree, IsItsLoopsOnAnyNumberOfRanks) {

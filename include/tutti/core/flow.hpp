@@ -386,7 +386,7 @@ class flow {
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
 
-  // No parts of that coroutine, in whose frame their variables would be.
+  // Functions beside `run_together`: within that coroutine, its frame would hold their variables.
 
   [[gnu::noinline]] launch_type gather(std::uint32_t number, buffer_type& mine) {
     auto& queue = world_->queue();

@@ -212,7 +212,7 @@ class services {
     ended_.store(true, std::memory_order_release);
   }
 
-  // No parts of the coroutine that listens, in whose frame their variables would be.
+  // Functions beside `listen`: within that coroutine, its frame would hold their variables.
 
   template <class Loan>
   [[gnu::noinline]] task take_in(Loan& lent) {

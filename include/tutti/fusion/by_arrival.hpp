@@ -185,7 +185,8 @@ class by_arrival {
 
     /// Puts groups in the order of their places, and a group's chunks in ascending order.
     [[gnu::cold]] void sort() {
-      std::vector<std::uint32_t> next(2 * group_of_.size());  // where each place's next chunk goes
+      // Where each place's next chunk goes. Groups that stayed open have the second half's places.
+      std::vector<std::uint32_t> next(2 * group_of_.size());
       for (const std::uint32_t group : group_of_) {
         ++next[place_of_[group]];
       }

@@ -203,8 +203,8 @@ concept is_stream_ordered = T::completes_when_enqueued;
 template <class T>
 concept sends_what_is_written = T::sends_what_is_written;
 
-/// Time is virtual, kept by the loop that runs the ranks: nothing may block. Of a transport that
-/// answers `in_real_time()` it may be, and only that answer says.
+/// Time is virtual, kept by the loop that runs the ranks: nothing may block. A transport that has
+/// `in_real_time()` beside this fact says by it, when it runs, whether time is real after all.
 template <class T>
 concept has_virtual_time = T::virtual_time;
 

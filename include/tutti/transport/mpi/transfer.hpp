@@ -59,6 +59,7 @@ struct transfer {
     late_in_flight -= cut.is_early(piece) ? 0 : 1;
   }
   bool has_more() const { return posted < cut.count(); }
+  /// Without staging all pieces go at once, so that no later message overtakes them.
   bool may_post() const {
     const std::size_t early = in_flight - late_in_flight;
     const bool fits = window == unlimited || (cut.is_early(posted) ? early <= segments::most_early
