@@ -1,10 +1,13 @@
 // Processes that take each other for other hosts: long messages are sent before they are received,
 // with all their pieces at once, or in turns where they are staged.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
+#include <new>
 #include <numeric>
 #include <set>
 #include <span>
@@ -172,6 +175,76 @@ TEST(Apart, PushesOfAnyLengthComeWhole) {
       EXPECT_EQ(world.in_flight(), 0U);
     });
   }
+}
+
+/// Memory of all ranks of one communicator, who look at it and do not let MPI go on.
+class noticeboard {
+ public:
+  explicit noticeboard(MPI_Comm all) {
+    int rank = 0;
+    MPI_Comm_rank(all, &rank);
+    MPI_Win_allocate_shared(rank == 0 ? sizeof(notices) : 0, 1, MPI_INFO_NULL, all, &mine_,
+                            &window_);
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    MPI_Win_shared_query(window_, 0, &bytes, &unit, &at_);
+    if (rank == 0) {
+      new (at_) notices{};
+    }
+    MPI_Barrier(all);
+  }
+  ~noticeboard() { MPI_Win_free(&window_); }
+  noticeboard(const noticeboard&) = delete;
+  noticeboard& operator=(const noticeboard&) = delete;
+
+  struct notices {
+    std::atomic<bool> first_sends{};
+    std::atomic<bool> second_has_come{};
+  };
+  notices* operator->() const { return at_; }
+
+ private:
+  void* mine_ = nullptr;
+  notices* at_ = nullptr;
+  MPI_Win window_ = MPI_WIN_NULL;
+};
+
+/// Waits without a call of MPI's; so long that a test fails, but ends.
+void wait_for(const std::atomic<bool>& notice) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!notice && std::chrono::steady_clock::now() < limit) {
+  }
+}
+
+/// Rank 1 stops in the middle of a long push, which cannot end before it goes on, until rank 0 has
+/// what rank 2 sent after that had begun.
+TEST(Apart, APushThatIsStillOnItsWayHoldsUpNobodyElses) {
+  among(3, [](MPI_Comm all) {
+    const noticeboard board(all);
+    transport::mpi world(all, std::vector<int>{0, 1, 2});
+    drive_or_abort(world, [&](transport::mpi& on) -> task {
+      const words mine = numbers(on.rank() == 1 ? 32 << 20 : 8, on.rank());
+      const tag where{channel::service, 0, 0};
+      if (on.rank() == 1) {
+        auto sending = on.send(0, where, std::as_bytes(std::span(mine)));
+        board->first_sends = true;
+        wait_for(board->second_has_come);
+        co_await sending;
+      } else if (on.rank() == 2) {
+        wait_for(board->first_sends);
+        co_await on.send(0, where, std::as_bytes(std::span(mine)));
+      } else {
+        wait_for(board->first_sends);
+        for (const int expected : {2, 1}) {
+          const auto lent = co_await on.receive_any(channel::service);
+          EXPECT_EQ(lent.peer(), expected);
+          const words sent = numbers(lent.bytes().size(), expected);
+          EXPECT_TRUE(std::ranges::equal(lent.bytes(), std::as_bytes(std::span(sent))));
+          board->second_has_come = true;
+        }
+      }
+    });
+  });
 }
 
 /// What a world of so many ranks says to lists of hosts of which the last rank's may differ.

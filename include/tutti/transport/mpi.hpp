@@ -37,7 +37,8 @@ namespace tutti::transport {
 /// Long messages of the data channel travel in pieces, so that folding the first overlaps the wire:
 /// three at once inside a host; between hosts all at once, but four of those that are staged. Four
 /// megabytes of each go there in short ones, which MPI sends without asking the receiver first, and
-/// keeps where that has not begun to receive; what is pushed to a rank that serves travels so, too.
+/// keeps where that has not begun to receive; what is pushed to a rank that serves travels so, too,
+/// and while it is on its way holds up nobody else's.
 /// While nothing is due from this host, and something long from another, whoever waits naps: the
 /// kernel needs the core.
 /// A device's memory is sent when its queue has come so far, and received in the queue's order; the

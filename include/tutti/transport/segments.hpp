@@ -67,8 +67,8 @@ class segments {
     made.end_at(bytes);
     return made;
   }
-  /// For a rank that receives from anybody, one message at a time: a question would wait until it
-  /// has done with all that came before, and the answer to it behind all that the sender has sent
+  /// For a rank that receives from anybody, and looks for no message while it works on another: a
+  /// question would wait until then, and the answer to it behind all that the sender has sent
   /// meanwhile. So no piece asks, and as many follow as the first says in five bits and an
   /// exponent: of many up to a sixteenth may be empty.
   static segments to_a_listener(std::size_t bytes) {

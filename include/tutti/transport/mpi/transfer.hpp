@@ -59,6 +59,7 @@ struct transfer {
     late_in_flight -= cut.is_early(piece) ? 0 : 1;
   }
   bool has_more() const { return posted < cut.count(); }
+  bool over() const { return in_flight == 0 && !has_more(); }
   /// Without staging all pieces go at once, so that no later message overtakes them.
   bool may_post() const {
     const std::size_t early = in_flight - late_in_flight;

@@ -25,6 +25,7 @@
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/backoff.hpp"
 #include "tutti/transport/mpi/after_failure.hpp"
+#include "tutti/transport/mpi/arrivals.hpp"
 #include "tutti/transport/mpi/library.hpp"
 #include "tutti/transport/mpi/outlook.hpp"
 #include "tutti/transport/mpi/request_table.hpp"
@@ -140,7 +141,7 @@ class mpi_transfers {
   }
   void begin_receive_any(transfer& in, operation& owner, channel from_channel) {
     if (begin(in, owner, MPI_ANY_SOURCE, tag{from_channel, 0, 0}, {})) {
-      any_waiting_[static_cast<std::size_t>(from_channel)].push(in);
+      from_anybody_[static_cast<std::size_t>(from_channel)].wait(in);
     }
   }
   void begin_all_reduce(transfer& all, operation& owner, tag where, std::span<float> data) {
@@ -231,8 +232,8 @@ class mpi_transfers {
     }
     bool progress = test_requests();
     progress |= hand_over_what_is_written();
-    for (auto& each : any_waiting_) {
-      progress |= !each.empty() && probe(each);
+    for (std::size_t each = 0; each < channels; ++each) {
+      progress |= from_anybody_[each].awaited() && receive_from_anybody(static_cast<channel>(each));
     }
     progress |= !sleepers_.empty() && sleepers_.wake(now(), flights_);
     progress |= complete_rendezvous();
@@ -276,9 +277,9 @@ class mpi_transfers {
         }
       }
     });
-    for (auto& channel : any_waiting_) {
-      while (transfer* each = channel.pop()) {
-        flights_.end(*each->owner);
+    for (auto& each : from_anybody_) {
+      while (transfer* waiting = each.next_waiting()) {
+        flights_.end(*waiting->owner);
       }
     }
     while (auto* waiting = at_rendezvous_.pop()) {
@@ -579,9 +580,8 @@ class mpi_transfers {
     transfer& its = *which.owner;
     its.leaves(which.piece);
     outlook_.end(due(its));
-    const bool is_last = its.in_flight == 0 && !its.has_more();
     if (!its.outgoing && due(its) == outlook::due::late &&
-        (is_last || !its.cut.is_early(which.piece))) {
+        (its.over() || !its.cut.is_early(which.piece))) {
       outlook_.came(now());
     }
     if (!its.failed) {
@@ -633,16 +633,37 @@ class mpi_transfers {
     if (its.complete != nullptr) {
       its.complete(*this, its);
     }
-    if (its.failed) {
+    if (its.owner == nullptr) {
+      flights_.end();  // somebody will receive it
+    } else if (its.failed) {
       flights_.end_refused(*its.owner);
     } else {
       flights_.end(*its.owner);
     }
   }
 
-  /// A message for whoever waits for one from anybody.
-  bool probe(fifo<transfer>& waiting) {
-    const channel on = waiting.front()->where.channel;
+  /// Whoever waits for a message from anybody gets the next that has come whole.
+  bool receive_from_anybody(channel on) {
+    auto& coming = from_anybody_[static_cast<std::size_t>(on)];
+    return hand_on(coming) || (probe(on, coming) && (hand_on(coming), true));
+  }
+  bool hand_on(arrivals<transfer>& coming) {
+    const transfer* come = coming.take();
+    if (come == nullptr) {
+      return false;
+    }
+    transfer& in = *coming.next_waiting();
+    in.peer = come->peer;
+    in.where = come->where;
+    in.cut = come->cut;
+    in.data = come->data;
+    in.room = come->room;
+    flights_.end(*in.owner);
+    return true;
+  }
+
+  /// All pieces of what was found before are posted, so that what is found is a first piece.
+  bool probe(channel on, arrivals<transfer>& coming) {
     int found = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
@@ -655,27 +676,30 @@ class mpi_transfers {
     if (found == 0) {
       return false;
     }
-    transfer& in = *waiting.pop();
+    const mpi_bytes first(bytes_of(status));
+    const bool cut_up = on == channel::service && !near(status.MPI_SOURCE);
+    const segments cut =
+        cut_up ? segments::begun_by(bytes_of(status)) : segments::whole(bytes_of(status));
+    transfer fresh;
+    if (!queue_accepts([&] { lend(fresh, cut.bytes()); })) {
+      dropped_.receive(message, bytes_of(status));
+      return true;
+    }
+    transfer& in = coming.begin(fresh);
     in.peer = status.MPI_SOURCE;
+    in.where.channel = on;
     in.where.chunk = static_cast<std::uint32_t>(status.MPI_TAG) / lanes_per_chunk;
     in.where.lane = static_cast<std::uint32_t>(status.MPI_TAG) % lanes_per_chunk;
-    const mpi_bytes first(bytes_of(status));
-    const bool cut_up = on == channel::service && !near(in.peer);
-    in.cut = cut_up ? segments::begun_by(bytes_of(status)) : segments::whole(bytes_of(status));
+    in.mpi_tag = status.MPI_TAG;
+    in.cut = cut;
     in.may_end_before = cut_up;
     in.complete = [](mpi_transfers&, transfer& its) {
       its.cut.end_at(its.cut.bytes() - its.before_end);
     };
-    in.mpi_tag = status.MPI_TAG;
-    if (!queue_accepts([&] { lend(in, in.cut.bytes()); })) {
-      in.failed = true;
-      dropped_.receive(message, bytes_of(status));
-      finish(in);
-      return true;
-    }
-    in.often_done_at_once = in.cut.bytes() <= eager_bytes;
-    in.window = window_of(in);
+    in.often_done_at_once = cut.bytes() <= eager_bytes;
+    in.window = transfer::unlimited;
     in.posted = 1;
+    flights_.begin();
     MPI_Request request = MPI_REQUEST_NULL;
     const int code = MPI_Imrecv(in.data, first.count(), first.type(), &message, &request);
     started(in, {&in, 0, nullptr}, request, code);
@@ -719,7 +743,7 @@ class mpi_transfers {
   /// Where MPI gets at the queue's memory, folds read there what has come.
   staging<Queue> pieces_{queue_, path_ == device_path::direct ? place::own : place::shared};
   sleepers sleepers_;
-  std::array<fifo<transfer>, channels> any_waiting_;
+  std::array<arrivals<transfer>, channels> from_anybody_;
   fifo<rendezvous_operation<mpi_transfers>> at_rendezvous_;
   fifo<transfer> unposted_;
   std::vector<unwritten_piece> unwritten_;
