@@ -186,7 +186,7 @@ place find_network(const std::string& name) {
   if (std::filesystem::is_regular_file(name)) {
     return read_network(name);
   }
-  common::expect_one_of("network", name, common::names_of(named_networks()));
+  common::expect_one_of("network or file", name, common::names_of(named_networks()));
   return *std::ranges::find(named_networks(), name, &place::name);
 }
 

@@ -751,7 +751,7 @@ TEST_F(Compare, RefusesInOneLine) {
                   "--link 2147483647x10Gbit/50us is no link. Fix:");
   compare_refuses("--link 4294967297x10Gbit/50us",
                   "--link 4294967297x10Gbit/50us is no link. Fix:");
-  compare_refuses("--network 10GBE", "no network is named '10GBE'. Did you mean 10GbE?");
+  compare_refuses("--network 10GBE", "no network or file is named '10GBE'. Did you mean 10GbE?");
   compare_refuses("--model resnet51",
                   "no model to replay is named 'resnet51'. Did you mean resnet50?");
   compare_refuses("--model nowhere.csv", "nowhere.csv");
