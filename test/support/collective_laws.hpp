@@ -377,13 +377,9 @@ const auto& made_once(std::size_t ranks, std::size_t n, Make make) {
                             : all.try_emplace({ranks, n}, make(ranks, n)).first->second;
 }
 
-inline bool same(std::span<const std::byte> one, std::span<const std::byte> other) {
-  return one.size() == other.size() &&
-         (one.empty() || std::memcmp(one.data(), other.data(), one.size()) == 0);
-}
-inline bool same(const bytes_by_rank& one, const bytes_by_rank& other) {
-  return std::ranges::equal(one, other,
-                            [](const auto& a, const auto& b) { return same(std::span(a), b); });
+inline bool all_same(const bytes_by_rank& some, const bytes_by_rank& others) {
+  return std::ranges::equal(some, others,
+                            [](const auto& one, const auto& other) { return same(one, other); });
 }
 
 /// Every one of p - 1 ranks' elements must travel to be added, and every sum back: 2(p-1) times the
@@ -495,7 +491,7 @@ inline void adds_integers_of_two_bytes_exactly(const collective_subject& each) {
             return 31 * (p * (p - 1) / 2) + p * (i % 1000);
           });
         };
-        ASSERT_TRUE(same(held, made_once(ranks, n, sum)))
+        ASSERT_TRUE(all_same(held, made_once(ranks, n, sum)))
             << ranks << " ranks, " << n << " elements";
       });
 }
@@ -539,7 +535,7 @@ inline void halves_are_of_use_alone(const collective_subject& each) {
         const auto all = [](std::size_t p, std::size_t elements) {
           return hold<float>(p, elements, [](std::size_t, std::size_t i) { return i; });
         };
-        ASSERT_TRUE(same(held, made_once(ranks, n, all)))
+        ASSERT_TRUE(all_same(held, made_once(ranks, n, all)))
             << ranks << " ranks, " << n << " elements";
       });
 }
@@ -562,7 +558,7 @@ inline void runs_among_some_of_the_ranks(const collective_subject& each) {
         }
         return all;
       };
-      ASSERT_TRUE(same(run.held, hold<float>(ranks, n, sum))) << ranks << " ranks";
+      ASSERT_TRUE(all_same(run.held, hold<float>(ranks, n, sum))) << ranks << " ranks";
     }
   }
 }

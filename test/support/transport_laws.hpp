@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <gtest/gtest.h>
 #include <memory>
 #include <numeric>
@@ -34,11 +33,6 @@ inline std::vector<std::byte> pattern(std::size_t bytes, std::size_t seed) {
   }
   const auto all = std::as_bytes(std::span(words)).first(bytes);
   return {all.begin(), all.end()};
-}
-
-/// At once, for sanitizers look at every load as well.
-inline bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 inline tag data_tag(std::size_t chunk, std::uint32_t lane = 0) {

@@ -18,6 +18,11 @@
 
 namespace tutti::test {
 
+/// At once, for sanitizers look at every load as well.
+inline bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
 /// Runs a coroutine to its end on the calling thread. `at_rest()` is called between resumptions.
 template <class Transport, class AtRest>
 void drive(Transport& world, task rank, AtRest at_rest) {

@@ -11,6 +11,7 @@
 #include "support/transports.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/transport/any_transport.hpp"
+#include "tutti/transport/mpi/arrivals.hpp"
 #include "tutti/transport/recording.hpp"
 #include "tutti/transport/segments.hpp"
 #include "tutti/transport/staging.hpp"
@@ -157,6 +158,48 @@ TEST(Staging, GivesBackTheSameMemory) {
   EXPECT_EQ(pool.take(65), first) << "of one size class";
   EXPECT_NE(pool.take(129), second);
   EXPECT_NE(pool.take(0), nullptr);
+}
+
+namespace {
+
+struct arriving {
+  int peer{};
+  int number{};
+  bool whole{};
+  bool failed{};
+  arriving* next{};
+
+  bool over() const { return whole; }
+};
+
+/// The numbers of those that are handed on now, as "1 2".
+std::string handed_on(transport::detail::arrivals<arriving>& coming) {
+  std::string numbers;
+  while (const arriving* each = coming.take()) {
+    numbers += (numbers.empty() ? "" : " ") + std::to_string(each->number);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+TEST(Arrivals, AreHandedOnWholeAndEachSendersInItsOrder) {
+  transport::detail::arrivals<arriving> coming;
+  for (int round = 0; round < 2; ++round) {  // the second in what the first has used
+    arriving& long_one = coming.begin({.peer = 1, .number = 1});
+    arriving& behind_it = coming.begin({.peer = 1, .number = 2});
+    arriving& of_another = coming.begin({.peer = 2, .number = 3});
+    EXPECT_EQ(handed_on(coming), "");
+    behind_it.whole = true;
+    EXPECT_EQ(handed_on(coming), "") << "what its sender sent before has not come";
+    of_another.whole = true;
+    EXPECT_EQ(handed_on(coming), "3") << "another sender's holds up nobody else's";
+    long_one.whole = true;
+    EXPECT_EQ(handed_on(coming), "1 2");
+  }
+  arriving& refused = coming.begin({.peer = 1, .number = 1});
+  refused.whole = refused.failed = true;
+  EXPECT_EQ(handed_on(coming), "") << "nobody gets half of a message";
 }
 
 TEST(Recording, WritesDownWhatBeginsAndForgetsNothingSilently) {

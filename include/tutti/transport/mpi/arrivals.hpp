@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <iterator>
 #include <list>
 
 #include "tutti/base/fifo.hpp"

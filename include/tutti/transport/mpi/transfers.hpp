@@ -645,7 +645,8 @@ class mpi_transfers {
   /// Whoever waits for a message from anybody gets the next that has come whole.
   bool receive_from_anybody(channel on) {
     auto& coming = from_anybody_[static_cast<std::size_t>(on)];
-    return hand_on(coming) || (probe(on, coming) && (hand_on(coming), true));
+    const bool begun = probe(on, coming);
+    return hand_on(coming) || begun;
   }
   bool hand_on(arrivals<transfer>& coming) {
     const transfer* come = coming.take();
@@ -685,20 +686,20 @@ class mpi_transfers {
       dropped_.receive(message, bytes_of(status));
       return true;
     }
-    transfer& in = coming.begin(fresh);
-    in.peer = status.MPI_SOURCE;
-    in.where.channel = on;
-    in.where.chunk = static_cast<std::uint32_t>(status.MPI_TAG) / lanes_per_chunk;
-    in.where.lane = static_cast<std::uint32_t>(status.MPI_TAG) % lanes_per_chunk;
-    in.mpi_tag = status.MPI_TAG;
-    in.cut = cut;
-    in.may_end_before = cut_up;
-    in.complete = [](mpi_transfers&, transfer& its) {
+    fresh.peer = status.MPI_SOURCE;
+    fresh.where.channel = on;
+    fresh.where.chunk = static_cast<std::uint32_t>(status.MPI_TAG) / lanes_per_chunk;
+    fresh.where.lane = static_cast<std::uint32_t>(status.MPI_TAG) % lanes_per_chunk;
+    fresh.mpi_tag = status.MPI_TAG;
+    fresh.cut = cut;
+    fresh.may_end_before = cut_up;
+    fresh.complete = [](mpi_transfers&, transfer& its) {
       its.cut.end_at(its.cut.bytes() - its.before_end);
     };
-    in.often_done_at_once = cut.bytes() <= eager_bytes;
-    in.window = transfer::unlimited;
-    in.posted = 1;
+    fresh.often_done_at_once = cut.bytes() <= eager_bytes;
+    fresh.window = transfer::unlimited;
+    fresh.posted = 1;
+    transfer& in = coming.begin(fresh);
     flights_.begin();
     MPI_Request request = MPI_REQUEST_NULL;
     const int code = MPI_Imrecv(in.data, first.count(), first.type(), &message, &request);
