@@ -32,6 +32,7 @@ constexpr double limit_seconds = 1.5;  // of a further strategy
 constexpr double limit_mib = 1024;
 constexpr int repetitions = 3;
 constexpr double limit_registry_seconds = 180;
+constexpr std::size_t registry_unit = 13;  // strategies, as in apps/CMakeLists.txt
 
 struct named {
   std::string strategy;
@@ -81,6 +82,13 @@ class workshop {
     std::filesystem::remove_all(path_, ignored);
   }
 
+  /// A header that may be compiled before the units that begin with it.
+  std::string write_foundations() const {
+    const auto file = path_ / "foundations.hpp";
+    std::ofstream(file) << "#include \"tutti/tutti.hpp\"\n";
+    return file;
+  }
+
   /// A translation unit that trains with each of its strategies.
   std::string write(const unit& its) const {
     const auto file = path_ / (its.name + ".cpp");
@@ -115,10 +123,11 @@ struct cost {
   double mib{};
 };
 
+/// Of a unit or a header.
 pid_t start_compiler(const std::string& file) {
   std::vector<std::string> words = split(TUTTI_ROOTS, ',');
   words.insert(words.begin(), {TUTTI_COMPILER, "-std=c++20", "-O2", "-DNDEBUG", "-ffp-contract=off",
-                               "-c", file, "-o", file + ".o"});
+                               "-c", file, "-o", file + (file.ends_with(".hpp") ? ".gch" : ".o")});
   std::vector<char*> arguments;
   for (auto& each : words) {
     arguments.push_back(each.data());
@@ -202,18 +211,24 @@ void compare(benchmark::State& state, const workshop& in, const unit& of) {
   }
 }
 
-/// All of them, two compilers at a time, on the wall's clock.
+/// All of them as an app's registry has them: several in a unit, behind foundations that are
+/// compiled once, two compilers at a time, on the wall's clock.
 void registry(benchmark::State& state, const workshop& in, const std::vector<named>& all) {
   try {
     for (auto _ : state) {
       const auto begin = std::chrono::steady_clock::now();
+      const std::string foundations = in.write_foundations();
+      await_compiler(start_compiler(foundations));
       std::vector<pid_t> running;
-      for (const auto& each : all) {
+      for (std::size_t first = 0; first < all.size(); first += registry_unit) {
         if (running.size() == 2) {
           await_compiler(running.front());
           running.erase(running.begin());
         }
-        running.push_back(start_compiler(in.write({each.strategy, {each}})));
+        const auto from = all.begin() + static_cast<std::ptrdiff_t>(first);
+        const std::vector<named> some(
+            from, from + static_cast<std::ptrdiff_t>(std::min(registry_unit, all.size() - first)));
+        running.push_back(start_compiler(in.write({some[0].strategy, some, {}, foundations})));
       }
       for (const pid_t each : running) {
         await_compiler(each);
