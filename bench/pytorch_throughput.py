@@ -13,6 +13,8 @@ import json
 import sys
 import time
 
+from flags import Flags
+
 try:
     import torch
     from torch import nn
@@ -131,8 +133,7 @@ def rates_of_tutti(file):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Flags(__doc__)
     parser.add_argument("--beside", type=argparse.FileType())
     ours = rates_of_tutti(parser.parse_args().beside)
     if not torch.cuda.is_available():

@@ -1,0 +1,14 @@
+"""Flags of this folder's programs: what is wrong with one is one line, which says where to look."""
+
+import argparse
+import os
+import sys
+
+
+class Flags(argparse.ArgumentParser):
+    def __init__(self, description):
+        super().__init__(prog="bench/" + os.path.basename(sys.argv[0]), description=description,
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {message}. Fix: {self.prog} --help\n")
