@@ -286,16 +286,20 @@ TEST_F(Kernels, MeansAreWithinOneUlp) {
   for (const std::size_t n : sizes) {
     const auto from = normal_values(n, 4);
     auto into = normal_values(n, 5);
-    std::vector<float> here(2);
-    const on_gpu<float> there(queue, 2);
+    std::vector<float> here(4);
+    const on_gpu<float> there(queue, 4);
     const on_gpu input(queue, from);
     const on_gpu sum(queue, into);
     kernels::mean_magnitude(host, from, here.data());
     kernels::add_and_mean_magnitude(host, std::span(into), from, here.data() + 1);
     kernels::mean_magnitude(queue, input.input(), there.data());
     kernels::add_and_mean_magnitude(queue, sum.span(), input.input(), there.data() + 1);
+    kernels::root_mean_square(host, from, here.data() + 2);
+    kernels::add_and_root_mean_square(host, std::span(into), from, here.data() + 3);
+    kernels::root_mean_square(queue, input.input(), there.data() + 2);
+    kernels::add_and_root_mean_square(queue, sum.span(), input.input(), there.data() + 3);
     const auto means = there.read();
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < means.size(); ++i) {
       EXPECT_LE(means[i], std::nextafter(here[i], 1e9f)) << n;
       EXPECT_GE(means[i], std::nextafter(here[i], -1.0f)) << n;
     }

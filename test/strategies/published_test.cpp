@@ -287,7 +287,7 @@ const std::tuple in_no_registry{
         up_to(67'108'864)},
     row<strategies::EFMeanOfSigns, fusion::up_to, error_feedback<compression::sign>,
         architecture::all_gather>{up_to(67'108'864)},
-    row<strategies::OneBitAdam, error_feedback<compression::scaled_sign>,
+    row<strategies::OneBitAdam, error_feedback<compression::norm_scaled_sign>,
         architecture::momentum_exchange>{},
     row<strategies::TensorpackReplicated,
         architecture::all_reduce<collective::ring, architecture::mean::none>>{},
