@@ -109,6 +109,7 @@ constexpr stated_length stated_lengths[] = {
     {[](std::size_t n, std::size_t) { return 2 * n; }},
     {[](std::size_t n, std::size_t) { return words(n); }},
     {[](std::size_t n, std::size_t) { return 4 + words(n); }},
+    {[](std::size_t n, std::size_t) { return 4 + words(n); }},
     {[](std::size_t n, std::size_t) { return words(n) + words(n); }},
     {[](std::size_t n, std::size_t) { return words(n) + n; }},
     {[](std::size_t n, std::size_t) { return words(n) + n; }},

@@ -47,9 +47,11 @@ namespace tutti::architecture {
 /// Wire: (p-1)/p of a payload of k from every rank, twice; where the second magnitude is found up
 /// to p times as much the second time, and where regions are 4 (p-1)^2 bytes more. Cost: a read of
 /// the chunk to select, three passes more to find a magnitude; scratch for a payload of all
-/// elements, (p+4)/1024 floats of memory an element.
+/// elements, (p+4)/1024 floats of memory an element. No form says what a step costs alone, for
+/// those that find magnitudes take other bytes than those that keep them.
 /// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
-/// 2022, algorithms 1 and 2, without the balancing before its all-gather.
+/// 2022, algorithms 1 and 2, without the balancing before the all-gather: so their code trains VGG
+/// and LSTM, while BERT's sums are balanced.
 struct sparse_regions {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
