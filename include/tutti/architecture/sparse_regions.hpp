@@ -430,7 +430,7 @@ struct sparse_regions {
           what.phantom() ? what.room(0, bytes) : sums.first(bytes);
       std::size_t before = 0;
       const auto to_all = [own](int) { return own; };
-      const auto bytes_from = [](int) { return bytes; };
+      const auto bytes_from = [](int) { return sizeof(std::uint32_t); };
       const auto note = [&](int rank, std::span<const std::byte> theirs) {
         if (!what.phantom()) {
           std::uint32_t stated = 0;
