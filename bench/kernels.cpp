@@ -187,6 +187,8 @@ void add_arithmetic() {
   });
   add("mean_magnitude", 4, reading,
       [](arrays& on) { kernels::mean_magnitude(queue, on.gradient, on.scratch.data()); });
+  add("root_mean_square", 4, reading,
+      [](arrays& on) { kernels::root_mean_square(queue, on.gradient, on.scratch.data()); });
   add("add_and_mean_magnitude", 12, adding, [](arrays& on) {
     kernels::add_and_mean_magnitude(queue, on.sum, on.gradient, on.scratch.data());
   });
@@ -318,6 +320,7 @@ void add_error_feedback() {
   add_feedback<tutti::compression::sign>(
       "sign", {{"two_passes", two_passes}, {"neighbours", of_neighbours}});
   add_feedback<tutti::compression::scaled_sign>("scaled_sign");
+  add_feedback<tutti::compression::norm_scaled_sign>("norm_scaled_sign");
   add_feedback<tutti::compression::block_sign>("block_sign",
                                                {{"two_passes", two_passes_with_scale}});
   add_feedback<tutti::compression::block_int8>("block_int8");

@@ -29,6 +29,7 @@
 #include "tutti/kernels/cast.hpp"
 #include "tutti/kernels/copies.hpp"
 #include "tutti/kernels/descent.hpp"
+#include "tutti/kernels/index_pairs.hpp"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
@@ -161,6 +162,9 @@ void add_selection(const std::shared_ptr<arrays>& on) {
         on->queue.native_handle()));
   };
   add("select_largest/0.1%", on, 4, select, {{"sorting", sort}});
+  const auto pairs = std::make_shared<buffer<kernels::index_pair>>(k);
+  add("select_by_heap/0.1%", on, 4,
+      [=] { kernels::select_by_heap(on->queue, on->input(), 0, pairs->span()); });
 }
 
 void add_norms(const std::shared_ptr<arrays>& on) {

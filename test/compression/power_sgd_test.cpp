@@ -1,6 +1,7 @@
 // power_sgd against the paper's recurrence in double, its payloads summed here by plain arithmetic.
 #include "tutti/compression/power_sgd.hpp"
 
+#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "compression/low_rank_recurrence.hpp"
@@ -159,6 +161,84 @@ TEST(power_sgd, is_the_recurrence_in_double_for_ten_steps) {
     }
   }
   RecordProperty("worst", std::to_string(worst));
+}
+
+using by_rows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// Subspace iteration by Eigen's reflections, which share no arithmetic with Gram and Schmidt's
+/// columns: bases differ in signs, and what is projected on them does not.
+class projection {
+ public:
+  projection(std::size_t count, Eigen::MatrixXd first)
+      : q_(std::move(first)), residuals(count, by_rows::Zero(0, 0)) {}
+
+  by_rows step(const std::vector<by_rows>& gradients) {
+    by_rows sum = by_rows::Zero(gradients[0].rows(), gradients[0].cols());
+    for (std::size_t rank = 0; rank < gradients.size(); ++rank) {
+      residuals[rank] = residuals[rank].size() == 0 ? gradients[rank]
+                                                    : by_rows(residuals[rank] + gradients[rank]);
+      sum += residuals[rank];
+    }
+    const Eigen::MatrixXd image = sum * q_;
+    const Eigen::HouseholderQR<Eigen::MatrixXd> reflections(image);
+    const Eigen::MatrixXd basis =
+        reflections.householderQ() * Eigen::MatrixXd::Identity(image.rows(), image.cols());
+    q_ = sum.transpose() * basis / static_cast<double>(gradients.size());
+    const by_rows mean = basis * q_.transpose();
+    for (by_rows& each : residuals) {
+      each -= mean;
+    }
+    return mean;
+  }
+
+ private:
+  Eigen::MatrixXd q_;
+
+ public:
+  std::vector<by_rows> residuals;  ///< of each rank; what it compresses while a step lasts
+};
+
+TEST(power_sgd, projects_on_the_span_that_reflections_find) {
+  for (const tensor_shape& shape : {tensor_shape{8, 8}, tensor_shape{16, 10, 2, 2},
+                                    tensor_shape{33, 9}, tensor_shape{9, 301}}) {
+    for (const std::size_t rank : {1u, 3u, 8u}) {
+      for (const int count : {1, 2, 5}) {
+        const tensor_facts tensor = tensor_of(shape);
+        const auto rows = static_cast<Eigen::Index>(shape[0]);
+        const auto columns = static_cast<Eigen::Index>(tensor.elements / shape[0]);
+        ranks_of ranks(count, tensor, {.rank = rank});
+        const floats first = normal_gradient(rank * tensor.elements / shape[0], 5);
+        ranks.remember(first);
+        projection exact(static_cast<std::size_t>(count),
+                         Eigen::Map<const Eigen::MatrixXf>(first.data(), columns,
+                                                           static_cast<Eigen::Index>(rank))
+                             .cast<double>());
+        for (unsigned step = 0; step < 6; ++step) {
+          std::vector<floats> gradients;
+          std::vector<by_rows> given;
+          for (unsigned each = 0; each < static_cast<unsigned>(count); ++each) {
+            gradients.push_back(normal_gradient(tensor.elements, 100 * step + each));
+            given.push_back(
+                Eigen::Map<
+                    const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(
+                    gradients.back().data(), rows, columns)
+                    .cast<double>());
+          }
+          const floats mean = ranks.step(gradients);
+          const by_rows expected = exact.step(given);
+          const auto near = [&](const floats& from, const by_rows& to) {
+            return distance(from, {to.data(), static_cast<std::size_t>(to.size())}) <=
+                   1e-5 * (1 + to.norm());
+          };
+          ASSERT_TRUE(near(mean, expected))
+              << count << " ranks, rank " << rank << ", " << rows << " x " << columns;
+          for (std::size_t each = 0; each < gradients.size(); ++each) {
+            ASSERT_TRUE(near(ranks.residual(each), exact.residuals[each])) << each;
+          }
+        }
+      }
+    }
+  }
 }
 
 /// From the hook's Q on, which it draws otherwise; both orders of the floats' sums are as good.

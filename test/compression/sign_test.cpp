@@ -176,6 +176,33 @@ TEST(scaled_sign, sends_the_mean_magnitude_and_the_signs) {
   }
 }
 
+TEST(norm_scaled_sign, sends_the_root_mean_square_and_the_signs) {
+  for (const std::size_t n : {1u, 31u, 33u, 1000u, 4099u, 300'007u}) {
+    const auto gradient = gradient_of(n, 2);
+    placed<compression::norm_scaled_sign> codec(n);
+    const auto payload = codec.encode(gradient);
+    double squares = 0;
+    for (const float each : gradient) {
+      squares += static_cast<double>(each) * static_cast<double>(each);
+    }
+    const double scale = std::sqrt(squares / static_cast<double>(n));
+    EXPECT_EQ(words_of(payload, sizeof(float)), published_layout(doubles(gradient)));
+    const auto decoded = codec.decode(payload);
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(decoded[i], gradient[i] < 0 ? -scale : scale, 1e-7 * scale) << i;
+    }
+  }
+}
+
+/// The squares of none of these are floats.
+TEST(norm_scaled_sign, has_a_scale_for_the_largest_and_the_least) {
+  for (const float magnitude : {1e-45f, 1e-30f, 3e38f}) {
+    placed<compression::norm_scaled_sign> codec(3);
+    const std::vector<float> gradient{magnitude, -magnitude, magnitude};
+    EXPECT_EQ(codec.decode(codec.encode(gradient)), gradient);
+  }
+}
+
 TEST(scaled_sign, shows_a_gradient_that_is_not_finite) {
   std::vector<float> gradient(40, 1.0f);
   gradient[17] = std::nanf("");

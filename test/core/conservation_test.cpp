@@ -20,6 +20,7 @@
 #include "support/one_of_compressors.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/replicated.hpp"
@@ -57,6 +58,7 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/partition/into.hpp"
 
 namespace tutti::test {
@@ -148,6 +150,15 @@ struct listed {
       !facts::owns_parameters<Architecture> && remembers_residuals<answers> &&
       (facts::has_servers<Architecture> || facts::encodes_means<Architecture>);
 
+  /// What of a gradient is contributed, and what of the parameters has been applied.
+  static double taken(unsigned) { return 1; }
+  static double applied(float now, float) { return static_cast<double>(now); }
+  /// How many gradients a mean is of.
+  static float averaged(int workers, unsigned passes) {
+    return static_cast<float>(workers) * static_cast<float>(passes);
+  }
+  static adds optimizer_of(float worth) { return {worth}; }
+
   static options plan(int which, unsigned passes) {
     options set;
     set.run.deadline = 60;
@@ -188,7 +199,8 @@ class part_of_history {
     const bool any_plan = !Listed::has_owners && !has_servers<strategy>;
     which = segment > 0 && any_plan ? 1 - which : which;
     arena memory(tensors());
-    auto engine = make_engine<strategy>(*world_, memory.tensors(), adds{worth()}, plan());
+    auto engine =
+        make_engine<strategy>(*world_, memory.tensors(), Listed::optimizer_of(worth()), plan());
     if (engine.serves()) {
       engine.serve();
       return;
@@ -216,7 +228,7 @@ class part_of_history {
   float rate = 1;
 
  private:
-  float scale() const { return static_cast<float>(workers_) * static_cast<float>(told_->passes); }
+  float scale() const { return Listed::averaged(workers_, told_->passes); }
   /// Of a mean, so that it counts as its sum.
   float worth() const { return rate * scale(); }
   options plan() const {
@@ -235,12 +247,13 @@ class part_of_history {
     }
     if (facts::rescales<typename Engine::compression> && event.rate_times != 1) {
       rate = std::clamp(rate * event.rate_times, 1 / most_rate, most_rate);
-      engine.change(adds{worth()});
+      engine.change(Listed::optimizer_of(worth()));
     }
   }
 
   template <class Engine>
   void hand_in(Engine& engine, arena& memory, int step) {
+    before_.assign(memory.parameters().begin(), memory.parameters().end());
     for (unsigned pass = 0; pass < told_->passes; ++pass) {
       std::size_t begin = elements;
       for (std::size_t tensor = 0; tensor < tensors().size(); ++tensor) {
@@ -253,7 +266,8 @@ class part_of_history {
         for (std::size_t i = 0; i < gradient.size(); ++i) {
           const float value = dyadic(world_->rank(), step, pass, begin + i);
           gradient[i] = pass == 0 ? value : gradient[i] + value;
-          contributed_[begin + i] += static_cast<double>(rate) * static_cast<double>(value);
+          contributed_[begin + i] +=
+              Listed::taken(told_->passes) * static_cast<double>(rate) * static_cast<double>(value);
         }
         engine.ready(tensor_id(tensor));
       }
@@ -321,7 +335,7 @@ class part_of_history {
       all.lost[i] += lost_[i];
       all.remembered[i] += last ? left[i] : 0;
       if (world_->rank() == 0) {
-        all.applied[i] = static_cast<double>(memory.parameters()[i]);
+        all.applied[i] = Listed::applied(memory.parameters()[i], before_[i]);
       }
     }
   }
@@ -332,6 +346,7 @@ class part_of_history {
   const options* compressing_;
   std::vector<double> contributed_ = std::vector<double>(elements);
   std::vector<double> lost_ = std::vector<double>(elements);
+  std::vector<float> before_{};  ///< the last step
 };
 
 template <class Listed>
@@ -397,9 +412,9 @@ using selections =
                        compression::two_bit>;
 using roundings =
     one_of_compressors<compression::fp16, compression::bf16, compression::scaled_sign,
-                       compression::block_sign, compression::block_int8, compression::fp8_e4m3,
-                       compression::fp8_e5m2, compression::e3m0, compression::natural,
-                       compression::byteps_onebit,
+                       compression::norm_scaled_sign, compression::block_sign,
+                       compression::block_int8, compression::fp8_e4m3, compression::fp8_e5m2,
+                       compression::e3m0, compression::natural, compression::byteps_onebit,
                        compression::chain<compression::top_k, compression::fp16>,
                        compression::chain<compression::top_k, compression::block_int8>,
                        compression::chain<compression::top_k, compression::scaled_sign>,
@@ -471,6 +486,26 @@ TEST(Conservation, OfFactors) {
   EXPECT_GT((conserves<listed<matrices_alone, architecture::replicated<>>>(false)), 0);
   EXPECT_GT((conserves<listed<matrices_alone, parameter_server<>>>(false)), 0);
 }
+
+/// 1-bit Adam that moves by m alone, for v stays 0 and epsilon is 1. A worker gives m / 2 + g / 2,
+/// with g the mean of its passes, so that what it gives of m is half of all that was applied before
+/// the last step.
+struct of_momenta
+    : listed<error_feedback<compression::norm_scaled_sign>, architecture::momentum_exchange> {
+  static double taken(unsigned passes) { return 0.5 / passes; }
+  static double applied(float now, float before) {
+    return static_cast<double>(now) - static_cast<double>(before) / 2;
+  }
+  static float averaged(int workers, unsigned) { return static_cast<float>(workers); }
+  static optimizer::one_bit_adam optimizer_of(float worth) {
+    return {.learning_rate = -worth,
+            .beta1 = 0.5,
+            .beta2 = 1,
+            .epsilon = 1,
+            .freeze_step = steps / segments + 2};
+  }
+};
+TEST(Conservation, OfMomenta) { EXPECT_GT(conserves<of_momenta>(false), 0); }
 
 /// What is forgotten of a residual when the next step's gradient comes.
 template <class Architecture>

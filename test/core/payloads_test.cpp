@@ -56,10 +56,10 @@ constexpr int steps = 4;
 
 using fixed_lengths = one_of_compressors<
     compression::fp16, compression::bf16, compression::sign, compression::scaled_sign,
-    compression::block_sign, compression::block_int8, compression::fp8_e4m3, compression::fp8_e5m2,
-    compression::e3m0, compression::natural, compression::top_k, compression::random_k,
-    compression::one_bit, compression::two_bit, compression::byteps_onebit,
-    compression::byteps_topk, compression::byteps_randomk,
+    compression::norm_scaled_sign, compression::block_sign, compression::block_int8,
+    compression::fp8_e4m3, compression::fp8_e5m2, compression::e3m0, compression::natural,
+    compression::top_k, compression::random_k, compression::one_bit, compression::two_bit,
+    compression::byteps_onebit, compression::byteps_topk, compression::byteps_randomk,
     compression::chain<compression::top_k, compression::fp16>,
     compression::chain<compression::top_k, compression::block_int8>,
     compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
@@ -108,6 +108,7 @@ constexpr stated_length stated_lengths[] = {
     {[](std::size_t n, std::size_t) { return 2 * n; }},
     {[](std::size_t n, std::size_t) { return 2 * n; }},
     {[](std::size_t n, std::size_t) { return words(n); }},
+    {[](std::size_t n, std::size_t) { return 4 + words(n); }},
     {[](std::size_t n, std::size_t) { return 4 + words(n); }},
     {[](std::size_t n, std::size_t) { return words(n) + words(n); }},
     {[](std::size_t n, std::size_t) { return words(n) + n; }},

@@ -3,6 +3,7 @@
 #include "tutti/architecture/sparse_regions.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
+#include "tutti/transport/simulated.hpp"
 
 namespace tutti::test {
 namespace {
@@ -55,6 +57,7 @@ engine_options<Strategy> with(const regional_rule& rule) {
   set.compression.k = rule.k;
   set.architecture.estimate_every = static_cast<int>(rule.estimate_every);
   set.architecture.divide_every = static_cast<int>(rule.divide_every);
+  set.architecture.balance_above = static_cast<int>(rule.balance_above);
   set.run.deadline = 20;
   return set;
 }
@@ -141,6 +144,56 @@ TEST(SparseRegions, AreTheirLoopsOnAnyNumberOfRanks) {
       EXPECT_EQ(all, selected_in_regions(rule, ranks, n, 12, drifting)) << ranks << " ranks, " << n;
       EXPECT_EQ(lost(all, n, drifting), integers(n)) << ranks << " ranks, " << n;
     }
+  }
+}
+
+/// Sums are balanced whenever they are uneven, or where one rank has most of them.
+TEST(SparseRegions, AreTheirLoopsWhereSumsAreBalanced) {
+  const auto at_the_end = [](std::size_t rank, std::size_t step, std::size_t i) {
+    return drifting(rank, step, i) % 512 * (step > 0 && i % 5000 > 4500 ? 64 : 1);
+  };
+  for (const std::size_t ranks : {1u, 2u, 3u, 4u, 5u}) {
+    for (const std::size_t n : {0u, 1u, 7u, 40u, 5001u}) {
+      for (const std::size_t above : {1u, 2u, 4u}) {
+        const regional_rule rule{std::max<std::size_t>(n / 10, 1), 5, 40, above};
+        const history all = trained(rule, ranks, n, 9, at_the_end);
+        EXPECT_EQ(all, selected_in_regions(rule, ranks, n, 9, at_the_end))
+            << ranks << " ranks, " << n << ", above " << above;
+        EXPECT_EQ(lost(all, n, at_the_end), integers(n)) << ranks << " ranks, " << n;
+      }
+    }
+  }
+  const regional_rule never{500, 5, 40};
+  const regional_rule rarely{500, 5, 40, 2};
+  EXPECT_NE(selected_in_regions(never, 5, 5001, 9, at_the_end).bytes,
+            selected_in_regions(rarely, 5, 5001, 9, at_the_end).bytes)
+      << "no step had anything to balance";
+}
+
+task count_bytes(transport::simulated& world, std::size_t above, std::uint64_t& sent) {
+  std::vector<tensor> tensors{tensor::phantom("x", 6000)};
+  auto engine = make_engine<strategy>(world, tensors, optimizer::none{},
+                                      with(regional_rule{60, 30, 30, above}));
+  co_await engine.started();
+  for (int step = 0; step < 2; ++step) {
+    const std::uint64_t before = engine.counted().bytes_sent;
+    engine.ready(tensor_id(0));
+    co_await engine.arrival(tensor_id(0));
+    sent = engine.counted().bytes_sent - before;
+  }
+  co_await engine.close();
+}
+/// Without values regions have equally many sums: where they may be balanced, each says how many.
+TEST(SparseRegions, AreBalancedWithoutValues) {
+  for (const int ranks : {2, 3, 5}) {
+    std::array<std::uint64_t, 2> sent{};
+    std::uint64_t others = 0;
+    for (const std::size_t above : {0u, 1u}) {
+      transport::run_simulated(ranks, {1.25e9, 50e-6}, [&](transport::simulated& world) {
+        return count_bytes(world, above, world.rank() == 0 ? sent[above] : others);
+      });
+    }
+    EXPECT_EQ(sent[1] - sent[0], 4U * static_cast<unsigned>(ranks - 1));
   }
 }
 
@@ -262,6 +315,11 @@ TEST(SparseRegions, RefuseNoPeriod) {
       EXPECT_THROW(make_engine<strategy>(world, memory.tensors(), optimizer::none{}, with(rule)),
                    usage_error);
     }
+    auto set = with({1, 1, 1});
+    set.architecture.balance_above = -1;
+    arena memory(std::vector<arena::declaration>{{"one", 3}});
+    EXPECT_THROW(make_engine<strategy>(world, memory.tensors(), optimizer::none{}, set),
+                 usage_error);
   });
 }
 

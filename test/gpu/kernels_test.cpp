@@ -239,22 +239,67 @@ TEST_F(Kernels, IndexPairs) {
   }
 }
 
+TEST_F(Kernels, HeapsOfPairs) {
+  cuda::stream queue;
+  inline_queue host;
+  const auto agree = [&](const std::vector<float>& input, std::size_t k) {
+    const on_gpu there(queue, input);
+    std::vector<kernels::index_pair> pairs(k);
+    const on_gpu pairs_there(queue, pairs);
+    kernels::select_by_heap(host, input, 0, pairs);
+    kernels::select_by_heap(queue, there.input(), 0, pairs_there.span());
+    const auto read = pairs_there.read();
+    EXPECT_TRUE(k == 0 || std::memcmp(read.data(), pairs.data(), k * sizeof pairs[0]) == 0)
+        << k << " of " << input.size();
+  };
+  for (const std::size_t n : sizes) {
+    agree(normal_values(n, 8), n / 1000);
+    agree(normal_values(n, 8), std::min<std::size_t>(n, 300));
+  }
+  std::vector<float> rising(9001);
+  for (std::size_t i = 0; i < rising.size(); ++i) {
+    rising[i] = (i % 2 == 0 ? 1e-38f : -1e-38f) * static_cast<float>(i / 3);
+  }
+  agree(rising, 1);
+  agree(rising, rising.size());
+}
+
+TEST_F(Kernels, NaNIsRefusedAtAHeap) {
+  cuda::stream queue;
+  auto input = normal_values(5000, 9);
+  input[60] = input[4000] = std::numeric_limits<float>::quiet_NaN();
+  const on_gpu there(queue, input);
+  const on_gpu<kernels::index_pair> pairs(queue, std::vector<kernels::index_pair>(5));
+  kernels::select_by_heap(queue, there.input(), 1000, pairs.span());
+  try {
+    queue.synchronize();
+    FAIL() << "nothing was refused";
+  } catch (const usage_error& refused) {
+    EXPECT_EQ(std::string(refused.what()).find("gradient element 1060 is not a number"), 0u)
+        << refused.what();
+  }
+}
+
 TEST_F(Kernels, MeansAreWithinOneUlp) {
   cuda::stream queue;
   inline_queue host;
   for (const std::size_t n : sizes) {
     const auto from = normal_values(n, 4);
     auto into = normal_values(n, 5);
-    std::vector<float> here(2);
-    const on_gpu<float> there(queue, 2);
+    std::vector<float> here(4);
+    const on_gpu<float> there(queue, 4);
     const on_gpu input(queue, from);
     const on_gpu sum(queue, into);
     kernels::mean_magnitude(host, from, here.data());
     kernels::add_and_mean_magnitude(host, std::span(into), from, here.data() + 1);
     kernels::mean_magnitude(queue, input.input(), there.data());
     kernels::add_and_mean_magnitude(queue, sum.span(), input.input(), there.data() + 1);
+    kernels::root_mean_square(host, from, here.data() + 2);
+    kernels::add_and_root_mean_square(host, std::span(into), from, here.data() + 3);
+    kernels::root_mean_square(queue, input.input(), there.data() + 2);
+    kernels::add_and_root_mean_square(queue, sum.span(), input.input(), there.data() + 3);
     const auto means = there.read();
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < means.size(); ++i) {
       EXPECT_LE(means[i], std::nextafter(here[i], 1e9f)) << n;
       EXPECT_GE(means[i], std::nextafter(here[i], -1.0f)) << n;
     }

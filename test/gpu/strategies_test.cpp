@@ -17,6 +17,7 @@
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/none.hpp"
@@ -80,6 +81,10 @@ TEST_F(Strategies, BlockSigns) {
 TEST_F(Strategies, BlockCodes) {
   agrees<compose<compression::error_feedback<compression::block_int8>>>(
       {.compression = {.block = 64}});
+}
+TEST_F(Strategies, BytePSTopK) {
+  agrees<compose<compression::error_feedback<compression::byteps_topk>>>(
+      {.compression = {.density = 0.1}});
 }
 TEST_F(Strategies, MXNet2Bit) {
   agrees<strategies::MXNet2Bit>({.compression = {.threshold = 0.25f}});

@@ -55,6 +55,27 @@ float largest_magnitude(const std::vector<float>& input) {
   return result;
 }
 
+TEST(root_mean_square, is_rounded_once) {
+  for (const std::size_t n : sizes) {
+    const auto input = values(n, 2);
+    double squares = 0;
+    for (const float each : input) {
+      squares += std::pow(static_cast<double>(each), 2);
+    }
+    const double expected = n == 0 ? 0 : std::sqrt(squares / static_cast<double>(n));
+    float result = -1;
+    inline_queue queue;
+    kernels::root_mean_square(queue, input, &result);
+    EXPECT_NEAR(result, expected, expected * 6e-8) << n;
+
+    std::vector<float> into(n, 0.0f);
+    float fused = -1;
+    kernels::add_and_root_mean_square(queue, into, input, &fused);
+    EXPECT_EQ(fused, result) << n;
+    EXPECT_EQ(into, input) << n;
+  }
+}
+
 TEST(sum_of_squares, adds_in_sixteen_lanes_of_doubles) {
   for (const std::size_t n : sizes) {
     const auto input = values(n, 1);

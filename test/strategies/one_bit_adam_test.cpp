@@ -27,16 +27,16 @@ constexpr optimizer::one_bit_adam values{.learning_rate = 0.125f,
                                          .weight_decay = 0.125f,
                                          .freeze_step = 3};
 
-/// `sum` becomes the sign of each of its elements and its error, times their mean magnitude.
+/// `sum` becomes the sign of each of its elements and its error, times their root mean square.
 void to_one_bit(floats& sum, float* errors) {
-  double magnitude = 0;
+  double squares = 0;
   for (std::size_t i = 0; i < sum.size(); ++i) {
     errors[i] += sum[i];
-    magnitude += std::fabs(static_cast<double>(errors[i]));
+    squares += static_cast<double>(errors[i]) * static_cast<double>(errors[i]);
   }
-  const auto mean = static_cast<float>(magnitude / static_cast<double>(sum.size()));
+  const auto scale = static_cast<float>(std::sqrt(squares / static_cast<double>(sum.size())));
   for (std::size_t i = 0; i < sum.size(); ++i) {
-    sum[i] = errors[i] < 0 ? -mean : mean;
+    sum[i] = errors[i] < 0 ? -scale : scale;
     errors[i] -= sum[i];
   }
 }
@@ -174,8 +174,9 @@ TEST(OneBitAdam, resumes_bitwise) {
 }
 
 TEST(OneBitAdam, trains_in_buckets) {
-  using in_buckets = compose<fusion::up_to, compression::error_feedback<compression::scaled_sign>,
-                             architecture::momentum_exchange>;
+  using in_buckets =
+      compose<fusion::up_to, compression::error_feedback<compression::norm_scaled_sign>,
+              architecture::momentum_exchange>;
   engine_options<in_buckets> set;
   set.fusion.bytes = 64;  // the dense steps are the same, whatever travels together
   std::vector<std::string> saved(3);

@@ -129,7 +129,7 @@ const std::tuple published{
     row<strategies::OkTopk, fusion::all, error_feedback<compression::by_kth_magnitude>,
         architecture::sparse_regions>{
         "compression.density=0.02 compression.k=0 architecture.estimate_every=32 "
-        "architecture.divide_every=64 "},
+        "architecture.divide_every=64 architecture.balance_above=0 "},
     // Top-k's time per element and comparison is a P102-100's, all-gathers' that of its table.
     row<strategies::DGC, compression::momentum_correction<error_feedback<compression::top_k>>,
         architecture::all_gather>{
@@ -287,7 +287,7 @@ const std::tuple in_no_registry{
         up_to(67'108'864)},
     row<strategies::EFMeanOfSigns, fusion::up_to, error_feedback<compression::sign>,
         architecture::all_gather>{up_to(67'108'864)},
-    row<strategies::OneBitAdam, error_feedback<compression::scaled_sign>,
+    row<strategies::OneBitAdam, error_feedback<compression::norm_scaled_sign>,
         architecture::momentum_exchange>{},
     row<strategies::TensorpackReplicated,
         architecture::all_reduce<collective::ring, architecture::mean::none>>{},

@@ -7,8 +7,7 @@
 #include <functional>
 #include <vector>
 
-/// Ok-Topk in plain loops over all ranks: algorithms 1 and 2 of Li and Hoefler, PPoPP 2022, without
-/// the balancing before the all-gather.
+/// Ok-Topk in plain loops over all ranks: algorithms 1 and 2 of Li and Hoefler, PPoPP 2022.
 namespace tutti::test {
 
 /// Of integers, or of floats in the order of the ranks.
@@ -24,6 +23,7 @@ struct regional_rule {
   std::size_t k{1};
   std::size_t estimate_every{1};
   std::size_t divide_every{1};
+  std::size_t balance_above{0};
 };
 
 /// The k-th largest magnitude; 0 where fewer than k are above 0, and zeros are never selected.
@@ -95,8 +95,26 @@ auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size
       }
     }
     of_sums = estimates ? kth_magnitude(sums, rule.k) : of_sums;
-    for (std::size_t owner = 0; owner < ranks && n > 0; ++owner) {
-      all.bytes[owner] += (ranks - 1) * pairs_in(sums, estimates ? number{} : of_sums, owner);
+    std::vector<std::size_t> owners;  // of each sum that is kept
+    std::size_t most = 0;
+    for (std::size_t owner = 0; owner < ranks; ++owner) {
+      const std::size_t count = (pairs_in(sums, of_sums, owner) - 4) / 8;
+      owners.resize(owners.size() + count, owner);
+      most = std::max(most, count);
+    }
+    const bool may_balance = !estimates && rule.balance_above > 0 && n > 0;
+    const bool balances = may_balance && most * ranks > rule.balance_above * owners.size();
+    for (std::size_t rank = 0; rank < ranks && n > 0; ++rank) {
+      all.bytes[rank] += may_balance ? 4 * (ranks - 1) : 0;
+      all.bytes[rank] +=
+          balances ? 0 : (ranks - 1) * pairs_in(sums, estimates ? number{} : of_sums, rank);
+    }
+    for (std::size_t rank = 0, i = 0; rank < ranks && balances; ++rank) {
+      const std::size_t part = owners.size() / ranks + (rank < owners.size() % ranks ? 1 : 0);
+      all.bytes[rank] += (ranks - 1) * (4 + 8 * part);
+      for (const std::size_t end = i + part; i < end; ++i) {
+        all.bytes[owners[i]] += owners[i] == rank ? 0 : 8;
+      }
     }
     for (std::size_t i = 0; i < n; ++i) {
       sums[i] = reaches(sums[i], of_sums) ? sums[i] : 0;

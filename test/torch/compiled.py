@@ -6,5 +6,6 @@ import laws
 from tutti_torch.building import Build
 
 strategy = {"dense": {"strategy": laws.dense, "header": None}, "remembering": laws.remembering,
+            "late": laws.late,
             "crossing": {"strategy": laws.crossing, "header": None, "optimizer": "optimizer::sgd"}}
 Build(**strategy[sys.argv[1]]).module()

@@ -16,6 +16,7 @@ dense = "strategies::Horovod"
 crossing = "strategies::ByteScheduler"
 remembering = {"strategy": "mine::Strategy",
                "header": os.path.join(os.path.dirname(os.path.abspath(__file__)), "mine.hpp")}
+late = {**remembering, "strategy": "mine::Late"}
 
 
 def ours(module, **named):

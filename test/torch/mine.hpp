@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/delayed.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/compose.hpp"
@@ -8,5 +10,9 @@ namespace mine {
 
 /// A strategy as a user writes one, for the model that is trained with it.
 using Strategy = tutti::compose<tutti::compression::error_feedback<tutti::compression::top_k>>;
+
+/// One whose means are those of the step before.
+using Late = tutti::compose<tutti::architecture::delayed<tutti::architecture::all_gather>,
+                            tutti::compression::error_feedback<tutti::compression::top_k>>;
 
 }  // namespace mine

@@ -104,6 +104,23 @@ def a_second_gradient():
     dist.barrier()
 
 
+def a_step_late_cannot_be_skipped():
+    """The mean that a skipped step would lose is one of finite gradients, and of another scale."""
+    model = ours(linear(), **laws.late)
+    model(torch.ones(1, 3)).sum().backward()
+    unbounded = float("inf") if rank == laws.ranks - 1 else 1.0
+    refused("a gradient that is not finite",
+            lambda: (model(torch.ones(1, 3)).sum() * unbounded).backward())
+    dist.barrier()
+
+    class Scaler:
+        def get_scale(self):
+            return 2.0 ** 13
+
+    model = ours(linear(), scaler=Scaler(), **laws.late)
+    refused("means arrive a step late", lambda: model(torch.ones(1, 3)))
+
+
 laws.run([a_refused_composition, a_missing_ninja, options, models,
           a_scaler_that_comes_too_late, a_launcher_that_mpi_does_not_know, a_changed_model,
-          gradients, a_second_gradient])
+          gradients, a_second_gradient, a_step_late_cannot_be_skipped])

@@ -91,6 +91,7 @@ class DataParallel(torch.nn.Module):
     every gradient of the pass becomes infinite on every rank, so that a GradScaler skips the step
     on all of them, and what is remembered stays as it was. With `scaler`, whose `get_scale()` says
     what the loss is multiplied by, it follows that; rank 0's is everybody's, for a message a pass.
+    Under architecture::delayed, where a step has the mean of the one before, both are refused.
 
     Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the
     job's, `serves` is true on them: call `serve()` and end.

@@ -89,7 +89,9 @@ using left_to_the_user = std::conditional_t<
 ///
 /// Where a compressor remembers and some rank's gradient, or a mean, is not finite, every `.grad`
 /// on every rank becomes infinite, so that a GradScaler skips the step on all of them, and what is
-/// remembered is what it was before. Tell `scaled_by` what the loss is multiplied by.
+/// remembered is what it was before. Tell `scaled_by` what the loss is multiplied by. Where a step
+/// has the mean of the step before (architecture::delayed), skipping one would lose a mean that was
+/// finite: there such a gradient ends training on every rank, and a loss that is scaled is refused.
 ///
 /// With an `Optimizer` of ours training crosses the iteration's end instead: `backward()` returns
 /// when every gradient is on its way, each parameter is updated when its own mean has arrived, and
@@ -114,6 +116,10 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   static constexpr bool updates = !facts::leaves_means<Optimizer>;
   /// What is remembered is taken back where a step is skipped.
   static constexpr bool takes_back = std::is_same_v<Optimizer, optimizer::scaled_elsewhere>;
+  /// Means are those of the step before.
+  static constexpr bool a_step_late =
+      facts::delay<typename engine_type::architecture> > 0 &&
+      facts::carries_of<typename engine_type::architecture> == carries::gradient;
 
   /// `parameters` as the forward pass uses them; rank 0's become everybody's. What does not require
   /// a gradient is broadcast and then left alone. Every rank makes it with the same model.
@@ -188,6 +194,11 @@ requires(!has_virtual_time<Transport>)  // autograd waits
         values.scale = scale;
         engine_->change(values);
       }
+    } else if (a_step_late && scale != 1) {
+      throw usage_error(
+          "under this architecture means arrive a step late, when the loss may be scaled "
+          "otherwise, and steps cannot be skipped. Fix: train without a scaler, or with "
+          "architecture::replicated");
     }
   }
   float scale() const {
@@ -624,7 +635,15 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       const std::uint32_t before = std::exchange(skipped_, engine_->values().skipped);
       return skipped_ != before;
     } else {
-      return hides_infinities_ && engine_->average(has_hidden_.exchange(false) ? 1 : 0) > 0;
+      const bool skips =
+          hides_infinities_ && engine_->average(has_hidden_.exchange(false) ? 1 : 0) > 0;
+      if (skips && a_step_late) {
+        throw usage_error(
+            "a rank has a gradient that is not finite, and under this architecture the step that "
+            "would be skipped has the mean of the one before. Fix: architecture::replicated, or "
+            "gradients that are clipped before they are handed in");
+      }
+      return skips;
     }
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <vector>
@@ -40,16 +41,22 @@ namespace tutti::architecture {
 /// left out for want of room however far a kept magnitude has drifted.
 ///
 /// Where the second magnitude is found, all sums are gathered, and are then what is selected from.
+/// Elsewhere owners may first hand their sums on, so that each rank has equally many to send to all
+/// (`balance_above`).
+///
 /// What is kept outlives plans and is in checkpoints. A launch that is not the one of which it was
 /// kept, as under a new plan or density, finds everything anew; so does one after sums that are no
 /// numbers, as of a step that loss scaling skips, and, in every step, a short chunk without a
 /// multiple of 1024 among its elements' places in the model.
 /// Wire: (p-1)/p of a payload of k from every rank, twice; where the second magnitude is found up
-/// to p times as much the second time, and where regions are 4 (p-1)^2 bytes more. Cost: a read of
-/// the chunk to select, three passes more to find a magnitude; scratch for a payload of all
-/// elements, (p+4)/1024 floats of memory an element.
+/// to p times as much the second time, where regions are 4 (p-1)^2 bytes more, and where sums may
+/// be balanced 4 (p-1) more and at most a payload of k a third time. Cost: a read of the chunk to
+/// select, three passes more to find a magnitude; scratch for a payload of all elements, (p+4)/1024
+/// floats of memory an element. No form says what a step costs alone, for those that find
+/// magnitudes take other bytes than those that keep them.
 /// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
-/// 2022, algorithms 1 and 2, without the balancing before its all-gather.
+/// 2022, algorithms 1 and 2. Their code balances sums of BERT, in every step, and not of VGG and
+/// LSTM.
 struct sparse_regions {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
@@ -59,12 +66,15 @@ struct sparse_regions {
   struct options {
     int estimate_every{32};
     int divide_every{64};
+    int balance_above{0};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("estimate_every", self.estimate_every,
             "steps from one look for the k-th largest magnitudes to the next");
       visit("divide_every", self.divide_every, "steps from one division into regions to the next");
+      visit("balance_above", self.balance_above,
+            "times the mean that an owner's sums may be before they are balanced; 0: any");
     }
   };
 
@@ -78,7 +88,7 @@ struct sparse_regions {
     using compression = typename World::compression;
 
    public:
-    /// Throws usage_error if a period is not at least 1.
+    /// Throws usage_error if a period is not at least 1, or balance_above is negative.
     state(World& world, const options& set)
         : world_(&world),
           set_(set),
@@ -89,12 +99,19 @@ struct sparse_regions {
             "architecture::sparse_regions: estimate_every and divide_every must be at least 1 "
             "step. Fix: 32 and 64.");
       }
+      if (set.balance_above < 0) {
+        throw usage_error(
+            "architecture::sparse_regions: balance_above must be at least 0. Fix: 4 balances what "
+            "is more than four times the mean.");
+      }
     }
 
     std::size_t workspace_bytes(std::size_t elements) const {
       const auto& its = world_->compressor();
       return payloads_begin() + capacity(its, elements) +
-             at(world_->size()) * (capacity(its, 0) + alignment) + values_bytes(elements);
+             at(world_->size()) * (capacity(its, 0) + alignment) +
+             (set_.balance_above == 0 ? 0 : capacity(its, elements / at(world_->size()) + 1)) +
+             values_bytes(elements);
     }
 
     std::vector<std::span<float>> memories() { return {span_of(kept_)}; }
@@ -114,12 +131,12 @@ struct sparse_regions {
       what.clear(queue, 0, what.data.size());
       co_await reduce_to_owners(self, what);
       if (estimates) {
-        co_await gather(self, what, smallest, self.size());
+        co_await gather(self, what, smallest, self.size(), 0);
         find_magnitude(queue, what, what.data, sum_magnitude);
         keep(queue, what, what.data);
       } else {
         keep(queue, what, part_of(what, what.data, self.rank()));
-        co_await gather(self, what, magnitude(what, sum_magnitude), 1);
+        co_await gather(self, what, magnitude(what, sum_magnitude), 1, set_.balance_above);
       }
       forget(queue, what, values);
       remember(queue, what);
@@ -354,19 +371,133 @@ struct sparse_regions {
     }
 
     /// Every owner's sums that reach a magnitude, to all.
-    task gather(typename World::endpoint self, const launch& what, float from, int payloads) const {
-      const int mine = self.rank();
+    task gather(typename World::endpoint self, const launch& what, float from, int payloads,
+                int balance_above) const {
+      const auto sums = encode(self.queue(), what, what.data, from, 0, self.rank(), payloads);
+      if (balance_above > 0) {
+        co_await count(self, what, sums);
+      }
+      if (balance_above > 0 && !what.phantom() && most_of_mean(what) > balance_above) {
+        co_await hand_on(self, what, sums.size());
+        co_await hand_out_evenly(self, what, sums.size());
+      } else {
+        co_await hand_out(self, what, sums);
+      }
+    }
+    task hand_out(typename World::endpoint self, const launch& what,
+                  std::span<const std::byte> sums) const {
       auto& queue = self.queue();
-      const auto sums = encode(queue, what, what.data, from, 0, mine, payloads);
       const auto to_all = [sums](int) { return sums; };
       const auto bytes_from = [&](int rank) { return most_bytes(what, rank); };
       const auto add = [&](int rank, std::span<const std::byte> theirs) {
-        if (rank != mine) {
+        if (rank != self.rank()) {
           what.accumulate(queue, theirs, begin(what, rank), elements(what, rank));
         }
       };
       co_await collective::exchange_with_all(carrier_of<compression>(self), to_all, bytes_from,
                                              add);
+    }
+
+    // ---- sums balanced: those of all owners in a row are cut into even parts, one for each rank
+
+    /// Some sums among those of all.
+    struct run {
+      std::size_t first;
+      std::size_t count;
+
+      run common(const run& other) const {
+        const std::size_t begin = std::max(first, other.first);
+        const std::size_t end = std::min(first + count, other.first + other.count);
+        return {begin, end > begin ? end - begin : 0};
+      }
+    };
+    run owned(const launch& what, int rank) const { return records<run>(what)[at(rank)]; }
+    std::size_t all_sums(const launch& what) const {
+      const run last = owned(what, world_->size() - 1);
+      return last.first + last.count;
+    }
+    run even(const launch& what, int rank) const {
+      const std::size_t parts = at(world_->size());
+      const std::size_t first = part_begin(all_sums(what), parts, at(rank));
+      return {first, part_begin(all_sums(what), parts, at(rank) + 1) - first};
+    }
+
+    /// How many sums each owner has: its payload begins with that.
+    task count(typename World::endpoint self, const launch& what,
+               std::span<const std::byte> sums) const {
+      constexpr std::size_t bytes = sizeof(std::uint32_t);
+      const std::span<const std::byte> own =
+          what.phantom() ? what.room(0, bytes) : sums.first(bytes);
+      std::size_t before = 0;
+      const auto to_all = [own](int) { return own; };
+      const auto bytes_from = [](int) { return sizeof(std::uint32_t); };
+      const auto note = [&](int rank, std::span<const std::byte> theirs) {
+        if (!what.phantom()) {
+          std::uint32_t stated = 0;
+          std::memcpy(&stated, (rank == self.rank() ? own : theirs).data(), bytes);
+          records<run>(what)[at(rank)] = {before, stated};
+          before += stated;
+        }
+      };
+      co_await collective::exchange_with_all(self, to_all, bytes_from, note);
+    }
+    /// How many times the mean of all owners has the one with most; 0 where there are no sums.
+    double most_of_mean(const launch& what) const {
+      std::size_t most = 0;
+      for (const run& each : records<run>(what)) {
+        most = std::max(most, each.count);
+      }
+      const auto all = static_cast<double>(all_sums(what));
+      return most == 0 ? 0.0 : static_cast<double>(most) * world_->size() / all;
+    }
+
+    /// Where this rank's part goes: behind its own sums, of so many bytes.
+    std::span<std::byte> room_for_part(const launch& what, std::size_t own_bytes) const {
+      return what.room(payloads_begin() + round_up(own_bytes, alignment),
+                       kernels::reaching_bytes(even(what, world_->rank()).count));
+    }
+    /// Owners' sums, counted from the launch's first element, to whose parts they are in.
+    task hand_on(typename World::endpoint self, const launch& what, std::size_t own_bytes) const {
+      const int mine = self.rank();
+      const run part = even(what, mine);
+      const std::span<std::byte> own = what.room(payloads_begin(), own_bytes);
+      const std::span<std::byte> made = room_for_part(what, own_bytes);
+      kernels::shift_reaching(self.queue(), own, static_cast<std::uint32_t>(begin(what, mine)));
+      const auto to = [&](int rank) {
+        const run both = even(what, rank).common(owned(what, mine));
+        return std::span<const std::byte>(
+            both.count == 0
+                ? std::span<std::byte>()
+                : kernels::reaching_part(own, both.first - owned(what, mine).first, both.count));
+      };
+      const auto bytes_from = [&](int rank) {
+        return part.common(owned(what, rank)).count * sizeof(kernels::reaching_element);
+      };
+      const auto take = [&](int rank, std::span<const std::byte> theirs) {
+        const run both = part.common(owned(what, rank));
+        if (both.count > 0) {
+          const auto place = kernels::reaching_part(made, both.first - part.first, both.count);
+          std::ranges::copy(rank == mine ? to(mine) : theirs, place.begin());
+        }
+      };
+      co_await collective::exchange_with_all(self, to, bytes_from, take);
+      const auto count = static_cast<std::uint32_t>(part.count);
+      std::memcpy(made.data(), &count, sizeof count);
+    }
+    task hand_out_evenly(typename World::endpoint self, const launch& what,
+                         std::size_t own_bytes) const {
+      auto& queue = self.queue();
+      const int mine = self.rank();
+      const std::span<const std::byte> sums = room_for_part(what, own_bytes);
+      const auto to_all = [sums](int) { return sums; };
+      const auto bytes_from = [&](int rank) {
+        return kernels::reaching_bytes(even(what, rank).count);
+      };
+      const auto add = [&](int rank, std::span<const std::byte> theirs) {
+        what.accumulate(queue, rank == mine ? sums : theirs, 0, what.data.size());
+      };
+      what.clear(queue, begin(what, mine), elements(what, mine));
+      co_await collective::exchange_with_all(self, to_all, bytes_from, add);
     }
 
     /// Sums that do not reach their magnitude do not count.

@@ -14,7 +14,8 @@ namespace tutti::compression {
 /// to the next, and then as many travel as reach it. NaN travels.
 /// Wire: how many there are, and behind it the index and the value of each, in words of 4 bytes.
 /// k as top_k has it. Cost: 8 bytes an element that travels, and room for all of them; up to five
-/// passes to find the magnitude, one to encode from it. On hosts alone.
+/// passes to find the magnitude, one to encode from it. On hosts alone, as by_magnitude is; top_k,
+/// which sends k, is a device's too.
 /// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
 /// 2022, section 3.1.3.
 class by_kth_magnitude {

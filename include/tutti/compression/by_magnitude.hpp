@@ -16,7 +16,8 @@ namespace tutti::compression {
 /// feedback leaves behind is below it. NaN travels.
 /// Wire: how many there are, and behind it the index and the value of each, in words of 4 bytes.
 /// Cost: 8 bytes an element that travels, and room for all of them; one pass to encode. On hosts
-/// alone.
+/// alone: how long a payload is only its encoding tells, which a stream's host does not wait for
+/// (lengths_must_be_known).
 /// After: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
 /// Interspeech 2015, who sends the magnitude in place of the value.
 class by_magnitude {

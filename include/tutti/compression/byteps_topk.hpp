@@ -14,8 +14,10 @@ namespace tutti::compression {
 /// which an element enters that is larger than all of one place in it: of equal ones, those that
 /// are there stay. `top_k` sends the first of equal ones, in the order of indices.
 /// Cost: 8k bytes; one read of the chunk and log k comparisons for each element that enters, k
-/// additions to accumulate. A host's: it does not compile for a device, where top_k is. Throws
-/// usage_error at a NaN, which BytePS takes for smaller than everything or for larger.
+/// additions to accumulate. On a device one block reads the chunk and one of its threads keeps the
+/// heap, about k ln(n / k) entries after each other, and to accumulate takes k * k / 2 comparisons:
+/// top_k is the device's own. Throws usage_error at a NaN, which BytePS takes for smaller than
+/// everything or for larger.
 /// After: BytePS, `byteps_compressor_type: topk`.
 class byteps_topk {
  public:

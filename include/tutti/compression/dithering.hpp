@@ -33,7 +33,9 @@ namespace tutti::compression {
 /// a rank need not have drawn all before them. A chunk of zeros, which it divides by, has no bits;
 /// one whose norm is no finite float arrives as NaN everywhere.
 /// Cost: with 16 levels of the largest about 7 bits an element, of the norm about 1; two passes and
-/// a division an element to encode, one pass over what is not 0 to accumulate, on a host.
+/// a division an element to encode, one pass over what is not 0 to accumulate. On hosts alone: how
+/// long a payload is only its encoding tells, which a stream's host does not wait for
+/// (lengths_must_be_known).
 /// After: BytePS, `byteps_compressor_type: dithering`; natural levels: Horvath et al., "Natural
 /// Compression for Distributed Deep Learning", 2019.
 class dithering {

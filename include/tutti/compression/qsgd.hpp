@@ -22,7 +22,8 @@ namespace tutti::compression {
 /// not 0. Numbers are in Elias' recursive code. Blocks are counted from the chunk's first element;
 /// the last may be shorter.
 /// Cost: with the defaults about 1.5 bits an element; one pass and a division an element to
-/// encode, one pass to accumulate, on a host.
+/// encode, one pass to accumulate. On hosts alone: how long a payload is only its encoding tells,
+/// which a stream's host does not wait for (lengths_must_be_known).
 /// After: Alistarh et al., "QSGD", NeurIPS 2017: its Code_s for few levels, Code'_s for many.
 class qsgd {
  public:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "tutti/base/host_device.hpp"
@@ -22,6 +23,18 @@ TUTTI_HD inline std::uint32_t add_atomically(std::uint32_t* to, std::uint32_t co
   *to += count;
   return before;
 #endif
+}
+
+/// Calls `f(number)` for every bit that is set, the lowest first.
+template <class F>
+TUTTI_HD void for_each_bit(std::uint32_t word, const F& f) {
+  for (; word != 0; word &= word - 1) {
+#if defined(__CUDA_ARCH__)
+    f(static_cast<std::uint32_t>(__ffs(static_cast<int>(word)) - 1));
+#else
+    f(static_cast<std::uint32_t>(std::countr_zero(word)));
+#endif
+  }
 }
 
 /// A host that stands for a block: one thread after another.

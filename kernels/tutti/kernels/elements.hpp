@@ -21,6 +21,14 @@ TUTTI_HD inline std::uint32_t key_of(float value) {
 /// The key of infinity: NaN's are above it.
 inline constexpr std::uint32_t largest_number = 0x7f80'0000u;
 
+TUTTI_HD inline void lower_atomically(unsigned long long* least, unsigned long long value) {
+#if defined(__CUDA_ARCH__)
+  atomicMin(least, value);
+#else
+  *least = std::min(*least, value);
+#endif
+}
+
 namespace detail {
 
 /// Neighbouring elements that are loaded and stored together.

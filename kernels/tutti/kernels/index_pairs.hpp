@@ -9,15 +9,10 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/elements.hpp"
+#include "tutti/kernels/pair_heap.hpp"
 #include "tutti/kernels/xorshift.hpp"
 
 namespace tutti::kernels {
-
-/// An element that travels, and where it belongs.
-struct index_pair {
-  std::uint32_t index;
-  float value;
-};
 
 namespace element {
 
@@ -86,25 +81,20 @@ void draw_pairs(cuda::stream& queue, std::span<const float> input, std::uint64_t
 
 /// The out.size() elements of largest magnitude, at most input.size(), as a heap whose root is the
 /// smallest: a later element enters only if it is larger than the root, and takes its place. Throws
-/// usage_error at a NaN, named by `first_element` + its index. A heap depends on each element in
-/// turn, so this is a host's alone.
-template <class Queue>
+/// usage_error at a NaN, named by `first_element` + its index.
+template <host_queue Queue>
 void select_by_heap(Queue& queue, std::span<const float> input, std::uint64_t first_element,
                     std::span<index_pair> out) {
   queue.run([=] {
-    const auto larger = [](const index_pair& a, const index_pair& b) {
-      return key_of(a.value) > key_of(b.value);
-    };
-    constexpr std::uint32_t infinity = 0x7f80'0000;
+    const pair_heap heap{out.data(), out.size()};
     const auto at = [=](std::size_t i) {
-      if (key_of(input[i]) > infinity) {
+      if (key_of(input[i]) > largest_number) {
         refuse_nan(first_element + i);
       }
       return index_pair{static_cast<std::uint32_t>(i), input[i]};
     };
     for (std::size_t i = 0; i < out.size(); ++i) {
-      out[i] = at(i);
-      std::push_heap(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(i) + 1, larger);
+      heap.push(i, at(i));
     }
     constexpr std::size_t block = 64;  // most hold nothing that enters, and cost this one look
     for (std::size_t begin = out.size(); begin < input.size() && !out.empty(); begin += block) {
@@ -113,16 +103,19 @@ void select_by_heap(Queue& queue, std::span<const float> input, std::uint64_t fi
       for (std::size_t i = begin; i < end; ++i) {
         largest = std::max(largest, key_of(input[i]));
       }
-      for (std::size_t i = begin; i < end && largest > key_of(out.front().value); ++i) {
-        if (key_of(input[i]) > key_of(out.front().value)) {
-          std::pop_heap(out.begin(), out.end(), larger);
-          out.back() = at(i);
-          std::push_heap(out.begin(), out.end(), larger);
+      for (std::size_t i = begin; i < end && largest > heap.smallest(); ++i) {
+        if (key_of(input[i]) > heap.smallest()) {
+          heap.replace_smallest(at(i));
         }
       }
     }
   });
 }
+/// The pairs that the host selects, in its order: what enters depends on all that has entered
+/// before, so one block reads the input and one of its threads keeps the heap. NaN is refused as
+/// select_largest has it.
+void select_by_heap(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
+                    std::span<index_pair> out);
 
 /// sum[index] += value, of pairs with an equal index the first alone.
 template <host_queue Queue>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,6 +42,15 @@ struct key {
   TUTTI_HD std::uint32_t operator()(float value) const { return key_of(value); }
 };
 
+struct square_of_sum {
+  float* into;
+  const float* from;
+  TUTTI_HD double operator()(std::size_t i) const {
+    into[i] += from[i];
+    return square()(into[i]);
+  }
+};
+
 /// 1 for an infinity or NaN, 0 for a number.
 struct is_no_number {
   TUTTI_HD double operator()(float value) const { return key_of(value) < 0x7f80'0000u ? 0 : 1; }
@@ -54,6 +64,14 @@ struct add_to_count {
 struct keep_total {
   double* result;
   TUTTI_HD void operator()(double total) const { *result = total; }
+};
+
+struct keep_root_of_mean {
+  float* result;
+  std::size_t n;
+  TUTTI_HD void operator()(double total) const {
+    *result = n == 0 ? 0.0f : static_cast<float>(std::sqrt(total / static_cast<double>(n)));
+  }
 };
 
 }  // namespace element
@@ -71,6 +89,33 @@ void sum_of_squares(Queue& queue, std::span<const float> input, double* result) 
   });
 }
 void sum_of_squares(cuda::stream& queue, std::span<const float> input, double* result);
+
+/// *result becomes the root of the mean of the squares, added as above and rounded once; 0 if there
+/// are none.
+template <host_queue Queue>
+void root_mean_square(Queue& queue, std::span<const float> input, float* result) {
+  queue.run([=] {
+    widest([=] {
+      const auto square = [=](std::size_t i) { return element::square{}(input[i]); };
+      element::keep_root_of_mean{result, input.size()}(sum_in_lanes(input.size(), square));
+    });
+  });
+}
+void root_mean_square(cuda::stream& queue, std::span<const float> input, float* result);
+
+/// into[i] += from[i], and *result becomes the root mean square of `into`: one pass.
+template <host_queue Queue>
+void add_and_root_mean_square(Queue& queue, std::span<float> into, std::span<const float> from,
+                              float* result) {
+  queue.run([=] {
+    widest([=] {
+      const element::square_of_sum term{into.data(), from.data()};
+      element::keep_root_of_mean{result, into.size()}(sum_in_lanes(into.size(), term));
+    });
+  });
+}
+void add_and_root_mean_square(cuda::stream& queue, std::span<float> into,
+                              std::span<const float> from, float* result);
 
 /// *result becomes the largest |input[i]|: NaN if one of them is, 0 if there are none.
 template <host_queue Queue>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -84,14 +83,6 @@ struct tally_of {
     return key > threshold->prefix ? std::uint64_t{1} << 32 : equal;
   }
 };
-
-TUTTI_HD inline void lower_atomically(unsigned long long* least, unsigned long long value) {
-#if defined(__CUDA_ARCH__)
-  atomicMin(least, value);
-#else
-  *least = std::min(*least, value);
-#endif
-}
 
 /// Writes an element that is taken, from the tally of those before it: what is above the threshold,
 /// and the first of what is equal to it. NaN is above every magnitude; the least element of those

@@ -26,6 +26,14 @@ struct reaching_element {
 constexpr std::size_t reaching_bytes(std::size_t count) {
   return sizeof(std::uint32_t) + count * sizeof(reaching_element);
 }
+constexpr std::size_t reaching_count(std::size_t bytes) {
+  return (bytes - sizeof(std::uint32_t)) / sizeof(reaching_element);
+}
+/// Bytes of a payload that elements [first, first + count) lie in.
+inline std::span<std::byte> reaching_part(std::span<std::byte> payload, std::size_t first,
+                                          std::size_t count) {
+  return payload.subspan(reaching_bytes(first), count * sizeof(reaching_element));
+}
 
 namespace detail {
 
@@ -148,6 +156,17 @@ void add_reaching(Queue& queue, std::span<const std::byte> payload, std::span<fl
   queue.run([=] {
     detail::for_each_reaching(payload, sum.size(),
                               [=](const reaching_element& each) { sum[each.index] += each.value; });
+  });
+}
+
+/// The payload's elements are counted from `by` elements earlier.
+template <host_queue Queue>
+void shift_reaching(Queue& queue, std::span<std::byte> payload, std::uint32_t by) {
+  queue.run([=] {
+    auto* const found = reinterpret_cast<reaching_element*>(payload.data() + sizeof(std::uint32_t));
+    for (std::size_t i = 0; i < reaching_count(payload.size()); ++i) {
+      found[i].index += by;
+    }
   });
 }
 

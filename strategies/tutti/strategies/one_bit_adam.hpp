@@ -17,9 +17,8 @@ struct OneBitAdam {
   static constexpr std::string_view name = "OneBitAdam";
   static constexpr std::string_view after = "Tang et al., \"1-bit Adam\", ICML 2021";
   static constexpr std::string_view deviations =
-      "A scale is the mean magnitude, which leaves the least behind; DeepSpeed's is the root "
-      "mean square.";
-  using strategy = compose<compression::error_feedback<compression::scaled_sign>,
+      "A worker has a scale for each owner's part of a tensor, DeepSpeed's one for all of it.";
+  using strategy = compose<compression::error_feedback<compression::norm_scaled_sign>,
                            architecture::momentum_exchange>;
 };
 

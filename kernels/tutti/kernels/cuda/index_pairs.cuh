@@ -20,6 +20,16 @@ namespace tutti::kernels {
                                       first_draw, out.data(), out.size()});
 }
 
+[[gnu::used]] inline void select_by_heap(cuda::stream& queue, std::span<const float> input,
+                                         std::uint64_t first_element, std::span<index_pair> out) {
+  device::on_blocks(queue, out.empty() ? 0 : 1,
+                    steps::fill_heap{input.data(),
+                                     input.size(),
+                                     {out.data(), out.size()},
+                                     queue.room().refused(),
+                                     first_element});
+}
+
 [[gnu::used]] inline void add_pairs(cuda::stream& queue, std::span<const index_pair> pairs,
                                     std::span<float> sum) {
   device::for_each(queue, pairs.size(), element::add_new_pair{pairs.data(), sum.data()});

@@ -15,6 +15,19 @@ namespace tutti::kernels {
   device::add_up(queue, input.data(), input.size(), element::square{}, element::keep_total{result});
 }
 
+[[gnu::used]] inline void root_mean_square(cuda::stream& queue, std::span<const float> input,
+                                           float* result) {
+  device::add_up(queue, input.data(), input.size(), element::square{},
+                 element::keep_root_of_mean{result, input.size()});
+}
+
+[[gnu::used]] inline void add_and_root_mean_square(cuda::stream& queue, std::span<float> into,
+                                                   std::span<const float> from, float* result) {
+  device::add_up(queue, device::indices(), into.size(),
+                 element::square_of_sum{into.data(), from.data()},
+                 element::keep_root_of_mean{result, into.size()});
+}
+
 [[gnu::used]] inline void largest_magnitude(cuda::stream& queue, std::span<const float> input,
                                             float* result) {
   device::run(queue, 0, [=, stream = queue.native_handle()](void* storage, std::size_t& bytes) {
