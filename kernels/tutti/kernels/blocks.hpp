@@ -20,8 +20,8 @@ namespace detail {
 /// Calls `f(block's number, first element, elements)` for every block of n elements, in order.
 template <class F>
 void for_each_block(std::size_t n, std::size_t block, const F& f) {
-  for (std::size_t begin = 0; begin < n; begin += block) {
-    f(begin / block, begin, std::min(block, n - begin));
+  for (std::size_t number = 0, begin = 0; begin < n; ++number, begin += block) {
+    f(number, begin, std::min(block, n - begin));
   }
 }
 
