@@ -259,10 +259,14 @@ inline void transposed_times_thin(const float* matrix, const float* left, const 
   });
 }
 
-/// Adds, to the sums of a strip of n columns in each of some rows, the products of some columns.
+/// Columns of a product at a time: few, so that memory is not idle while sums are made.
+constexpr std::size_t piece = 64;
+using piece_sums = std::array<double, piece>;
+
+/// Adds, to the first n sums of a piece of each of some rows, the products of some columns.
 template <std::size_t Rows, std::size_t Together>
 void add_products(const float* left, const float* right, const low_rank& size, std::size_t n,
-                  strips_of_sums<Rows>& sums) {
+                  std::array<piece_sums, Rows>& sums) {
   double factor[Rows][Together];
   for (std::size_t row = 0; row < Rows; ++row) {
     for (std::size_t k = 0; k < Together; ++k) {
@@ -280,16 +284,15 @@ void add_products(const float* left, const float* right, const low_rank& size, s
   }
 }
 
-/// Calls `f(first element, sums, how many)` for the product of the factors, strip by strip of each
+/// Calls `f(first element, sums, how many)` for the product of the factors, piece by piece of each
 /// row.
 template <class F>
-void each_strip_of_product(const float* left, const float* right, const low_rank& size,
+void each_piece_of_product(const float* left, const float* right, const low_rank& size,
                            const F& f) {
   some_rows(size.rows, [&](std::size_t row, auto rows) {
-    for (std::size_t begin = 0; begin < size.columns; begin += strip) {
-      const std::size_t n = std::min(strip, size.columns - begin);
-      strips_of_sums<rows> sums;
-      clear(sums, n);
+    for (std::size_t begin = 0; begin < size.columns; begin += piece) {
+      const std::size_t n = std::min(piece, size.columns - begin);
+      std::array<piece_sums, rows> sums{};
       some_columns(size.rank, [&](std::size_t first, auto together) {
         add_products<rows, together>(left + first * size.rows + row,
                                      right + first * size.columns + begin, size, n, sums);
@@ -376,8 +379,8 @@ void expand_and_subtract(Queue& queue, const float* left, const float* right, co
   queue.run([=] {
     const double share = 1.0 / ranks;
     widest([=] {
-      detail::each_strip_of_product(
-          left, right, size, [=](std::size_t first, const detail::strip_sums& sums, std::size_t n) {
+      detail::each_piece_of_product(
+          left, right, size, [=](std::size_t first, const detail::piece_sums& sums, std::size_t n) {
             for (std::size_t i = 0; i < n; ++i) {
               product[first + i] = static_cast<float>(sums[i] * double{average});
               rest[first + i] = static_cast<float>(double{rest[first + i]} - sums[i] * share);
