@@ -16,7 +16,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -62,6 +61,7 @@
 #include "tutti/kernels/signs.hpp"
 #include "tutti/kernels/sparse_pairs.hpp"
 #include "tutti/kernels/votes.hpp"
+#include "tutti/kernels/xorshift.hpp"
 
 namespace bench {
 
@@ -402,15 +402,16 @@ void add_draws() {
   });
 }
 
-/// Bits one after the other, each put into its word alone.
+/// Bits one after the other, as BytePS writes them: each pushed into a word, which is stored when
+/// it is full.
 class one_bit_at_a_time {
  public:
   explicit one_bit_at_a_time(std::uint32_t* words) : words_(words) {}
   void put(std::uint64_t bit) {
-    const std::size_t place = bits_ % 32;
-    words_[bits_ / 32] = (place == 0 ? 0 : words_[bits_ / 32]) | static_cast<std::uint32_t>(bit)
-                                                                     << (31 - place);
-    ++bits_;
+    word_ = word_ << 1 | static_cast<std::uint32_t>(bit);
+    if (++bits_ % 32 == 0) {
+      *words_++ = word_;
+    }
   }
   /// The digits of a number, the first first.
   void put_digits(std::uint64_t number, int digits) {
@@ -428,23 +429,25 @@ class one_bit_at_a_time {
 
  private:
   std::uint32_t* words_;
+  std::uint32_t word_ = 0;
   std::size_t bits_ = 0;
 };
 
-/// Sixteen linear levels of the largest magnitude, element by element and bit by bit.
-void dither_plainly(std::span<const float> input, std::uint32_t* words) {
+/// Sixteen linear levels of the largest magnitude in BytePS's steps: element by element, with its
+/// generator, which makes a number of the one before, and bit by bit. The last word is left out.
+void dither_like_byteps(std::span<const float> input, std::uint32_t* words) {
   double largest = 0;
   for (const float each : input) {
     largest = std::max(largest, std::fabs(double{each}));
   }
-  std::mt19937_64 random(1);
+  kernels::xorshift128_plus random(1);
   one_bit_at_a_time out(words);
   std::size_t before = 0;
   for (std::size_t i = 0; i < input.size(); ++i) {
-    const double share = std::fabs(input[i]) / largest * 16;
-    const double below = std::floor(share);
-    const double drawn = static_cast<double>(random() >> 11) * 0x1p-53;
-    const auto level = static_cast<std::uint64_t>(below + (drawn < share - below ? 1 : 0));
+    const auto share = static_cast<float>(std::fabs(input[i]) / largest * 16);
+    const float below = std::floor(share);
+    const bool up = static_cast<double>(random()) < double{share - below} * 0x1p64;
+    const auto level = static_cast<std::uint64_t>(below) + (up ? 1 : 0);
     if (level != 0) {
       out.put_delta(i + 1 - before);
       out.put(std::signbit(input[i]) ? 1 : 0);
@@ -467,7 +470,7 @@ void add_dithering() {
                        },
                        on.bytes(4)},
                       on.reading(),
-                      {{"plainly", [&on] { dither_plainly(on.gradient, on.words()); }}}};
+                      {{"byteps", [&on] { dither_like_byteps(on.gradient, on.words()); }}}};
   });
   add("accumulate/dithering", [](arrays& on) {
     const tutti::compression::dithering compression;

@@ -21,10 +21,17 @@ namespace tutti::kernels {
 // A block of neighbouring elements has one scale, and each of its elements a code of eight bits: an
 // element is worth its code's number * scale. Only the last block may be shorter.
 //
-// A code says its `scale_for` a block's largest magnitude, told by its bits; the code `of(value,
-// inverse of the scale)`, and what number one is, `worth`. A product of that number and the scale
-// is exact, so that a processor that rounds a product and a sum once gives the same bits as one
-// that rounds twice. A scale is never subnormal, so that its inverse is finite.
+// A code says its `scale_for` a block's largest magnitude, told by its bits; the one
+// `nearest(value, inverse of the scale)`, and what number one is, `worth`. A product of that number
+// and the scale is exact, so that a processor that rounds a product and a sum once gives the same
+// bits as one that rounds twice. A scale is never subnormal, so that its inverse is finite.
+
+/// What an element becomes, and the number that this stands for.
+template <class Stored>
+struct coded {
+  Stored code{};
+  float number{};
+};
 
 /// Integers from -127 to 127. A scale keeps 17 significant bits, rounded up.
 struct int8_code {
@@ -48,17 +55,18 @@ struct int8_code {
   ///
   /// An addition rounds it; between the product and the addition the sign is taken away, so that no
   /// compiler joins the two.
-  TUTTI_HD static std::int32_t of(float value, float inverse) {
+  TUTTI_HD static coded<stored> nearest(float value, float inverse) {
     constexpr float aligned = 1 << 23;
     const auto product = std::bit_cast<std::uint32_t>(value * inverse);
     const float magnitude = std::bit_cast<float>(product & 0x7fff'ffffu) + aligned;
     const std::uint32_t digits =
         std::bit_cast<std::uint32_t>(magnitude) - std::bit_cast<std::uint32_t>(aligned);
     const std::uint32_t negative = 0u - (product >> 31);
-    return static_cast<std::int32_t>((digits ^ negative) - negative);
+    const auto code = static_cast<std::int32_t>((digits ^ negative) - negative);
+    return {static_cast<stored>(code), static_cast<float>(code)};
   }
 
-  TUTTI_HD static float worth(std::int32_t code) { return static_cast<float>(code); }
+  TUTTI_HD static float worth(stored code) { return code; }
 };
 
 /// Numbers of an eight-bit floating-point format of cast.hpp. A scale is a power of two, so that
@@ -85,58 +93,66 @@ struct scaled_code {
   }
 
   /// Of what is above the format's largest number, that number.
-  TUTTI_HD static std::uint32_t of(float value, float inverse) {
-    const float scaled = value * inverse;
+  ///
+  /// An addition rounds to the digits that a number of this exponent has, or of the least exponent,
+  /// and a subtraction leaves that number.
+  TUTTI_HD static coded<stored> nearest(float value, float inverse) {
     constexpr auto largest = std::bit_cast<std::uint32_t>(Format::largest);
-    const std::uint32_t held = key_of(scaled) < largest ? key_of(scaled) : largest;
-    const std::uint32_t sign = std::bit_cast<std::uint32_t>(scaled) & 0x8000'0000u;
-    return Format::to_bits(std::bit_cast<float>(held | sign));
+    constexpr std::uint32_t least = Format::least_normal;
+    const auto scaled = std::bit_cast<std::uint32_t>(value * inverse);
+    const std::uint32_t magnitude = scaled & 0x7fff'ffffu;
+    const std::uint32_t held = magnitude < largest ? magnitude : largest;
+    const std::uint32_t its_exponent = held & (255u << 23);
+    const std::uint32_t exponent = its_exponent < least ? least : its_exponent;
+    const std::uint32_t aligned = exponent + (Format::dropped << 23);
+    const float rounded = std::bit_cast<float>(held) + std::bit_cast<float>(aligned);
+    const std::uint32_t digits = std::bit_cast<std::uint32_t>(rounded) - aligned;
+    const float number = rounded - std::bit_cast<float>(aligned);
+    const std::uint32_t sign = scaled & 0x8000'0000u;
+    return {static_cast<stored>((((exponent - least) >> Format::dropped) + digits) | sign >> 24),
+            std::bit_cast<float>(std::bit_cast<std::uint32_t>(number) | sign)};
   }
 
-  TUTTI_HD static float worth(std::uint32_t code) {
-    return Format::to_float(static_cast<std::uint8_t>(code));
-  }
+  TUTTI_HD static float worth(stored code) { return Format::to_float(code); }
 };
 
 namespace detail {
 
 /// Takes off what a code stands for, so that zero stays +0.
-template <class Code, class Number>
-TUTTI_HD void subtract_code(float& value, Number code, float scale) {
-  value = 0 - (Code::worth(code) * scale - value);
+TUTTI_HD inline void subtract_number(float& value, float number, float scale) {
+  value = 0 - (number * scale - value);
 }
 
 // Spans and pointers come by value: a store of bytes may change anything that has an address, and a
 // loop that must look again is no vector code.
 
-/// `take(i, code)` sees the code of each element; what has no scale has the code 0.
+/// `take(i, number, scale)` sees what each element becomes; what has no scale has the code 0.
 template <class Code, class Take>
 void quantise_block(std::span<const float> input, float scale, float inverse,
                     typename Code::stored* codes, const Take& take) {
   if (std::isnan(scale)) {
     for (std::size_t i = 0; i < input.size(); ++i) {
       codes[i] = 0;
-      take(i, decltype(Code::of(0, 0)){}, scale);
+      take(i, 0.0F, scale);
     }
     return;
   }
   for (std::size_t i = 0; i < input.size(); ++i) {
-    const auto code = Code::of(input[i], inverse);
-    codes[i] = static_cast<typename Code::stored>(code);
-    take(i, code, scale);
+    const coded<typename Code::stored> its = Code::nearest(input[i], inverse);
+    codes[i] = its.code;
+    take(i, its.number, scale);
   }
 }
 
 /// Neighbouring blocks that stay in the first-level cache get their scales together, two divisions
-/// for all of them. `largest(begin, n)` answers the bits of the largest magnitude of a block,
-/// `take(i, code, scale)` sees what becomes of each element, and `come(begin, n)` asks for what
-/// comes next.
-template <class Code, class Largest, class Take, class Come>
+/// for all of them. They are few, so that memory has not stopped sending what comes next before the
+/// first is left. `largest(begin, n)` answers the bits of the largest magnitude of a block, and
+/// `take(i, number, scale)` sees what each element becomes.
+template <class Code, class Largest, class Take>
 void quantise(std::span<const float> input, std::size_t block, float* scales,
-              typename Code::stored* codes, const Largest& largest, const Take& take,
-              const Come& come) {
+              typename Code::stored* codes, const Largest& largest, const Take& take) {
   constexpr std::size_t most = 16;
-  const std::size_t together = block * std::clamp<std::size_t>(4096 / block, 1, most);
+  const std::size_t together = block * std::clamp<std::size_t>(512 / block, 1, most);
   for_each_block(input.size(), together, [=](std::size_t, std::size_t first, std::size_t all) {
     std::array<std::uint32_t, most> bits{};
     for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t n) {
@@ -148,13 +164,11 @@ void quantise(std::span<const float> input, std::size_t block, float* scales,
       scale[i] = Code::scale_for(bits[i]);
       inverse[i] = 1 / scale[i];
     }
-    std::copy_n(scale.begin(), block_count(all, block), scales + first / block);
     for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t n) {
       begin += first;
-      come(begin + together, n);
-      quantise_block<Code>(
-          input.subspan(begin, n), scale[number], inverse[number], codes + begin,
-          [=](std::size_t i, auto code, float one) { take(begin + i, code, one); });
+      scales[begin / block] = scale[number];
+      quantise_block<Code>(input.subspan(begin, n), scale[number], inverse[number], codes + begin,
+                           [=](std::size_t i, float its, float one) { take(begin + i, its, one); });
     });
   });
 }
@@ -165,9 +179,7 @@ void quantise_blocks(std::span<const float> input, std::size_t block, float* sca
   const auto largest = [=](std::size_t begin, std::size_t n) {
     return largest_bits(input.subspan(begin, n));
   };
-  const auto come = [=](std::size_t begin, std::size_t n) { fetch(input, begin, n); };
-  quantise<Code>(
-      input, block, scales, codes, largest, [](std::size_t, auto, float) {}, come);
+  quantise<Code>(input, block, scales, codes, largest, [](std::size_t, float, float) {});
 }
 
 template <class Code>
@@ -181,14 +193,10 @@ void add_and_quantise_blocks(std::span<float> into, std::span<const float> from,
     }
     return largest;
   };
-  const auto subtract = [=](std::size_t i, auto code, float scale) {
-    subtract_code<Code>(into[i], code, scale);
+  const auto subtract = [=](std::size_t i, float its, float scale) {
+    subtract_number(into[i], its, scale);
   };
-  const auto come = [=](std::size_t begin, std::size_t n) {
-    fetch(into, begin, n);
-    fetch(from, begin, n);
-  };
-  quantise<Code>(into, block, scales, codes, add_and_find_largest, subtract, come);
+  quantise<Code>(into, block, scales, codes, add_and_find_largest, subtract);
 }
 
 template <class Code>
@@ -255,8 +263,8 @@ struct quantiser {
   TUTTI_HD explicit quantiser(std::uint32_t largest_bits)
       : scale(Code::scale_for(largest_bits)), inverse(1 / scale) {}
 
-  TUTTI_HD auto code(float value) const {
-    return scale != scale ? decltype(Code::of(0, 0)){} : Code::of(value, inverse);
+  TUTTI_HD coded<typename Code::stored> nearest(float value) const {
+    return scale != scale ? coded<typename Code::stored>{} : Code::nearest(value, inverse);
   }
 };
 
@@ -283,7 +291,7 @@ struct quantise_block {
     scales[number] = quantised.scale;
     lanes.each([&](std::size_t lane) {
       const auto quantise = [&quantised](float value, typename Code::stored& code) {
-        code = static_cast<typename Code::stored>(quantised.code(value));
+        code = quantised.nearest(value).code;
       };
       share_in_fours(lane, block_lanes, here.n, quantise, from,
                      only_written<typename Code::stored>{codes + here.begin});
@@ -317,9 +325,9 @@ struct add_and_quantise_block {
     lanes.each([&](std::size_t lane) {
       const auto quantise = [&quantised](float& a, float b, typename Code::stored& code) {
         a += b;
-        const auto taken = quantised.code(a);
-        kernels::detail::subtract_code<Code>(a, taken, quantised.scale);
-        code = static_cast<typename Code::stored>(taken);
+        const coded<typename Code::stored> its = quantised.nearest(a);
+        kernels::detail::subtract_number(a, its.number, quantised.scale);
+        code = its.code;
       };
       share_in_fours(lane, block_lanes, here.n, quantise, sum, added,
                      only_written<typename Code::stored>{codes + here.begin});

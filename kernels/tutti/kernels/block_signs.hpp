@@ -23,14 +23,12 @@ namespace tutti::kernels {
 namespace detail {
 
 inline constexpr std::size_t rows_together = 8;
-inline constexpr std::size_t signs_ahead = 2048;  // elements, of which blocks are some hundred
 
 inline void pack_block_signs(std::span<const float> input, std::size_t block, float* magnitudes,
                              std::uint32_t* words) {
   for_each_block(input.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
     const auto each = input.subspan(begin, n);
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, element::magnitude{each.data()}));
-    fetch(input, begin + signs_ahead, n);
     pack_block<rows_together>(n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; });
   });
 }
@@ -42,8 +40,6 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
     const element::magnitude_of_sum term{each.data(), from.data() + begin};
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, term));
     const float positive = magnitudes[number];
-    fetch(into, begin + signs_ahead, n);
-    fetch(from, begin + signs_ahead, n);
     pack_block<rows_together>(n, words + begin / 32,
                               [=](std::size_t i) { return subtract_sign(each[i], positive); });
   });

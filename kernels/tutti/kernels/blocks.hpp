@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "tutti/base/host_device.hpp"
 
@@ -20,18 +19,8 @@ namespace detail {
 /// Calls `f(block's number, first element, elements)` for every block of n elements, in order.
 template <class F>
 void for_each_block(std::size_t n, std::size_t block, const F& f) {
-  for (std::size_t begin = 0; begin < n; begin += block) {
-    f(begin / block, begin, std::min(block, n - begin));
-  }
-}
-
-/// Asks memory for elements of an array that a loop will come to while it computes on others: a
-/// core's own guesses end where a loop turns back to what it has just read.
-inline void fetch(std::span<const float> array, std::size_t begin, std::size_t n) {
-  constexpr std::size_t line = 64 / sizeof(float);
-  const std::size_t end = std::min(array.size(), begin + n);
-  for (; begin < end; begin += line) {
-    __builtin_prefetch(array.data() + begin, 0, 2);
+  for (std::size_t number = 0, begin = 0; begin < n; ++number, begin += block) {
+    f(number, begin, std::min(block, n - begin));
   }
 }
 

@@ -28,9 +28,7 @@ struct small_float {
  private:
   static constexpr std::uint32_t bias = (1u << (Exponent - 1)) - 1;
   static constexpr std::uint32_t sign = 1u << (Exponent + Digits);
-  static constexpr unsigned dropped = 23 - Digits;
   static constexpr std::uint32_t rebiased = (127 - bias) << 23;
-  static constexpr std::uint32_t least_normal = (127 + 1 - bias) << 23;
   static constexpr std::uint32_t float_infinity = 255u << 23;
 
   /// By a mask: of a choice a compiler may make a branch, in which it computes one of the two.
@@ -41,6 +39,10 @@ struct small_float {
   }
 
  public:
+  /// Digits that a float has more.
+  static constexpr unsigned dropped = 23 - Digits;
+  /// A float's bits of the least number that has all digits.
+  static constexpr std::uint32_t least_normal = (127 + 1 - bias) << 23;
   /// The least bits that stand for no number, and those of NaN.
   static constexpr std::uint32_t past_largest =
       Last == last_exponent::special ? ((1u << Exponent) - 1) << Digits : sign - 1;

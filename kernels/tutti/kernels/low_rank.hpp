@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
@@ -94,63 +95,93 @@ void some_columns(std::size_t count, const F& f) {
   }
 }
 
-/// What `dot` makes of a row and each of some columns.
-template <std::size_t Together>
-void row_times_columns(const float* row, const float* right, std::size_t columns,
-                       const segments& cut, std::array<double, Together>& totals) {
-  constexpr std::size_t lanes = 16;
-  totals = {};
+/// Calls `f(row, how many)`, the latter a constant, for all rows: those that go together share a
+/// read of the thin matrix.
+template <class F>
+void some_rows(std::size_t count, const F& f) {
+  std::size_t row = 0;
+  for (; row + 2 <= count; row += 2) {
+    f(row, std::integral_constant<std::size_t, 2>());
+  }
+  if (row < count) {
+    f(row, std::integral_constant<std::size_t, 1>());
+  }
+}
+
+inline constexpr std::size_t dot_lanes = 16;
+
+inline void add_products(const float* a, const float* b, double (&sums)[dot_lanes]) {
+  for (std::size_t lane = 0; lane < dot_lanes; ++lane) {
+    sums[lane] += double{a[lane]} * double{b[lane]};
+  }
+}
+
+/// Writes what `dot` makes of each of some rows and each of `Together` columns, pair by pair.
+template <std::size_t Together, std::size_t... Pair>
+void rows_times_columns(const float* matrix, const float* right, const low_rank& size,
+                        const segments& cut, float* left, std::index_sequence<Pair...>) {
+  const std::size_t columns = size.columns;
+  double totals[sizeof...(Pair)] = {};
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
     const std::size_t end = cut.end(segment);
     std::size_t i = cut.begin(segment);
-    double partial[Together][lanes] = {};
-    for (; i + lanes <= end; i += lanes) {
-      for (std::size_t k = 0; k < Together; ++k) {
-        for (std::size_t lane = 0; lane < lanes; ++lane) {
-          partial[k][lane] += double{row[i + lane]} * double{right[k * columns + i + lane]};
-        }
-      }
+    double partial[sizeof...(Pair)][dot_lanes] = {};
+    for (; i + dot_lanes <= end; i += dot_lanes) {
+      (add_products(matrix + Pair / Together * columns + i, right + Pair % Together * columns + i,
+                    partial[Pair]),
+       ...);
     }
-    for (std::size_t k = 0; k < Together; ++k) {
+    for (std::size_t pair = 0; pair < sizeof...(Pair); ++pair) {
+      const float* const row = matrix + pair / Together * columns;
+      const float* const column = right + pair % Together * columns;
       for (std::size_t rest = i; rest < end; ++rest) {
-        partial[k][rest - i] += double{row[rest]} * double{right[k * columns + rest]};
+        partial[pair][rest - i] += double{row[rest]} * double{column[rest]};
       }
       double total = 0;
-      for (const double each : partial[k]) {
+      for (const double each : partial[pair]) {
         total += each;
       }
-      totals[k] += total;
+      totals[pair] += total;
     }
+  }
+  for (std::size_t pair = 0; pair < sizeof...(Pair); ++pair) {
+    left[pair % Together * size.rows + pair / Together] = static_cast<float>(totals[pair]);
   }
 }
 
 inline void matrix_times_thin(const float* matrix, const float* right, const low_rank& size,
                               float* left) {
   const segments cut = of_a_product(size.rows * size.rank, size.columns);
-  for (std::size_t row = 0; row < size.rows; ++row) {
+  some_rows(size.rows, [&](std::size_t row, auto rows) {
     some_columns(size.rank, [&](std::size_t first, auto together) {
-      std::array<double, together> totals;
-      row_times_columns<together>(matrix + row * size.columns, right + first * size.columns,
-                                  size.columns, cut, totals);
-      for (std::size_t k = 0; k < together; ++k) {
-        left[(first + k) * size.rows + row] = static_cast<float>(totals[k]);
-      }
+      rows_times_columns<together>(matrix + row * size.columns, right + first * size.columns, size,
+                                   cut, left + first * size.rows + row,
+                                   std::make_index_sequence<rows * together>());
     });
-  }
+  });
 }
 
-/// Columns at a time whose sums stay in the first-level cache.
-constexpr std::size_t strip = 128;
+/// Columns at a time whose sums stay in the first-level cache: as many as that allows, for each row
+/// of them is a page of its own.
+constexpr std::size_t strip = 512;
 using strip_sums = std::array<double, strip>;
 
 /// Sums of a strip, for each of some columns of a thin matrix: those share a read of the matrix.
 template <std::size_t Together>
 using strips_of_sums = std::array<strip_sums, Together>;
 
+/// The first n sums of each become 0.
 template <std::size_t Together>
-void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from) {
+void clear(strips_of_sums<Together>& sums, std::size_t n) {
+  for (strip_sums& each : sums) {
+    std::fill_n(each.begin(), n, 0.0);
+  }
+}
+
+template <std::size_t Together>
+void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from, std::size_t n) {
   for (std::size_t k = 0; k < Together; ++k) {
-    for (std::size_t i = 0; i < strip; ++i) {
+    for (std::size_t i = 0; i < n; ++i) {
       into[k][i] += from[k][i];
     }
   }
@@ -161,33 +192,34 @@ void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from) {
 template <std::size_t Rows, std::size_t Together>
 void add_rows(const float* matrix, const float* factors, const low_rank& size, std::size_t n,
               std::size_t row, strips_of_sums<Together>& sums) {
-  std::array<std::array<double, Rows>, Together> factor;
+  double factor[Together][Rows];
   for (std::size_t k = 0; k < Together; ++k) {
     for (std::size_t each = 0; each < Rows; ++each) {
       factor[k][each] = factors[k * size.rows + row + each];
     }
   }
   const float* const from = matrix + row * size.columns;
-  for (std::size_t k = 0; k < Together; ++k) {
-    double* const into = sums[k].data();
-    for (std::size_t i = 0; i < n; ++i) {
-      double sum = into[i];
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t k = 0; k < Together; ++k) {
+      double sum = sums[k][i];
       for (std::size_t each = 0; each < Rows; ++each) {
         sum += factor[k][each] * double{from[each * size.columns + i]};
       }
-      into[i] = sum;
+      sums[k][i] = sum;
     }
   }
 }
 
-/// Sums over the rows [begin, end) of a matrix's first `n` columns, each times the row's factors.
+/// `total` becomes the sums over the rows [begin, end) of a matrix's first n columns, each times
+/// the row's factors.
 template <std::size_t Together>
-strips_of_sums<Together> sum_rows(const float* matrix, const float* factors, const low_rank& size,
-                                  std::size_t n, std::size_t begin, std::size_t end) {
+void sum_rows(const float* matrix, const float* factors, const low_rank& size, std::size_t n,
+              std::size_t begin, std::size_t end, strips_of_sums<Together>& total) {
   const segments cut = of_rows(end - begin);
-  strips_of_sums<Together> total{};
+  clear(total, n);
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
-    strips_of_sums<Together> sums{};
+    strips_of_sums<Together> sums;
+    clear(sums, n);
     const std::size_t end_of_segment = begin + cut.end(segment);
     std::size_t row = begin + cut.begin(segment);
     for (; row + 4 <= end_of_segment; row += 4) {
@@ -196,9 +228,8 @@ strips_of_sums<Together> sum_rows(const float* matrix, const float* factors, con
     for (; row < end_of_segment; ++row) {
       add_rows<1>(matrix, factors, size, n, row, sums);
     }
-    add(total, sums);
+    add(total, sums, n);
   }
-  return total;
 }
 
 template <std::size_t Together>
@@ -207,10 +238,12 @@ void transposed_times_columns(const float* matrix, const float* left, const low_
   const segments cut = of_a_product(size.columns * size.rank, size.rows);
   for (std::size_t first = 0; first < size.columns; first += strip) {
     const std::size_t n = std::min(strip, size.columns - first);
-    strips_of_sums<Together> sums{};
+    strips_of_sums<Together> sums;
+    clear(sums, n);
     for (std::size_t segment = 0; segment < cut.count(); ++segment) {
-      add(sums,
-          sum_rows<Together>(matrix + first, left, size, n, cut.begin(segment), cut.end(segment)));
+      strips_of_sums<Together> of_segment;
+      sum_rows(matrix + first, left, size, n, cut.begin(segment), cut.end(segment), of_segment);
+      add(sums, of_segment, n);
     }
     for (std::size_t k = 0; k < Together; ++k) {
       for (std::size_t i = 0; i < n; ++i) {
@@ -228,29 +261,49 @@ inline void transposed_times_thin(const float* matrix, const float* left, const 
   });
 }
 
-/// Calls `f(first element, sums, how many)` for the product of the factors, strip by strip.
-template <class F>
-void each_strip_of_product(const float* left, const float* right, const low_rank& size,
-                           const F& f) {
-  for (std::size_t row = 0; row < size.rows; ++row) {
-    for (std::size_t begin = 0; begin < size.columns; begin += strip) {
-      const std::size_t n = std::min(strip, size.columns - begin);
-      strip_sums sums{};
-      some_columns(size.rank, [&](std::size_t first, auto together) {
-        std::array<double, together> factor;
-        for (std::size_t k = 0; k < together; ++k) {
-          factor[k] = left[(first + k) * size.rows + row];
-        }
-        const float* const from = right + first * size.columns + begin;
-        for (std::size_t i = 0; i < n; ++i) {
-          for (std::size_t k = 0; k < together; ++k) {
-            sums[i] += factor[k] * double{from[k * size.columns + i]};
-          }
-        }
-      });
-      f(row * size.columns + begin, sums, n);
+/// Columns of a product at a time: few, so that memory is not idle while sums are made.
+constexpr std::size_t piece = 64;
+using piece_sums = std::array<double, piece>;
+
+/// Adds, to the first n sums of a piece of each of some rows, the products of some columns.
+template <std::size_t Rows, std::size_t Together>
+void add_products(const float* left, const float* right, const low_rank& size, std::size_t n,
+                  std::array<piece_sums, Rows>& sums) {
+  double factor[Rows][Together];
+  for (std::size_t row = 0; row < Rows; ++row) {
+    for (std::size_t k = 0; k < Together; ++k) {
+      factor[row][k] = left[k * size.rows + row];
     }
   }
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t row = 0; row < Rows; ++row) {
+      double sum = sums[row][i];
+      for (std::size_t k = 0; k < Together; ++k) {
+        sum += factor[row][k] * double{right[k * size.columns + i]};
+      }
+      sums[row][i] = sum;
+    }
+  }
+}
+
+/// Calls `f(first element, sums, how many)` for the product of the factors, piece by piece of each
+/// row.
+template <class F>
+void each_piece_of_product(const float* left, const float* right, const low_rank& size,
+                           const F& f) {
+  some_rows(size.rows, [&](std::size_t row, auto rows) {
+    for (std::size_t begin = 0; begin < size.columns; begin += piece) {
+      const std::size_t n = std::min(piece, size.columns - begin);
+      std::array<piece_sums, rows> sums{};
+      some_columns(size.rank, [&](std::size_t first, auto together) {
+        add_products<rows, together>(left + first * size.rows + row,
+                                     right + first * size.columns + begin, size, n, sums);
+      });
+      for (std::size_t each = 0; each < rows; ++each) {
+        f((row + each) * size.columns + begin, sums[each], n);
+      }
+    }
+  });
 }
 
 inline double norm(const float* column, const segments& cut) {
@@ -326,12 +379,13 @@ void expand_and_subtract(Queue& queue, const float* left, const float* right, co
                          float average, int ranks, std::span<float> product,
                          std::span<float> rest) {
   queue.run([=] {
+    const double share = 1.0 / ranks;
     widest([=] {
-      detail::each_strip_of_product(
-          left, right, size, [=](std::size_t first, const detail::strip_sums& sums, std::size_t n) {
+      detail::each_piece_of_product(
+          left, right, size, [=](std::size_t first, const detail::piece_sums& sums, std::size_t n) {
             for (std::size_t i = 0; i < n; ++i) {
               product[first + i] = static_cast<float>(sums[i] * double{average});
-              rest[first + i] = static_cast<float>(double{rest[first + i]} - sums[i] / ranks);
+              rest[first + i] = static_cast<float>(double{rest[first + i]} - sums[i] * share);
             }
           });
     });

@@ -293,6 +293,7 @@ struct expand_and_subtract {
   template <int Width>
   TUTTI_HD void pack(std::size_t number) const {
     using values = kernels::detail::pack_of<float, Width>;
+    const double share = 1.0 / ranks;
     std::size_t line = number * Width / size.columns;
     std::size_t column = number * Width % size.columns;
     values made;
@@ -303,7 +304,7 @@ struct expand_and_subtract {
         sum += double{left[k * size.rows + line]} * double{right[k * size.columns + column]};
       }
       made.value[lane] = static_cast<float>(sum * double{average});
-      left_over.value[lane] = static_cast<float>(double{left_over.value[lane]} - sum / ranks);
+      left_over.value[lane] = static_cast<float>(double{left_over.value[lane]} - sum * share);
       if (++column == size.columns) {
         column = 0;
         ++line;
