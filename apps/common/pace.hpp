@@ -4,16 +4,15 @@
 
 #include "common/job.hpp"
 #include "models/declaration.hpp"
-#include "tutti/compression/error_feedback.hpp"
-#include "tutti/compression/scaled_sign.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/strategies/ef_sign_sgd.hpp"
 
 namespace common {
 
-using ef_sign = tutti::compression::error_feedback<tutti::compression::scaled_sign>;
+using ef_sign = tutti::strategies::EFSignSGD::strategy::compression;
 
 /// The optimizer for a model under a strategy: the model's own values, unless a step means
 /// something else there or the job says otherwise.

@@ -38,6 +38,17 @@ TEST_F(Apps, LearningRatesFallAsTheFlagsSay) {
   train_refuses("--rate squared", "--rate squared cannot be. Did you mean");
 }
 
+TEST_F(Apps, StepsAreAsLongAsTheirStrategyNeedsThem) {
+  const auto rate = [this](const std::string& flags) -> double {
+    return epochs("--ranks 2 --batch-size 300 --epochs 1 --rate constant " + flags)
+        .back()["learning_rate"];
+  };
+  const double models_own = rate("");
+  EXPECT_NEAR(rate("--strategy EFSignSGD"), 4 * models_own, 1e-6);
+  EXPECT_NEAR(rate("--strategy SignSGD"), 5e-4, 1e-9);
+  EXPECT_NEAR(rate("--strategy MXNetDistAsync"), models_own / 4, 1e-6);
+}
+
 TEST_F(Apps, ModelsThatDifferAreJudgedByTheirMeanAndTheWorst) {
   const auto last = [this](const std::string& flags) {
     return epochs("--ranks 3 --epochs 1 --learning-rate 0.01 " + flags).back();

@@ -15,6 +15,9 @@ namespace tutti::optimizer {
 /// bias corrections. From it on v stays as it is, and what comes is not the mean gradient but the
 /// momentum that all ranks have from now on: m becomes it, and x moves along it. What a rank sends
 /// for that is `outgoing`: beta1 * m + (1 - beta1) * g of its own gradient.
+/// A bit moves each parameter, also one whose gradients have all been 0: divided by epsilon alone,
+/// such a step is no longer a small one. Where a model has parameters of that kind, as weights of
+/// units that never fire, training ends well with an epsilon of 1e-4; DeepSpeed's users mask them.
 /// Needs architecture::momentum_exchange. Cost: as adam; while frozen one pass and a copy less.
 /// After: Tang et al., "1-bit Adam", ICML 2021; DeepSpeed's OnebitAdam, whose first step moves
 /// nothing.
