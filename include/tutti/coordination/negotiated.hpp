@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -324,7 +325,7 @@ struct negotiated {
         if (const auto slot = cache_.slot_of(bucket)) {
           if (said_.size() == bits) {
             const std::size_t length = (cache_.size() + 31) / 32;
-            said_.resize(bits + 2 + length, 0);
+            said_.resize(bits + 2 + length);
             said_[bits] = words::bits | static_cast<std::uint32_t>(length);
             said_[bits + 1] = version_;
           }
@@ -334,15 +335,11 @@ struct negotiated {
       for (const std::uint32_t bucket : buckets) {
         if (!cache_.slot_of(bucket)) {
           const std::string& name = name_of(bucket);
-          said_.push_back(words::name | bucket);
-          said_.push_back(static_cast<std::uint32_t>(name.size()));
-          for (std::size_t i = 0; i < name.size(); ++i) {
-            if (i % sizeof(std::uint32_t) == 0) {
-              said_.push_back(0);
-            }
-            said_.back() |= std::uint32_t{static_cast<unsigned char>(name[i])}
-                            << (8 * (i % sizeof(std::uint32_t)));
-          }
+          const std::size_t begin = said_.size();
+          said_.resize(begin + 2 + words_of(name.size()));
+          said_[begin] = words::name | bucket;
+          said_[begin + 1] = static_cast<std::uint32_t>(name.size());
+          std::memcpy(said_.data() + begin + 2, name.data(), name.size());
         }
       }
     }

@@ -238,7 +238,8 @@ class fusion_buffers {
     return all.floats.empty() ? nullptr : all.floats.data() + element;
   }
 
-  static void list(buffer& mine, float* outside, float* inside, std::size_t elements) {
+  [[gnu::noinline]] static void list(buffer& mine, float* outside, float* inside,
+                                     std::size_t elements) {
     if (elements != 0) {
       mine.in_.push_back({outside, inside, elements});
       mine.out_.push_back({inside, outside, elements});

@@ -28,6 +28,13 @@
 
 namespace tutti {
 
+/// A launch whose bytes will have left after an event.
+template <class Event>
+struct departure {
+  Event after{};
+  std::uint32_t number{};
+};
+
 /// When this rank's launches start: the coordination's machine, the words that ranks say to each
 /// other for it, the clock of its cycles, and the credit that comes back to it. It touches no
 /// gradient. `Owner::is_ready(chunk)` says what could start, `Owner::start(chunk)` begins a launch,
@@ -208,22 +215,12 @@ class order_of_starts {
   // ---- the end
 
   /// Ends when no word is expected any more, and the others have read all that was said.
-  [[gnu::cold]] task finish() {
-    if constexpr (speaks) {
-      gate& answer = answered_;
-      say_that_it_leaves();
-      while (machine_.expects_words() && !stopped_) {
-        co_await answer;
-      }
-      if (announcer_) {
-        co_await announcer_->finish();
-      }
+  task finish() {
+    if constexpr (speaks || ticks) {
+      return finish_speaking();
+    } else {
+      return {};
     }
-    if constexpr (ticks) {
-      const task& ticking = ticker_;
-      co_await ticking;
-    }
-    co_return;
   }
   /// An exception ends this rank's part: others hear of that.
   void leave_unsaid() { leaves_unsaid_ = true; }
@@ -243,6 +240,23 @@ class order_of_starts {
   }
 
  private:
+  [[gnu::cold]] task finish_speaking() {
+    if constexpr (speaks) {
+      gate& answer = answered_;
+      say_that_it_leaves();
+      while (machine_.expects_words() && !stopped_) {
+        co_await answer;
+      }
+      if (announcer_) {
+        co_await announcer_->finish();
+      }
+    }
+    if constexpr (ticks) {
+      const task& ticking = ticker_;
+      co_await ticking;
+    }
+  }
+
   /// On a stream a decision reaches the others before its launch is enqueued, which might wait for
   /// a message that they send only once they know.
   static constexpr bool tells_first = speaks && is_stream_ordered<transport>;
@@ -250,10 +264,6 @@ class order_of_starts {
   struct could_start {
     const Owner* owner;
     bool operator()(std::uint32_t chunk) const { return owner->is_ready(chunk); }
-  };
-  struct departure {
-    queue_event after{};
-    std::uint32_t number{};
   };
   struct silence {};
 
@@ -283,12 +293,17 @@ class order_of_starts {
         if (const seconds left = *due - world_->now(); left > 0) {
           co_await world_->sleep(left);
         }
-        machine_.tick(world_->now());
-        go_on();
+        tick_now();
       }
     } catch (...) {
       owner_->chunk_failed(std::current_exception());
     }
+  }
+
+  /// Beside `tick`: within that coroutine, its frame would hold the machine's variables.
+  [[gnu::noinline]] void tick_now() {
+    machine_.tick(world_->now());
+    go_on();
   }
 
   void speak() {
@@ -351,7 +366,7 @@ class order_of_starts {
   observer_type* observer_;
   Owner* owner_;
   machine_type machine_;
-  ring_buffer<departure> leaving_;
+  ring_buffer<departure<queue_event>> leaving_;
   std::conditional_t<speaks, std::optional<announcer<transport>>, silence> announcer_{};
   std::vector<std::uint32_t> heard_{};
   gate answered_;
