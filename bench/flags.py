@@ -6,9 +6,11 @@ import sys
 
 
 class Flags(argparse.ArgumentParser):
-    def __init__(self, description):
+    def __init__(self, name, description):
+        """`name` is what the program's other lines begin with."""
+        self.name = name
         super().__init__(prog="bench/" + os.path.basename(sys.argv[0]), description=description,
                          formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def error(self, message):
-        self.exit(2, f"{self.prog}: {message}. Fix: {self.prog} --help\n")
+        self.exit(2, f"{self.name}: {message}. Fix: {self.prog} --help\n")

@@ -133,7 +133,7 @@ def rates_of_tutti(file):
 
 
 def main():
-    parser = Flags(__doc__)
+    parser = Flags("pytorch_throughput", __doc__)
     parser.add_argument("--beside", type=argparse.FileType())
     ours = rates_of_tutti(parser.parse_args().beside)
     if not torch.cuda.is_available():

@@ -62,7 +62,7 @@ bool same_pairs(const std::vector<index_pair>& a, const std::vector<index_pair>&
 
 constexpr unsigned long long nothing = std::numeric_limits<unsigned long long>::max();
 
-void selects(const std::vector<float>& input, std::size_t k, const char* what) {
+void selects_the_same(const std::vector<float>& input, std::size_t k, const char* what) {
   const auto expected = by_the_standard_library(input, k);
   std::vector<index_pair> here(k, {99, 99.0f});
   inline_queue host;
@@ -84,7 +84,7 @@ TEST(pair_heap, is_the_standard_librarys_at_every_size) {
     for (const std::size_t k :
          {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{3}, n / 100, n / 3, n}) {
       if (k <= n) {
-        selects(input, k, "normal");
+        selects_the_same(input, k, "normal");
       }
     }
   }
@@ -114,7 +114,7 @@ TEST(pair_heap, is_the_standard_librarys_where_the_input_is_not_kind) {
   for (const auto& [what, input] : inputs) {
     for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{50},
                                 std::size_t{4095}, std::size_t{4096}, n - 1, n}) {
-      selects(input, k, what);
+      selects_the_same(input, k, what);
     }
   }
 }
