@@ -30,6 +30,7 @@
 #include "tutti/strategies/mxnet.hpp"
 #include "tutti/strategies/ok_topk.hpp"
 #include "tutti/strategies/omgs.hpp"
+#include "tutti/strategies/one_bit_adam.hpp"
 #include "tutti/strategies/p3.hpp"
 #include "tutti/strategies/power_sgd.hpp"
 #include "tutti/strategies/qsgd.hpp"
@@ -48,7 +49,8 @@
 namespace tutti::strategies {
 
 /// Named strategies for registries and for tests that try them all: one of each composition, and of
-/// variants of one those that show most.
+/// variants of one those that show most. OneBitAdam, which has an optimizer of its own, is not
+/// here.
 using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
                        HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR,
                        TopK, TopK2, gTopKSGD, OkTopk, DGC, OMGS, SignSGD, Signum, EFSignSGD,

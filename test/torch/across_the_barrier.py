@@ -8,6 +8,7 @@ import time
 import torch
 
 import laws
+import tutti_torch
 from laws import equal, rank, ranks, refused
 
 values = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
@@ -278,6 +279,66 @@ def uneven_data():
     plain.compare(model)
 
 
+def signs_times_their_root_mean_square(values, parts):
+    """Of each part; what is left is the second."""
+    coded = torch.cat([each.square().mean().sqrt().expand_as(each).copysign(each)
+                       for each in values.split(parts)])
+    return coded, values - coded
+
+
+def parts_of_one_magnitude(values):
+    """How many neighbours have it, one after the other."""
+    sizes = values.abs()
+    ends = [i for i in range(1, len(sizes)) if abs(sizes[i] / sizes[i - 1] - 1) > 1e-3]
+    return [end - begin for begin, end in zip([0, *ends], [*ends, len(sizes)])]
+
+
+def momenta_of_a_bit():
+    """Tang et al., "1-bit Adam": three dense steps of Adam, and then, under its last mean squares,
+    momenta of signs, with what is lost at workers and at owners in the next ones. What a scale is
+    of, an owner's part of a tensor, shows in the first such step."""
+    rate, frozen, keep, keep_squares, epsilon = 0.01, 3, 0.9, 0.999, 1e-6
+    module, plain = network(Pair), network(Pair).double()
+    optimizer = tutti_torch.OneBitAdam(module.parameters(), rate, (keep, keep_squares), epsilon,
+                                       freeze_step=frozen)
+    model = laws.ours(module, strategy=laws.momenta, optimizer=optimizer)
+    mine = list(module.parameters())
+    theirs = list(plain.parameters())
+    m, v, kept, lost, parts = ([None] * len(mine) for _ in range(5))
+    for step in range(frozen + 6):
+        before = [each.detach().double().flatten() for each in mine]
+        optimizer.zero_grad()
+        backward(model, batch(step))
+        optimizer.step()
+        model.wait()
+        gradients = []
+        for each in range(ranks):
+            plain.zero_grad()
+            plain(batch(step, each).double()).square().mean().backward()
+            gradients.append([its.grad.flatten().clone() for its in theirs])
+        for i, its in enumerate(theirs):
+            of_ranks = [each[i] for each in gradients]
+            if step < frozen:
+                mean = sum(of_ranks) / ranks
+                m[i] = (1 - keep) * mean + (keep * m[i] if step else 0)
+                v[i] = (1 - keep_squares) * mean.square() + (keep_squares * v[i] if step else 0)
+            else:
+                if step == frozen:
+                    moved = before[i] - mine[i].detach().double().flatten()
+                    parts[i] = parts_of_one_magnitude(moved * (v[i].sqrt() + epsilon))
+                    assert len(parts[i]) <= ranks, f"{parts[i]} of {tuple(its.shape)}"
+                    kept[i], lost[i] = [torch.zeros_like(m[i])] * ranks, torch.zeros_like(m[i])
+                coded = [signs_times_their_root_mean_square(
+                    keep * m[i] + (1 - keep) * one + left, parts[i])
+                    for one, left in zip(of_ranks, kept[i])]
+                kept[i] = [left for _, left in coded]
+                m[i], lost[i] = signs_times_their_root_mean_square(
+                    sum(code for code, _ in coded) / ranks + lost[i], parts[i])
+            with torch.no_grad():
+                its.sub_((rate * m[i] / (v[i].sqrt() + epsilon)).view_as(its))
+            assert torch.allclose(mine[i].double(), its, 1e-4, 1e-5), f"step {step}, {its.shape}"
+
+
 def optimizers():
     for sentence, named in (("has no nesterov", {"nesterov": True}),
                             ("has no maximize", {"maximize": True}),
@@ -297,6 +358,10 @@ def optimizers():
     refused("unused ones were to be left alone",
             lambda: wrapped(module, torch.optim.SGD(module.parameters(), lr=0.1),
                             find_unused_parameters=True))
+    for wrong in (-1, 2.5):
+        refused("freeze_step cannot be", lambda: laws.ours(
+            module, strategy=laws.momenta,
+            optimizer=tutti_torch.OneBitAdam(module.parameters(), freeze_step=wrong)))
     module.to(torch.bfloat16)
     refused("16 bits", lambda: wrapped(module, torch.optim.SGD(module.parameters(), lr=0.1)))
 
@@ -359,4 +424,4 @@ def loops():
 
 
 laws.run([a_loop_of_torchs, torchs_recurrence, schedules_of_rank_0, a_layer_waits_for_its_own,
-          momenta_are_state, loading_waits, uneven_data, optimizers, loops])
+          momenta_are_state, momenta_of_a_bit, loading_waits, uneven_data, optimizers, loops])

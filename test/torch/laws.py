@@ -14,6 +14,7 @@ rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 ranks = int(os.environ["OMPI_COMM_WORLD_SIZE"])
 dense = "strategies::Horovod"
 crossing = "strategies::ByteScheduler"
+momenta = "strategies::OneBitAdam"
 remembering = {"strategy": "mine::Strategy",
                "header": os.path.join(os.path.dirname(os.path.abspath(__file__)), "mine.hpp")}
 late = {**remembering, "strategy": "mine::Late"}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -67,13 +68,23 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
   return set;
 }
 
-/// An optimizer with values by name, as its `describe` has them; what is not named stays.
+/// An optimizer with values by name, as its `describe` has them; what is not named stays. All are
+/// Python's floats, for they are rank 0's, which come as one tensor.
 template <class Optimizer>
 Optimizer optimizer_from(const py::dict& given) {
   Optimizer values;
   Optimizer::describe(values, [&given](std::string_view name, auto& value, std::string_view) {
     if (const py::str key(std::string{name}); given.contains(key)) {
-      value = given[key].cast<std::remove_reference_t<decltype(value)>>();
+      using wanted = std::remove_reference_t<decltype(value)>;
+      const auto its = given[key].cast<double>();
+      if constexpr (std::is_integral_v<wanted>) {
+        constexpr double most = 1ULL << 53;  // that a double tells from its neighbours
+        if (!(its >= 0 && its < most && its == std::floor(its))) {
+          throw tutti::usage_error(std::string(name) + " cannot be " + std::to_string(its) +
+                                   ". Fix: a whole number, 0 or more");
+        }
+      }
+      value = static_cast<wanted>(its);
     }
   });
   return values;
