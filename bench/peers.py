@@ -29,7 +29,7 @@ from tutti_torch.building import Build
 
 # DDP makes its buckets anew at the second step, and PowerSGD's hook compresses from the third.
 warmup = 3
-rest = 0.2  # seconds after each turn, in which nothing of it may use a core
+rest = 0.5  # seconds in which nobody has anything to do, at the end of each turn and after it
 watched = 2  # steps after the measured ones, in which the link is looked at all the time
 
 
@@ -281,6 +281,13 @@ class Wire(threading.Thread):
         return end - begin
 
 
+def share_used_at_rest():
+    """Of a core."""
+    before, begin = used(), time.perf_counter()
+    time.sleep(rest)
+    return (used() - before) / (time.perf_counter() - begin)
+
+
 class Turn:
     """Steps of one contestant, which is alive in `train` alone."""
 
@@ -291,9 +298,7 @@ class Turn:
         if alive() is not None:
             raise RuntimeError("a contestant is still alive after its turn")
         dist.barrier()
-        before, begin = used(), time.perf_counter()
-        time.sleep(rest)
-        self.idle = (used() - before) / (time.perf_counter() - begin)
+        self.idle = share_used_at_rest()
 
     def train(self, contestant, model, loss, steps):
         trained, optimizer = contestant.made(model)
@@ -325,6 +330,7 @@ class Turn:
             self.on_the_wire.append(wire.seconds())
         del self.losses[-watched:]  # nobody measured them
         dist.barrier()
+        self.idle_alive = share_used_at_rest()
         if isinstance(contestant, Tutti):
             trained._close()
         return weakref.ref(trained)
@@ -351,7 +357,8 @@ def summary(name, turns):
             "loss": statistics.mean(losses[-max(1, len(losses) // 10):]),
             "losses": [each["losses"] for each in turns[0]],
             "on_the_wire": median_or_none([took for each in ranks for took in each["on_the_wire"]]),
-            "idle": max(each["idle"] for each in ranks)}
+            "idle": max(each["idle"] for each in ranks),
+            "idle_alive": statistics.median(each["idle_alive"] for each in ranks)}
 
 
 def train(given):
@@ -371,7 +378,8 @@ def train(given):
             json.dump({"contestants": rows,
                        "parameters": sum(each.numel() for each in model_and_loss(given)[0].parameters()),
                        "about": {"versions": versions(),
-                                 "idle": max(each["idle"] for each in rows)}}, file)
+                                 "idle": max(each["idle"] for each in rows),
+                                 "idle_alive": max(each["idle_alive"] for each in rows)}}, file)
     dist.barrier()
 
 

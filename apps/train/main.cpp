@@ -23,7 +23,8 @@ const train::device& find(const train::trainable& strategy, const common::job& a
   const auto found = std::ranges::find(strategy.devices, asked.device, &train::device::name);
   if (found == strategy.devices.end()) {
     throw common::flag_error("this build does not train " + asked.strategy + " on " + asked.device +
-                             ". Fix: cmake --preset cuda, where nvcc, cuBLAS and cuDNN are found");
+                             ". Fix: cmake --preset cuda, where nvcc, cuBLAS and cuDNN are found, or "
+                             "--device cpu, where alone OkTopk and QSGD train");
   }
   found->expect(asked);
   return *found;

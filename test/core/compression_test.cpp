@@ -174,5 +174,7 @@ TEST(Conservation, BlocksOfCodesLoseARounding) {
 
 static_assert(strategies_in<lossy_strategies_on<on_threads>> == 7);
 INSTANTIATE_TYPED_TEST_SUITE_P(LossyOnThreads, StrategyLaw, lossy_strategies_on<on_threads>);
+static_assert(strategies_in<coded_strategies_on<on_threads>> == 8);
+INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnThreads, StrategyLaw, coded_strategies_on<on_threads>);
 
 }  // namespace tutti::test

@@ -42,8 +42,6 @@
 
 namespace tutti::test {
 
-static_assert(strategies_in<coded_strategies_on<on_threads>> == 8);
-INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnThreads, StrategyLaw, coded_strategies_on<on_threads>);
 static_assert(strategies_in<coded_strategies_on<on_the_virtual_clock>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnTheVirtualClock, StrategyLaw,
                                coded_strategies_on<on_the_virtual_clock>);

@@ -57,7 +57,7 @@ def a_row_is_held_against_the_bare_model():
     """Two rounds of two steps on two ranks, of which the slower counts. Losses are the first
     round's, and differ from DDP's in the second of three steps, on one rank."""
     def turn(*ranks_of_it):
-        return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0,
+        return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0, "idle_alive": 0.0,
                  "on_the_wire": [sent / 1e6, None if sent == 0 else 2.0],
                  "losses": [3.0, 2.0, 1.0 + sent / 1e6]} for seconds, cpu, sent in ranks_of_it]
 
