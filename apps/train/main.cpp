@@ -22,9 +22,10 @@ const train::device& find(const train::trainable& strategy, const common::job& a
   common::expect_one_of("device", asked.device, {"cpu", "cuda"});
   const auto found = std::ranges::find(strategy.devices, asked.device, &train::device::name);
   if (found == strategy.devices.end()) {
-    throw common::flag_error("this build does not train " + asked.strategy + " on " + asked.device +
-                             ". Fix: cmake --preset cuda, where nvcc, cuBLAS and cuDNN are found, or "
-                             "--device cpu, where alone OkTopk and QSGD train");
+    throw common::flag_error(
+        "this build does not train " + asked.strategy + " on " + asked.device +
+        ". Fix: cmake --preset cuda, where nvcc, cuBLAS and cuDNN are found, or "
+        "--device cpu, where alone OkTopk and QSGD train");
   }
   found->expect(asked);
   return *found;
