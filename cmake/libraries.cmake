@@ -53,10 +53,11 @@ endif()
 tutti_library(tutti "${tutti_headers}")
 target_compile_features(tutti_tutti INTERFACE cxx_std_20)
 target_link_libraries(tutti_tutti INTERFACE Threads::Threads)
-# A product and a sum stay two roundings, so that hosts and devices give the same bits.
+# A product and a sum stay two roundings, so that hosts and devices give the same bits; and a root
+# is an instruction of its own, without an errno, so that loops over roots are made of vectors.
 target_compile_options(tutti_tutti INTERFACE
-  "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>"
-  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off;--fmad=false>")
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-fno-math-errno>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off,-fno-math-errno;--fmad=false>")
 
 set(compiled ${PROJECT_SOURCE_DIR}/include/tutti/compiled)
 tutti_library(in_process "${headers_in_process}" ${compiled}/in_process.cpp)

@@ -88,7 +88,8 @@ class Build:
                                   arguments=", ".join(filter(None, ("Trained", optimizer))))
         compiler = os.environ.get("CXX", "c++")
         mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
-        self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
+        self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-fno-math-errno",
+                      "-DOMPI_SKIP_MPICXX",
                       *shlex.split(answer_of(mpi, "--showme:compile")),
                       *shlex.split(os.environ.get("CXXFLAGS", ""))]
         self.links = shlex.split(answer_of(mpi, "--showme:link"))

@@ -28,7 +28,8 @@ TUTTI_HD inline float root(float value) {
 #if defined(__CUDA_ARCH__)
   return __fsqrt_rn(value);
 #else
-  // Of <cmath>, which compilers read for longer than all optimizers, only this.
+  // Of <cmath>, which compilers read for longer than all optimizers, only this. Loops over it are
+  // made of vectors where -fno-math-errno says that nobody looks at errno, as tutti's targets do.
   return __builtin_sqrtf(value);
 #endif
 }
