@@ -111,6 +111,11 @@ class Bare:
         """Nothing of a step is on its way any more."""
 
 
+class BareAdam(Bare):
+    def made(self, model):
+        return model, torch.optim.Adam(model.parameters())
+
+
 class DDP(Bare):
     def __init__(self, megabytes, hook=None):
         self.megabytes, self.hook = megabytes, hook
@@ -194,6 +199,7 @@ contestants = {
     "DDP PowerSGD hook of rank 1": OneBucketPowerSGD(1),
     "tutti PowerSGD of rank 1": Tutti("strategies::PowerSGD", options={"compression.rank": 1}),
     "tutti EFSignSGD": Tutti("strategies::EFSignSGD", **beside_a_residual),
+    "no communication, Adam": BareAdam(),  # what 1-bit Adam is to be held against
     "tutti OneBitAdam": OneBitAdam("strategies::OneBitAdam"),
     "tutti TopK": Tutti("strategies::TopK", **beside_a_residual),
     "tutti TopK 1 %": Tutti("strategies::TopK", options={"compression.density": 0.01},
