@@ -336,7 +336,7 @@ class Turn:
             self.on_the_wire.append(wire.seconds())
         del self.losses[-watched:]  # nobody measured them
         dist.barrier()
-        self.idle_alive = share_used_at_rest()
+        self.at_rest = share_used_at_rest()
         if isinstance(contestant, Tutti):
             trained._close()
         return weakref.ref(trained)
@@ -364,7 +364,7 @@ def summary(name, turns):
             "losses": [each["losses"] for each in turns[0]],
             "on_the_wire": median_or_none([took for each in ranks for took in each["on_the_wire"]]),
             "idle": max(each["idle"] for each in ranks),
-            "idle_alive": statistics.median(each["idle_alive"] for each in ranks)}
+            "at_rest": statistics.median(each["at_rest"] for each in ranks)}
 
 
 def train(given):
@@ -384,8 +384,7 @@ def train(given):
             json.dump({"contestants": rows,
                        "parameters": sum(each.numel() for each in model_and_loss(given)[0].parameters()),
                        "about": {"versions": versions(),
-                                 "idle": max(each["idle"] for each in rows),
-                                 "idle_alive": max(each["idle_alive"] for each in rows)}}, file)
+                                 "idle": max(each["idle"] for each in rows)}}, file)
     dist.barrier()
 
 

@@ -57,7 +57,7 @@ def a_row_is_held_against_the_bare_model():
     """Two rounds of two steps on two ranks, of which the slower counts. Losses are the first
     round's, and differ from DDP's in the second of three steps, on one rank."""
     def turn(*ranks_of_it):
-        return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0, "idle_alive": 0.0,
+        return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0, "at_rest": 0.0,
                  "on_the_wire": [sent / 1e6, None if sent == 0 else 2.0],
                  "losses": [3.0, 2.0, 1.0 + sent / 1e6]} for seconds, cpu, sent in ranks_of_it]
 
@@ -73,7 +73,7 @@ def a_row_is_held_against_the_bare_model():
     rows = list(front().rows_of({"contestants": [bare, ours, ddp]}, given))
     wanted = {"contestant": "ours", "step_ms": 3000.0, "worst_ms": 9000.0, "of_bare": 3.0,
               "exposed_ms": 2000.0, "sent_mb": 5.0, "wire_ms": 4000.0,
-              "first_to_last_ms": 2000.0, "cpu_s": 0.75,
+              "first_to_last_ms": 2000.0, "cpu_s": 0.75, "at_rest": 0.0,
               "loss": 4.0, "as_ddp": 1}
     assert rows[1] == wanted, rows[1]
     assert rows[0]["exposed_ms"] == rows[0]["sent_mb"] == rows[0]["cpu_s"] == 0, rows[0]
