@@ -13,20 +13,29 @@ namespace tutti::transport::detail {
 namespace {
 
 TEST(Idle, NapsAreAShareOfTheWaitAndEnd) {
+  struct naps {
+    urgency who;
+    seconds first;
+    double share;
+  };
   const backoff alone(1);
-  for (const std::size_t early : {0UL, 999UL, 1000UL, naps_from - 1}) {
-    EXPECT_EQ(alone.idle(early), 0) << early;
+  for (const auto& [who, first, share] :
+       {naps{urgency::waited_for, 50e-6, 1.0 / 32}, naps{urgency::unhurried, 200e-6, 1.0 / 8}}) {
+    for (const std::size_t early : {0UL, 999UL, 1000UL, naps_from - 1}) {
+      EXPECT_EQ(alone.idle(early, who), 0) << early;
+    }
+    EXPECT_DOUBLE_EQ(alone.idle(naps_from, who), first);
+    seconds waited = 0;
+    seconds longest = 0;
+    for (std::size_t nap = 0; nap < 1000; ++nap) {
+      const seconds next = alone.idle(naps_from + nap, who);
+      EXPECT_GT(next, 0);
+      EXPECT_LE(next, first + waited * share) << nap;
+      waited += next;
+      longest = std::max(longest, next);
+    }
+    EXPECT_DOUBLE_EQ(longest, 3.2e-3);
   }
-  seconds waited = 0;
-  seconds longest = 0;
-  for (std::size_t nap = 0; nap < 1000; ++nap) {
-    const seconds next = alone.idle(naps_from + nap);
-    EXPECT_GT(next, 0);
-    EXPECT_LE(next, 50e-6 + waited / 32) << nap;
-    waited += next;
-    longest = std::max(longest, next);
-  }
-  EXPECT_DOUBLE_EQ(longest, 3.2e-3);
 }
 
 TEST(Idle, NobodyWhoSleepsIsSleptThrough) {

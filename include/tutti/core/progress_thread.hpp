@@ -28,8 +28,9 @@ struct progress_loop {
 };
 
 /// A thread that moves communication on while the model computes: the engines of one process share
-/// it. It looks often while something moves. Soon after the last movement it sleeps between two
-/// looks, for as long as the transports allow, until something is posted: the model wants the core.
+/// it. It looks often while something moves and somebody waits. Soon after the last movement, and
+/// while the model computes at once, it sleeps between two looks, for as long as the transports
+/// allow, until something is posted: the model wants the core.
 ///
 /// Cost where nothing happens: a look every 3 milliseconds. `wake` is one atomic operation while
 /// the thread is awake, a system call while it sleeps.
@@ -111,7 +112,8 @@ class progress_thread {
   }
 
  private:
-  static constexpr std::size_t looks = 64;
+  /// In a row that bring nothing, before it sleeps.
+  static constexpr std::size_t looks_of(urgency who) { return who == urgency::unhurried ? 4 : 64; }
   static constexpr seconds an_hour = 3600;  // nobody is here
 
   /// Nobody moves any loop meanwhile.
@@ -182,6 +184,7 @@ class progress_thread {
     }
     const urgency who =
         waiters_.load(std::memory_order_relaxed) != 0 ? urgency::waited_for : urgency::unhurried;
+    const std::size_t looks = looks_of(who);
     const std::size_t polls = idle < looks ? idle : idle - looks + naps_from;
     seconds nap = an_hour;
     for (const progress_loop* each = loops_; each != nullptr; each = each->next) {

@@ -268,9 +268,9 @@ class basic_in_process {
     return progress;
   }
 
-  seconds idle(std::size_t idle_polls, urgency = urgency::waited_for) {
+  seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) {
     idle_since_poll_.store(true, std::memory_order_relaxed);
-    const seconds nap = backoff_.idle(idle_polls);
+    const seconds nap = backoff_.idle(idle_polls, who);
     return nap > 0 ? sleepers_.cut_short(nap, now()) : 0;
   }
 
