@@ -79,11 +79,11 @@ class DataParallel(torch.nn.Module):
     pass, unless `broadcast_buffers` is false. A parameter without a gradient counts as zeros; with
     `find_unused_parameters` one that no rank has used keeps its `.grad`, for a message a pass.
 
-    With `optimizer`, a torch.optim.SGD of the module's parameters, training crosses the iteration's
-    end: `backward()` returns at once, tutti updates each parameter when its own mean has arrived,
-    and a module waits for its parameters before the next forward pass reads them, as do
-    `state_dict()` and `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays
-    as it is, schedulers too; rank 0's values are everybody's, for a message a pass. Momenta are
+    With `optimizer`, a torch.optim.SGD of the module's parameters, or for strategies::OneBitAdam a
+    tutti_torch.OneBitAdam, training crosses the iteration's end: `backward()` returns at once,
+    tutti updates each parameter when its own mean has arrived, and a module waits for its
+    parameters before the next forward pass reads them, as do `state_dict()` and
+    `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays as it is, schedulers too; rank 0's values are everybody's, for a message a pass. Momenta are
     part of this model's state, gradients cannot be read, and parameters change before `step()`,
     which says so where that makes a difference.
 
