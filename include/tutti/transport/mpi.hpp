@@ -317,7 +317,9 @@ class mpi_on {
 
   seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
     const seconds affordable = idle_polls < glances ? 0 : transfers_.nap(who);
-    const seconds nap = affordable > 0 ? affordable : backoff_.idle(idle_polls, who);
+    // A model on a device does not want the core.
+    const urgency whose = on_device ? urgency::waited_for : who;
+    const seconds nap = affordable > 0 ? affordable : backoff_.idle(idle_polls, whose);
     return nap > 0 ? transfers_.until_sleepers_are_due(nap) : 0;
   }
 
