@@ -1,0 +1,108 @@
+// What engines send of which no law of order is: by other collectives, and under architectures
+// whose order follows from another's.
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <map>
+
+#include "support/byte_laws.hpp"
+#include "tutti/architecture/adasum.hpp"
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/elastic_averaging.hpp"
+#include "tutti/architecture/independent.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/architecture/switch_at.hpp"
+#include "tutti/compression/top_k.hpp"
+
+namespace tutti::test {
+namespace {
+
+TEST(Bytes, OfAnAdaptiveSum) {
+  sends_as_stated<compose<architecture::adasum<>, coordination::local>>(
+      {}, bytes::halved_and_doubled, counted_steps, SIZE_MAX);
+  sends_as_stated<compose<architecture::adasum<carries::difference>, coordination::local>>(
+      {}, bytes::halved_and_doubled, counted_steps, SIZE_MAX);
+}
+TEST(Bytes, OfASelection) {
+  sends_as_stated<compose<architecture::sparse_tree, compression::top_k, coordination::local>>(
+      {.compression = {.density = 0.1}}, bytes::up_and_down_a_tree, counted_steps, SIZE_MAX);
+}
+/// All data goes to rank 0, and the sum from there.
+std::uint64_t through_one(std::size_t rank, std::size_t workers, std::size_t n) {
+  return 4 * (rank == 0 ? workers - 1 : 1) * n;
+}
+/// All data goes up a binary tree, and the sum down to both children.
+std::uint64_t up_and_down_two_by_two(std::size_t rank, std::size_t workers, std::size_t n) {
+  const std::size_t children =
+      (2 * rank + 1 < workers ? 1U : 0U) + (2 * rank + 2 < workers ? 1U : 0U);
+  return 4 * ((rank == 0 ? 0 : 1) + children) * n;
+}
+/// Thakur et al.: among as many ranks as are a power of two each gives away all parts but its own,
+/// and then, to ever farther ranks, the parts that it has come to have: its own, two, four. A rank
+/// above them hands all down and gets all back.
+std::uint64_t halves(std::size_t rank, std::size_t workers, std::size_t n) {
+  const std::size_t core = std::bit_floor(workers);
+  if (rank >= core) {
+    return 4 * n;
+  }
+  std::size_t sent = n - bytes::part(n, core, rank) + (rank + core < workers ? n : 0);
+  for (std::size_t known = 1; known < core; known *= 2) {
+    for (std::size_t each = rank / known * known; each < rank / known * known + known; ++each) {
+      sent += bytes::part(n, core, each);
+    }
+  }
+  return 4 * sent;
+}
+TEST(Bytes, OfAMeanOfTheStepBefore) {
+  counts_as_stated<architecture::delayed<architecture::all_reduce<collective::canonical>>>(
+      bytes::to_owners);
+  counts_as_stated<architecture::delayed<architecture::all_reduce<collective::star>>>(through_one);
+}
+/// Together ranks send as much by any of them; who sends it tells some of them apart.
+TEST(Bytes, OfAMeanByEachCollective) {
+  using strategy = compose<architecture::all_reduce<any_collective>, partition::into>;
+  const std::map<some_collective, bytes_of_piece> by_rank{
+      {some_collective::ring, bytes::around},
+      {some_collective::halving_doubling, halves},
+      {some_collective::star, through_one},
+      {some_collective::canonical, bytes::to_owners},
+      {some_collective::by_graph, up_and_down_two_by_two}};
+  for (std::size_t i = 0; i < names(some_collective()).size(); ++i) {
+    SCOPED_TRACE(names(some_collective())[i]);
+    engine_options<strategy> options{.partition = {.bytes = 4 * counted_piece}};
+    options.architecture.ranges[0].algorithm = some_collective(i);
+    if (const auto stated = by_rank.find(some_collective(i)); stated != by_rank.end()) {
+      sends_as_stated<strategy>(options, stated->second);
+    } else {
+      send_together<strategy>(options, [](std::size_t workers) { return 2 * (workers - 1); });
+    }
+  }
+}
+TEST(Bytes, OfModelsByOtherCollectives) {
+  counts_as_stated<architecture::local_sgd<collective::canonical>>(bytes::to_owners,
+                                                                   counted_steps / 4);
+  counts_as_stated<architecture::sharded<collective::canonical>>(bytes::to_owners_of_parts);
+  using architecture::gradients;
+  counts_as_stated<architecture::sharded<collective::ring, gradients::given_back>>(
+      bytes::around_parts);
+  counts_as_stated<architecture::model_averaging<collective::star>>(through_one);
+  counts_as_stated<architecture::elastic_averaging<collective::canonical>>(bytes::to_owners);
+  counts_as_stated<architecture::independent>(bytes::none);
+  counts_as_stated<architecture::elastic_averaging<>>(bytes::around);
+  using outer = compose<architecture::diloco<>, partition::into>;
+  sends_as_stated<outer>({.architecture = {.period = 4}}, bytes::around, counted_steps / 4);
+  using outer_in_halves =
+      compose<architecture::diloco<collective::halving_doubling>, partition::into>;
+  sends_as_stated<outer_in_halves>({.architecture = {.period = 4}}, halves, counted_steps / 4);
+}
+TEST(Bytes, OfOneAndThenAnother) {
+  using strategy =
+      compose<architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
+              partition::into>;
+  const engine_options<strategy> options{.architecture = {.step = 3}};
+  sends_as_stated<strategy>(options, bytes::around, 2 + 2);  // the fourth and the eighth
+}
+
+}  // namespace
+}  // namespace tutti::test
