@@ -288,7 +288,7 @@ class Wire(threading.Thread):
 
 
 def share_used_at_rest():
-    """Of a core."""
+    """Of a core, while nobody has anything to do."""
     before, begin = used(), time.perf_counter()
     time.sleep(rest)
     return (used() - before) / (time.perf_counter() - begin)

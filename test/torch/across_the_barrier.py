@@ -280,14 +280,14 @@ def uneven_data():
 
 
 def signs_times_their_root_mean_square(values, parts):
-    """Of each part; what is left is the second."""
+    """Of each part, and what that leaves behind."""
     coded = torch.cat([each.square().mean().sqrt().expand_as(each).copysign(each)
                        for each in values.split(parts)])
     return coded, values - coded
 
 
 def parts_of_one_magnitude(values):
-    """How many neighbours have it, one after the other."""
+    """The lengths of runs of neighbours whose magnitudes are equal."""
     sizes = values.abs()
     ends = [i for i in range(1, len(sizes)) if abs(sizes[i] / sizes[i - 1] - 1) > 1e-3]
     return [end - begin for begin, end in zip([0, *ends], [*ends, len(sizes)])]
