@@ -159,23 +159,25 @@ void print(const std::vector<row>& rows) {
               slow.str().c_str(), shared.charged_by.c_str());
   std::printf(
       "  %-*s kind   machines  samples/s  iteration ms  exposed ms  MB sent    wire ms"
-      "   bound ms  of bound   pays below%s%s%s\n",
+      "   bound ms  of bound%s%s%s\n",
       width, "strategy",
-      shared.world == "emulated" ? "  predicted ms  late us (worst)  wall/logical"
+      shared.world == "emulated" ? "   pays below  predicted ms  late us (worst)  wall/logical"
       : shared.world == "real"   ? "  predicted ms  error %  kernels     GB/s"
-                                 : "",
+                                 : "   pays below",
       drift ? "  consensus" : "", counts_pushes ? "  staleness  dropped %" : "");
   for (const row& each : rows) {
-    std::printf("%c %-*s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f  %11s",
+    std::printf("%c %-*s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f",
                 best_of_its_kind(each, rows) ? '*' : ' ', width, each.strategy.c_str(),
                 name_of(each.what), each.machines(), each.samples_per_second(),
                 1e3 * each.iteration, 1e3 * each.exposed(), each.bytes_sent() / 1e6,
-                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration / each.bound(),
-                pays_below(each).c_str());
+                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration / each.bound());
     if (shared.world == "real") {
       std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.predicted, 100 * each.error(),
                   each.of.kernels.c_str(), each.of.device.bytes_per_second / 1e9);
-    } else if (each.measured) {
+    } else {
+      std::printf("  %11s", pays_below(each).c_str());
+    }
+    if (shared.world == "emulated") {
       std::printf("  %12.2f  %7.0f (%5.0f)  %12.3f%s", 1e3 * each.predicted,
                   1e6 * each.clock.mean_lateness, 1e6 * each.clock.worst_lateness,
                   each.clock.wall / each.clock.time,
