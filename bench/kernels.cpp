@@ -222,6 +222,8 @@ template <class Format>
 void add_casts(const std::string& format) {
   add("narrow/" + format, 6, copying,
       [](arrays& on) { kernels::narrow<Format>(queue, on.gradient, on.payload.data()); });
+  add("widen/" + format, 6, copying,
+      [](arrays& on) { kernels::widen<Format>(queue, on.payload.data(), on.sum); });
   add("add_widened/" + format, 10, adding,
       [](arrays& on) { kernels::add_widened<Format>(queue, on.payload.data(), on.sum); });
   add("add_narrow/" + format, 6, adding, [](arrays& on) {
@@ -245,6 +247,8 @@ void add_signs() {
   });
   add("add_signs", 8.125, adding,
       [](arrays& on) { kernels::add_signs(queue, on.words(), nullptr, on.sum); });
+  add("unpack_signs", 4.125, copying,
+      [](arrays& on) { kernels::unpack_signs(queue, on.words(), nullptr, on.sum); });
   add("majority_of_four", 5.0 / 8, reading, [](arrays& on) {
     const std::size_t bytes = on.n / 8;
     kernels::majority(queue, std::span(on.words(), on.n / 32),

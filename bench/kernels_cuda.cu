@@ -111,6 +111,9 @@ void add_signs(const std::shared_ptr<arrays>& on) {
       [on] { kernels::pack_signs(on->queue, on->input(), on->words.data()); });
   add("add_signs", on, 8.125,
       [on] { kernels::add_signs(on->queue, on->words.data(), on->scale.data(), on->sum.span()); });
+  add("unpack_signs", on, 4.125, [on] {
+    kernels::unpack_signs(on->queue, on->words.data(), on->scale.data(), on->sum.span());
+  });
   add("add_and_pack_signs", on, 12.125,
       [on] {
         kernels::add_and_pack_signs(on->queue, on->sum.span(), on->input(), on->words.data());

@@ -120,6 +120,21 @@ TYPED_TEST(compression_law, accumulates_onto_what_is_there) {
   }
 }
 
+TYPED_TEST(compression_law, decodes_in_place_of_what_is_there) {
+  constexpr float odd = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t n : awkward_sizes) {
+    placed<TypeParam> codec(n);
+    for (const auto& gradient : {gradient_of(n, 3), std::vector<float>(n)}) {
+      const auto payload = codec.encode(gradient);
+      std::vector<float> values(n, odd);
+      inline_queue queue;
+      tutti::decode(codec.policy, queue, const_wire{payload.data(), payload.size()}, values,
+                    codec.where());
+      EXPECT_EQ(values, codec.decode(payload)) << n;
+    }
+  }
+}
+
 /// The queue has what every queue has and no more, so that what compiles here does on each of them.
 TYPED_TEST(compression_law, does_the_same_on_a_queue_that_runs_later) {
   for (const std::size_t n : awkward_sizes) {

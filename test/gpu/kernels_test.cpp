@@ -432,6 +432,11 @@ TEST_F(Kernels, Signs) {
                          there_input.span());
       EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
     }
+    auto unpacked = input;
+    const on_gpu there_unpacked(queue, input, offset);
+    kernels::unpack_signs(host, here.data(), scale.data(), unpacked);
+    kernels::unpack_signs(queue, there.data(), there_scale.data(), there_unpacked.span());
+    EXPECT_TRUE(same_bits(there_unpacked.read(), unpacked)) << n << " behind " << offset;
     kernels::pack_signs_and_subtract(host, input, scale.data(), here.data());
     kernels::pack_signs_and_subtract(queue, there_input.span(), there_scale.data(), there.data());
     EXPECT_EQ(there.read(), here) << n << " behind " << offset;

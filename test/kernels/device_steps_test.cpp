@@ -454,8 +454,14 @@ void are_added_as_the_hosts_are(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
       expected[i] += (input[i] < 0 ? -1.0f : 1.0f) * (each == nullptr ? 1.0f : 0.3f);
     }
-    on_packs<Width>(words, element::add_words{packed.data(), each, sum.data(), n});
+    on_packs<Width>(
+        words, element::decode_words<kernels::detail::added>{packed.data(), each, sum.data(), n});
     EXPECT_TRUE(same_bits(sum, expected)) << n;
+    std::vector<float> unpacked(n);
+    kernels::unpack_signs(queue, packed.data(), each, unpacked);
+    on_packs<Width>(
+        words, element::decode_words<kernels::detail::written>{packed.data(), each, sum.data(), n});
+    EXPECT_TRUE(same_bits(sum, unpacked)) << n;
   }
 }
 

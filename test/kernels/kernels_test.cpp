@@ -191,6 +191,29 @@ TEST(add_signs, adds_the_magnitude_with_each_sign) {
   }
 }
 
+TEST(unpack_signs, writes_what_added_to_zeros_is_there) {
+  for (const std::size_t n : sizes) {
+    const auto input = values(n, 9);
+    std::vector<std::uint32_t> words(kernels::sign_words(n));
+    inline_queue queue;
+    kernels::pack_signs(queue, input, words.data());
+    for (const float magnitude : {0.3f, 0.0f}) {
+      std::vector<float> out(n + 1, 77.0f);
+      kernels::unpack_signs(queue, words.data(), &magnitude, std::span(out).first(n));
+      std::vector<float> expected(n);
+      kernels::add_signs(queue, words.data(), &magnitude, expected);
+      EXPECT_EQ(out.back(), 77.0f) << "wrote past the elements";
+      out.pop_back();
+      EXPECT_TRUE(same_bits(out, expected)) << n;
+    }
+    std::vector<float> votes(n);
+    kernels::unpack_signs(queue, words.data(), nullptr, votes);
+    for (std::size_t i = 0; i < n; ++i) {
+      EXPECT_EQ(votes[i], input[i] < 0 ? -1.0f : 1.0f) << i;
+    }
+  }
+}
+
 TEST(half, is_usable_at_compile_time) {
   static_assert(kernels::half::to_bits(1.0f) == 0x3c00);
   static_assert(kernels::half::to_float(0x3555) == 0x1.554p-2f);

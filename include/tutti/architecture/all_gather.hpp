@@ -36,11 +36,10 @@ struct all_gather {
       auto& queue = self.queue();
       const std::size_t elements = what.data.size();
       const auto payload = what.encode(queue, 0, elements, what.room(0, what.capacity()));
-      what.clear(queue, 0, elements);
       const auto everybody = [payload](int) { return std::span<const std::byte>(payload); };
       const auto bytes_from = [&what](int) { return what.capacity(); };
       const auto add = [&](int rank, std::span<const std::byte> theirs) {
-        what.accumulate(queue, rank == self.rank() ? payload : theirs, 0, elements);
+        what.accumulate_from(rank, queue, rank == self.rank() ? payload : theirs, 0, elements);
       };
       co_await collective::exchange_with_all(carrier_of<typename World::compression>(self),
                                              everybody, bytes_from, add);

@@ -150,8 +150,7 @@ struct all_reduce {
         co_await adding;
       }
       if (encoded) {
-        what.clear(queue, 0, what.data.size());
-        what.accumulate(queue, sum_of(what).all(), 0, what.data.size());
+        what.decode(queue, sum_of(what).all(), 0, what.data.size());
       }
       if (!divides_first) {
         what.scale(queue, 0, what.data.size());

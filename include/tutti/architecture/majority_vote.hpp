@@ -97,8 +97,7 @@ struct majority_vote {
         count(queue, what, ballots());
         co_await collective::send_to_all(self, mine);
       }
-      what.clear(queue, 0, elements);
-      what.accumulate(queue, mine, 0, elements);
+      what.decode(queue, mine, 0, elements);
     }
 
    private:

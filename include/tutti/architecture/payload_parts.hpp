@@ -86,10 +86,9 @@ task reduce_to_owners(Endpoint self, payload_parts<Compression> cut) {
   };
   const auto bytes_of_mine = [cut, mine](int) { return cut.whole->capacity(cut.elements(mine)); };
   const auto add = [&](int rank, std::span<const std::byte> theirs) {
-    what.accumulate(queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
-                    cut.elements(mine));
+    what.accumulate_from(rank, queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
+                         cut.elements(mine));
   };
-  what.clear(queue, cut.begin(mine), cut.elements(mine));
   co_await collective::exchange_with_all(carrier_of<Compression>(self), payload_for, bytes_of_mine,
                                          add);
 }
@@ -107,9 +106,7 @@ task gather_from_owners(Endpoint self, payload_parts<Compression> cut) {
   const auto to_all = [answer](int) { return std::span<const std::byte>(answer); };
   const auto bytes_from = [cut](int rank) { return cut.whole->mean_capacity(cut.elements(rank)); };
   const auto decode = [&](int rank, std::span<const std::byte> theirs) {
-    what.clear(queue, cut.begin(rank), cut.elements(rank));
-    what.accumulate_mean(queue, rank == mine ? answer : theirs, cut.begin(rank),
-                         cut.elements(rank));
+    what.decode_mean(queue, rank == mine ? answer : theirs, cut.begin(rank), cut.elements(rank));
   };
   co_await collective::exchange_with_all(carrier_of<answers>(self), to_all, bytes_from, decode);
 }

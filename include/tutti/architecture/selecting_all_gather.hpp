@@ -46,18 +46,16 @@ struct selecting_all_gather {
       auto& queue = self.queue();
       const std::size_t elements = what.data.size();
       const auto mine = what.encode(queue, 0, elements, what.room(0, what.capacity()));
-      what.clear(queue, 0, elements);
       const auto everybody = [mine](int) { return std::span<const std::byte>(mine); };
       const auto bytes_from = [&what](int) { return what.capacity(); };
       const auto add = [&](int rank, std::span<const std::byte> theirs) {
-        what.accumulate(queue, rank == self.rank() ? mine : theirs, 0, elements);
+        what.accumulate_from(rank, queue, rank == self.rank() ? mine : theirs, 0, elements);
       };
       co_await collective::exchange_with_all(carrier_of<typename World::compression>(self),
                                              everybody, bytes_from, add);
       const auto largest = what.room(slot(elements), what.capacity());
       select(queue, what, mine, largest);
-      what.clear(queue, 0, elements);
-      what.accumulate(queue, largest, 0, elements);
+      what.decode(queue, largest, 0, elements);
       what.scale(queue, 0, elements);
     }
 

@@ -157,8 +157,7 @@ struct sharded {
       const chunk mine = shares_.share_of(piece);
       const std::size_t begin = mine.first_element - piece.first_element;
       if (encoded) {
-        what.clear(queue, begin, mine.elements);
-        what.accumulate(queue, payload, begin, mine.elements);
+        what.decode(queue, payload, begin, mine.elements);
       }
       if (!divides_first) {
         what.scale(queue, begin, mine.elements);

@@ -101,8 +101,7 @@ struct sparse_tree {
       if (options_.give_back == give_back::compatible) {
         take_back(queue, what, mine, sum);
       }
-      what.clear(queue, 0, elements);
-      what.accumulate(queue, sum, 0, elements);
+      what.decode(queue, sum, 0, elements);
       what.scale(queue, 0, elements);
     }
 

@@ -64,6 +64,11 @@ class decorator {
     tutti::accumulate(compression_, queue, in, sum, where.after(Rows));
   }
   template <class Queue>
+  requires decodes<C>
+  void decode(Queue& queue, const_wire in, std::span<float> values) const {
+    compression_.decode(queue, in, values);
+  }
+  template <class Queue>
   requires summable void fold(Queue& queue, wire into, const_wire from) const {
     compression_.fold(queue, into, from);
   }

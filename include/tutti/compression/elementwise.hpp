@@ -41,6 +41,11 @@ struct elementwise {
   }
 
   template <class Queue>
+  void decode(Queue& queue, const_wire in, std::span<float> values) const {
+    kernels::widen<Format>(queue, in.header<bits>(), values);
+  }
+
+  template <class Queue>
   void fold(Queue& queue, wire into, const_wire from) const {
     kernels::add_narrow<Format>(queue, into.as<bits>(), from.header<bits>());
   }

@@ -35,6 +35,11 @@ struct signs_and_scale {
     kernels::add_signs(queue, words(in), in.header<float>(), sum);
   }
 
+  template <class Queue>
+  void decode(Queue& queue, const_wire in, std::span<float> values) const {
+    kernels::unpack_signs(queue, words(in), in.header<float>(), values);
+  }
+
   /// Encodes gradient + residual; the residual becomes what the payload leaves behind.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,

@@ -33,6 +33,11 @@ struct sign {
     kernels::add_signs(queue, in.header<std::uint32_t>(), nullptr, sum);
   }
 
+  template <class Queue>
+  void decode(Queue& queue, const_wire in, std::span<float> values) const {
+    kernels::unpack_signs(queue, in.header<std::uint32_t>(), nullptr, values);
+  }
+
   /// Encodes gradient + residual; the residual becomes what the votes leave behind.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,

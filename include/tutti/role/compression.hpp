@@ -219,6 +219,26 @@ void accumulate(const C& compression, Queue& queue, const_wire in, std::span<flo
   }
 }
 
+/// A compressor that decodes a payload in place of what was there, in less passes than clearing and
+/// accumulating take.
+template <class C>
+concept decodes = requires(const C compression, inline_queue& queue, const_wire in,
+                           std::span<float> values) {
+  compression.decode(queue, in, values);
+};
+
+/// `values` become what the payload stands for.
+template <class C, class Queue>
+void decode(const C& compression, Queue& queue, const_wire in, std::span<float> values,
+            const chunk_context& where) {
+  if constexpr (decodes<C>) {
+    compression.decode(queue, in, values);
+  } else {
+    queue.clear(values.data(), values.size_bytes());
+    tutti::accumulate(compression, queue, in, values, where);
+  }
+}
+
 /// The compressor for a sum of payloads on its way back: the same, unless `relay()` says otherwise
 /// (a momentum is the worker's, not the sum's). Its payloads are of its own length, and it decodes
 /// them.
@@ -519,7 +539,8 @@ concept knows_its_blocks = facts::unit_of<C>
 /// Of two kinds, tensor by tensor: `chosen`, `otherwise`, `chooses(tensor)`; and `start()`, where
 /// the first kind's turn comes later than step 0.
 ///
-/// Optional: `fold_everywhere(queue, array of wires)`, a fold in that order which leaves the sum in
+/// Optional: `decode(queue, const_wire, values)`: the payload in place of what was there;
+/// `fold_everywhere(queue, array of wires)`, a fold in that order which leaves the sum in
 /// all of them in one pass;
 /// `merge(queue, into, from, left_out, context)`: of two payloads' sum as much as one holds goes to
 /// the first, and the rest, element by element, to `left_out`, unless that is empty; the context's

@@ -109,11 +109,27 @@ struct launch {
                   std::size_t count) const {
     accumulate_by(*compression, queue, payload, first, count, worker);
   }
+  /// What a payload says, in place of `count` elements from `first` on.
+  template <class Queue>
+  void decode(Queue& queue, std::span<const std::byte> payload, std::size_t first,
+              std::size_t count) const {
+    decode_by(*compression, queue, payload, first, count, worker);
+  }
   /// What `encode_mean` has made.
   template <class Queue>
-  void accumulate_mean(Queue& queue, std::span<const std::byte> payload, std::size_t first,
-                       std::size_t count) const {
-    accumulate_by(relay(*compression), queue, payload, first, count, owner);
+  void decode_mean(Queue& queue, std::span<const std::byte> payload, std::size_t first,
+                   std::size_t count) const {
+    decode_by(relay(*compression), queue, payload, first, count, owner);
+  }
+  /// Of payloads that come in rank order: the first takes the place of what was there.
+  template <class Queue>
+  void accumulate_from(int rank, Queue& queue, std::span<const std::byte> payload,
+                       std::size_t first, std::size_t count) const {
+    if (rank == 0) {
+      decode(queue, payload, first, count);
+    } else {
+      accumulate(queue, payload, first, count);
+    }
   }
 
   // ---- of several rounds, on a whole tensor
@@ -176,6 +192,15 @@ struct launch {
     if (!phantom()) {
       tutti::accumulate(its, queue, const_wire(payload.data(), payload.size()),
                         data.subspan(first, count), where.from(first));
+    }
+  }
+  template <class C, class Queue>
+  void decode_by(const C& its, Queue& queue, std::span<const std::byte> payload, std::size_t first,
+                 std::size_t count, const chunk_context& where) const {
+    charge(queue, payload.size() + (decodes<C> ? 1 : 3) * sizeof(float) * count);
+    if (!phantom()) {
+      tutti::decode(its, queue, const_wire(payload.data(), payload.size()),
+                    data.subspan(first, count), where.from(first));
     }
   }
 };

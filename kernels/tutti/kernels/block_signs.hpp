@@ -49,12 +49,13 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
 inline void add_block(const std::uint32_t* words, float magnitude, std::span<float> sum) {
   const std::size_t total = sum.size() / 32;
   if (sum.size() % (32 * columns_together) != 0) {
-    return add_signs(words, magnitude, sum);
+    return decode_signs(words, magnitude, sum, added());
   }
   for (std::size_t begin = 0; begin < total; begin += columns_together) {
     for (std::size_t row = 0; row < 32; row += rows_together) {
-      add_rows(words + begin, columns_together, row, total, magnitude,
-               sum.data() + row * total + begin, std::make_index_sequence<rows_together>());
+      decode_rows(words + begin, columns_together, row, total, magnitude,
+                  sum.data() + row * total + begin, added(),
+                  std::make_index_sequence<rows_together>());
     }
   }
 }
@@ -182,9 +183,9 @@ struct add_block {
   template <class Lanes>
   TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
     const block_of here(number, block, n);
-    for_each_word(
-        lanes, here.n,
-        add_words{words + here.begin / 32, magnitudes + number, sum + here.begin, here.n});
+    for_each_word(lanes, here.n,
+                  decode_words<kernels::detail::added>{words + here.begin / 32, magnitudes + number,
+                                                       sum + here.begin, here.n});
   }
 };
 

@@ -164,10 +164,20 @@ inline bool add_and_vote(float& into, float from) {
   return both < 0;
 }
 
-/// sum[i], sum[row_length + i], … take the signs of rows `first`, `first + 1`, … in words[i].
-template <std::size_t... Row>
-void add_rows(const std::uint32_t* words, std::size_t columns, std::size_t first,
-              std::size_t row_length, float magnitude, float* sum, std::index_sequence<Row...>) {
+/// What a number becomes with a sign's value: the sum of the two.
+struct added {
+  TUTTI_HD float operator()(float before, float value) const { return before + value; }
+};
+/// That value, as if there had been a zero.
+struct written {
+  TUTTI_HD float operator()(float, float value) const { return 0.0f + value; }
+};
+
+/// out[i], out[row_length + i], … take the signs of rows `first`, `first + 1`, … in words[i].
+template <class How, std::size_t... Row>
+void decode_rows(const std::uint32_t* words, std::size_t columns, std::size_t first,
+                 std::size_t row_length, float magnitude, float* out, How how,
+                 std::index_sequence<Row...>) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
 #else
@@ -175,27 +185,30 @@ void add_rows(const std::uint32_t* words, std::size_t columns, std::size_t first
 #endif
   for (std::size_t i = 0; i < columns; ++i) {
     const std::uint32_t word = words[i] << first;
-    ((sum[Row * row_length + i] += signed_like(word, Row, magnitude)), ...);
+    ((out[Row * row_length + i] =
+          how(out[Row * row_length + i], signed_like(word, Row, magnitude))),
+     ...);
   }
 }
 
-inline void add_signs(const std::uint32_t* words, float magnitude, std::span<float> sum) {
+template <class How>
+void decode_signs(const std::uint32_t* words, float magnitude, std::span<float> out, How how) {
   constexpr auto together = std::make_index_sequence<4>();  // of a name, nvcc would misspell it
   constexpr std::size_t rows = together.size();
-  const std::size_t total = sign_words(sum.size());
+  const std::size_t total = sign_words(out.size());
   for (std::size_t begin = 0; begin < total; begin += tile) {
     const std::size_t count = std::min(tile, total - begin);
     for (std::size_t row = 0; row < 32; row += rows) {
       const std::size_t first = row * total + begin;
       const std::size_t last = first + (rows - 1) * total;
-      const std::size_t whole = last < sum.size() ? std::min(count, sum.size() - last) : 0;
-      add_rows(words + begin, whole, row, total, magnitude, sum.data() + first, together);
+      const std::size_t whole = last < out.size() ? std::min(count, out.size() - last) : 0;
+      decode_rows(words + begin, whole, row, total, magnitude, out.data() + first, how, together);
       for (std::size_t i = whole; i < count; ++i) {  // columns that reach into the padding
         for (std::size_t each = 0; each < rows; ++each) {
           const std::size_t element = first + each * total + i;
-          if (element < sum.size()) {
-            sum[element] +=
-                signed_like(words[begin + i], static_cast<unsigned>(row + each), magnitude);
+          if (element < out.size()) {
+            const auto its_row = static_cast<unsigned>(row + each);
+            out[element] = how(out[element], signed_like(words[begin + i], its_row, magnitude));
           }
         }
       }
@@ -254,11 +267,23 @@ void add_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
                std::span<float> sum) {
   queue.run([=] {
     const float positive = magnitude == nullptr ? 1 : *magnitude;
-    widest([=] { detail::add_signs(words, positive, sum); });
+    widest([=] { detail::decode_signs(words, positive, sum, detail::added()); });
   });
 }
 void add_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitude,
                std::span<float> sum);
+
+/// out[i] = ±*magnitude; a null `magnitude` is 1. The same bits as added to zeros.
+template <host_queue Queue>
+void unpack_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
+                  std::span<float> out) {
+  queue.run([=] {
+    const float positive = magnitude == nullptr ? 1 : *magnitude;
+    widest([=] { detail::decode_signs(words, positive, out, detail::written()); });
+  });
+}
+void unpack_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitude,
+                  std::span<float> out);
 
 namespace element {
 
@@ -385,10 +410,11 @@ struct add_and_pack_words {
   }
 };
 
-struct add_words {
+template <class How>
+struct decode_words {
   const std::uint32_t* in;
   const float* magnitude;  // null: 1
-  float* sum;
+  float* out;
   std::size_t n;
 
   template <int Width>
@@ -400,17 +426,18 @@ struct add_words {
       for (std::size_t each = 0; each < Width; ++each) {
         unsigned row = 0;
         for (std::size_t element = mine.first + each; element < n; element += mine.words) {
-          sum[element] += kernels::detail::signed_like(words.value[each], row++, positive);
+          out[element] =
+              How()(out[element], kernels::detail::signed_like(words.value[each], row++, positive));
         }
       }
       return;
     }
     for (unsigned row = 0; row < 32; row += rows_at_once) {
-      some_rows<float, Width> some(mine, sum, row);
+      some_rows<float, Width> some(mine, out, row);
       for (unsigned r = 0; r < rows_at_once; ++r) {
         for (int each = 0; each < Width; ++each) {
-          some.held[r].value[each] +=
-              kernels::detail::signed_like(words.value[each], row + r, positive);
+          float& its = some.held[r].value[each];
+          its = How()(its, kernels::detail::signed_like(words.value[each], row + r, positive));
         }
       }
       some.store(mine, row);

@@ -489,13 +489,14 @@ class parameter_server_server {
         its.fold(queue, into, const_wire(pushed.data(), pushed.size()));
       });
     } else {
-      if (first) {
-        queue.clear(sum.data(), sum.size_bytes());
-      }
+      const const_wire payload(pushed.data(), pushed.size());
       chunk_context where;
       where.scratch = span_of(mine.scratch);
-      tutti::accumulate(world_->compressor(), queue, const_wire(pushed.data(), pushed.size()), sum,
-                        where);
+      if (first) {
+        tutti::decode(world_->compressor(), queue, payload, sum, where);
+      } else {
+        tutti::accumulate(world_->compressor(), queue, payload, sum, where);
+      }
     }
   }
 

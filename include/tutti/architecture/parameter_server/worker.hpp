@@ -124,8 +124,7 @@ class parameter_server_worker {
         }
       } else {
         if constexpr (!facts::identity<C>) {
-          what.clear(queue, 0, what.data.size());
-          what.accumulate(queue, payload, 0, what.data.size());
+          what.decode(queue, payload, 0, what.data.size());
         }
         what.scale(queue, 0, what.data.size());
       }
@@ -169,8 +168,7 @@ class parameter_server_worker {
   template <class Queue>
   static void take_mean(Queue& queue, const typename World::launch& what,
                         std::span<const std::byte> answer) {
-    what.clear(queue, 0, what.data.size());
-    what.accumulate_mean(queue, answer, 0, what.data.size());
+    what.decode_mean(queue, answer, 0, what.data.size());
   }
   std::span<float> pulled(const chunk& piece) { return world_->part_of(span_of(pulled_), piece); }
 

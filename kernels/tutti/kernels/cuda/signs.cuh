@@ -38,8 +38,17 @@ namespace tutti::kernels {
 [[gnu::used]] inline void add_signs(cuda::stream& queue, const std::uint32_t* words,
                                     const float* magnitude, std::span<float> sum) {
   const std::size_t n = sum.size();
-  device::each_pack(queue, sign_words(n), element::add_words{words, magnitude, sum.data(), n},
-                    words, sum.data());
+  device::each_pack(queue, sign_words(n),
+                    element::decode_words<detail::added>{words, magnitude, sum.data(), n}, words,
+                    sum.data());
+}
+
+[[gnu::used]] inline void unpack_signs(cuda::stream& queue, const std::uint32_t* words,
+                                       const float* magnitude, std::span<float> out) {
+  const std::size_t n = out.size();
+  device::each_pack(queue, sign_words(n),
+                    element::decode_words<detail::written>{words, magnitude, out.data(), n}, words,
+                    out.data());
 }
 
 namespace device {
