@@ -640,7 +640,7 @@ TEST_F(Compare, ARowPaysBelowTheRateThatItStates) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
                                        "first,4000000,500,1000\nlast,1000000,500,1000\n";
   const std::string flags =
-      "--strategy EFSignSGD,TopK,WFBPUnlimited --model mine.csv --memory-bandwidth 2 --link ";
+      "--strategy ZeROPlusPlus,TopK,WFBPUnlimited --model mine.csv --memory-bandwidth 2 --link ";
   const auto table = [&](double bits_per_second) {
     std::map<std::string, nlohmann::json> by_name;
     for (const auto& each : rows(flags + std::to_string(bits_per_second / 1e6) + "Mbit/20us")) {
@@ -651,7 +651,7 @@ TEST_F(Compare, ARowPaysBelowTheRateThatItStates) {
   auto stated = table(1e9);
   EXPECT_TRUE(stated["Dense16"]["pays_below_bits_per_second"].is_null());
   EXPECT_TRUE(stated["WFBPUnlimited"]["pays_below_bits_per_second"].is_null());
-  for (const char* name : {"EFSignSGD", "TopK"}) {
+  for (const char* name : {"ZeROPlusPlus", "TopK"}) {
     const double rate = stated[name]["pays_below_bits_per_second"];
     EXPECT_GT(rate, 1e7) << name;
     ASSERT_LT(rate, 1e11) << name;

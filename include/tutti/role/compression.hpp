@@ -14,6 +14,7 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/wire.hpp"
+#include "tutti/role/chunk_context.hpp"
 
 namespace tutti {
 
@@ -27,44 +28,6 @@ enum class unit {
   block,   ///< runs of `block()` elements, counted from the bucket's first
   tensor,  ///< one tensor a payload, whole: the encoder may ask for its shape, name and index
   bucket,
-};
-
-/// What an encoder of a chunk may remember from step to step, scribble on and know.
-struct chunk_context {
-  /// `memory_per_element` floats for each element, row by row: row `i` of this chunk begins at
-  /// `memory + i * stride`. It survives re-planning and travels with checkpoints.
-  float* memory{};
-  std::size_t stride{};
-  /// `scratch_bytes(n)` bytes, undefined on entry.
-  std::span<std::byte> scratch{};
-  /// Steps completed before this one, and the chunk's first element in the flat index space: what
-  /// counter-based random numbers are drawn from.
-  std::uint64_t step{};
-  std::uint64_t first_element{};
-  /// The rank that encodes: ranks which round at random must not all round the same way.
-  std::uint64_t rank{};
-  /// Ranks that encode gradients.
-  std::uint64_t ranks{1};
-  /// The tensor at hand and `remembers(tensor)` floats for it, where the unit is a tensor.
-  const tensor_facts* tensor{};
-  float* remembered{};
-
-  /// The context of the same chunk's elements from `first` on.
-  chunk_context from(std::size_t first) const {
-    chunk_context rest = *this;
-    rest.memory = memory == nullptr ? nullptr : memory + first;
-    rest.first_element += first;
-    return rest;
-  }
-  std::span<float> row(std::size_t i, std::size_t elements) const {
-    return {memory + i * stride, elements};
-  }
-  /// The context for a decorated compressor, whose rows follow the first `taken` of its decorator.
-  chunk_context after(std::size_t taken) const {
-    chunk_context inner = *this;
-    inner.memory = memory == nullptr ? nullptr : memory + taken * stride;
-    return inner;
-  }
 };
 
 /// The facts of a compressor; what a policy does not state has the value here.
