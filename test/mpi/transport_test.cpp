@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <exception>
 #include <gtest/gtest.h>
+#include <numeric>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,6 +56,52 @@ TEST(Mpi, RanksOfOneHostShareItsName) {
       }
       EXPECT_EQ(ranks_here(world), here);
     });
+  }
+}
+
+/// More than a look asks about, on two lanes, of which one stalls: each ends once, as what it was
+/// for, in whatever order they are sent.
+TEST(Mpi, FindsEveryRequestInTurn) {
+  constexpr int receives = 700;
+  for (const unsigned seed : {0u, 1u, 2u}) {
+    transport::detail::request_table<int> table(3);
+    std::vector<int> room(receives + 1, -1);
+    const auto receive = [&](std::size_t lane, int number) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Irecv(&room[at(number)], 1, MPI_INT, 0, number, MPI_COMM_SELF, &request);
+      table.add(lane, request, number);
+    };
+    receive(0, receives);
+    std::vector<int> order(receives);
+    std::iota(order.begin(), order.end(), 0);
+    for (const int number : order) {
+      receive(number < 600 ? 1 : 2, number);
+    }
+    if (seed != 0) {  // else as they were posted
+      std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+    }
+    std::vector<int> ended(receives, 0);
+    std::size_t looks = 0;
+    for (const int number : order) {
+      MPI_Send(&number, 1, MPI_INT, 0, number, MPI_COMM_SELF);
+    }
+    const auto all = [&] { return std::count(ended.begin(), ended.end(), 1) == receives; };
+    for (; !all() && looks < 100; ++looks) {
+      table.test([&](int number, const MPI_Status& status) {
+        EXPECT_EQ(status.MPI_TAG, number);
+        EXPECT_EQ(room[at(number)], number);
+        ++ended[at(number)];
+      });
+    }
+    EXPECT_TRUE(all()) << "after " << looks << " looks";
+    std::vector<int> left;
+    table.for_each([&](int number, MPI_Request& request) {
+      left.push_back(number);
+      MPI_Cancel(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    });
+    EXPECT_EQ(left, std::vector<int>{receives});
+    EXPECT_EQ(table.abandon(), left);
   }
 }
 

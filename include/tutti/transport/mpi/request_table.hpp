@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -8,87 +9,171 @@
 
 namespace tutti::transport::detail {
 
-/// Requests under way, each with an `Entry` that says what it is for. Memory is never given back,
-/// so that nothing is allocated after the first steps.
+/// Requests under way, each with an `Entry` that says what it is for. They stand in lanes: those of
+/// one lane complete about in the order in which they began, as messages do that go the same way
+/// between the same two ranks.
+///
+/// MPI reads whatever request it is asked about, and beside a model that computes none is in a
+/// cache. Where a thousand are under way, to ask about all of them costs more than to move them: so
+/// each test asks about the first of every lane, and about some of the others in turn. Memory is
+/// never given back, so that nothing is allocated after the first steps.
 template <class Entry>
 class request_table {
  public:
-  request_table() {
-    requests_.reserve(1024);
-    entries_.reserve(1024);
-    completed_.reserve(1024);
+  explicit request_table(std::size_t lanes) : lanes_(lanes) {
+    const std::size_t most = lanes * asked_first + asked_in_turn;
+    requests_.reserve(most);
+    places_.reserve(most);
+    indices_.resize(most);
+    statuses_.resize(most);
+    completed_.reserve(most);
   }
 
-  void add(MPI_Request request, const Entry& entry) {
-    requests_.push_back(request);
-    entries_.push_back(entry);
-    if (indices_.size() < requests_.size()) {
-      indices_.resize(requests_.capacity());
-      statuses_.resize(requests_.capacity());
-    }
+  void add(std::size_t where, MPI_Request request, const Entry& entry) {
+    lanes_[where].add({request, entry});
   }
 
-  /// Calls `complete(entry, status)` for each request that has completed, which is then forgotten;
-  /// says whether there was one.
+  /// Calls `complete(entry, status)` for each request that has completed, of those that it asks
+  /// about, which is then forgotten; says whether there was one.
   template <class Complete>
   bool test(Complete complete) {
+    choose();
     int done = 0;
     const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done,
                                   indices_.data(), statuses_.data());
-    if (done == 0 || done == MPI_UNDEFINED) {
-      return false;
-    }
+    const std::size_t count = done == MPI_UNDEFINED ? 0 : static_cast<std::size_t>(done);
+    bool in_turn = false;
     completed_.clear();
-    for (std::size_t i = 0; i < static_cast<std::size_t>(done); ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
       if (code != MPI_ERR_IN_STATUS) {
         statuses_[i].MPI_ERROR = MPI_SUCCESS;
       }
-      completed_.push_back({entries_[static_cast<std::size_t>(indices_[i])], statuses_[i]});
+      const auto which = static_cast<std::size_t>(indices_[i]);
+      completed_.push_back(
+          {lanes_[places_[which].lane].end(places_[which].position), statuses_[i]});
+      in_turn |= which >= first_in_turn_;
     }
-    forget_completed();
+    for (std::size_t i = 0; i < count; ++i) {
+      lanes_[places_[static_cast<std::size_t>(indices_[i])].lane].forget_ended();
+    }
+    turn_ += in_turn ? 0 : asked_in_turn;  // what has company is likely to have more
     for (const auto& each : completed_) {
       complete(each.entry, each.status);
     }
-    return true;
+    return count > 0;
   }
 
   /// Calls `visit(entry, request)` for each.
   template <class Visit>
   void for_each(Visit visit) {
-    for (std::size_t i = 0; i < requests_.size(); ++i) {
-      visit(entries_[i], requests_[i]);
+    for (lane& each : lanes_) {
+      for (std::size_t i = 0; i < each.size(); ++i) {
+        visit(each[i].entry, each[i].request);
+      }
     }
   }
 
   /// What they were for, of requests that are never looked at again.
   std::vector<Entry> abandon() {
-    requests_.clear();
-    return std::exchange(entries_, {});
+    std::vector<Entry> entries;
+    for_each([&entries](const Entry& entry, MPI_Request&) { entries.push_back(entry); });
+    lanes_.assign(lanes_.size(), lane());
+    return entries;
   }
 
  private:
+  static constexpr std::size_t asked_first = 16;    // of a lane
+  static constexpr std::size_t asked_in_turn = 64;  // of what stands behind these, on all lanes
+
+  struct under_way {
+    MPI_Request request;
+    Entry entry;
+  };
   struct completion {
     Entry entry;
     MPI_Status status;
   };
+  struct place {
+    std::size_t lane;
+    std::size_t position;
+  };
 
-  void forget_completed() {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < requests_.size(); ++i) {
-      if (requests_[i] != MPI_REQUEST_NULL) {
-        requests_[kept] = requests_[i];
-        entries_[kept++] = entries_[i];
+  /// Requests in the order in which they began.
+  class lane {
+   public:
+    std::size_t size() const { return all_.size() - first_; }
+    std::size_t behind_first() const { return size() - std::min(size(), asked_first); }
+    under_way& operator[](std::size_t position) { return all_[first_ + position]; }
+
+    void add(const under_way& fresh) {
+      if (all_.capacity() == 0) {
+        all_.reserve(1024);
       }
+      if (first_ >= all_.size() / 2 && all_.size() == all_.capacity()) {
+        all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(first_));
+        first_ = 0;
+      }
+      all_.push_back(fresh);
     }
-    requests_.resize(kept);
-    entries_.resize(kept);
+    const Entry& end(std::size_t position) {
+      (*this)[position].request = MPI_REQUEST_NULL;
+      behind_ended_ = std::max(behind_ended_, position + 1);
+      return (*this)[position].entry;
+    }
+    /// The others keep their order.
+    void forget_ended() {
+      std::size_t kept = behind_ended_;
+      for (std::size_t i = std::exchange(behind_ended_, 0); i-- > 0;) {
+        if ((*this)[i].request != MPI_REQUEST_NULL) {
+          (*this)[--kept] = (*this)[i];
+        }
+      }
+      first_ += kept;
+    }
+
+   private:
+    std::vector<under_way> all_;
+    std::size_t first_ = 0;
+    std::size_t behind_ended_ = 0;  // all that have ended and are not forgotten stand before it
+  };
+
+  /// What to ask about.
+  void choose() {
+    requests_.clear();
+    places_.clear();
+    for (std::size_t each = 0; each < lanes_.size(); ++each) {
+      ask(each, 0, std::min(lanes_[each].size(), asked_first));
+    }
+    first_in_turn_ = requests_.size();
+    std::size_t behind = 0;
+    for (const lane& each : lanes_) {
+      behind += each.behind_first();
+    }
+    turn_ = turn_ < behind ? turn_ : 0;
+    const std::size_t end = turn_ + asked_in_turn;
+    for (std::size_t each = 0, passed = 0; each < lanes_.size() && passed < end; ++each) {
+      const std::size_t its = lanes_[each].behind_first();
+      const std::size_t begin = std::min(its, turn_ - std::min(turn_, passed));
+      ask(each, asked_first + begin, asked_first + std::min(its, end - passed));
+      passed += its;
+    }
+  }
+  void ask(std::size_t where, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      requests_.push_back(lanes_[where][i].request);
+      places_.push_back({where, i});
+    }
   }
 
-  // One of these for each request.
+  std::vector<lane> lanes_;
+  std::size_t turn_ = 0;  // so many behind the first of their lanes have had theirs
+
+  // What MPI is asked about, one of these for each request.
   std::vector<MPI_Request> requests_;
-  std::vector<Entry> entries_;
+  std::vector<place> places_;
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;
+  std::size_t first_in_turn_ = 0;
   std::vector<completion> completed_;
 };
 

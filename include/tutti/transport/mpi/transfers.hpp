@@ -51,7 +51,7 @@ class mpi_transfers {
 
   mpi_transfers(device_path path, const mpi_world& world, const backoff& waiting)
       : path_(path), world_(&world), backoff_(&waiting), notice_(world) {
-    requests_.add(notice_.listen(), {nullptr, 0, nullptr});
+    requests_.add(lanes(world) - 1, notice_.listen(), {nullptr, 0, nullptr});
   }
   mpi_transfers(const mpi_transfers&) = delete;
   mpi_transfers& operator=(const mpi_transfers&) = delete;
@@ -343,6 +343,10 @@ class mpi_transfers {
   /// Longer messages ask their receiver first: Open MPI's limit over TCP.
   static constexpr std::size_t asks_beyond = 64_KiB;
 
+  /// To each rank one, from each one, and one to hear of failures.
+  static std::size_t lanes(const mpi_world& world) {
+    return 2 * static_cast<std::size_t>(world.size()) + 1;
+  }
   bool near(int peer) const { return world_->host_of(peer) == world_->host_of(world_->rank()); }
   bool through_host(const transfer& which) const {
     return which.in_order && path_ == device_path::staged;
@@ -553,7 +557,8 @@ class mpi_transfers {
     }
     which.enters(posted.piece);
     outlook_.begin(due(which), now());
-    requests_.add(request, posted);
+    requests_.add(2 * static_cast<std::size_t>(which.peer) + (which.outgoing ? 1 : 0), request,
+                  posted);
   }
 
   bool complete_rendezvous() {
@@ -749,7 +754,7 @@ class mpi_transfers {
   fifo<transfer> unposted_;
   std::vector<unwritten_piece> unwritten_;
   std::vector<unwritten_piece> written_;
-  request_table<posted_piece> requests_;
+  request_table<posted_piece> requests_{lanes(*world_)};
   outlook outlook_;
   std::atomic<seconds> nap_{0};
 
