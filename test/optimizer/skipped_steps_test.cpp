@@ -212,19 +212,19 @@ TEST(LossScaled, SkipsWhatItsCompressorWouldHide) {
 /// all remember in the end, as of gradients that were not scaled.
 template <class Strategy>
 remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, float growth,
-                                    const engine_options<Strategy>& set) {
+                                    const engine_options<Strategy>& set,
+                                    const optimizer::scaled_elsewhere& first = {}) {
   remembered_outcome all;
   std::mutex mutex;
   transport::run_ranks(workers + servers_in<Strategy>(set), [&](transport::in_process& world) {
     arena memory = model_of(world.rank(), small_model());
-    auto engine =
-        make_engine<Strategy>(world, memory.tensors(), optimizer::scaled_elsewhere{}, set);
+    auto engine = make_engine<Strategy>(world, memory.tensors(), first, set);
     if (engine.serves()) {
       engine.serve();
       return;
     }
     const auto model = std::vector<float>(memory.parameters().begin(), memory.parameters().end());
-    optimizer::scaled_elsewhere values;
+    auto values = engine.values();
     for (const int step : told) {
       engine.change(values);
       auto before = residuals_of(engine);
@@ -243,8 +243,12 @@ remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, f
       EXPECT_EQ(skips, step == not_finite);
       values.skipped = engine.values().skipped;
       if (skips) {
-        EXPECT_EQ(residuals_of(engine), before);
         values.scale /= growth;
+        const auto after = residuals_of(engine);
+        EXPECT_EQ(after == before, values.may_skip());
+        for (const auto& each : after) {
+          EXPECT_TRUE(std::ranges::all_of(each, [](float value) { return std::isfinite(value); }));
+        }
       } else {
         if (world.rank() == 0) {
           all.parameters.emplace_back(memory.gradients().begin(), memory.gradients().end());
@@ -274,6 +278,18 @@ TEST(ScaledElsewhere, LeavesMeansAndTakesResidualsBack) {
         workers, {not_finite, 0, 1, not_finite, not_finite, 2, not_finite, 3}, 8, set);
     EXPECT_EQ(seen.parameters.size(), 4U);
     EXPECT_TRUE(seen == left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2, 3}, 1, set));
+  }
+}
+TEST(ScaledElsewhere, KeepsOnlyInfinitiesOutWhereNobodySkips) {
+  optimizer::scaled_elsewhere values;
+  values.a_step = optimizer::not_finite::is_taken;
+  auto set = at_two_servers();
+  set.run.deadline = 60;
+  for (int workers = 1; workers <= 5; ++workers) {
+    SCOPED_TRACE(workers);
+    left_to_a_scaler<signs_at_servers>(workers, {0, not_finite, 1}, 1, set, values);
+    EXPECT_TRUE(left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2}, 1, set, values) ==
+                left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2}, 1, set));
   }
 }
 

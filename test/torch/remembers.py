@@ -112,7 +112,7 @@ def overflowing(model, optimizer, scaler, told):
         optimizer.zero_grad(set_to_none=True)
         if step is None:
             assert scaler.scale < before[1], "nobody skipped a step"
-            assert torch.equal(unscaled(model), before[0])
+            assert model._scaler is None or torch.equal(unscaled(model), before[0])
 
 
 def skipped_steps_change_nothing():
@@ -140,6 +140,7 @@ def an_overflow_is_one_without_a_scaler_too():
     model, optimizer = made()
     train(model, optimizer, range(2))
     overflowing(model, optimizer, Scaler(1.0), [None])
+    assert torch.isfinite(residuals(model)).all()
     train(model, optimizer, range(3, 6))
     assert all(torch.isfinite(each).all() for each in model.parameters())
     for name, each in model.module.named_parameters():

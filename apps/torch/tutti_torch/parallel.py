@@ -88,10 +88,11 @@ class DataParallel(torch.nn.Module):
     state, gradients cannot be read, and parameters change before `step()`, which says so where that
     makes a difference.
 
-    Where a compressor remembers what it has not sent, and some gradient or mean is not finite,
-    every gradient of the pass becomes infinite on every rank, so that a GradScaler skips the step
-    on all of them, and what is remembered stays as it was. With `scaler`, whose `get_scale()` says
-    what the loss is multiplied by, it follows that; rank 0's is everybody's, for a message a pass.
+    Where a compressor remembers what it has not sent, and some gradient is not finite, every
+    gradient of the pass becomes infinite on every rank, and nothing of an infinity is remembered.
+    With `scaler`, whose `get_scale()` says what the loss is multiplied by, so it is where a mean is
+    not finite; what is remembered is what it was before a step that the scaler skips, for a copy of
+    it a pass, and follows the scale; rank 0's is everybody's, for a message a pass.
     Under architecture::delayed, where a step has the mean of the one before, both are refused.
 
     Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the

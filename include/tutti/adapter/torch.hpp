@@ -87,11 +87,13 @@ using left_to_the_user = std::conditional_t<
 /// with the strides of its parameter, also after it was reset to nothing. An optimizer of the
 /// user's follows.
 ///
-/// Where a compressor remembers and some rank's gradient, or a mean, is not finite, every `.grad`
-/// on every rank becomes infinite, so that a GradScaler skips the step on all of them, and what is
-/// remembered is what it was before. Tell `scaled_by` what the loss is multiplied by. Where a step
-/// has the mean of the step before (architecture::delayed), skipping one would lose a mean that was
-/// finite: there such a gradient ends training on every rank, and a loss that is scaled is refused.
+/// Where a compressor remembers and some rank's gradient is not finite, every `.grad` on every rank
+/// becomes infinite, so that whoever skips such a step does so on all of them, and nothing of an
+/// infinity is remembered. From the first time on that `scaled_by` is told what the loss is
+/// multiplied by, as whoever has a GradScaler does, so it is where a mean is not finite, and what
+/// is remembered is what it was before the step. Where a step has the mean of the step before
+/// (architecture::delayed), skipping one would lose a mean that was finite: there such a gradient
+/// ends training on every rank, and a loss that is scaled is refused.
 ///
 /// With an `Optimizer` of ours training crosses the iteration's end instead: `backward()` returns
 /// when every gradient is on its way, each parameter is updated when its own mean has arrived, and
@@ -132,6 +134,9 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       if (set.run.progress == progress::automatic) {
         set.run.progress = progress::by_thread;  // nobody calls the engine between two layers
       }
+    }
+    if constexpr (takes_back) {
+      values.a_step = optimizer::not_finite::is_taken;  // until somebody multiplies the loss
     }
     engine_ = std::make_unique<engine_type>(world, tensors(), values, set);
     for (entry& each : trained_) {
@@ -190,8 +195,10 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   /// Losses are multiplied by this from the next backward pass on, on every rank alike.
   void scaled_by(float scale) {
     if constexpr (takes_back) {
-      if (Optimizer values = engine_->values(); values.scale != scale) {
+      Optimizer values = engine_->values();
+      if (values.scale != scale || values.a_step != optimizer::not_finite::is_skipped) {
         values.scale = scale;
+        values.a_step = optimizer::not_finite::is_skipped;
         engine_->change(values);
       }
     } else if (a_step_late && scale != 1) {

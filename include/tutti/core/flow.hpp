@@ -124,7 +124,7 @@ class flow {
       filled_[number] = 0;
       model_->settle(world_->queue(), number);
       if constexpr (undoes) {
-        for (std::uint32_t i = 0; i < filling.chunks; ++i) {
+        for (std::uint32_t i = 0; i < filling.chunks && may_skip(around_->values()); ++i) {
           chunks_.keep(filling.first_chunk + i);
         }
       }
@@ -678,15 +678,19 @@ class flow {
     }
   }
   /// Whoever had no number in its gradient tells the others, for no mean shows it. What is
-  /// remembered is then what it was before the step, and follows the optimizer's scale.
+  /// remembered is then what it was before the step, if somebody skips it, and follows the
+  /// optimizer's scale.
   task decide(std::uint64_t step) {
     try {
       auto no_numbers = static_cast<double>(std::exchange(no_numbers_, 0));
       co_await owner_->average_of_step(no_numbers);
       const auto before = around_->values();
-      const float factor = owner_->begin_step(
-          no_numbers == 0 ? squares_of_means() : std::numeric_limits<double>::infinity());
-      if (factor == 0) {
+      const bool goes_back = may_skip(before);
+      const float factor =
+          owner_->begin_step(no_numbers != 0 ? std::numeric_limits<double>::infinity()
+                             : goes_back     ? squares_of_means()
+                                             : 0.0);
+      if (factor == 0 && goes_back) {
         chunks_.undo_step();
         co_await owner_->undo_on_servers();
       }

@@ -62,6 +62,9 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 ///   nothing, momenta stay, and what compressors remember is what it was before the step. The sum
 ///   is infinite where a compressor remembers and some worker's gradient holds an infinity or NaN,
 ///   whatever came of that. It may change values of its own, which every rank changes alike.
+/// * optionally `may_skip()`: false where, under values as they are, no step updates nothing and
+/// the
+///   sum is of no interest: 0 stands for one that is finite, and nobody prepares for going back.
 ///
 /// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
 /// nothing: numbers, and arrays of fixed length.
@@ -87,6 +90,16 @@ concept exchanges_momenta = requires(const O& values, inline_queue& queue,
   { values.exchanges_momenta(step) } -> std::same_as<bool>;
   values.outgoing(queue, gradient, where);
 };
+
+/// Whether a step under these values may turn out to update nothing.
+template <optimizer_policy O>
+bool may_skip(const O& values) {
+  if constexpr (requires { values.may_skip(); }) {
+    return values.may_skip();
+  } else {
+    return facts::needs_all_gradients<O>;
+  }
+}
 
 /// What is remembered in steps of `before` is so many times as much in steps of `after`: the
 /// quotient of their learning rates, or 1 where they have none or one of them is 0.
