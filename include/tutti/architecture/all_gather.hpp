@@ -39,7 +39,7 @@ struct all_gather {
       const auto everybody = [payload](int) { return std::span<const std::byte>(payload); };
       const auto bytes_from = [&what](int) { return what.capacity(); };
       const auto add = [&](int rank, std::span<const std::byte> theirs) {
-        what.accumulate_from(rank, queue, rank == self.rank() ? payload : theirs, 0, elements);
+        what.accumulate_from(queue, rank, rank == self.rank() ? payload : theirs, 0, elements);
       };
       co_await collective::exchange_with_all(carrier_of<typename World::compression>(self),
                                              everybody, bytes_from, add);

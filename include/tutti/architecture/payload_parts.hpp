@@ -86,7 +86,7 @@ task reduce_to_owners(Endpoint self, payload_parts<Compression> cut) {
   };
   const auto bytes_of_mine = [cut, mine](int) { return cut.whole->capacity(cut.elements(mine)); };
   const auto add = [&](int rank, std::span<const std::byte> theirs) {
-    what.accumulate_from(rank, queue, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
+    what.accumulate_from(queue, rank, rank == mine ? cut.payload(mine) : theirs, cut.begin(mine),
                          cut.elements(mine));
   };
   co_await collective::exchange_with_all(carrier_of<Compression>(self), payload_for, bytes_of_mine,

@@ -49,7 +49,7 @@ struct selecting_all_gather {
       const auto everybody = [mine](int) { return std::span<const std::byte>(mine); };
       const auto bytes_from = [&what](int) { return what.capacity(); };
       const auto add = [&](int rank, std::span<const std::byte> theirs) {
-        what.accumulate_from(rank, queue, rank == self.rank() ? mine : theirs, 0, elements);
+        what.accumulate_from(queue, rank, rank == self.rank() ? mine : theirs, 0, elements);
       };
       co_await collective::exchange_with_all(carrier_of<typename World::compression>(self),
                                              everybody, bytes_from, add);

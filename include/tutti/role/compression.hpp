@@ -182,8 +182,8 @@ void accumulate(const C& compression, Queue& queue, const_wire in, std::span<flo
   }
 }
 
-/// A compressor that decodes a payload in place of what was there, in less passes than clearing and
-/// accumulating take.
+/// A compressor that decodes a payload in place of what was there, in fewer passes than clearing
+/// and accumulating take.
 template <class C>
 concept decodes = requires(const C compression, inline_queue& queue, const_wire in,
                            std::span<float> values) {

@@ -123,7 +123,7 @@ struct launch {
   }
   /// Of payloads that come in rank order: the first takes the place of what was there.
   template <class Queue>
-  void accumulate_from(int rank, Queue& queue, std::span<const std::byte> payload,
+  void accumulate_from(Queue& queue, int rank, std::span<const std::byte> payload,
                        std::size_t first, std::size_t count) const {
     if (rank == 0) {
       decode(queue, payload, first, count);

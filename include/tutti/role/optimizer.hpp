@@ -62,9 +62,9 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 ///   nothing, momenta stay, and what compressors remember is what it was before the step. The sum
 ///   is infinite where a compressor remembers and some worker's gradient holds an infinity or NaN,
 ///   whatever came of that. It may change values of its own, which every rank changes alike.
-/// * optionally `may_skip()`: false where, under values as they are, no step updates nothing and
-/// the
-///   sum is of no interest: 0 stands for one that is finite, and nobody prepares for going back.
+/// * optionally `may_skip()`: false where, under values as they are, nobody prepares for going
+/// back,
+///   and 0 stands for any sum that is finite.
 ///
 /// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
 /// nothing: numbers, and arrays of fixed length.

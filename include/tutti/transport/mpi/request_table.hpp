@@ -21,15 +21,16 @@ template <class Entry>
 class request_table {
  public:
   explicit request_table(std::size_t lanes) : lanes_(lanes) {
-    const std::size_t most = lanes * asked_first + asked_in_turn;
-    requests_.reserve(most);
-    places_.reserve(most);
-    indices_.resize(most);
-    statuses_.resize(most);
-    completed_.reserve(most);
+    busy_.reserve(lanes);
+    requests_.reserve(1024);
+    places_.reserve(1024);
+    completed_.reserve(1024);
   }
 
   void add(std::size_t where, MPI_Request request, const Entry& entry) {
+    if (lanes_[where].size() == 0 && !std::exchange(lanes_[where].listed, true)) {
+      busy_.push_back(where);
+    }
     lanes_[where].add({request, entry});
   }
 
@@ -78,6 +79,7 @@ class request_table {
     std::vector<Entry> entries;
     for_each([&entries](const Entry& entry, MPI_Request&) { entries.push_back(entry); });
     lanes_.assign(lanes_.size(), lane());
+    busy_.clear();
     return entries;
   }
 
@@ -101,13 +103,15 @@ class request_table {
   /// Requests in the order in which they began.
   class lane {
    public:
+    bool listed = false;  // among the busy ones
+
     std::size_t size() const { return all_.size() - first_; }
     std::size_t behind_first() const { return size() - std::min(size(), asked_first); }
     under_way& operator[](std::size_t position) { return all_[first_ + position]; }
 
     void add(const under_way& fresh) {
       if (all_.capacity() == 0) {
-        all_.reserve(1024);
+        all_.reserve(64);
       }
       if (first_ >= all_.size() / 2 && all_.size() == all_.capacity()) {
         all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(first_));
@@ -141,21 +145,28 @@ class request_table {
   void choose() {
     requests_.clear();
     places_.clear();
-    for (std::size_t each = 0; each < lanes_.size(); ++each) {
+    std::erase_if(busy_, [this](std::size_t each) {
+      lanes_[each].listed = lanes_[each].size() > 0;
+      return !lanes_[each].listed;
+    });
+    std::size_t behind = 0;
+    for (const std::size_t each : busy_) {
       ask(each, 0, std::min(lanes_[each].size(), asked_first));
+      behind += lanes_[each].behind_first();
     }
     first_in_turn_ = requests_.size();
-    std::size_t behind = 0;
-    for (const lane& each : lanes_) {
-      behind += each.behind_first();
-    }
     turn_ = turn_ < behind ? turn_ : 0;
     const std::size_t end = turn_ + asked_in_turn;
-    for (std::size_t each = 0, passed = 0; each < lanes_.size() && passed < end; ++each) {
-      const std::size_t its = lanes_[each].behind_first();
+    std::size_t passed = 0;
+    for (std::size_t i = 0; i < busy_.size() && passed < std::min(behind, end); ++i) {
+      const std::size_t its = lanes_[busy_[i]].behind_first();
       const std::size_t begin = std::min(its, turn_ - std::min(turn_, passed));
-      ask(each, asked_first + begin, asked_first + std::min(its, end - passed));
+      ask(busy_[i], asked_first + begin, asked_first + std::min(its, end - passed));
       passed += its;
+    }
+    if (indices_.size() < requests_.size()) {
+      indices_.resize(requests_.capacity());
+      statuses_.resize(requests_.capacity());
     }
   }
   void ask(std::size_t where, std::size_t begin, std::size_t end) {
@@ -166,7 +177,8 @@ class request_table {
   }
 
   std::vector<lane> lanes_;
-  std::size_t turn_ = 0;  // so many behind the first of their lanes have had theirs
+  std::vector<std::size_t> busy_;  // lanes that have requests, or had some at the last look
+  std::size_t turn_ = 0;           // so many behind the first of their lanes have had theirs
 
   // What MPI is asked about, one of these for each request.
   std::vector<MPI_Request> requests_;
