@@ -48,8 +48,10 @@ TEST_F(Headers, KernelsNeedNoLibrary) {
   kernels::negate(queue, g.span());
   kernels::pack_signs(queue, g.input(), words.data());
   kernels::add_signs(queue, words.data(), nullptr, x.span());
-  kernels::unpack_signs(queue, words.data(), nullptr, x.span());
   EXPECT_EQ(x.read(), (std::vector<float>{2, 5}));
+  const on_gpu<float> votes(queue, 2);
+  kernels::unpack_signs(queue, words.data(), nullptr, votes.span());
+  EXPECT_EQ(votes.read(), (std::vector<float>{-1, -1}));
 
   const std::size_t places = kernels::selection_candidates(2, 1);
   const on_gpu<float> room(queue, places);

@@ -71,8 +71,7 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
 /// An optimizer with values by name, as its `describe` has them; what is not named stays. All are
 /// Python's floats, for they are rank 0's, which come as one tensor.
 template <class Optimizer>
-Optimizer optimizer_from(const py::dict& given) {
-  Optimizer values;
+Optimizer optimizer_from(const py::dict& given, Optimizer values = {}) {
   Optimizer::describe(values, [&given](std::string_view name, auto& value, std::string_view) {
     if (const py::str key(std::string{name}); given.contains(key)) {
       using wanted = std::remove_reference_t<decltype(value)>;
@@ -151,7 +150,9 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
         "this state is another strategy's, another model's or another optimizer's. Fix: load what "
         "the same ones and as many ranks have saved");
   }
-  self.model().scaled_by(scale);
+  if (scale != self.model().scale()) {
+    self.model().scaled_by(scale);
+  }
   engine.resume(steps, engine.values(), {}, mine);
 }
 
@@ -179,7 +180,8 @@ void bind(py::module_& module) {
           all.push_back({name, value});
         }
         const auto set = options_from<Strategy>(options.attr("copy")());
-        const auto begins_with = optimizer_from<Optimizer>(values);
+        const auto begins_with =
+            optimizer_from<Optimizer>(values, trainer::data_parallel::until_scaled());
         const py::gil_scoped_release others_run;
         return std::make_unique<trainer>(
             std::move(all), set,

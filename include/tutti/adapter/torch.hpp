@@ -118,6 +118,16 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   static constexpr bool updates = !facts::leaves_means<Optimizer>;
   /// What is remembered is taken back where a step is skipped.
   static constexpr bool takes_back = std::is_same_v<Optimizer, optimizer::scaled_elsewhere>;
+  /// What an engine has in place of a user's optimizer until `scaled_by` is called: nobody skips
+  /// steps, so that nothing need be kept for going back, unless the compressor itself makes an
+  /// infinity of a number.
+  static Optimizer until_scaled() {
+    Optimizer values;
+    if constexpr (takes_back && !facts::overflows<typename engine_type::compression>) {
+      values.a_step = optimizer::not_finite::is_taken;
+    }
+    return values;
+  }
   /// Means are those of the step before.
   static constexpr bool a_step_late =
       facts::delay<typename engine_type::architecture> > 0 &&
@@ -126,7 +136,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   /// `parameters` as the forward pass uses them; rank 0's become everybody's. What does not require
   /// a gradient is broadcast and then left alone. Every rank makes it with the same model.
   data_parallel(Transport& world, Transport& beside, std::vector<named_parameter> parameters,
-                options set = {}, unused_parameters unused = {}, Optimizer values = {})
+                options set = {}, unused_parameters unused = {}, Optimizer values = until_scaled())
       : unused_(unused), all_(std::move(parameters)) {
     lay_out();
     if constexpr (updates) {
@@ -134,9 +144,6 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       if (set.run.progress == progress::automatic) {
         set.run.progress = progress::by_thread;  // nobody calls the engine between two layers
       }
-    }
-    if constexpr (takes_back) {
-      values.a_step = optimizer::not_finite::is_taken;  // until somebody multiplies the loss
     }
     engine_ = std::make_unique<engine_type>(world, tensors(), values, set);
     for (entry& each : trained_) {

@@ -21,9 +21,8 @@ concept encodes_with_residual = requires(const C compression, inline_queue& queu
 
 /// What a payload leaves behind is remembered and added to the next step's gradient. An infinity
 /// would stay. optimizer::loss_scaled lets none in, and takes back what a skipped step has done to
-/// residuals; so does optimizer::scaled_elsewhere for whoever skips steps by an optimizer of their
-/// own, as PyTorch's users do.
-/// Wire: as the compressor that it decorates.
+/// residuals; so does optimizer::scaled_elsewhere for whoever multiplies the loss and skips steps
+/// by an optimizer of their own, as PyTorch's users do. Wire: as the compressor that it decorates.
 /// Cost: one float of memory an element, beside the compressor's; three passes more, or none where
 /// the compressor encodes with the residual itself.
 /// After: Seide et al., "1-Bit SGD", 2014; Stich et al., "Sparsified SGD with Memory", 2018.

@@ -1,21 +1,18 @@
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <string_view>
 
 #include "tutti/optimizer/none.hpp"
 #include "tutti/role/optimizer.hpp"
 
 namespace tutti::optimizer {
 
-/// What the user does with a step that is not finite.
+/// What is remembered after a step that was not finite.
 enum class not_finite {
-  is_skipped,
-  is_taken,  ///< nobody multiplies the loss, and what is remembered need not be kept for going back
+  is_skipped,  ///< what it was before
+  is_taken,    ///< what it has become, less what is no number: nobody is prepared for going back
 };
-constexpr std::array<std::string_view, 2> names(not_finite) { return {"is_skipped", "is_taken"}; }
 
 /// Leaves averaged gradients for an optimizer of the user's, who multiplies the loss, divides
 /// gradients by as much, and skips a step that is not finite. `scale`, by which the loss is
@@ -24,8 +21,8 @@ constexpr std::array<std::string_view, 2> names(not_finite) { return {"is_skippe
 ///
 /// What compressors remember is then as it was before that step, and is as many times as large as
 /// the scale: all that loss_scaled does for residuals, at its cost, and nothing to gradients. Where
-/// such a step is taken all the same, only infinities and NaN stay out of what is remembered, for a
-/// look at what is encoded.
+/// such a step `is_taken`, `skipped` counts those in which a worker's own gradient was not finite,
+/// zeros of which have been encoded: at the cost of a look at what is encoded, and of no copy.
 /// After: PyTorch's GradScaler.
 struct scaled_elsewhere : none {
   static constexpr bool needs_all_gradients = true;
@@ -38,7 +35,6 @@ struct scaled_elsewhere : none {
   static void describe(Self& self, Visitor&& visit) {
     visit("scale", self.scale, "by which the loss is multiplied");
     visit("skipped", self.skipped, "steps that were not finite so far");
-    visit("a_step", self.a_step, "that is not finite: is_skipped or is_taken");
   }
 
   bool may_skip() const { return a_step == not_finite::is_skipped; }

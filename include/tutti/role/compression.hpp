@@ -190,7 +190,7 @@ concept decodes = requires(const C compression, inline_queue& queue, const_wire 
   compression.decode(queue, in, values);
 };
 
-/// `values` become what the payload stands for.
+/// `values` become what the payload stands for, up to the sign of a zero.
 template <class C, class Queue>
 void decode(const C& compression, Queue& queue, const_wire in, std::span<float> values,
             const chunk_context& where) {

@@ -533,7 +533,9 @@ class parameter_server_server {
                              context_of(mine, piece, mine.momenta, step));
     } else if constexpr (encodes_means) {
       if constexpr (undoes_steps) {
-        world_->copy(span_of(mine.kept), span_of(mine.residual));
+        if (may_skip(world_->values())) {
+          world_->copy(span_of(mine.kept), span_of(mine.residual));
+        }
       }
       encode(relay(world_->compressor()), queue, std::span<const float>(sum),
              wire{mine.payload.data(), mine.payload.size()},
