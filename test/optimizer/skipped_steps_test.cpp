@@ -245,7 +245,7 @@ remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, f
       if (skips) {
         values.scale /= growth;
         const auto after = residuals_of(engine);
-        EXPECT_EQ(after == before, values.may_skip());
+        EXPECT_EQ(after == before, values.goes_back());
         for (const auto& each : after) {
           EXPECT_TRUE(std::ranges::all_of(each, [](float value) { return std::isfinite(value); }));
         }
@@ -282,7 +282,7 @@ TEST(ScaledElsewhere, LeavesMeansAndTakesResidualsBack) {
 }
 TEST(ScaledElsewhere, KeepsOnlyInfinitiesOutWhereNobodySkips) {
   optimizer::scaled_elsewhere values;
-  values.a_step = optimizer::not_finite::is_taken;
+  values.skipped_step = optimizer::after_skipping::residuals_stay;
   auto set = at_two_servers();
   set.run.deadline = 60;
   for (int workers = 1; workers <= 5; ++workers) {

@@ -124,7 +124,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   static Optimizer until_scaled() {
     Optimizer values;
     if constexpr (takes_back && !facts::overflows<typename engine_type::compression>) {
-      values.a_step = optimizer::not_finite::is_taken;
+      values.skipped_step = optimizer::after_skipping::residuals_stay;
     }
     return values;
   }
@@ -203,9 +203,10 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   void scaled_by(float scale) {
     if constexpr (takes_back) {
       Optimizer values = engine_->values();
-      if (values.scale != scale || values.a_step != optimizer::not_finite::is_skipped) {
+      if (values.scale != scale ||
+          values.skipped_step != optimizer::after_skipping::residuals_go_back) {
         values.scale = scale;
-        values.a_step = optimizer::not_finite::is_skipped;
+        values.skipped_step = optimizer::after_skipping::residuals_go_back;
         engine_->change(values);
       }
     } else if (a_step_late && scale != 1) {

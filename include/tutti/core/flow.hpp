@@ -124,7 +124,7 @@ class flow {
       filled_[number] = 0;
       model_->settle(world_->queue(), number);
       if constexpr (undoes) {
-        for (std::uint32_t i = 0; i < filling.chunks && may_skip(around_->values()); ++i) {
+        for (std::uint32_t i = 0; i < filling.chunks && goes_back(around_->values()); ++i) {
           chunks_.keep(filling.first_chunk + i);
         }
       }
@@ -685,12 +685,12 @@ class flow {
       auto no_numbers = static_cast<double>(std::exchange(no_numbers_, 0));
       co_await owner_->average_of_step(no_numbers);
       const auto before = around_->values();
-      const bool goes_back = may_skip(before);
+      const bool kept = goes_back(before);
       const float factor =
           owner_->begin_step(no_numbers != 0 ? std::numeric_limits<double>::infinity()
-                             : goes_back     ? squares_of_means()
+                             : kept          ? squares_of_means()
                                              : 0.0);
-      if (factor == 0 && goes_back) {
+      if (factor == 0 && kept) {
         chunks_.undo_step();
         co_await owner_->undo_on_servers();
       }

@@ -24,7 +24,7 @@ struct clipped : Optimizer {
     Optimizer::describe(self, visit);
   }
 
-  bool may_skip() const { return true; }  // and needs the sum
+  bool goes_back() const { return true; }  // and needs the sum
   float begin_step(double squares) {
     const double norm = std::sqrt(squares);
     const double factor = norm > static_cast<double>(most) ? static_cast<double>(most) / norm : 1;

@@ -8,10 +8,10 @@
 
 namespace tutti::optimizer {
 
-/// What is remembered after a step that was not finite.
-enum class not_finite {
-  is_skipped,  ///< what it was before
-  is_taken,    ///< what it has become, less what is no number: nobody is prepared for going back
+/// What becomes of residuals where a step was not finite.
+enum class after_skipping {
+  residuals_go_back,  ///< to what they were before it
+  residuals_stay,     ///< what they have become, in which no infinity is: nothing was kept
 };
 
 /// Leaves averaged gradients for an optimizer of the user's, who multiplies the loss, divides
@@ -21,15 +21,15 @@ enum class not_finite {
 ///
 /// What compressors remember is then as it was before that step, and is as many times as large as
 /// the scale: all that loss_scaled does for residuals, at its cost, and nothing to gradients. Where
-/// such a step `is_taken`, `skipped` counts those in which a worker's own gradient was not finite,
-/// zeros of which have been encoded: at the cost of a look at what is encoded, and of no copy.
+/// residuals stay, `skipped` counts the steps in which a worker's own gradient was not finite, and
+/// zeros were encoded in its place: at the cost of a look at what is encoded, and of no copy.
 /// After: PyTorch's GradScaler.
 struct scaled_elsewhere : none {
   static constexpr bool needs_all_gradients = true;
 
   float scale{1.0f};
   std::uint32_t skipped{0};
-  not_finite a_step{not_finite::is_skipped};
+  after_skipping skipped_step{after_skipping::residuals_go_back};
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
@@ -37,7 +37,7 @@ struct scaled_elsewhere : none {
     visit("skipped", self.skipped, "steps that were not finite so far");
   }
 
-  bool may_skip() const { return a_step == not_finite::is_skipped; }
+  bool goes_back() const { return skipped_step == after_skipping::residuals_go_back; }
 
   float begin_step(double squares) {
     const bool finite = std::isfinite(squares);

@@ -62,7 +62,7 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 ///   nothing, momenta stay, and what compressors remember is what it was before the step. The sum
 ///   is infinite where a compressor remembers and some worker's gradient holds an infinity or NaN,
 ///   whatever came of that. It may change values of its own, which every rank changes alike.
-/// * optionally `may_skip()`: false where, under values as they are, what is remembered stays as a
+/// * optionally `goes_back()`: false where, under values as they are, what is remembered stays as a
 ///   step that updates nothing has left it, and 0 stands for any sum that is finite.
 ///
 /// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
@@ -92,9 +92,9 @@ concept exchanges_momenta = requires(const O& values, inline_queue& queue,
 
 /// Whether what compressors remember is kept under these values, for going back to it.
 template <optimizer_policy O>
-bool may_skip(const O& values) {
-  if constexpr (requires { values.may_skip(); }) {
-    return values.may_skip();
+bool goes_back(const O& values) {
+  if constexpr (requires { values.goes_back(); }) {
+    return values.goes_back();
   } else {
     return facts::needs_all_gradients<O>;
   }
