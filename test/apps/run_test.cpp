@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <tuple>
 #include <unistd.h>
@@ -192,6 +193,28 @@ TEST_F(Apps, AJobThatIsKilledWhileItsRanksSaveGoesOn) {
           << "rank " << rank;
     }
   }
+}
+
+/// Rank 1 cannot write, so rank 0, which has written, does not move either; and a kill then leaves
+/// the set of before.
+TEST_F(Apps, NoRankMovesItsCheckpointBeforeAllHaveWrittenTheirs) {
+  const std::string flags = "--strategy TopK --ranks 2 --checkpoint saved ";
+  ASSERT_EQ(train(flags + "--steps 5").status, 0);
+  const auto at_five = std::array{read(here_ / "saved.0"), read(here_ / "saved.1")};
+  const auto stuck = here_ / "saved.1.partial";
+  ASSERT_EQ(mkfifo(stuck.c_str(), 0600), 0);
+  const auto got = shell("sh -c '" TUTTI_APPS_DIRECTORY
+                         "/tutti-train --model mlp --data synthetic --resume saved --steps 7 " +
+                         flags +
+                         "& until [ -s saved.0.partial ] &&"
+                         " [ $(stat -c %s saved.0.partial) = $(stat -c %s saved.0) ];"
+                         " do sleep 0.01; done; sleep 0.3; kill -9 $!; wait'");
+  ASSERT_EQ(got.status, 0) << got.err;
+  EXPECT_TRUE(read(here_ / "saved.0") == at_five[0]);
+  EXPECT_TRUE(read(here_ / "saved.1") == at_five[1]);
+  EXPECT_TRUE(std::filesystem::exists(here_ / "saved.0.partial"));
+  std::filesystem::remove(stuck);
+  EXPECT_EQ(train("--resume saved --steps 7 " + flags).status, 0);
 }
 
 TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {

@@ -107,8 +107,11 @@ TEST(Architectures, LocalSgdEveryStepIsSynchronous) {
     const auto one = train_in_parts<strategy>(workers, 0, set, falling).parameters;
     const auto other =
         train_in_parts<together>(workers, 0, options_for<together>(), falling).parameters;
-    for (std::size_t i = 0; i < one[0].size(); ++i) {
-      ASSERT_NEAR(one[0][i], other[0][i], 1e-6f * other[0][i]) << i << " of " << workers;
+    for (std::size_t worker = 0; worker < one.size(); ++worker) {
+      for (std::size_t i = 0; i < one[worker].size(); ++i) {
+        ASSERT_NEAR(one[worker][i], other[worker][i], 1e-6f * other[worker][i])
+            << i << " of worker " << worker << " of " << workers;
+      }
     }
   }
 }

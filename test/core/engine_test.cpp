@@ -2,17 +2,22 @@
 #include "tutti/core/engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/collective/addressable.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/compression/none.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
@@ -244,6 +249,74 @@ TEST(EngineDeathTest, NothingBlocksInsideACoroutine) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(blocks_inside([](auto& engine) { engine.wait(); }), "inside a coroutine");
   EXPECT_DEATH(blocks_inside([](auto& engine) { engine.average(1); }), "inside a coroutine");
+}
+
+/// Ends as a program does whose engine has static storage: after its thread's own variables.
+[[noreturn]] void ends_before_its_engine(progress moved) {
+  static transport::in_process::fabric job(1);
+  static arena memory = model_of(0);
+  static auto engine =
+      make_engine<canonical>(job.end(0), memory.tensors(), optimizer_of(),
+                             engine_options<canonical>{.run = {.progress = moved}});
+  ready_all(engine);
+  engine.wait();
+  std::exit(0);
+}
+TEST(EngineDeathTest, OneOfStaticStorageEndsWithTheProgram) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(ends_before_its_engine(progress::by_caller), testing::ExitedWithCode(0), "^$");
+  EXPECT_EXIT(ends_before_its_engine(progress::by_thread), testing::ExitedWithCode(0), "^$");
+}
+
+/// Who hands a gradient in goes on with the backward pass, whether a peer has come that far or not:
+/// that it has not, costs nothing.
+TEST(Engine, ReadyWaitsForNobody) {
+  using strategy = compose<architecture::all_reduce<collective::addressable>>;
+  constexpr std::size_t tensors = 50;
+  constexpr int steps = 6;        // in every second one rank 1 is late
+  std::atomic<int> handed_in{0};  // how often a rank has, all there is in a step
+  std::array<seconds, 2> shortest{1, 1};
+  transport::run_ranks(2, [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>(tensors, {"each", 16}));
+    const engine_options<strategy> options{.run = {.progress = progress::by_caller}};
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+    for (int step = 0; step < steps; ++step) {
+      const int late = step % 2;
+      while (handed_in < 2 * step + (world.rank() == late ? 1 : 0)) {
+        std::this_thread::yield();
+      }
+      for (std::size_t id = tensors; id-- > 0;) {
+        const seconds before = world.now();
+        engine.ready(tensor_id(id));
+        if (world.rank() == 0) {
+          seconds& least = shortest[static_cast<std::size_t>(late)];
+          least = std::min(least, world.now() - before);
+        }
+      }
+      ++handed_in;
+      engine.wait();
+    }
+  });
+  EXPECT_LT(shortest[1], shortest[0] + 5e-6);
+}
+
+/// Adds floats, but behind their number, which only an object of it says.
+struct with_a_header : compression::none {
+  static constexpr bool identity = false;
+  static std::size_t wire_bytes(std::size_t elements) { return 4 + 4 * elements; }
+};
+/// A collective may cut payloads anywhere.
+TEST(Engine, AddsNoPayloadsThatHoldMoreThanTheirElements) {
+  using strategy = compose<with_a_header, all_reduce<>>;
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"weight", 10}});
+    make_engine<strategy>(world, memory.tensors(), optimizer_of());
+  });
+  EXPECT_NE(said[0].find("with_a_header is summable, and makes 44 bytes of 10 elements, but 8 of "
+                         "one. Fix: "),
+            std::string::npos)
+      << said[0];
+  EXPECT_EQ(said[1], said[0]);
 }
 
 TEST(Engine, AverageIsTheWorkersMean) {

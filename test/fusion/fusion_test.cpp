@@ -58,6 +58,17 @@ TYPED_TEST(fusion_law, covers_every_tensor_once_in_order) {
   }
 }
 
+/// Ranks that plan apart must come to the same plan.
+TYPED_TEST(fusion_law, answers_the_same_again) {
+  std::mt19937 random(2);
+  const auto facts = backward_order(random_sizes(random));
+  ASSERT_FALSE(facts.empty());
+  const TypeParam fusion;
+  const ends first = fusion.group_ends(facts, profile{});
+  EXPECT_EQ(fusion.group_ends(facts, profile{}), first);
+  EXPECT_EQ(TypeParam{}.group_ends(facts, profile{}), first);
+}
+
 TEST(fusion_none, leaves_every_tensor_alone) {
   EXPECT_EQ(fusion::none{}.group_ends(backward_order({5, 0, 7}), {}), (ends{1, 2, 3}));
 }

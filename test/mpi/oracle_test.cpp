@@ -67,12 +67,11 @@ using native =
 
 template <class Listed>
 using between_processes = strategy_on<Listed, on_processes>;
-using others =
-    testing::Types<between_processes<listed::WFBPUnlimited>,
-                   between_processes<negotiated_by_priority>, between_processes<native<>>,
-                   between_processes<native<schedule::in_order>>,
-                   between_processes<means_and_then_models>, between_processes<listed::gTopKSGD>,
-                   between_processes<listed::OkTopk>>;
+using others = testing::Types<
+    between_processes<listed::WFBPUnlimited>, between_processes<negotiated_by_priority>,
+    between_processes<listed::hosts_first>, between_processes<native<>>,
+    between_processes<native<schedule::in_order>>, between_processes<means_and_then_models>,
+    between_processes<listed::gTopKSGD>, between_processes<listed::OkTopk>>;
 
 static_assert(strategies_in<a_few_dense_strategies_on<on_processes>> == 4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Few, StrategyLaw, a_few_dense_strategies_on<on_processes>);

@@ -15,6 +15,7 @@
 #include "tutti/role/coordination.hpp"
 #include "tutti/role/fusion.hpp"
 #include "tutti/role/monitor.hpp"
+#include "tutti/role/optimizer.hpp"
 #include "tutti/role/partition.hpp"
 #include "tutti/role/schedule.hpp"
 
@@ -116,6 +117,17 @@ struct monitor {
   void record(event, std::uint32_t, seconds);
 };
 static_assert(monitor_policy<monitor>);
+
+struct optimizer {
+  using role = tutti::role::optimizer;
+  static constexpr bool elementwise = true;
+  std::size_t memory_per_element() const;
+  template <class Queue>
+  void apply(Queue&, std::span<float>, std::span<const float>, const chunk_context&) const;
+  template <class Self, class Visitor>
+  static void describe(Self&, Visitor&&);
+};
+static_assert(optimizer_policy<optimizer>);
 
 // ---- an architecture's state: every verb as it is documented, and each of them otherwise
 
@@ -326,6 +338,41 @@ struct adds_up : sums_alone {
   void summed(std::span<const double>);
 };
 static_assert(monitor_policy<adds_up> && !monitor_policy<sums_alone>);
+
+// ---- an optimizer
+
+struct optimizer_of_nothing {
+  using role = tutti::role::optimizer;
+  static constexpr bool elementwise = true;
+  std::size_t memory_per_element() const;
+  template <class Self, class Visitor>
+  static void describe(Self&, Visitor&&);
+};
+struct applies_without_a_place : optimizer_of_nothing {
+  template <class Queue>
+  void apply(Queue&, std::span<float>, std::span<const float>) const;
+};
+struct changes_as_it_applies : optimizer_of_nothing {
+  template <class Queue>
+  void apply(Queue&, std::span<float>, std::span<const float>, const chunk_context&);
+};
+struct remembers_by_number : optimizer {
+  std::size_t memory_per_element(int) const;
+};
+struct waits_for_all : optimizer {
+  static constexpr bool needs_all_gradients = true;
+};
+struct begins_without_their_sum : waits_for_all {
+  float begin_step();
+};
+struct begins_with_their_sum : waits_for_all {
+  float begin_step(double squares);
+};
+static_assert(!optimizer_policy<optimizer_of_nothing> && !optimizer_policy<remembers_by_number> &&
+              !optimizer_policy<applies_without_a_place> &&
+              !optimizer_policy<changes_as_it_applies>);
+static_assert(optimizer_policy<begins_with_their_sum> && !optimizer_policy<waits_for_all> &&
+              !optimizer_policy<begins_without_their_sum>);
 
 /// What is asserted above is the test; this is its name where tests are listed.
 TEST(Concepts, ask_for_the_verbs_of_what_a_policy_makes) {

@@ -1,12 +1,17 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/base/type_name.hpp"
 #include "tutti/core/plan_maker.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
@@ -14,6 +19,31 @@
 #include "tutti/role/partition.hpp"
 
 namespace tutti {
+
+namespace detail {
+
+/// A collective cuts the payloads of a summable compressor at any element. The concept has seen
+/// that it may, where the bytes of an element are known when compiling and no option changes them.
+template <class C>
+concept sums_as_options_say = facts::summable<C> && encodes_a_fixed_length<C> &&
+    !(std::is_empty_v<C> && requires { typename std::bool_constant<(C{}.wire_bytes(1) > 0)>; });
+
+/// Throws usage_error where payloads hold something beside the bytes of their elements.
+template <sums_as_options_say C>
+[[gnu::cold]] void expect_elements_alone(const C& compression, const plan& made) {
+  const std::size_t each = compression.wire_bytes(1);
+  for (const chunk& its : made.chunks) {
+    const std::size_t all = compression.wire_bytes(its.elements);
+    if (all != each * its.elements || compression.wire_bytes(0) != 0) {
+      throw usage_error(sentence({type_name<C>(), " is summable, and makes ", all, " bytes of ",
+                                  its.elements, " elements, but ", each,
+                                  " of one. Fix: as many of every element and none beside, or "
+                                  "summable = false"}));
+    }
+  }
+}
+
+}  // namespace detail
 
 /// The plan of an engine's strategy with these options, among `size` ranks: its policies' groups,
 /// pieces, classes and owners. `settings` is what else every rank must set alike. Throws
@@ -32,17 +62,21 @@ plan plan_for(std::span<const tensor> forward, const typename Types::options& se
   const auto partition =
       among(make_policy<typename strategy::partition>(set.partition), std::max(1, serve));
   const auto fusion = make_policy<typename strategy::fusion>(set.fusion);
-  return make_plan(forward, fusion, partition, set.profile, place, settings,
-                   [&](const tensor_facts& each) {
-                     tensor_class its = class_of(compressor, each);
-                     if (facts::keeps_types_apart(set.fusion)) {
-                       its.type = forward[index(each.id)].gradient_type;
-                     }
-                     if constexpr (requires { fusion.group_of(each); }) {
-                       its.group = fusion.group_of(each);
-                     }
-                     return its;
-                   });
+  plan made = make_plan(forward, fusion, partition, set.profile, place, settings,
+                        [&](const tensor_facts& each) {
+                          tensor_class its = class_of(compressor, each);
+                          if (facts::keeps_types_apart(set.fusion)) {
+                            its.type = forward[index(each.id)].gradient_type;
+                          }
+                          if constexpr (requires { fusion.group_of(each); }) {
+                            its.group = fusion.group_of(each);
+                          }
+                          return its;
+                        });
+  if constexpr (detail::sums_as_options_say<typename Types::compression>) {
+    detail::expect_elements_alone(compressor, made);
+  }
+  return made;
 }
 
 }  // namespace tutti

@@ -269,7 +269,7 @@ constexpr std::span<float> residual_of(const C& compression, const chunk_context
 }
 
 /// Whether the compressor with its default options makes the same bytes of every element and none
-/// beside: true also where that cannot be found out before run time.
+/// beside: true also where that cannot be found out before run time (core/plan_for.hpp asks then).
 template <class C>
 constexpr bool adds_by_element = [] {
   constexpr std::size_t sizes[] = {0, 2, 3, 33, 1000};
