@@ -1,7 +1,7 @@
 // Nothing is lost: what ranks have contributed is what has been applied and what is remembered, in
 // histories drawn at random: steps of one pass or two, tensors without a gradient, other plans on
 // the way, checkpoints that other engines go on from, rates that change. A composition joins a
-// list.
+// list. One file, for all of them go through one history and are added up in one ledger.
 #include <algorithm>
 #include <array>
 #include <cmath>

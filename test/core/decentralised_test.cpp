@@ -200,7 +200,7 @@ TEST(PushSum, WeightsAddUpToTheRanksExactly) {
   }
 }
 
-// ---- local SGD by a schedule, and the meeting before a switch
+// ---- local SGD by a schedule, and the averaging before a switch
 
 TEST(LocalSgd, WarmsUpBySingleStepsAndByDoubling) {
   using strategy = cut<architecture::local_sgd<canonical>>;

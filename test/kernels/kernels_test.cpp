@@ -50,8 +50,10 @@ TEST(add, adds_element_by_element) {
     for (std::size_t i = 0; i < n; ++i) {
       expected[i] = into[i] + from[i];
     }
+    // example-begin add
     inline_queue queue;
-    kernels::add(queue, into, from);
+    kernels::add(queue, into, from);  // into[i] += from[i]
+    // example-end
     EXPECT_TRUE(same_bits(into, expected)) << n;
   }
 }

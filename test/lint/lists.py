@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every policy that proves itself in its header, as `static_assert(schedule_policy<in_order>)`, is in
 the list of its role, so that it keeps the role's laws, or the file that has laws of its own names
-it; and every named strategy is one of tutti-compare's. `--self-test` proves that the checks can
-fail."""
+it; and every named strategy is one of tutti-compare's, and has its place in strategies/table.md.
+`--self-test` proves that the checks can fail."""
 
 import re
 import sys
@@ -50,11 +50,16 @@ def faults(texts: dict[str, str]) -> list[str]:
 
 
 def unheard_of(texts: dict[str, str]) -> list[str]:
-    registry = "apps/CMakeLists.txt"
+    registry, table = "apps/CMakeLists.txt", "strategies/table.md"
     known = set(re.findall(r"\w+", texts.get(registry, ""))) | with_an_optimizer_of_its_own
+    told = set(re.findall(r"\w+", texts.get(table, "")))
+    named = [(header, name)
+             for header, text in texts.items() if header.startswith("strategies/tutti/")
+             for name in re.findall(r'string_view name = "(\w+)"', text)]
     return [f"{header}: tutti-compare has no {name}. Fix: add it to a list in {registry}"
-            for header, text in texts.items() if header.startswith("strategies/")
-            for name in re.findall(r'string_view name = "(\w+)"', text) if name not in known]
+            for header, name in named if name not in known
+            ] + [f"{header}: {table} does not say what {name} does. Fix: give it a row"
+                 for header, name in named if name not in told]
 
 
 def self_test() -> None:
@@ -71,10 +76,12 @@ def self_test() -> None:
                ("partition", "static_assert(schedule_policy<two>);", "")]
     for role, header, sentence in planted:
         sources.expect(faults(listed | {f"include/tutti/{role}/a.hpp": header}), sentence, header)
-    registered = {"apps/CMakeLists.txt": "set(strategies One)"}
-    for name, sentence in (("One", ""), ("On", "tutti-compare has no On"), ("OneBitAdam", "")):
+    registered = {"apps/CMakeLists.txt": "set(strategies One Two)",
+                  "strategies/table.md": "| One | | On: | OneBitAdam |"}
+    for name, sentence in (("One", ""), ("On", "tutti-compare has no On"), ("OneBitAdam", ""),
+                           ("Two", "does not say what Two does")):
         text = f'static constexpr std::string_view name = "{name}";'
-        sources.expect(unheard_of(registered | {"strategies/a.hpp": text}), sentence, name)
+        sources.expect(unheard_of(registered | {"strategies/tutti/a.hpp": text}), sentence, name)
     elsewhere_no_longer = faults(listed | {"test/mpi/oracle_test.cpp": "collective::natively"})
     sources.expect(elsewhere_no_longer, "collective::native is to be tested here", "a moved test")
     print(f"{len(planted) + 1} planted proofs judged")
@@ -84,5 +91,5 @@ if __name__ == "__main__":
     if "--self-test" in sys.argv:
         self_test()
     else:
-        texts = sources.read(*sources.code) | sources.read("apps/CMakeLists.txt")
+        texts = sources.read(*sources.code) | sources.read("apps/CMakeLists.txt", "strategies/table.md")
         sources.finish(faults(texts) + unheard_of(texts))

@@ -15,8 +15,10 @@ outside = re.compile(r"\.\./" + r"shared\b|/wo" + r"rk/|\b(DESIGN|STYLE|SYSTEMS|
                      r"(\.md| \d)")
 hollow = re.compile(r"\b\w*(?:Man" + r"ager|Hel" + r"per)s?\b|\b\w*(?:_|\b)uti" + r"ls?(?:_|\b)"
                     r"|\b\w*(?:[a-z]Im" + r"pl|_im" + r"pl)\b")
-# What the field has words for, and a comment that sends its reader elsewhere.
-riddles = re.compile(r"\bfare" + r"wells?\b|\bstands? for " + r"many\b|///? The sa" + r"me"
+# What the field has words for, and a comment that sends its reader elsewhere. Only "patience sorting"
+# is the field's.
+riddles = re.compile(r"\bfare" + r"wells?\b|\bstands? for " + r"many\b"
+                     r"|(?:\b|_)patien" + r"(?:t|ce)(?:\b(?! sorting)|_)|///? The sa" + r"me"
                      r"(?:[.,:]| (?:of|for|on|with|into|where|between|by)\b)")
 indirect = re.compile(r"\bvirtual\b|\bstd::function\b")
 # What is chosen at run time, what stands in for a device, what is registered by name.
@@ -69,6 +71,9 @@ def self_test() -> None:
         ("a.hpp", "/// The sa" + "me chunk twice.", ""),
         ("a.hpp", "send_fare" + "well();", ""),
         ("a.hpp", "// says fare" + "well", "riddle"),
+        ("a.hpp", "seconds longest_patien" + "ce = 1;", "riddle"),
+        ("a.hpp", "if (now > patien" + "t_until)", "riddle"),
+        ("a.hpp", "// as in patien" + "ce sorting", ""),
         ("a.hpp", "#define TUTTI_LOOP for (;;)", "budget"),
         ("a.hpp", "  # define X", "budget"),
         ("a.hpp", "#define TUTTI_HD", ""),

@@ -186,8 +186,8 @@ TEST(Consensus, PushSumComesToTheMeanAlsoWhereSomeReceiveMore) {
 
 // ---- peers drawn at random
 
-/// Whom a rank averages with, with which probability: itself, where it meets nobody.
-struct meeting {
+/// Whom a rank averages with, with which probability: itself stands for nobody.
+struct partner {
   int peer;
   double probability;
 };
@@ -250,9 +250,9 @@ struct moments {
 };
 
 /// Expected squared distances after each step, of ranks that take their turns.
-template <class Meetings>
+template <class Partners>
 std::vector<double> expected_squares(int ranks, std::size_t steps, averaging how,
-                                     Meetings meetings_of) {
+                                     Partners partners_of) {
   std::vector<double> all(steps);
   for (int i = 0; i < elements; ++i) {
     moments now(at(ranks));
@@ -263,14 +263,14 @@ std::vector<double> expected_squares(int ranks, std::size_t steps, averaging how
           ++rank;
         }
         moments next(at(ranks));
-        for (const meeting& each : meetings_of(rank)) {
-          moments met = now;
+        for (const partner& each : partners_of(rank)) {
+          moments after = now;
           if (each.peer != rank) {
-            met.average(at(rank), at(each.peer), how);
+            after.average(at(rank), at(each.peer), how);
           }
-          // The first gradient is of where the rank stood before it met anybody, which was 0.
-          met.move(at(rank), step == 0 ? goal(rank, i) : 0);
-          next.add(met, each.probability);
+          // The first gradient is of where the rank stood before it averaged, which was 0.
+          after.move(at(rank), step == 0 ? goal(rank, i) : 0);
+          next.add(after, each.probability);
         }
         now = next;
       }
@@ -280,8 +280,8 @@ std::vector<double> expected_squares(int ranks, std::size_t steps, averaging how
   return all;
 }
 
-template <class Architecture, class Meetings>
-void contracts_in_the_mean(int ranks, averaging how, Meetings meetings_of) {
+template <class Architecture, class Partners>
+void contracts_in_the_mean(int ranks, averaging how, Partners partners_of) {
   constexpr std::size_t steps = 4;  // of later ones the mean of so many seeds is not as near
   constexpr int seeds = 1000;
   std::vector<double> mean(steps);
@@ -293,7 +293,7 @@ void contracts_in_the_mean(int ranks, averaging how, Meetings meetings_of) {
       mean[step] += square(seen[step]) / seeds;
     }
   }
-  const auto expected = expected_squares(ranks, steps, how, meetings_of);
+  const auto expected = expected_squares(ranks, steps, how, partners_of);
   for (std::size_t step = 0; step < steps; ++step) {
     EXPECT_NEAR(mean[step], expected[step], 0.05 * expected[step]) << "step " << step;
   }
@@ -303,7 +303,7 @@ void contracts_in_the_mean(int ranks, averaging how, Meetings meetings_of) {
 TEST(Consensus, RandomPairsContractAsTheirExpectedMatrix) {
   constexpr int ranks = 4;
   const auto any_other = [](int rank) {
-    std::vector<meeting> all;
+    std::vector<partner> all;
     for (int draw = 0; draw < ranks; ++draw) {
       all.push_back({draw == rank ? (rank + 1) % ranks : draw, 1.0 / ranks});
     }
@@ -314,11 +314,11 @@ TEST(Consensus, RandomPairsContractAsTheirExpectedMatrix) {
 TEST(Consensus, ActiveAndPassiveRanksContractAsTheirExpectedMatrix) {
   constexpr int ranks = 5;
   const auto any_passive = [](int rank) {
-    std::vector<meeting> all;
+    std::vector<partner> all;
     for (int passive = 1; passive < ranks && rank % 2 == 0; passive += 2) {
       all.push_back({passive, 1.0 / (ranks / 2)});
     }
-    return rank % 2 == 0 ? all : std::vector{meeting{rank, 1}};
+    return rank % 2 == 0 ? all : std::vector{partner{rank, 1}};
   };
   contracts_in_the_mean<architecture::bipartite_averaging>(ranks, averaging::moves_both,
                                                            any_passive);

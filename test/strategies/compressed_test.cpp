@@ -1,5 +1,6 @@
 // The named strategies that send less than every gradient: each one's rule, stated in plain loops,
-// holds; and fails once any policy that it names gives way to its role's default.
+// holds; and fails once any policy that it names gives way to its role's default. One file, for
+// each is held against its neighbours, and OMGS against TopK's rule.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

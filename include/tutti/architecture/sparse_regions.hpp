@@ -56,7 +56,8 @@ namespace tutti::architecture {
 /// magnitudes take other bytes than those that keep them.
 /// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
 /// 2022, algorithms 1 and 2. Their code balances sums of BERT, in every step, and not of VGG and
-/// LSTM.
+/// LSTM. One file, because the phases of a step share one workspace and the words that are kept
+/// from step to step.
 struct sparse_regions {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;

@@ -39,9 +39,9 @@ struct switch_options {
 /// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
 /// `switch_at<dense, all_gather>`. Momenta go on as they are. `engine.replan` with another
 /// `step` switches on what training shows; back to one that needs equal models it does not.
-/// Where models that drift apart under `First` have to be equal under `Second`, ranks meet in the
-/// step before the switch: each applies its own gradient, and then models and momenta become their
-/// mean, on all ranks. AdaSGD is `switch_at<model_averaging<>, all_reduce<>>`.
+/// Where models that drift apart under `First` have to be equal under `Second`, ranks average in
+/// the step before the switch: each applies its own gradient, and then models and momenta become
+/// their mean, on all ranks. AdaSGD is `switch_at<model_averaging<>, all_reduce<>>`.
 /// Wire: as the one whose turn it is. Cost: a buffer as large as the model where either of them has
 /// one, and then a copy of the gradients for the other.
 /// After: Lin et al., "Don't use large mini-batches, use local SGD", ICLR 2020; KungFu's adaptive
@@ -63,7 +63,7 @@ struct switch_at {
   /// Each rank has a model, and momenta, of its own.
   template <class A>
   static constexpr bool drifts = facts::stale<A> || A::completes_alone;
-  static constexpr bool meets = drifts<First> && !drifts<Second>;
+  static constexpr bool averages_models = drifts<First> && !drifts<Second>;
 
   template <class A>
   struct collective_of {
@@ -75,17 +75,18 @@ struct switch_at {
     using type = typename A::collective;
   };
   /// The step before the switch.
-  using meeting = local_sgd<typename collective_of<Second>::type>;
+  using averaging = local_sgd<typename collective_of<Second>::type>;
 
  public:
-  static constexpr bool adds_payloads = First::adds_payloads || Second::adds_payloads || meets;
+  static constexpr bool adds_payloads =
+      First::adds_payloads || Second::adds_payloads || averages_models;
   static constexpr bool adds_in_rounds =
       facts::adds_in_rounds<First> && facts::adds_in_rounds<Second>;
   static constexpr bool completes_alone = First::completes_alone && Second::completes_alone;
   static constexpr bool ordered_start = facts::ordered_start<First> || facts::ordered_start<Second>;
   static constexpr bool divides_first = facts::divides_first<First> || facts::divides_first<Second>;
   static constexpr bool has_halves =
-      facts::has_halves<First> && facts::has_halves<Second> && !meets;
+      facts::has_halves<First> && facts::has_halves<Second> && !averages_models;
   static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;
   static constexpr bool owns_parts = facts::owns_parts<First> || facts::owns_parts<Second>;
   static constexpr bool ignores_compression =
@@ -99,7 +100,7 @@ struct switch_at {
       facts::keeps_magnitudes<First> || facts::keeps_magnitudes<Second>;
   static constexpr bool stale = facts::stale<First> || facts::stale<Second>;
   static constexpr bool updates_first =
-      facts::updates_first<First> || facts::updates_first<Second> || meets;
+      facts::updates_first<First> || facts::updates_first<Second> || averages_models;
   static constexpr tutti::carries carries =
       std::max(facts::carries_of<First>, facts::carries_of<Second>);
   static constexpr bool turns_on_steps = true;
@@ -117,9 +118,9 @@ struct switch_at {
     }
   }
 
-  /// Throws usage_error if the step that ranks would have met in has passed.
+  /// Throws usage_error if the step that ranks would have averaged in has passed.
   static void expect_replan(const options& was, const options& wanted,
-                            std::uint64_t steps) requires meets {
+                            std::uint64_t steps) requires averages_models {
     if (steps > 0 && steps < was.step && wanted.step <= steps) {
       throw usage_error(sentence(
           {"architecture::switch_at: models become equal in the step before the switch, but of ",
@@ -156,21 +157,21 @@ struct switch_at {
         !facts::has_outgoing<S> && !facts::has_incoming<S> && !facts::has_arrive<S>;
     /// Then core moves them, as a view where it can.
     static constexpr bool only_gradients =
-        gradients_travel<first_state> && gradients_travel<second_state> && !meets;
+        gradients_travel<first_state> && gradients_travel<second_state> && !averages_models;
 
-    struct no_meeting {
-      no_meeting(World&, const no_options&) {}
+    struct no_averaging {
+      no_averaging(World&, const no_options&) {}
     };
-    static auto meeting_state() {
-      if constexpr (meets) {
-        return std::type_identity<typename meeting::template state<World>>();
+    static auto averaging_state() {
+      if constexpr (averages_models) {
+        return std::type_identity<typename averaging::template state<World>>();
       } else {
-        return std::type_identity<no_meeting>();
+        return std::type_identity<no_averaging>();
       }
     }
-    static auto meeting_options() {
-      if constexpr (meets) {
-        typename meeting::options every_step;
+    static auto averaging_options() {
+      if constexpr (averages_models) {
+        typename averaging::options every_step;
         every_step.period = 1;
         every_step.momenta = momenta::averaged;
         return every_step;
@@ -187,13 +188,13 @@ struct switch_at {
           step_(set.step),
           first_(world, set.first),
           second_(world, set.second),
-          meeting_(world, meeting_options()),
+          averaging_(world, averaging_options()),
           departed_(world.planned().backward.size()) {}
 
     std::size_t workspace_bytes(const chunk& piece) const {
       const std::size_t most = std::max(workspace_of(first_, piece), workspace_of(second_, piece));
-      if constexpr (meets) {
-        return std::max(most, workspace_of(meeting_, piece));
+      if constexpr (averages_models) {
+        return std::max(most, workspace_of(averaging_, piece));
       } else {
         return most;
       }
@@ -275,9 +276,9 @@ struct switch_at {
     /// `act` on the state whose turn it is.
     template <class Self, class Act>
     static auto turn(Self& self, std::uint64_t step, Act act) {
-      if constexpr (meets) {
+      if constexpr (averages_models) {
         if (step + 1 == self.step_) {
-          return act(self.meeting_);
+          return act(self.averaging_);
         }
       }
       return step < self.step_ ? act(self.first_) : act(self.second_);
@@ -303,7 +304,7 @@ struct switch_at {
     std::uint64_t step_;
     first_state first_;
     second_state second_;
-    [[no_unique_address]] typename decltype(meeting_state())::type meeting_;
+    [[no_unique_address]] typename decltype(averaging_state())::type averaging_;
     std::vector<std::uint64_t> departed_;  ///< the step that each tensor last departed in
   };
 

@@ -21,7 +21,8 @@
 #include "tutti/role/transport.hpp"
 
 /// What does not go together, each a sentence with a fix. `holds` alone never fails to compile, so
-/// that a table of what is legal can be made; the rule itself does, and names its two policies.
+/// that a table of what is legal can be made; the rule itself does, and names its two policies. One
+/// file, for it is one list: every pair of roles that can disagree is looked up here.
 namespace tutti::rule {
 
 template <class Architecture, class Compression>

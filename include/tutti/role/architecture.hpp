@@ -19,6 +19,8 @@
 #include "tutti/role/archetypes.hpp"
 #include "tutti/role/launch.hpp"
 
+/// What an architecture may state and do. One file, because each fact, the verbs that go with it
+/// and the concept that asks for both have to agree, and a policy's author reads them together.
 namespace tutti {
 
 namespace role {

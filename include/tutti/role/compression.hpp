@@ -16,6 +16,8 @@
 #include "tutti/base/wire.hpp"
 #include "tutti/role/chunk_context.hpp"
 
+/// What a compressor may state and do. One file, because a decorator such as error_feedback or
+/// select has the facts and verbs of what it wraps, and so each is defined beside the others.
 namespace tutti {
 
 namespace role {

@@ -44,7 +44,7 @@ struct transfer {
   std::size_t granted{unlimited};  // how many of all may be posted by now
   transfer* other_half{};          // of an exchange that goes in turns
   seconds began{};                 // the send of such an exchange
-  seconds patient_until{};
+  seconds waits_until{};           // for its next turn, while nothing of its other half comes
   void (*fold_piece)(Transfers&, transfer&, segments::piece, const std::byte*){};
   void (*complete)(Transfers&, transfer&){};  // what is to be done when all pieces are over
 

@@ -338,7 +338,7 @@ class mpi_transfers {
   /// Between hosts, where they need staging (16 MiB): the others are posted all at once, for each
   /// asks its receiver first.
   static constexpr std::size_t turn = segments::first_questions;
-  static constexpr seconds longest_patience = 1;
+  static constexpr seconds longest_wait = 1;
   static constexpr std::size_t eager_bytes = 4096;
   /// Longer messages ask their receiver first: Open MPI's limit over TCP.
   static constexpr std::size_t asks_beyond = 64_KiB;
@@ -432,7 +432,7 @@ class mpi_transfers {
   void take_turn(transfer& its) {
     transfer& other = *its.other_half;
     if (its.outgoing) {
-      its.patient_until = now() + std::min(longest_patience, 4 * (now() - its.began));
+      its.waits_until = now() + std::min(longest_wait, 4 * (now() - its.began));
       return;
     }
     its.granted += turn;
@@ -446,7 +446,7 @@ class mpi_transfers {
   /// all before it sends: the send waits no longer. Says whether there was one.
   bool send_to_the_silent() {
     for (transfer* each = unposted_.front(); each != nullptr; each = each->next) {
-      if (each->waits_for_a_turn() && !each->other_half->begun() && now() > each->patient_until) {
+      if (each->waits_for_a_turn() && !each->other_half->begun() && now() > each->waits_until) {
         each->granted = transfer::unlimited;
         post_on(*each);
         return true;
