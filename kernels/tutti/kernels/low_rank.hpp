@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -95,31 +96,34 @@ void some_columns(std::size_t count, const F& f) {
   }
 }
 
-/// Calls `f(row, how many)`, the latter a constant, for all rows: those that go together share a
-/// read of the thin matrix.
-template <class F>
+/// Calls `f(row, how many)`, the latter a constant, for all rows, `Most` at a time: those that go
+/// together share a read of the thin matrix.
+template <std::size_t Most, class F>
 void some_rows(std::size_t count, const F& f) {
   std::size_t row = 0;
-  for (; row + 2 <= count; row += 2) {
-    f(row, std::integral_constant<std::size_t, 2>());
+  for (; row + Most <= count; row += Most) {
+    f(row, std::integral_constant<std::size_t, Most>());
   }
-  if (row < count) {
+  for (; row < count; ++row) {
     f(row, std::integral_constant<std::size_t, 1>());
   }
 }
 
 inline constexpr std::size_t dot_lanes = 16;
 
-inline void add_products(const float* a, const float* b, double (&sums)[dot_lanes]) {
+template <class MultiplyAdd>
+void add_products(const MultiplyAdd& multiply_add, const float* a, const float* b,
+                  double (&sums)[dot_lanes]) {
   for (std::size_t lane = 0; lane < dot_lanes; ++lane) {
-    sums[lane] += double{a[lane]} * double{b[lane]};
+    sums[lane] = multiply_add(double{a[lane]}, double{b[lane]}, sums[lane]);
   }
 }
 
 /// Writes what `dot` makes of each of some rows and each of `Together` columns, pair by pair.
-template <std::size_t Together, std::size_t... Pair>
-void rows_times_columns(const float* matrix, const float* right, const low_rank& size,
-                        const segments& cut, float* left, std::index_sequence<Pair...>) {
+template <std::size_t Together, class MultiplyAdd, std::size_t... Pair>
+void rows_times_columns(const MultiplyAdd& multiply_add, const float* matrix, const float* right,
+                        const low_rank& size, const segments& cut, float* left,
+                        std::index_sequence<Pair...>) {
   const std::size_t columns = size.columns;
   double totals[sizeof...(Pair)] = {};
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
@@ -127,15 +131,16 @@ void rows_times_columns(const float* matrix, const float* right, const low_rank&
     std::size_t i = cut.begin(segment);
     double partial[sizeof...(Pair)][dot_lanes] = {};
     for (; i + dot_lanes <= end; i += dot_lanes) {
-      (add_products(matrix + Pair / Together * columns + i, right + Pair % Together * columns + i,
-                    partial[Pair]),
+      (add_products(multiply_add, matrix + Pair / Together * columns + i,
+                    right + Pair % Together * columns + i, partial[Pair]),
        ...);
     }
     for (std::size_t pair = 0; pair < sizeof...(Pair); ++pair) {
       const float* const row = matrix + pair / Together * columns;
       const float* const column = right + pair % Together * columns;
       for (std::size_t rest = i; rest < end; ++rest) {
-        partial[pair][rest - i] += double{row[rest]} * double{column[rest]};
+        partial[pair][rest - i] =
+            multiply_add(double{row[rest]}, double{column[rest]}, partial[pair][rest - i]);
       }
       double total = 0;
       for (const double each : partial[pair]) {
@@ -149,14 +154,15 @@ void rows_times_columns(const float* matrix, const float* right, const low_rank&
   }
 }
 
-inline void matrix_times_thin(const float* matrix, const float* right, const low_rank& size,
-                              float* left) {
+template <class MultiplyAdd>
+void matrix_times_thin(const MultiplyAdd& multiply_add, const float* matrix, const float* right,
+                       const low_rank& size, float* left) {
   const segments cut = of_a_product(size.rows * size.rank, size.columns);
-  some_rows(size.rows, [&](std::size_t row, auto rows) {
+  some_rows<2>(size.rows, [&](std::size_t row, auto rows) {
     some_columns(size.rank, [&](std::size_t first, auto together) {
-      rows_times_columns<together>(matrix + row * size.columns, right + first * size.columns, size,
-                                   cut, left + first * size.rows + row,
-                                   std::make_index_sequence<rows * together>());
+      rows_times_columns<together>(
+          multiply_add, matrix + row * size.columns, right + first * size.columns, size, cut,
+          left + first * size.rows + row, std::make_index_sequence<rows * together>());
     });
   });
 }
@@ -189,9 +195,10 @@ void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from, s
 
 /// Adds rows from `row` on, in their order, each times its factors: sums are read and written once
 /// for all of them.
-template <std::size_t Rows, std::size_t Together>
-void add_rows(const float* matrix, const float* factors, const low_rank& size, std::size_t n,
-              std::size_t row, strips_of_sums<Together>& sums) {
+template <std::size_t Rows, class MultiplyAdd, std::size_t Together>
+void add_rows(const MultiplyAdd& multiply_add, const float* matrix, const float* factors,
+              const low_rank& size, std::size_t n, std::size_t row,
+              strips_of_sums<Together>& sums) {
   double factor[Together][Rows];
   for (std::size_t k = 0; k < Together; ++k) {
     for (std::size_t each = 0; each < Rows; ++each) {
@@ -203,7 +210,7 @@ void add_rows(const float* matrix, const float* factors, const low_rank& size, s
     for (std::size_t k = 0; k < Together; ++k) {
       double sum = sums[k][i];
       for (std::size_t each = 0; each < Rows; ++each) {
-        sum += factor[k][each] * double{from[each * size.columns + i]};
+        sum = multiply_add(factor[k][each], double{from[each * size.columns + i]}, sum);
       }
       sums[k][i] = sum;
     }
@@ -212,9 +219,10 @@ void add_rows(const float* matrix, const float* factors, const low_rank& size, s
 
 /// `total` becomes the sums over the rows [begin, end) of a matrix's first n columns, each times
 /// the row's factors.
-template <std::size_t Together>
-void sum_rows(const float* matrix, const float* factors, const low_rank& size, std::size_t n,
-              std::size_t begin, std::size_t end, strips_of_sums<Together>& total) {
+template <class MultiplyAdd, std::size_t Together>
+void sum_rows(const MultiplyAdd& multiply_add, const float* matrix, const float* factors,
+              const low_rank& size, std::size_t n, std::size_t begin, std::size_t end,
+              strips_of_sums<Together>& total) {
   const segments cut = of_rows(end - begin);
   clear(total, n);
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
@@ -223,18 +231,18 @@ void sum_rows(const float* matrix, const float* factors, const low_rank& size, s
     const std::size_t end_of_segment = begin + cut.end(segment);
     std::size_t row = begin + cut.begin(segment);
     for (; row + 4 <= end_of_segment; row += 4) {
-      add_rows<4>(matrix, factors, size, n, row, sums);
+      add_rows<4>(multiply_add, matrix, factors, size, n, row, sums);
     }
     for (; row < end_of_segment; ++row) {
-      add_rows<1>(matrix, factors, size, n, row, sums);
+      add_rows<1>(multiply_add, matrix, factors, size, n, row, sums);
     }
     add(total, sums, n);
   }
 }
 
-template <std::size_t Together>
-void transposed_times_columns(const float* matrix, const float* left, const low_rank& size,
-                              float* right) {
+template <std::size_t Together, class MultiplyAdd>
+void transposed_times_columns(const MultiplyAdd& multiply_add, const float* matrix,
+                              const float* left, const low_rank& size, float* right) {
   const segments cut = of_a_product(size.columns * size.rank, size.rows);
   for (std::size_t first = 0; first < size.columns; first += strip) {
     const std::size_t n = std::min(strip, size.columns - first);
@@ -242,7 +250,8 @@ void transposed_times_columns(const float* matrix, const float* left, const low_
     clear(sums, n);
     for (std::size_t segment = 0; segment < cut.count(); ++segment) {
       strips_of_sums<Together> of_segment;
-      sum_rows(matrix + first, left, size, n, cut.begin(segment), cut.end(segment), of_segment);
+      sum_rows(multiply_add, matrix + first, left, size, n, cut.begin(segment), cut.end(segment),
+               of_segment);
       add(sums, of_segment, n);
     }
     for (std::size_t k = 0; k < Together; ++k) {
@@ -253,56 +262,64 @@ void transposed_times_columns(const float* matrix, const float* left, const low_
   }
 }
 
-inline void transposed_times_thin(const float* matrix, const float* left, const low_rank& size,
-                                  float* right) {
+template <class MultiplyAdd>
+void transposed_times_thin(const MultiplyAdd& multiply_add, const float* matrix, const float* left,
+                           const low_rank& size, float* right) {
   some_columns(size.rank, [&](std::size_t first, auto together) {
-    transposed_times_columns<together>(matrix, left + first * size.rows, size,
+    transposed_times_columns<together>(multiply_add, matrix, left + first * size.rows, size,
                                        right + first * size.columns);
   });
 }
 
 /// Columns of a product at a time: few, so that memory is not idle while sums are made.
-constexpr std::size_t piece = 64;
-using piece_sums = std::array<double, piece>;
+constexpr std::size_t product_block = 32;
 
-/// Adds, to the first n sums of a piece of each of some rows, the products of some columns.
-template <std::size_t Rows, std::size_t Together>
-void add_products(const float* left, const float* right, const low_rank& size, std::size_t n,
-                  std::array<piece_sums, Rows>& sums) {
-  double factor[Rows][Together];
-  for (std::size_t row = 0; row < Rows; ++row) {
-    for (std::size_t k = 0; k < Together; ++k) {
-      factor[row][k] = left[k * size.rows + row];
+/// Adds, to the sums of a block of columns of each of some rows, the products of some columns of
+/// the thin matrices.
+template <std::size_t Together, std::size_t Rows, std::size_t Columns, class MultiplyAdd>
+void add_products(const MultiplyAdd& multiply_add, const float* left, const float* right,
+                  const low_rank& size, double (&sums)[Rows][Columns]) {
+  for (std::size_t k = 0; k < Together; ++k) {
+    double its[Columns];
+    for (std::size_t i = 0; i < Columns; ++i) {
+      its[i] = double{right[k * size.columns + i]};
     }
-  }
-  for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t row = 0; row < Rows; ++row) {
-      double sum = sums[row][i];
-      for (std::size_t k = 0; k < Together; ++k) {
-        sum += factor[row][k] * double{right[k * size.columns + i]};
+      const double factor = left[k * size.rows + row];
+      for (std::size_t i = 0; i < Columns; ++i) {
+        sums[row][i] = multiply_add(factor, its[i], sums[row][i]);
       }
-      sums[row][i] = sum;
     }
   }
 }
 
-/// Calls `f(first element, sums, how many)` for the product of the factors, piece by piece of each
-/// row.
-template <class F>
-void each_piece_of_product(const float* left, const float* right, const low_rank& size,
-                           const F& f) {
-  some_rows(size.rows, [&](std::size_t row, auto rows) {
-    for (std::size_t begin = 0; begin < size.columns; begin += piece) {
-      const std::size_t n = std::min(piece, size.columns - begin);
-      std::array<piece_sums, rows> sums{};
-      some_columns(size.rank, [&](std::size_t first, auto together) {
-        add_products<rows, together>(left + first * size.rows + row,
-                                     right + first * size.columns + begin, size, n, sums);
-      });
-      for (std::size_t each = 0; each < rows; ++each) {
-        f((row + each) * size.columns + begin, sums[each], n);
-      }
+/// Calls `f(first element, sums)` for the product of the factors, block by block of some rows and
+/// so many columns, from column `begin` on, while there are so many. Answers where that ends.
+template <std::size_t Columns, std::size_t Rows, class MultiplyAdd, class F>
+std::size_t some_blocks_of_product(const MultiplyAdd& multiply_add, const float* left,
+                                   const float* right, const low_rank& size, std::size_t row,
+                                   std::size_t begin, const F& f) {
+  for (; begin + Columns <= size.columns; begin += Columns) {
+    double sums[Rows][Columns] = {};
+    some_columns(size.rank, [&](std::size_t first, auto together) {
+      add_products<together>(multiply_add, left + first * size.rows + row,
+                             right + first * size.columns + begin, size, sums);
+    });
+    for (std::size_t each = 0; each < Rows; ++each) {
+      f((row + each) * size.columns + begin, sums[each]);
     }
+  }
+  return begin;
+}
+
+/// Calls `f(first element, sums)` for the product of the factors.
+template <class MultiplyAdd, class F>
+void each_block_of_product(const MultiplyAdd& multiply_add, const float* left, const float* right,
+                           const low_rank& size, const F& f) {
+  some_rows<4>(size.rows, [&](std::size_t row, auto rows) {
+    const std::size_t rest =
+        some_blocks_of_product<product_block, rows>(multiply_add, left, right, size, row, 0, f);
+    some_blocks_of_product<1, rows>(multiply_add, left, right, size, row, rest, f);
   });
 }
 
@@ -351,7 +368,11 @@ inline void orthonormalise(float* columns, std::size_t rows, std::size_t count) 
 template <host_queue Queue>
 void matrix_times_thin(Queue& queue, const float* matrix, const float* right, const low_rank& size,
                        float* left) {
-  queue.run([=] { widest([=] { detail::matrix_times_thin(matrix, right, size, left); }); });
+  queue.run([=] {
+    widest_of_exact_products([=](const auto& multiply_add) {
+      detail::matrix_times_thin(multiply_add, matrix, right, size, left);
+    });
+  });
 }
 void matrix_times_thin(cuda::stream& queue, const float* matrix, const float* right,
                        const low_rank& size, float* left);
@@ -360,7 +381,11 @@ void matrix_times_thin(cuda::stream& queue, const float* matrix, const float* ri
 template <host_queue Queue>
 void transposed_times_thin(Queue& queue, const float* matrix, const float* left,
                            const low_rank& size, float* right) {
-  queue.run([=] { widest([=] { detail::transposed_times_thin(matrix, left, size, right); }); });
+  queue.run([=] {
+    widest_of_exact_products([=](const auto& multiply_add) {
+      detail::transposed_times_thin(multiply_add, matrix, left, size, right);
+    });
+  });
 }
 void transposed_times_thin(cuda::stream& queue, const float* matrix, const float* left,
                            const low_rank& size, float* right);
@@ -380,11 +405,13 @@ void expand_and_subtract(Queue& queue, const float* left, const float* right, co
                          std::span<float> rest) {
   queue.run([=] {
     const double share = 1.0 / ranks;
-    widest([=] {
-      detail::each_piece_of_product(
-          left, right, size, [=](std::size_t first, const detail::piece_sums& sums, std::size_t n) {
-            for (std::size_t i = 0; i < n; ++i) {
+    widest_of_exact_products([=](const auto& multiply_add) {
+      detail::each_block_of_product(
+          multiply_add, left, right, size, [=](std::size_t first, const auto& sums) {
+            for (std::size_t i = 0; i < std::size(sums); ++i) {
               product[first + i] = static_cast<float>(sums[i] * double{average});
+            }
+            for (std::size_t i = 0; i < std::size(sums); ++i) {
               rest[first + i] = static_cast<float>(double{rest[first + i]} - sums[i] * share);
             }
           });
