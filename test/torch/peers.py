@@ -68,10 +68,7 @@ def a_row_is_held_against_the_bare_model():
     ddp = {**bare, "name": "DDP 1 MB", "loss": 2.0,
            "losses": [[3.0, 2.0, 2.0], [3.0, 2.0, 6.0], [3.0, 2.0, 2.0], [3.0, 5.0, 4.0]]}
 
-    class given:
-        rate = "10mbit"
-
-    rows = list(front().rows_of({"contestants": [bare, ours, ddp]}, given))
+    rows = list(front().rows_of({"contestants": [bare, ours, ddp], "carried": 1.25e6}))
     wanted = {"contestant": "ours", "step_ms": 3000.0, "worst_ms": 9000.0, "of_bare": 3.0,
               "exposed_ms": 2000.0, "sent_mb": 5.0, "wire_ms": 4000.0,
               "first_to_last_ms": 2000.0, "cpu_s": 0.75, "at_rest": 0.0,
