@@ -13,12 +13,16 @@ import sources
 lists = {role: "test/support/policies.hpp"
          for role in ("fusion", "partition", "schedule", "coordination", "compression", "optimizer")}
 lists["collective"] = "test/support/collective_laws.hpp"
+lists["architecture"] = "test/support/order_laws.hpp"
 
 # Policies with laws of their own, since those of their role do not fit.
 elsewhere = {
     "compression": {"power_sgd": "several rounds of whole tensors: test/compression/power_sgd_test.cpp"},
     "collective": {"native": "what a library adds: test/mpi/oracle_test.cpp",
                    "excluding": "makes no sum: test/collective/collective_test.cpp"},
+    "architecture": {"switch_at": "two others in turn: test/simulated/order_of_windows_test.cpp",
+                     "replicated": "stands for another, by its compressor and transport: "
+                                   "test/core/stream_ordered_test.cpp"},
 }
 
 # What tutti-compare cannot train: its models step by SGD.
@@ -66,13 +70,19 @@ def self_test() -> None:
     listed = {"test/support/policies.hpp": "using schedules = Types<schedule::one, compression::c>;",
               "test/compression/power_sgd_test.cpp": "compression::power_sgd",
               "test/mpi/oracle_test.cpp": "collective::native",
-              "test/collective/collective_test.cpp": "collective::excluding<phase>"}
+              "test/collective/collective_test.cpp": "collective::excluding<phase>",
+              "test/support/order_laws.hpp": "using some = std::tuple<architecture::mean<>>;",
+              "test/simulated/order_of_windows_test.cpp": "architecture::switch_at<a, b>",
+              "test/core/stream_ordered_test.cpp": "architecture::replicated<>"}
     planted = [("schedule", "static_assert(schedule_policy<one>);", ""),
                ("schedule", "static_assert(schedule_policy<two>);", "no law asks schedule::two"),
                ("schedule", "static_assert(x<one> && schedule_policy<two>);", "schedule::two"),
                ("compression", "static_assert(compression_policy<c<int>>);", ""),
                ("compression", "static_assert(compression_policy<power_sgd>);", ""),
                ("fusion", "static_assert(run_time_fusion<f>);", "no law asks fusion::f"),
+               ("architecture", "static_assert(architecture_policy<mean<>>);", ""),
+               ("architecture", "static_assert(architecture_policy<switch_at<a, b>>);", ""),
+               ("architecture", "static_assert(architecture_policy<m>);", "asks architecture::m."),
                ("partition", "static_assert(schedule_policy<two>);", "")]
     for role, header, sentence in planted:
         sources.expect(faults(listed | {f"include/tutti/{role}/a.hpp": header}), sentence, header)

@@ -1,5 +1,6 @@
 // Exchanges in two halves, over every architecture that has them.
 #include <gtest/gtest.h>
+#include <tuple>
 
 #include "support/order_laws.hpp"
 
@@ -7,6 +8,11 @@ namespace tutti::test {
 namespace {
 
 TEST(OrderOfHalves, SplitPhases) { EXPECT_EQ(orders_hold<schedule::split_phase>(), 20); }
+/// The other architectures of two halves that are sampled exchange as all_reduce does.
+TEST(OrderOfHalves, SplitPhasesOfOwners) {
+  using owners = std::tuple<architecture::sharded_by_owners>;
+  EXPECT_EQ((orders_hold<schedule::split_phase, owners>()), 4);
+}
 
 }  // namespace
 }  // namespace tutti::test

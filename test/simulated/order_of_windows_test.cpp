@@ -2,6 +2,7 @@
 // deciding for itself the same run hangs, so the law can fail.
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <tuple>
 #include <type_traits>
 
 #include "support/order_laws.hpp"
@@ -12,26 +13,28 @@
 namespace tutti::test {
 namespace {
 
-TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<schedule::by_priority>(), 58); }
+TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<one_by_priority>(), 58); }
+TEST(OrderOfWindows, NewestFirst) { EXPECT_EQ(orders_hold<newest_first>(meeting::one), 17); }
+/// Of every schedule that limits flights but at_most: its order follows from the plan, so ranks
+/// that decide alone decide alike.
 TEST(OrderOfWindows, WithoutCoordinationItHangs) {
-  EXPECT_EQ(orders_matter<schedule::by_priority>(), 10);
+  EXPECT_EQ(orders_matter<one_by_priority>(), 10);
+  EXPECT_EQ(orders_matter<newest_first>(), 10);
 }
 /// One at a time, in an order that follows from the plan: ranks need nobody to agree, and may.
 TEST(OrderOfWindows, AtMostOne) {
+  using means_and_servers = std::tuple<architecture::all_reduce<>, architecture::all_gather,
+                                       architecture::sharded<>, architecture::parameter_server<>>;
   using alone = ordered<schedule::at_most, coordination::local, architecture::all_reduce<>>;
   static_assert(std::is_same_v<alone::by_default, coordination::local>);
-  keeps_one_order<alone::strategy>(alone::options());
-  for (std::size_t which = 0; which < agreed_coordinations::size; ++which) {
-    keeps_order_agreed_by<schedule::at_most, architecture::sharded<>>(which);
-    keeps_order_agreed_by<schedule::at_most, architecture::parameter_server<>>(which);
-  }
+  EXPECT_EQ((orders_hold<schedule::at_most, means_and_servers>()), 16);
 }
 TEST(OrderOfWindows, OfOneArchitectureAndThenAnother) {
   using turns = architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>;
   for (std::size_t which = 0; which < agreed_coordinations::size; ++which) {
-    keeps_order_agreed_by<schedule::by_priority, turns>(which);
+    keeps_order_agreed_by<one_by_priority, turns>(which);
   }
-  using alone = ordered<schedule::by_priority, coordination::local, turns>;
+  using alone = ordered<one_by_priority, coordination::local, turns>;
   hangs_without_a_leader<alone::strategy>(alone::options());
 }
 TEST(OrderOfWindows, OfBytes) {
@@ -51,6 +54,18 @@ TEST(OrderOfWindows, GatheredAndLed) {
       {.fusion = {.bytes = 40, .cycle = 1e-5},
        .partition = {.bytes = 8},
        .schedule = {.credit = 24, .rule = schedule::credit_rule::fits}});
+}
+TEST(OrderOfWindows, GatheredAndAtMostTwo) {
+  keeps_one_order<
+      compose<fusion::when_ready, architecture::all_reduce<>, schedule::at_most, partition::into>>(
+      {.fusion = {.bytes = 40, .cycle = 1e-5},
+       .partition = {.bytes = 8},
+       .schedule = {.exchanges = 2}});
+}
+TEST(OrderOfWindows, GatheredAndNewestFirst) {
+  keeps_one_order<
+      compose<fusion::when_ready, architecture::all_reduce<>, newest_first, partition::into>>(
+      {.fusion = {.bytes = 40, .cycle = 1e-5}, .partition = {.bytes = 8}});
 }
 
 }  // namespace

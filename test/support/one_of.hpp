@@ -48,17 +48,22 @@ Made made_as(std::size_t which, Make make) {
   return make(std::in_place_index<Each>);
 }
 
-/// Schedules that hold nothing back and whose exchanges are whole.
+/// Schedules whose exchanges are whole: all hold nothing back, or all limit flights in an order
+/// that does not follow from the plan.
 template <class... Schedules>
 struct one_of_schedules {
   using role = tutti::role::schedule;
   using options = which_one;
-  static constexpr bool limits_in_flight = false;
+  static constexpr bool limits_in_flight = (Schedules::limits_in_flight && ...);
   static constexpr bool static_order = false;
-  static_assert(((!Schedules::limits_in_flight && !facts::splits_phases<Schedules>)&&...));
+  static_assert(((limits_in_flight ? !Schedules::static_order : !Schedules::limits_in_flight) &&
+                 ...));
+  static_assert((!facts::splits_phases<Schedules> && ...));
 
   template <class Policy>
   static constexpr std::size_t place = place_among<Policy, Schedules...>;
+  template <class Policy>
+  static constexpr bool has = place<Policy> < sizeof...(Schedules);
 
   class state {
     using any = std::variant<typename Schedules::state...>;
@@ -77,6 +82,12 @@ struct one_of_schedules {
     }
     std::optional<std::uint32_t> next() {
       return std::visit([](auto& each) { return each.next(); }, its_);
+    }
+    bool admits(std::uint32_t chunk) const requires limits_in_flight {
+      return std::visit([&](const auto& each) { return each.admits(chunk); }, its_);
+    }
+    void take(std::uint32_t chunk) requires limits_in_flight {
+      std::visit([&](auto& each) { each.take(chunk); }, its_);
     }
 
    private:

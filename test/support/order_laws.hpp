@@ -5,26 +5,43 @@
 #include <tuple>
 #include <type_traits>
 
+#include "consumer/readme_policies.hpp"
 #include "support/extent.hpp"
 #include "support/one_of.hpp"
 #include "support/order.hpp"
+#include "tutti/architecture/adasum.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
+#include "tutti/architecture/dense.hpp"
+#include "tutti/architecture/diloco.hpp"
+#include "tutti/architecture/elastic_averaging.hpp"
 #include "tutti/architecture/elastic_servers.hpp"
 #include "tutti/architecture/gossip.hpp"
+#include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/model_averaging.hpp"
+#include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/push_sum.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
+#include "tutti/architecture/sharded_by_owners.hpp"
+#include "tutti/architecture/sparse_regions.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/type_name.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
+#include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/sign.hpp"
+#include "tutti/compression/top_k.hpp"
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/local.hpp"
@@ -34,6 +51,8 @@
 #include "tutti/core/rules.hpp"
 #include "tutti/monitor/none.hpp"
 #include "tutti/partition/into.hpp"
+#include "tutti/partition/none.hpp"
+#include "tutti/role/architecture.hpp"
 #include "tutti/schedule/as_ready.hpp"
 #include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/at_most.hpp"
@@ -42,10 +61,10 @@
 #include "tutti/schedule/split_phase.hpp"
 
 /// No schedule over any of these architectures deadlocks, whoever decides the order of launches,
-/// except where every rank decides for itself and waits for the others: every legal schedule,
-/// coordination and architecture. A policy joins its list.
+/// except where every rank decides for itself and waits for the others. A policy joins its list.
 namespace tutti::test {
 
+/// They meet every legal schedule with every coordination.
 using ordered_architectures =
     std::tuple<architecture::all_reduce<>, architecture::all_gather,
                architecture::reduce_scatter_all_gather, architecture::majority_vote,
@@ -57,49 +76,90 @@ using ordered_architectures =
                architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
                architecture::sharded<>, architecture::gossip, architecture::push_sum,
                architecture::bipartite_averaging, architecture::elastic_servers>;
+/// They meet every coordination under a schedule that limits flights, and as_ready where each rank
+/// decides for itself: an engine of either kind takes the compiler a second. Forms that exchange as
+/// another one does are left out: adasum of differences, servers that correct gradients, shards
+/// whose gradients are lent. For architectures on neither list test/lint/lists.py gives a reason.
+using sampled_architectures = std::tuple<
+    architecture::adasum<>, architecture::dense, architecture::diloco<>,
+    architecture::streaming_diloco<>, architecture::elastic_averaging<>, architecture::sparse_tree,
+    architecture::sparse_regions, architecture::selecting_all_gather,
+    architecture::sharded_by_owners, architecture::momentum_exchange, architecture::independent,
+    architecture::parameter_server<consistency::asynchronous>,
+    architecture::parameter_server<consistency::synchronous, updated_by::servers>,
+    architecture::parameter_server<consistency::synchronous, updated_by::servers_by_push>>;
+
 using agreed_coordinations =
     one_of_coordinations<coordination::leader, coordination::negotiated, coordination::learned>;
 using free_schedules = one_of_schedules<schedule::as_ready, schedule::at_end, schedule::in_order>;
+
+struct one_by_priority : schedule::by_priority {
+  using options = no_options;
+  struct state : schedule::by_priority::state {
+    state(const plan& made, const no_options&)
+        : schedule::by_priority::state(made, {.credit = 1}) {}  // one chunk at a time
+  };
+};
+using limiting_schedules = one_of_schedules<one_by_priority, newest_first>;
 
 /// Ranks that decide alone, each in an order of its own, wait for each other.
 template <class Schedule, class Architecture>
 constexpr bool hangs_alone =
     Schedule::limits_in_flight && !Schedule::static_order && !Architecture::completes_alone;
 
-/// A small model, cut in pieces of two elements. `Agreed` is a coordination of one order, or that
-/// of ranks which decide alone.
+/// A compressor that the architecture can send by.
+template <class Architecture>
+using its_compression = std::conditional_t<
+    facts::counts_votes<Architecture>, compression::sign,
+    std::conditional_t<
+        facts::merges_payloads<Architecture>, compression::top_k,
+        std::conditional_t<facts::keeps_magnitudes<Architecture>,
+                           compression::error_feedback<compression::by_kth_magnitude>,
+                           compression::none>>>;
+
+/// A small model, cut in pieces of two elements where it may be cut. `Agreed` is a coordination of
+/// one order, or that of ranks which decide alone.
 template <class Schedule, class Agreed, class Architecture>
 struct ordered {
-  static constexpr bool is_free = !Schedule::limits_in_flight && !facts::splits_phases<Schedule>;
-  using compression =
-      std::conditional_t<facts::counts_votes<Architecture>, compression::sign, compression::none>;
-  using strategy = compose<std::conditional_t<is_free, free_schedules, Schedule>, Agreed,
-                           Architecture, compression, partition::into>;
+  static constexpr bool is_free = free_schedules::has<Schedule>;
+  static constexpr bool limits = limiting_schedules::has<Schedule>;
+  using compiled_schedule =
+      std::conditional_t<is_free, free_schedules,
+                         std::conditional_t<limits, limiting_schedules, Schedule>>;
+  using compression = its_compression<Architecture>;
+  using cut =
+      std::conditional_t<facts::weighs_tensors<Architecture>, partition::none, partition::into>;
+  using strategy = compose<compiled_schedule, Agreed, Architecture, compression, cut>;
 
   static constexpr bool legal =
       rule::halves_need_an_exchange_of_two<Schedule, Architecture, compression>::holds;
   /// Who decides where the strategy does not say.
   using by_default =
-      typename engine_types<compose<Schedule, Architecture, compression, partition::into>,
-                            transport::simulated, optimizer::sgd, monitor::none>::coordination;
+      typename engine_types<compose<Schedule, Architecture, compression, cut>, transport::simulated,
+                            optimizer::sgd, monitor::none>::coordination;
   static_assert(std::is_same_v<by_default, coordination::leader> ||
                 (std::is_same_v<by_default, coordination::local> &&
                  !hangs_alone<Schedule, Architecture>));
 
   static engine_options<strategy> options() {
     engine_options<strategy> set;
-    set.partition.bytes = 8;
+    if constexpr (!facts::weighs_tensors<Architecture>) {
+      set.partition.bytes = 8;
+    }
     if constexpr (is_free) {
       set.schedule.which = free_schedules::place<Schedule>;
     }
-    if constexpr (requires { set.schedule.credit; }) {
-      set.schedule.credit = 1;  // one chunk at a time
+    if constexpr (limits) {
+      set.schedule.which = limiting_schedules::place<Schedule>;
     }
     if constexpr (facts::splits_phases<Schedule>) {
       set.schedule.gathers_at_once = 1;
     }
     if constexpr (has_servers<strategy>) {
       set.architecture.servers = 2;
+    }
+    if constexpr (requires { set.architecture.momentum; }) {
+      set.architecture.period = 4;  // outer steps are rare otherwise
     }
     return set;
   }
@@ -108,7 +168,7 @@ struct ordered {
 namespace detail {
 
 /// The sum of `what(architecture)` over those with which `Schedule` is legal.
-template <class Schedule, class What>
+template <class Schedule, class Architectures, class What>
 int over_legal_architectures(What what) {
   const auto over = [&]<class Architecture>(const Architecture* its) {
     if constexpr (ordered<Schedule, coordination::local, Architecture>::legal) {
@@ -120,7 +180,7 @@ int over_legal_architectures(What what) {
   };
   return [&]<class... Each>(const std::tuple<Each...>*) {
     return (0 + ... + over(static_cast<const Each*>(nullptr)));
-  }(static_cast<const ordered_architectures*>(nullptr));
+  }(static_cast<const Architectures*>(nullptr));
 }
 
 }  // namespace detail
@@ -138,17 +198,32 @@ void keeps_order_agreed_by(std::size_t which) {
   keeps_one_order<typename agreed::strategy>(options);
 }
 
+/// Where every rank decides for itself. An order that follows from the plan is one all the same.
+template <class Schedule, class Architecture>
+void holds_alone() {
+  using alone = ordered<Schedule, coordination::local, Architecture>;
+  if constexpr (Schedule::static_order) {
+    keeps_one_order<typename alone::strategy>(alone::options());
+  } else {
+    never_deadlocks<typename alone::strategy>(alone::options());
+  }
+}
+
+/// With how many coordinations an architecture meets a schedule.
+enum class meeting { all, one };
+
 /// The number of pairs of a coordination and an architecture over which `Schedule` keeps its order.
-/// Under a sanitizer an architecture meets one coordination, the next one another.
-template <class Schedule>
-int orders_hold() {
+/// With one of them each, and under a sanitizer, an architecture meets one coordination, the next
+/// one another.
+template <class Schedule, class Architectures = ordered_architectures>
+int orders_hold(meeting coordinations = meeting::all) {
   std::size_t turn = free_schedules::place<Schedule>;
-  return detail::over_legal_architectures<Schedule>([&]<class Architecture>(const Architecture*) {
+  const auto over = [&]<class Architecture>(const Architecture*) {
     constexpr std::size_t agree = agreed_coordinations::size;
     constexpr std::size_t all = agree + (hangs_alone<Schedule, Architecture> ? 0 : 1);
     ++turn;
     const auto has_its_turn = [&](std::size_t which) {
-      return all_of_a_product || turn % all == which;
+      return (all_of_a_product && coordinations == meeting::all) || turn % all == which;
     };
     for (std::size_t which = 0; which < agree; ++which) {
       if (has_its_turn(which)) {
@@ -156,29 +231,38 @@ int orders_hold() {
       }
     }
     if constexpr (!hangs_alone<Schedule, Architecture>) {
-      using alone = ordered<Schedule, coordination::local, Architecture>;
       if (has_its_turn(agree)) {
-        if constexpr (Schedule::static_order) {
-          keeps_one_order<typename alone::strategy>(alone::options());
-        } else {
-          never_deadlocks<typename alone::strategy>(alone::options());
-        }
+        holds_alone<Schedule, Architecture>();
       }
     }
-    return static_cast<int>(all);
-  });
+    return coordinations == meeting::all ? static_cast<int>(all) : 1;
+  };
+  return detail::over_legal_architectures<Schedule, Architectures>(over);
+}
+
+/// The number of architectures over which `Schedule` deadlocks nowhere though every rank decides
+/// for itself.
+template <class Schedule, class Architectures>
+int orders_hold_alone() {
+  return detail::over_legal_architectures<Schedule, Architectures>(
+      []<class Architecture>(const Architecture*) {
+        static_assert(!hangs_alone<Schedule, Architecture>);
+        holds_alone<Schedule, Architecture>();
+        return 1;
+      });
 }
 
 /// The number of architectures over which `Schedule` hangs where every rank decides for itself.
-template <class Schedule>
+template <class Schedule, class Architectures = ordered_architectures>
 int orders_matter() {
-  return detail::over_legal_architectures<Schedule>([]<class Architecture>(const Architecture*) {
-    if constexpr (hangs_alone<Schedule, Architecture>) {
-      using alone = ordered<Schedule, coordination::local, Architecture>;
-      hangs_without_a_leader<typename alone::strategy>(alone::options());
-    }
-    return hangs_alone<Schedule, Architecture> ? 1 : 0;
-  });
+  return detail::over_legal_architectures<Schedule, Architectures>(
+      []<class Architecture>(const Architecture*) {
+        if constexpr (hangs_alone<Schedule, Architecture>) {
+          using alone = ordered<Schedule, coordination::local, Architecture>;
+          hangs_without_a_leader<typename alone::strategy>(alone::options());
+        }
+        return hangs_alone<Schedule, Architecture> ? 1 : 0;
+      });
 }
 
 }  // namespace tutti::test
