@@ -70,8 +70,8 @@ def fashion_mnist():
 
 
 def model_and_loss(given, start=0):
-    """The model as it begins for the so manieth time, and its loss in a step on a batch that is each
-    rank's own."""
+    """The model of the start of that number, and its loss in a step on a batch that is each rank's
+    own."""
     torch.manual_seed(start)
     batch, size = given["batch"], given["size"]
     own = torch.Generator().manual_seed(start * dist.get_world_size() + dist.get_rank())
@@ -209,8 +209,8 @@ contestants = {
     "tutti TopK 1 %": Tutti("strategies::TopK", options={"compression.density": 0.01},
                             **beside_a_residual(0.12)),
 }
-# Dense at first, as PyTorch's hook is for 1000 steps unless it is told otherwise: what there is to
-# see is the loss after a hundred.
+# Dense at first, as PyTorch's hook is for 1000 steps unless it is told otherwise. Their rows are for
+# the loss after a hundred steps, not for the time.
 also_on_fashion_mnist = {
     "DDP PowerSGD hook of rank 4, 25 dense": OneBucketPowerSGD(4, start=25),
     "tutti PowerSGD of rank 4, 25 dense": Tutti(

@@ -206,7 +206,7 @@ TEST_F(Apps, NoRankMovesItsCheckpointBeforeAllHaveWrittenTheirs) {
   const auto got = shell("sh -c '" TUTTI_APPS_DIRECTORY
                          "/tutti-train --model mlp --data synthetic --resume saved --steps 7 " +
                          flags +
-                         "& until [ -s saved.0.partial ] &&"
+                         "& until [ saved.0 -nt saved.1.partial ] || [ -s saved.0.partial ] &&"
                          " [ $(stat -c %s saved.0.partial) = $(stat -c %s saved.0) ];"
                          " do sleep 0.01; done; sleep 0.3; kill -9 $!; wait'");
   ASSERT_EQ(got.status, 0) << got.err;

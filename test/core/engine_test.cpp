@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -264,12 +265,12 @@ TEST(EngineDeathTest, NothingBlocksInsideACoroutine) {
 }
 TEST(EngineDeathTest, OneOfStaticStorageEndsWithTheProgram) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(ends_before_its_engine(progress::by_caller), testing::ExitedWithCode(0), "^$");
-  EXPECT_EXIT(ends_before_its_engine(progress::by_thread), testing::ExitedWithCode(0), "^$");
+  EXPECT_EXIT(ends_before_its_engine(progress::by_caller), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(ends_before_its_engine(progress::by_thread), testing::ExitedWithCode(0), "");
 }
 
 /// Who hands gradients in goes on with the backward pass, whether a peer has come that far or not:
-/// that it has not, costs no microsecond a tensor.
+/// waiting for a late one would cost more than a microsecond a tensor.
 TEST(Engine, ReadyWaitsForNobody) {
   using strategy = compose<architecture::all_reduce<collective::addressable>>;
   constexpr std::size_t tensors = 50;
@@ -282,7 +283,11 @@ TEST(Engine, ReadyWaitsForNobody) {
     auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
     for (int step = 0; step < steps; ++step) {
       const int late = step % 2;
+      const seconds begin = world.now();
       while (handed_in < 2 * step + (world.rank() == late ? 1 : 0)) {
+        if (world.now() - begin > 30) {
+          throw std::runtime_error("ready() waits for a peer");
+        }
         std::this_thread::yield();
       }
       const seconds before = world.now();
@@ -297,7 +302,9 @@ TEST(Engine, ReadyWaitsForNobody) {
       engine.wait();
     }
   });
+#ifndef TUTTI_SANITIZED
   EXPECT_LT(shortest[1], shortest[0] + 1e-6 * tensors);
+#endif
 }
 
 /// Adds floats, but behind their number, which only an object of it says.
@@ -308,15 +315,17 @@ struct with_a_header : compression::none {
 /// A collective may cut payloads anywhere.
 TEST(Engine, AddsNoPayloadsThatHoldMoreThanTheirElements) {
   using strategy = compose<with_a_header, all_reduce<>>;
-  const auto said = errors(2, [](transport::in_process& world) {
-    arena memory(std::vector<arena::declaration>{{"weight", 10}});
-    make_engine<strategy>(world, memory.tensors(), optimizer_of());
-  });
-  EXPECT_NE(said[0].find("with_a_header is summable, and makes 44 bytes of 10 elements, but 8 of "
-                         "one. Fix: "),
-            std::string::npos)
-      << said[0];
-  EXPECT_EQ(said[1], said[0]);
+  const auto refused = [](std::size_t elements, const std::string& sentence) {
+    const auto said = errors(2, [elements](transport::in_process& world) {
+      arena memory(std::vector<arena::declaration>{{"weight", elements}});
+      make_engine<strategy>(world, memory.tensors(), optimizer_of());
+    });
+    EXPECT_NE(said[0].find("with_a_header is summable, and makes " + sentence), std::string::npos)
+        << said[0];
+    EXPECT_EQ(said[1], said[0]);
+  };
+  refused(10, "44 bytes of 10 elements, 8 of one and 4 of none. Fix: ");
+  refused(1, "8 bytes of 1 elements, 8 of one and 4 of none. Fix: ");
 }
 
 TEST(Engine, AverageIsTheWorkersMean) {

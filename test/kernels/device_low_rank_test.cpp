@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "kernels/values.hpp"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/low_rank_steps.hpp"
+#include "tutti/kernels/widest.hpp"
 
 namespace tutti {
 namespace {
@@ -284,6 +286,46 @@ TEST(device_low_rank, the_product_of_the_factors_is_the_hosts) {
       ASSERT_EQ(mean_here[i], static_cast<float>(sum * double{average})) << named(size);
       ASSERT_EQ(rest_here[i], static_cast<float>(double{before[i]} - sum / 3)) << named(size);
     }
+  }
+}
+
+/// However products are added, and for whichever vectors the loops are compiled.
+TEST(device_low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two) {
+  const auto apart = [](double a, double b, double c) { return a * b + c; };
+  const auto at_once = [](double a, double b, double c) { return std::fma(a, b, c); };
+  for (const low_rank& size : shapes) {
+    const auto matrix = normal_values(size.rows * size.columns, 58);
+    const auto right = normal_values(size.columns * size.rank, 59);
+    const auto made_by = [&](const auto& multiply_add) {
+      std::vector<float> left(size.rows * size.rank);
+      std::vector<float> back(size.columns * size.rank);
+      std::vector<float> product(matrix.size());
+      kernels::detail::matrix_times_thin(multiply_add, matrix.data(), right.data(), size,
+                                         left.data());
+      kernels::detail::transposed_times_thin(multiply_add, matrix.data(), left.data(), size,
+                                             back.data());
+      kernels::detail::each_block_of_product(
+          multiply_add, left.data(), back.data(), size, [&](std::size_t first, const auto& sums) {
+            std::transform(std::begin(sums), std::end(sums), product.data() + first,
+                           [](double each) { return static_cast<float>(each); });
+          });
+      left.insert(left.end(), back.begin(), back.end());
+      left.insert(left.end(), product.begin(), product.end());
+      return left;
+    };
+    const auto wanted = made_by(apart);
+    EXPECT_TRUE(same_bits(made_by(at_once), wanted)) << named(size);
+    std::vector<float> widest;
+    kernels::widest_of_exact_products(
+        [&](const auto& multiply_add) { widest = made_by(multiply_add); });
+    EXPECT_TRUE(same_bits(widest, wanted)) << named(size);
+#if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__clang__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+      kernels::detail::with_avx2_and_fma(
+          [&](const auto& multiply_add) { widest = made_by(multiply_add); });
+      EXPECT_TRUE(same_bits(widest, wanted)) << named(size);
+    }
+#endif
   }
 }
 

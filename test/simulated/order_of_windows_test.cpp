@@ -14,7 +14,9 @@ namespace tutti::test {
 namespace {
 
 TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<one_by_priority>(), 58); }
-TEST(OrderOfWindows, NewestFirst) { EXPECT_EQ(orders_hold<newest_first>(meeting::one), 17); }
+TEST(OrderOfWindows, NewestFirst) {
+  EXPECT_EQ(orders_hold<newest_first>(coordinations::one_each), 17);
+}
 /// Of every schedule that limits flights but at_most: its order follows from the plan, so ranks
 /// that decide alone decide alike.
 TEST(OrderOfWindows, WithoutCoordinationItHangs) {

@@ -13,7 +13,7 @@ TEST(OrderSampled, ByPriority) {
   EXPECT_EQ((orders_hold<one_by_priority, sampled_architectures>()), 46);
 }
 TEST(OrderSampled, NewestFirst) {
-  EXPECT_EQ((orders_hold<newest_first, sampled_architectures>(meeting::one)), 14);
+  EXPECT_EQ((orders_hold<newest_first, sampled_architectures>(coordinations::one_each)), 14);
 }
 TEST(OrderSampled, WithoutCoordinationItHangs) {
   EXPECT_EQ((orders_matter<one_by_priority, sampled_architectures>()), 10);

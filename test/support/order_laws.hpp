@@ -64,7 +64,8 @@
 /// except where every rank decides for itself and waits for the others. A policy joins its list.
 namespace tutti::test {
 
-/// They meet every legal schedule with every coordination.
+/// They are under every legal schedule with every coordination; under newest_first, which runs as
+/// by_priority does, with one each.
 using ordered_architectures =
     std::tuple<architecture::all_reduce<>, architecture::all_gather,
                architecture::reduce_scatter_all_gather, architecture::majority_vote,
@@ -76,10 +77,11 @@ using ordered_architectures =
                architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
                architecture::sharded<>, architecture::gossip, architecture::push_sum,
                architecture::bipartite_averaging, architecture::elastic_servers>;
-/// They meet every coordination under a schedule that limits flights, and as_ready where each rank
-/// decides for itself: an engine of either kind takes the compiler a second. Forms that exchange as
-/// another one does are left out: adasum of differences, servers that correct gradients, shards
-/// whose gradients are lent. For architectures on neither list test/lint/lists.py gives a reason.
+/// They are with every coordination under by_priority, with one each under newest_first, and under
+/// as_ready where each rank decides for itself: an engine of either kind takes the compiler a
+/// second. Forms that exchange as another one does are left out: adasum of differences, servers
+/// that correct gradients, shards whose gradients are lent. For architectures on neither list
+/// test/lint/lists.py gives a reason.
 using sampled_architectures = std::tuple<
     architecture::adasum<>, architecture::dense, architecture::diloco<>,
     architecture::streaming_diloco<>, architecture::elastic_averaging<>, architecture::sparse_tree,
@@ -210,20 +212,20 @@ void holds_alone() {
 }
 
 /// With how many coordinations an architecture meets a schedule.
-enum class meeting { all, one };
+enum class coordinations { all, one_each };
 
 /// The number of pairs of a coordination and an architecture over which `Schedule` keeps its order.
 /// With one of them each, and under a sanitizer, an architecture meets one coordination, the next
 /// one another.
 template <class Schedule, class Architectures = ordered_architectures>
-int orders_hold(meeting coordinations = meeting::all) {
+int orders_hold(coordinations taken = coordinations::all) {
   std::size_t turn = free_schedules::place<Schedule>;
   const auto over = [&]<class Architecture>(const Architecture*) {
     constexpr std::size_t agree = agreed_coordinations::size;
     constexpr std::size_t all = agree + (hangs_alone<Schedule, Architecture> ? 0 : 1);
     ++turn;
     const auto has_its_turn = [&](std::size_t which) {
-      return (all_of_a_product && coordinations == meeting::all) || turn % all == which;
+      return (all_of_a_product && taken == coordinations::all) || turn % all == which;
     };
     for (std::size_t which = 0; which < agree; ++which) {
       if (has_its_turn(which)) {
@@ -235,7 +237,7 @@ int orders_hold(meeting coordinations = meeting::all) {
         holds_alone<Schedule, Architecture>();
       }
     }
-    return coordinations == meeting::all ? static_cast<int>(all) : 1;
+    return taken == coordinations::all ? static_cast<int>(all) : 1;
   };
   return detail::over_legal_architectures<Schedule, Architectures>(over);
 }

@@ -113,6 +113,8 @@ def torchs_own(scale):
 
 
 scalers = [Scaler, torchs_own] if hasattr(torch.amp, "GradScaler") else [Scaler]
+if len(scalers) == 1 and rank == 0:
+    print(f"torch {torch.__version__} scales nothing on a CPU: its own GradScaler is skipped")
 
 
 def unscaled(model):

@@ -22,23 +22,24 @@ namespace tutti {
 
 namespace detail {
 
-/// A collective cuts the payloads of a summable compressor at any element. The concept has seen
-/// that it may, where the bytes of an element are known when compiling and no option changes them.
+/// A summable compressor whose bytes an element its type does not show: they are not known when
+/// compiling, or an option may change them. A collective cuts its payloads at any element.
 template <class C>
-concept sums_as_options_say = facts::summable<C> && encodes_a_fixed_length<C> &&
+concept has_element_bytes_at_run_time = facts::summable<C> && encodes_a_fixed_length<C> &&
     !(std::is_empty_v<C> && requires { typename std::bool_constant<(C{}.wire_bytes(1) > 0)>; });
 
 /// Throws usage_error where payloads hold something beside the bytes of their elements.
-template <sums_as_options_say C>
+template <has_element_bytes_at_run_time C>
 [[gnu::cold]] void expect_elements_alone(const C& compression, const plan& made) {
+  const std::size_t beside = compression.wire_bytes(0);
   const std::size_t each = compression.wire_bytes(1);
   for (const chunk& its : made.chunks) {
     const std::size_t all = compression.wire_bytes(its.elements);
-    if (all != each * its.elements || compression.wire_bytes(0) != 0) {
-      throw usage_error(sentence({type_name<C>(), " is summable, and makes ", all, " bytes of ",
-                                  its.elements, " elements, but ", each,
-                                  " of one. Fix: as many of every element and none beside, or "
-                                  "summable = false"}));
+    if (beside != 0 || all != each * its.elements) {
+      throw usage_error(sentence(
+          {type_name<C>(), " is summable, and makes ", all, " bytes of ", its.elements,
+           " elements, ", each, " of one and ", beside,
+           " of none. Fix: as many of every element and none beside, or summable = false"}));
     }
   }
 }
@@ -73,7 +74,7 @@ plan plan_for(std::span<const tensor> forward, const typename Types::options& se
                           }
                           return its;
                         });
-  if constexpr (detail::sums_as_options_say<typename Types::compression>) {
+  if constexpr (detail::has_element_bytes_at_run_time<typename Types::compression>) {
     detail::expect_elements_alone(compressor, made);
   }
   return made;

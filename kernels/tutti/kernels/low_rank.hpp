@@ -271,14 +271,15 @@ void transposed_times_thin(const MultiplyAdd& multiply_add, const float* matrix,
   });
 }
 
-/// Columns of a product at a time: few, so that memory is not idle while sums are made.
+/// Columns of a product at a time: so many that conversions are shared, and so few that the sums of
+/// four rows stay in registers and the first-level cache.
 constexpr std::size_t product_block = 32;
 
 /// Adds, to the sums of a block of columns of each of some rows, the products of some columns of
 /// the thin matrices.
 template <std::size_t Together, std::size_t Rows, std::size_t Columns, class MultiplyAdd>
-void add_products(const MultiplyAdd& multiply_add, const float* left, const float* right,
-                  const low_rank& size, double (&sums)[Rows][Columns]) {
+void add_columns(const MultiplyAdd& multiply_add, const float* left, const float* right,
+                 const low_rank& size, double (&sums)[Rows][Columns]) {
   for (std::size_t k = 0; k < Together; ++k) {
     double its[Columns];
     for (std::size_t i = 0; i < Columns; ++i) {
@@ -302,8 +303,8 @@ std::size_t some_blocks_of_product(const MultiplyAdd& multiply_add, const float*
   for (; begin + Columns <= size.columns; begin += Columns) {
     double sums[Rows][Columns] = {};
     some_columns(size.rank, [&](std::size_t first, auto together) {
-      add_products<together>(multiply_add, left + first * size.rows + row,
-                             right + first * size.columns + begin, size, sums);
+      add_columns<together>(multiply_add, left + first * size.rows + row,
+                            right + first * size.columns + begin, size, sums);
     });
     for (std::size_t each = 0; each < Rows; ++each) {
       f((row + each) * size.columns + begin, sums[each]);
@@ -317,9 +318,10 @@ template <class MultiplyAdd, class F>
 void each_block_of_product(const MultiplyAdd& multiply_add, const float* left, const float* right,
                            const low_rank& size, const F& f) {
   some_rows<4>(size.rows, [&](std::size_t row, auto rows) {
-    const std::size_t rest =
+    std::size_t begin =
         some_blocks_of_product<product_block, rows>(multiply_add, left, right, size, row, 0, f);
-    some_blocks_of_product<1, rows>(multiply_add, left, right, size, row, rest, f);
+    begin = some_blocks_of_product<8, rows>(multiply_add, left, right, size, row, begin, f);
+    some_blocks_of_product<1, rows>(multiply_add, left, right, size, row, begin, f);
   });
 }
 

@@ -50,20 +50,23 @@ void widest(const Loop& loop) {
 #endif
 
 /// Runs `loop(multiply_add)` likewise, where `multiply_add(a, b, c)` is a * b + c for doubles whose
-/// product is exact, as that of two floats is: one instruction or two, the bits are the same.
-/// (Clang would call a function for each.)
+/// product is exact, as that of two floats is: in one instruction or in two, the value is the same.
+/// Clang has two, for it compiles `__builtin_fma` to a call of `fma` here.
 template <class Loop>
 void widest_of_exact_products(const Loop& loop) {
+  const auto apart = [](double a, double b, double c) { return a * b + c; };
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__) && \
     !defined(__clang__)
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    return detail::with_avx512([&] { loop(detail::fused()); });
+    detail::with_avx512([&] { loop(detail::fused()); });
+  } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    detail::with_avx2_and_fma(loop);
+  } else {
+    loop(apart);
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return detail::with_avx2_and_fma(loop);
-  }
+#else
+  widest([&] { loop(apart); });
 #endif
-  widest([&] { loop([](double a, double b, double c) { return a * b + c; }); });
 }
 
 }  // namespace tutti::kernels
