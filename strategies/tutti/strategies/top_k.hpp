@@ -26,7 +26,8 @@ struct TopK {
 struct TopK2 {
   static constexpr std::string_view name = "TopK2";
   static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019, its `topk2`";
-  static constexpr std::string_view deviations = "";
+  static constexpr std::string_view deviations =
+      "The density does not begin higher in the first epoch.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::selecting_all_gather>;
 };

@@ -15,6 +15,7 @@
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/clipping.hpp"
 #include "tutti/kernels/copies.hpp"
+#include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 
@@ -38,12 +39,16 @@ struct kernels_with_room {
     kernels::largest_magnitude(queue, input.input(), result);
     kernels::mean_magnitude(queue, input.input(), result);
     kernels::add_and_mean_magnitude(queue, sum.span(), input.input(), result);
+    kernels::root_mean_square(queue, input.input(), result);
+    kernels::add_and_root_mean_square(queue, sum.span(), input.input(), result);
+    kernels::count_no_numbers(queue, input.input(), reinterpret_cast<std::uint64_t*>(total.data()));
     kernels::find_clip_factor(queue, input.input(), 1.0, result);
     kernels::multiply(queue, input.input(), sum.input(),
                       reinterpret_cast<kernels::inner_products*>(total.data()));
     kernels::select_largest(queue, input.input(), 0, {indices.span(), sum.data()}, {});
     const std::vector<kernels::copy_run> runs(5000, {input.data(), sum.data(), 0});
     kernels::copy_runs(queue, runs);
+    kernels::matrix_times_thin(queue, input.data(), input.data(), {1, n, 1}, result);
     queue.synchronize();
   }
 };

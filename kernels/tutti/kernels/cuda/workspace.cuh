@@ -9,6 +9,7 @@
 #include "tutti/kernels/cuda/copies.cuh"
 #include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/cuda/selection.cuh"
+#include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/workspace.hpp"
 
 // The definition of what workspace.hpp declares for a cuda::stream.
@@ -22,7 +23,8 @@ namespace tutti::kernels {
   device::room(
       queue,
       std::max({cuda::detail::storage_of(device::inner_products_of(queue, any, any, nullptr)),
-                device::room_of_selection(queue, elements), device::room_of_copies(queue)}));
+                device::room_of_selection(queue, elements), device::room_of_copies(queue),
+                detail::most_partial_sums * sizeof(double)}));
 }
 
 }  // namespace tutti::kernels
