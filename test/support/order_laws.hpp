@@ -161,7 +161,7 @@ struct ordered {
       set.architecture.servers = 2;
     }
     if constexpr (requires { set.architecture.momentum; }) {
-      set.architecture.period = 4;  // outer steps are rare otherwise
+      set.architecture.period = 4;  // DiLoCo's: models are averaged once in hundreds of steps else
     }
     return set;
   }
