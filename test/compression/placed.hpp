@@ -40,7 +40,7 @@ class placed {
         elements_(elements),
         memory_(facts::memory_per_element<C> * stride(), 0.0f),
         scratch_(scratch_bytes(policy, elements) / sizeof(float), unread) {
-    for (std::size_t row = 0; row < facts::memory_per_element<C>; ++row) {
+    for (std::size_t row = 0; row != facts::memory_per_element<C>; ++row) {
       std::fill_n(memory_.begin() + static_cast<std::ptrdiff_t>(row * stride() + elements), gap,
                   unread);
     }
@@ -109,7 +109,7 @@ class placed {
   static constexpr float unread = 12345.0f;
   std::size_t stride() const { return elements_ + gap; }
   bool gaps_intact() const {
-    for (std::size_t row = 0; row < facts::memory_per_element<C>; ++row) {
+    for (std::size_t row = 0; row != facts::memory_per_element<C>; ++row) {
       const auto end = memory_.begin() + static_cast<std::ptrdiff_t>(row * stride() + elements_);
       if (std::count(end, end + gap, unread) != gap) {
         return false;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tutti/base/host_device.hpp>
 #include <tutti/role/architecture.hpp>
 #include <tutti/role/collective.hpp>
 #include <tutti/role/compression.hpp>
@@ -18,29 +19,35 @@
 // keep the laws of their roles.
 
 // example-begin compressor
-/// One byte an element, and one scale a chunk: the largest magnitude is 127.
+/// A byte an element, spaced so that the chunk's mean magnitude has 16 to 32: what a byte cannot
+/// hold stays with error feedback. Its loops are the queue's, on a GPU too.
 struct byte_codes {
   using role = tutti::role::compression;
-  static constexpr bool summable = false;  // codes of different scales do not add
+  static constexpr bool summable = false;  // codes of different spacings do not add
 
   static std::size_t wire_bytes(std::size_t elements) { return sizeof(float) + elements; }
+  TUTTI_HD static float spacing(float mean) {  // a power of two: products with it are exact
+    return mean > 0 ? std::ldexp(1.0f, std::ilogb(mean) - 4) : 1;
+  }
 
   template <class Queue>
-  void encode(Queue& queue, std::span<const float> gradient, tutti::wire wire) const {
-    queue.run([=] {
-      float largest = 0;
-      for (const float each : gradient) largest = std::max(largest, std::abs(each));
-      const float scale = *wire.header<float>() = largest > 0 ? largest / 127 : 1;
-      for (std::size_t i = 0; i < gradient.size(); ++i)
-        wire.body<float>()[i] = std::byte(static_cast<int>(std::lround(gradient[i] / scale)));
+  void encode(Queue& queue, std::span<const float> gradient, tutti::wire out) const {
+    const float* from = gradient.data();
+    const auto n = static_cast<float>(gradient.size());
+    float* mean = out.header<float>();
+    auto* codes = reinterpret_cast<signed char*>(mean + 1);
+    queue.transform_reduce(gradient, mean, [=] TUTTI_HD(float x) { return std::abs(x) / n; });
+    queue.for_each(gradient.size(), [=] TUTTI_HD(std::size_t i) {
+      const float code = std::fmin(std::fmax(from[i] / spacing(*mean), -127.0f), 127.0f);
+      codes[i] = static_cast<signed char>(std::lrint(code));
     });
   }
   template <class Queue>
-  void accumulate(Queue& queue, tutti::const_wire wire, std::span<float> sum) const {
-    queue.run([=] {
-      for (std::size_t i = 0; i < sum.size(); ++i)
-        sum[i] += *wire.header<float>() * static_cast<signed char>(wire.body<float>()[i]);
-    });
+  void accumulate(Queue& queue, tutti::const_wire in, std::span<float> sum) const {
+    const float* mean = in.header<float>();
+    const auto* codes = reinterpret_cast<const signed char*>(mean + 1);
+    float* to = sum.data();
+    queue.for_each(sum.size(), [=] TUTTI_HD(std::size_t i) { to[i] += codes[i] * spacing(*mean); });
   }
 };
 static_assert(tutti::compression_policy<byte_codes>);

@@ -25,6 +25,9 @@ elsewhere = {
                                    "test/core/stream_ordered_test.cpp"},
 }
 
+# Compressors whose kernels have no twin on a GPU.
+on_hosts_only = {"by_kth_magnitude", "by_magnitude", "dithering", "qsgd"}
+
 # What tutti-compare cannot train: its models step by SGD.
 with_an_optimizer_of_its_own = {"OneBitAdam"}
 
@@ -51,6 +54,19 @@ def faults(texts: dict[str, str]) -> list[str]:
                 found.append(f"{path}: {role}::{policy} is to be tested here, which names no such. "
                              f"Fix: a test, or another file in test/lint/lists.py")
     return found
+
+
+def without_a_device(texts: dict[str, str]) -> list[str]:
+    """Compressors of the one list that stand neither in the other nor among those of hosts."""
+    path = lists["compression"]
+    listed = {name: set(re.findall(r"compression::(\w+)", found[1]))
+              for name in ("compressions", "device_compressions")
+              if (found := re.search(rf"using {name} =(.*?);", texts.get(path, ""), re.S))}
+    everywhere, devices = listed.get("compressions", set()), listed.get("device_compressions", set())
+    return [f"{path}: no device encodes by compression::{name}. Fix: add it to device_compressions, "
+            f"or to on_hosts_only in test/lint/lists.py" for name in sorted(everywhere - devices - on_hosts_only)
+            ] + [f"{path}: a device encodes by compression::{name}. Fix: take it from on_hosts_only in "
+                 f"test/lint/lists.py" for name in sorted(devices & on_hosts_only)]
 
 
 def with_a_row(table: str) -> set[str]:
@@ -99,6 +115,13 @@ def self_test() -> None:
                            ("Three", ""), ("Four", ""), ("Two", "does not say what Two does")):
         text = f'static constexpr std::string_view name = "{name}";'
         sources.expect(unheard_of(registered | {"strategies/tutti/a.hpp": text}), sentence, name)
+    for one, other, sentence in (("compression::a, compression::b", "compression::a, compression::b", ""),
+                                 ("compression::a, compression::b", "compression::a",
+                                  "no device encodes by compression::b"),
+                                 ("compression::qsgd", "", ""),
+                                 ("", "compression::qsgd", "take it from on_hosts_only")):
+        text = f"using compressions =\n {one};\nusing device_compressions = {other};"
+        sources.expect(without_a_device({lists["compression"]: text}), sentence, text)
     elsewhere_no_longer = faults(listed | {"test/mpi/oracle_test.cpp": "collective::natively"})
     sources.expect(elsewhere_no_longer, "collective::native is to be tested here", "a moved test")
     print(f"{len(planted) + 1} planted proofs judged")
@@ -109,4 +132,4 @@ if __name__ == "__main__":
         self_test()
     else:
         texts = sources.read(*sources.code) | sources.read("apps/CMakeLists.txt", "strategies/table.md")
-        sources.finish(faults(texts) + unheard_of(texts))
+        sources.finish(faults(texts) + without_a_device(texts) + unheard_of(texts))

@@ -104,6 +104,23 @@ using memoryless_compressions =
                    compression::chain<compression::top_k, compression::block_int8>,
                    compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
 
+/// Those that a GPU encodes; the others' kernels have no twin there.
+using device_compressions = testing::Types<
+    compression::none, compression::fp16, compression::bf16, compression::sign,
+    compression::scaled_sign, compression::norm_scaled_sign, compression::block_sign,
+    compression::block_int8, compression::top_k, compression::random_k, compression::one_bit,
+    compression::two_bit, compression::byteps_onebit, compression::fp8_e4m3, compression::fp8_e5m2,
+    compression::e3m0, compression::natural, compression::byteps_topk, compression::byteps_randomk,
+    compression::chain<compression::top_k, compression::fp16>,
+    compression::chain<compression::top_k, compression::block_int8>,
+    compression::chain<compression::random_k, compression::scaled_sign>, compression::signum,
+    compression::error_feedback<compression::top_k>,
+    compression::fading_error_feedback<compression::top_k>,
+    compression::momentum_correction<
+        compression::error_feedback<compression::chain<compression::top_k, compression::fp16>>>,
+    compression::nesterov_momentum<compression::rescaled_error_feedback<compression::byteps_topk>>,
+    compression::dense_below<compression::two_bit>, byte_codes>;
+
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::norm_scaled_sign, compression::block_sign,

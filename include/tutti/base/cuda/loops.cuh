@@ -4,6 +4,7 @@
 #include <cub/device/device_for.cuh>
 #include <cub/device/device_reduce.cuh>
 #include <cuda/std/functional>
+#include <span>
 #include <thrust/iterator/tabulate_output_iterator.h>
 
 #include "tutti/base/cuda/error.hpp"
@@ -68,5 +69,18 @@ void launch_sum(cudaStream_t stream, stream_room& room, Input input, std::size_t
                 const Term& term, const Finish& finish) {
   run_in(room, 0, reduction(stream, input, n, ::cuda::std::plus<double>(), term, 0.0, finish));
 }
+
+/// What a stream's loops over a functor are.
+template <class F>
+struct loops {
+  static void each(cudaStream_t stream, std::size_t n, const F& f) {
+    launch_for_each(stream, n, f);
+  }
+  template <class T>
+  static void sum(cudaStream_t stream, stream_room& room, std::span<const float> input, T* result,
+                  const F& f) {
+    launch_sum(stream, room, input.data(), input.size(), f, keep_as<T>{result});
+  }
+};
 
 }  // namespace tutti::cuda::detail

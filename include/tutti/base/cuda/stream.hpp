@@ -43,6 +43,11 @@ inline pool<cudaEvent_t>& events_of(int device) {
 template <class>
 inline constexpr bool never = false;
 
+/// A functor's loops on a device: base/cuda/loops.cuh defines them, which compilers for devices
+/// read.
+template <class F>
+struct loops;
+
 struct nowhere {};  // what a device's `run` answers, so that it is no host queue
 
 }  // namespace detail
@@ -185,29 +190,27 @@ class stream {
   /// addresses and values.
   template <class F>
   void for_each(std::size_t n, F f) {
-#if defined(__CUDACC__)
-    const on_device here(device_);
-    detail::launch_for_each(handle_, n, f);
-#else
-    static_assert(detail::never<F>,
-                  "tutti: this functor must be compiled for a device, and this file is compiled "
-                  "for the host alone. Fix: compile it with nvcc, or call a function of "
-                  "tutti::kernels, which are compiled already.");
-    static_cast<void>(n), static_cast<void>(f);
-#endif
+    if constexpr (requires { sizeof(detail::loops<F>); }) {
+      const on_device here(device_);
+      detail::loops<F>::each(handle_, n, f);
+    } else {
+      static_assert(detail::never<F>,
+                    "tutti: this functor must be compiled for a device, and this file is compiled "
+                    "for the host alone. Fix: compile it with nvcc, or call a function of "
+                    "tutti::kernels, which are compiled already.");
+    }
   }
 
   /// `*result` becomes the sum of `f(x)` over `input`, added in double: the same bits in every run
   /// on devices of one kind, and those of a host's queue up to the rounding of doubles.
   template <class T, class F>
   void transform_reduce(std::span<const float> input, T* result, F f) {
-#if defined(__CUDACC__)
-    const on_device here(device_);
-    detail::launch_sum(handle_, room(), input.data(), input.size(), f, detail::keep_as<T>{result});
-#else
-    for_each(input.size(), f);  // says what is wrong
-    static_cast<void>(result);
-#endif
+    if constexpr (requires { sizeof(detail::loops<F>); }) {
+      const on_device here(device_);
+      detail::loops<F>::sum(handle_, room(), input, result, f);
+    } else {
+      for_each(input.size(), f);  // says what is wrong
+    }
   }
 
   /// Never: a stream's memory is the device's, and host code cannot reach it.

@@ -1,0 +1,183 @@
+// What only nvcc's users have: functors of their own on a stream, and policies made of them; and
+// what holds for every compressor on a device, typed over the list in support/policies.hpp.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <span>
+#include <vector>
+
+#include "compression/in_hex.hpp"
+#include "compression/placed.hpp"
+#include "consumer/readme_policies.hpp"
+#include "gpu/device.hpp"
+#include "support/device_training.hpp"
+#include "support/policies.hpp"
+#include "tutti/base/cuda/stream.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/base/wire.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/core/compose.hpp"
+#include "tutti/kernels/workspace.hpp"
+#include "tutti/role/compression.hpp"
+#include "tutti/transport/in_process_cuda.hpp"
+
+namespace tutti::test {
+namespace {
+
+class Loops : public needs_a_device {};
+
+// Spelt with a named parameter, or nvcc rejects the lambda.
+template <class Queue>
+void fill_with_squares(Queue& queue, float* values, std::size_t n) {
+  queue.for_each(n, [=] TUTTI_HD(std::size_t i) { values[i] = static_cast<float>(i * i); });
+}
+
+template <class Queue>
+void sum_of_halves(Queue& queue, std::span<const float> input, float* result) {
+  queue.transform_reduce(input, result, [] TUTTI_HD(float x) { return x * 0.5f; });
+}
+
+TEST_F(Loops, AFunctorIsCalledOnceForEachElement) {
+  cuda::stream queue;
+  inline_queue host;
+  for (const std::size_t n : {0, 1, 255, 257, 100'000}) {
+    std::vector<float> here(n);
+    const on_gpu<float> there(queue, n);
+    fill_with_squares(host, here.data(), n);
+    fill_with_squares(queue, there.data(), n);
+    EXPECT_EQ(there.read(), here) << n;
+    float sum = -1;
+    const on_gpu<float> sum_there(queue, 1);
+    sum_of_halves(host, std::span<const float>(here), &sum);
+    sum_of_halves(queue, there.input(), sum_there.data());
+    EXPECT_FLOAT_EQ(sum_there.read()[0], sum) << n;
+  }
+}
+
+/// The README's compressor, whose loops are such functors.
+TEST_F(Loops, APolicyOfFunctorsTrains) {
+  using strategy = compose<compression::error_feedback<byte_codes>>;
+  const auto here = train_scattered<strategy, transport::in_process>(3);
+  EXPECT_EQ((train_scattered<strategy, transport::in_process_cuda>(3)), here);
+}
+
+// ---- laws
+
+/// A compressor with the memory and scratch of one chunk. What lies beside the payload is watched.
+template <class C>
+class on_device {
+ public:
+  explicit on_device(std::size_t elements)
+      : elements_(elements),
+        memory_(queue_, std::vector<float>(facts::memory_per_element<C> * elements)),
+        scratch_(queue_, scratch_bytes(policy, elements) / sizeof(float) + 1),
+        payload_(queue_, capacity(policy, elements) + 2 * guard) {
+    kernels::reserve(queue_, elements);
+  }
+
+  /// The payload of one step.
+  std::vector<std::byte> encode(const std::vector<float>& gradient) {
+    const on_gpu there(queue_, gradient);
+    const std::size_t bytes = capacity(policy, elements_);
+    std::vector<std::byte> room(bytes + 2 * guard, untouched);
+    queue_.copy(payload_.data(), room.data(), room.size());
+    tutti::encode(policy, queue_, there.input(), wire{payload_.data() + guard, bytes}, where());
+    ++step_;
+    room = payload_.read();
+    const auto begin = room.begin() + guard;
+    const auto end = begin + static_cast<std::ptrdiff_t>(bytes);
+    const auto written = [](std::byte each) { return each != untouched; };
+    EXPECT_TRUE(std::none_of(room.begin(), begin, written) &&
+                std::none_of(end, room.end(), written))
+        << "beside the payload of " << elements_;
+    EXPECT_EQ(there.read(), gradient);
+    return {begin, end};
+  }
+  /// What the last payload adds to `onto`.
+  std::vector<float> decode(float onto = 0) {
+    const on_gpu sum(queue_, std::vector<float>(elements_, onto));
+    const std::size_t bytes = capacity(policy, elements_);
+    tutti::accumulate(policy, queue_, const_wire{payload_.data() + guard, bytes}, sum.span(),
+                      where());
+    return sum.read();
+  }
+  std::vector<float> remembered() const { return memory_.read(); }
+
+  C policy = make_policy<C>({});
+
+ private:
+  static constexpr std::ptrdiff_t guard = 64;
+  static constexpr std::byte untouched{0x5a};
+
+  chunk_context where() {
+    chunk_context made;
+    made.memory = memory_.data();
+    made.stride = elements_;
+    made.scratch = std::as_writable_bytes(scratch_.span());
+    made.step = step_;
+    made.first_element = 5000;
+    made.ranks = 1;
+    return made;
+  }
+
+  cuda::stream queue_{};
+  std::size_t elements_;
+  std::uint64_t step_ = 0;
+  on_gpu<float> memory_;
+  on_gpu<float> scratch_;
+  on_gpu<std::byte> payload_;
+};
+
+template <class C>
+class DeviceCompression : public needs_a_device {};
+TYPED_TEST_SUITE(DeviceCompression, testing_lists::device_compressions);
+
+/// Sums of such gradients are exact in any order, so that a mean is the host's, too.
+TYPED_TEST(DeviceCompression, WritesTheHostsPayloadAndReadsItAlike) {
+  for (const std::size_t n : awkward_sizes) {
+    placed<TypeParam> here(n);
+    on_device<TypeParam> there(n);
+    for (std::size_t step = 0; step < 3; ++step) {
+      const auto gradient = gradient_in_512ths(n, step);
+      const auto payload = here.encode(gradient);
+      ASSERT_EQ(there.encode(gradient), payload) << "step " << step << " of " << n;
+      ASSERT_EQ(there.decode(), here.decode(payload)) << "step " << step << " of " << n;
+      ASSERT_EQ(there.decode(0.625f), here.decode(payload, 0.625f)) << "onto, " << n;
+    }
+  }
+}
+
+template <class C>
+void loses_nothing() {
+  for (const std::size_t n : awkward_sizes) {
+    on_device<compression::error_feedback<C>> codec(n);
+    for (unsigned step = 0; step < 8; ++step) {
+      const auto gradient = gradient_of(n, 20 + step);
+      auto input = codec.remembered();
+      for (std::size_t i = 0; i < n; ++i) {
+        input[i] += gradient[i];
+      }
+      codec.encode(gradient);
+      const auto sent = codec.decode();
+      const auto residual = codec.remembered();
+      for (std::size_t i = 0; i < n; ++i) {
+        const double kept = double{sent[i]} + double{residual[i]};
+        const double larger = std::max(std::fabs(input[i]), std::fabs(sent[i]));
+        ASSERT_LE(std::fabs(kept - double{input[i]}), std::ldexp(larger, -24))
+            << "element " << i << " of " << n << ", step " << step;
+      }
+    }
+  }
+}
+
+TYPED_TEST(DeviceCompression, LosesNothingUnderErrorFeedback) {
+  if constexpr (facts::memory_per_element<TypeParam> == 0) {
+    loses_nothing<TypeParam>();
+  } else {
+    GTEST_SKIP() << "it remembers by itself";
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
