@@ -10,6 +10,7 @@
 
 #include "consumer/readme_policies.hpp"
 #include "support/one_of_compressors.hpp"
+#include "support/published_lengths.hpp"
 #include "support/strategy_laws.hpp"
 #include "support/training.hpp"
 #include "support/training_worlds.hpp"
@@ -52,15 +53,6 @@ constexpr int steps = 4;
 
 // ---- every compressor, one after the other, by a place in a list
 
-using fixed_lengths = one_of_compressors<
-    compression::fp16, compression::bf16, compression::sign, compression::scaled_sign,
-    compression::norm_scaled_sign, compression::block_sign, compression::block_int8,
-    compression::fp8_e4m3, compression::fp8_e5m2, compression::e3m0, compression::natural,
-    compression::top_k, compression::random_k, compression::one_bit, compression::two_bit,
-    compression::byteps_onebit, compression::byteps_topk, compression::byteps_randomk,
-    compression::chain<compression::top_k, compression::fp16>,
-    compression::chain<compression::top_k, compression::block_int8>,
-    compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
 using lengths_of_their_own =
     one_of_compressors<compression::by_magnitude, compression::by_kth_magnitude, compression::qsgd,
                        compression::dithering,
@@ -78,8 +70,11 @@ void trains_and_sends_as_its_codec() {
       const auto expected = payloads<its>(How, workers, steps, its(set.compression));
       const outcome start = train_on_threads<strategy>(workers, 0, set);
       const outcome made = train_on_threads<strategy>(workers, steps, set);
-      for (std::size_t rank = 0; rank < made.parameters.size(); ++rank) {
+      ASSERT_EQ(made.bytes.size(), expected.bytes.size());
+      for (std::size_t rank = 0; rank < made.bytes.size(); ++rank) {
         EXPECT_EQ(made.bytes[rank] - start.bytes[rank], expected.bytes[rank]) << "rank " << rank;
+      }
+      for (std::size_t rank = 0; rank < made.parameters.size(); ++rank) {
         EXPECT_TRUE(made.parameters[rank] == expected.parameters) << "rank " << rank;
       }
     }
@@ -95,49 +90,10 @@ void trains_and_sends_in_every_way() {
 TEST(Payloads, OfEveryFixedLength) { trains_and_sends_in_every_way<fixed_lengths>(); }
 TEST(Payloads, OfEveryOtherLength) { trains_and_sends_in_every_way<lengths_of_their_own>(); }
 
-/// Bytes of a payload of n elements, of which k are selected, as the formats are published.
-struct stated_length {
-  std::size_t (*bytes)(std::size_t n, std::size_t k);
-};
-constexpr std::size_t words(std::size_t elements) { return 4 * ((elements + 31) / 32); }
-
-/// In the order of `fixed_lengths`, which are as `small` makes them: blocks of 32, 6 %.
-constexpr stated_length stated_lengths[] = {
-    {[](std::size_t n, std::size_t) { return 2 * n; }},
-    {[](std::size_t n, std::size_t) { return 2 * n; }},
-    {[](std::size_t n, std::size_t) { return words(n); }},
-    {[](std::size_t n, std::size_t) { return 4 + words(n); }},
-    {[](std::size_t n, std::size_t) { return 4 + words(n); }},
-    {[](std::size_t n, std::size_t) { return words(n) + words(n); }},
-    {[](std::size_t n, std::size_t) { return words(n) + n; }},
-    {[](std::size_t n, std::size_t) { return words(n) + n; }},
-    {[](std::size_t n, std::size_t) { return words(n) + n; }},
-    {[](std::size_t n, std::size_t) { return 4 + words(4 * n); }},
-    {[](std::size_t n, std::size_t) { return words(n) + n; }},
-    {[](std::size_t, std::size_t k) { return 8 * k; }},
-    {[](std::size_t, std::size_t k) { return k == 0 ? 0 : 8 + 4 * k; }},
-    {[](std::size_t n, std::size_t) { return words(n); }},
-    {[](std::size_t n, std::size_t) { return words(2 * n); }},
-    {[](std::size_t n, std::size_t) { return words(n) + 4; }},
-    {[](std::size_t n, std::size_t) {
-      return n == 0 ? 0 : 8 * std::clamp<std::size_t>((n + 31) / 32 * 32 * 6 / 100, 1, n);
-    }},
-    {[](std::size_t n, std::size_t) {
-      return n == 0 ? 0 : 8 * std::clamp<std::size_t>((n + 31) / 32 * 32 * 6 / 100, 1, n);
-    }},
-    {[](std::size_t, std::size_t k) { return 4 * k + 2 * k; }},
-    {[](std::size_t, std::size_t k) { return 4 * k + words(k) + k; }},
-    {[](std::size_t, std::size_t k) { return (k == 0 ? 0 : 8) + 4 + words(k); }},
-    {[](std::size_t n, std::size_t) { return 4 + n; }},
-};
-
 TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {
-  using all = fixed_lengths;
-  ASSERT_EQ(std::size(stated_lengths), std::tuple_size_v<all::all>);
-  for (std::size_t which = 0; which < std::size(stated_lengths); ++which) {
+  for (std::size_t which = 0; which < fixed_lengths_count; ++which) {
     for (const std::size_t n : {0U, 1U, 2U, 31U, 32U, 33U, 100U, 1001U, 30011U}) {
-      const std::size_t k = n == 0 ? 0 : std::max<std::size_t>(n * 6 / 100, 1);
-      EXPECT_EQ(all({which}).wire_bytes(n), stated_lengths[which].bytes(n, k))
+      EXPECT_EQ(fixed_lengths({which}).wire_bytes(n), published_bytes(which, n))
           << which << " of " << n;
     }
   }

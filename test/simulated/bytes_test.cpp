@@ -1,5 +1,6 @@
 // What engines send of which no law of order is: by other collectives, and under architectures
 // whose order follows from another's.
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "tutti/architecture/diloco.hpp"
 #include "tutti/architecture/elastic_averaging.hpp"
 #include "tutti/architecture/independent.hpp"
+#include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/compression/top_k.hpp"
@@ -24,9 +26,17 @@ TEST(Bytes, OfAnAdaptiveSum) {
   sends_as_stated<compose<architecture::adasum<carries::difference>, coordination::local>>(
       {}, bytes::halved_and_doubled, counted_steps, SIZE_MAX);
 }
+/// A tenth of the elements, an index and a value each.
+std::uint64_t pairs_to_all(std::size_t, std::size_t workers, std::size_t n) {
+  return (workers - 1) * 8 * std::max<std::size_t>(n / 10, 1);
+}
 TEST(Bytes, OfASelection) {
   sends_as_stated<compose<architecture::sparse_tree, compression::top_k, coordination::local>>(
       {.compression = {.density = 0.1}}, bytes::up_and_down_a_tree, counted_steps, SIZE_MAX);
+  using selected_again =
+      compose<architecture::selecting_all_gather, compression::top_k, coordination::local>;
+  sends_as_stated<selected_again>({.compression = {.density = 0.1}}, pairs_to_all, counted_steps,
+                                  SIZE_MAX);
 }
 /// All data goes to rank 0, and the sum from there.
 std::uint64_t through_one(std::size_t rank, std::size_t workers, std::size_t n) {

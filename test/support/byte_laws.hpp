@@ -154,14 +154,15 @@ inline std::uint64_t halved_and_doubled(std::size_t rank, std::size_t workers, s
 
 }  // namespace bytes
 
-/// What each rank sends in the steps after the first, beside which there is part of the start.
+/// What each rank sends in the steps after the first ones, beside which there is part of the start.
 template <class Strategy>
-std::vector<std::uint64_t> bytes_of_steps(std::size_t workers, engine_options<Strategy> options) {
+std::vector<std::uint64_t> bytes_of_steps(std::size_t workers, engine_options<Strategy> options,
+                                          int first_steps = 1) {
   const auto after = [&](int steps) {
     return run_in_order<Strategy>(static_cast<int>(workers), steps, options, counted_sizes()).bytes;
   };
-  std::vector<std::uint64_t> all = after(1 + counted_steps);
-  const std::vector<std::uint64_t> first = after(1);
+  std::vector<std::uint64_t> all = after(first_steps + counted_steps);
+  const std::vector<std::uint64_t> first = after(first_steps);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     all[rank] -= first[rank];
   }

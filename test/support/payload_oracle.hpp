@@ -21,7 +21,7 @@ enum class way { gathered, scattered, served, sharded };
 
 struct expected_payloads {
   std::vector<float> parameters{};
-  std::vector<std::uint64_t> bytes{};           ///< that each worker sends
+  std::vector<std::uint64_t> bytes{};  ///< that each worker sends, and the server, if there is one
   std::vector<std::vector<float>> of_worker{};  ///< its own parameters, where they differ
 
   const std::vector<float>& parameters_of(std::size_t worker) const {
@@ -72,7 +72,8 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
   using relayed = decltype(relay(its));
   const auto size = static_cast<std::size_t>(workers);
   const std::size_t n = total_elements();
-  expected_payloads made{std::vector<float>(n), std::vector<std::uint64_t>(size)};
+  expected_payloads made{std::vector<float>(n),
+                         std::vector<std::uint64_t>(how == way::served ? size + 1 : size)};
   std::vector<float> momenta(n);
   for (std::size_t i = 0; i < n; ++i) {
     made.parameters[i] = initial(i);
@@ -104,9 +105,7 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
     if (how == way::scattered || how == way::served) {
       const std::vector<float> exact = std::exchange(sum, std::vector<float>(count));
       const std::size_t length = owners[owner].add(exact, first, step, sum);
-      if (how == way::scattered) {
-        made.bytes[owner] += (size - 1) * length;
-      }
+      made.bytes[owner] += (how == way::served ? size : size - 1) * length;
     }
     return sum;
   };

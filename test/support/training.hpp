@@ -78,18 +78,19 @@ int servers_in(const engine_options<Strategy>& options) {
   }
 }
 
-/// What training leaves on each worker.
+/// What training leaves: on each worker, where nothing else is said.
 struct outcome {
   explicit outcome(int workers, int servers = 0)
       : parameters(static_cast<std::size_t>(workers)),
         agendas(parameters.size()),
-        bytes(parameters.size()),
-        optimizer_bytes(static_cast<std::size_t>(workers + servers)) {}
+        bytes(static_cast<std::size_t>(workers + servers)),
+        optimizer_bytes(bytes.size()) {}
 
   std::vector<std::vector<float>> parameters;
   std::vector<std::uint64_t> agendas;
+  // Of each rank, also of those that serve.
   std::vector<std::uint64_t> bytes;
-  std::vector<std::size_t> optimizer_bytes;  ///< of each rank, also of those that serve
+  std::vector<std::size_t> optimizer_bytes;
 };
 
 /// A step of a rank that trains: a forward pass that waits for every tensor, then gradients in an
@@ -116,6 +117,7 @@ void train_a_rank(Transport& world, int steps, const engine_options<Strategy>& o
   result.optimizer_bytes[rank] = engine.report().optimizer_bytes;
   if (engine.serves()) {
     engine.serve();
+    result.bytes[rank] = engine.counted().bytes_sent;
     return;
   }
   for (int step = 0; step < steps; ++step) {
@@ -146,8 +148,10 @@ task rank_on_a_clock(Transport& world, int steps, engine_options<Strategy> optio
   arena memory = model_of(world.rank(), forward);
   auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(), options);
   co_await engine.started();
+  const auto rank = static_cast<std::size_t>(world.rank());
   if (engine.serves()) {
     co_await engine.close();
+    result.bytes[rank] = engine.counted().bytes_sent;
     co_return;
   }
   for (int step = 0; step < steps; ++step) {
@@ -163,7 +167,6 @@ task rank_on_a_clock(Transport& world, int steps, engine_options<Strategy> optio
   for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
     co_await engine.arrival(tensor_id(i));
   }
-  const auto rank = static_cast<std::size_t>(world.rank());
   result.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
   result.agendas[rank] = engine.agenda();
   result.bytes[rank] = engine.counted().bytes_sent;
@@ -174,7 +177,7 @@ task rank_on_a_clock(Transport& world, int steps, engine_options<Strategy> optio
 template <class Strategy>
 outcome train_in_simulation(int workers, int steps, engine_options<Strategy> options = {},
                             const std::vector<arena::declaration>& forward = declarations()) {
-  outcome result(workers);
+  outcome result(workers, servers_in<Strategy>(options));
   transport::run_simulated(workers + servers_in<Strategy>(options), transport::link{1.25e9, 50e-6},
                            [&](transport::simulated& world) {
                              return rank_on_a_clock<Strategy>(world, steps, options, result,
