@@ -13,6 +13,7 @@
 #include "gpu/device.hpp"
 #include "support/device_training.hpp"
 #include "support/policies.hpp"
+#include "tutti/base/cuda/loops.cuh"  // so that streams take functors where no nvcc reads this, too
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
