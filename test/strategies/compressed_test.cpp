@@ -10,10 +10,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "compression/in_hex.hpp"
+#include "compression/sign_vectors.hpp"
 #include "support/dealt.hpp"
 #include "support/rule.hpp"
 #include "support/sparse_regions_oracle.hpp"
 #include "support/sparse_tree_oracle.hpp"
+#include "support/trained_on.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/parameter_server.hpp"
@@ -425,6 +428,16 @@ TEST(Named, Signum) { is_a_vote<strategies::Signum>(0.9f); }
 TEST(Named, VotesOfGradientsAreNotVotesOfMomenta) {
   EXPECT_FALSE(close(trained_by_votes(0.0f), trained_by_votes(0.9f)));
   EXPECT_FALSE(close(trained_by_votes(0.0f), trained(workers, observed_steps)));
+}
+
+/// Votes on momenta and what they move, by the paper's program on four machines of a rank each.
+TEST(Named, SignumTrainsAsItsProgram) {
+  const optimizer::sgd values{.learning_rate = 0.25f, .weight_decay = 0.25f};
+  EXPECT_EQ(trained_on<strategies::Signum>(4, 4, {35, 33, 6}, parameters_of_program(), values,
+                                           [](std::size_t rank, std::size_t step) {
+                                             return gradient_in_512ths(74, 4 * step + rank);
+                                           }),
+            parameters_by_program);
 }
 
 // ---- EFSignSGD
