@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "compression/deepspeed_vectors.hpp"
+#include "compression/dist_ef_sgd_vectors.hpp"
 #include "compression/ef_sign_sgd_vectors.hpp"
 #include "compression/fused.hpp"
 #include "compression/in_hex.hpp"
@@ -290,6 +291,73 @@ TEST(scaled_sign, is_ef_sign_sgds_program_under_a_rate_that_changes) {
   }
 }
 
+float scale_of(const std::vector<std::byte>& payload) {
+  float scale = 0;
+  std::memcpy(&scale, payload.data(), sizeof scale);
+  return scale;
+}
+
+/// Two ends that remember what they leave behind: workers of a chunk, and owners of equal parts.
+template <class C>
+struct both_ends {
+  both_ends(std::size_t elements, std::size_t parts)
+      : workers(3, placed<C>(elements)), owners(parts, placed<C>(elements / parts)) {}
+
+  void rescale(float factor) {
+    inline_queue queue;
+    for (auto* const end : {&workers, &owners}) {
+      for (placed<C>& each : *end) {
+        each.policy.rescale(queue, each.where(), each.row(0).size(), factor);
+      }
+    }
+  }
+
+  /// What arrives of gradients by step and rank; `looks` gets to see every worker's payload.
+  template <class Looks>
+  std::vector<float> mean(std::size_t step, Looks looks) {
+    std::vector<float> sum(workers[0].row(0).size());
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      const auto payload = workers[rank].encode(gradient_in_512ths(sum.size(), 3 * step + rank));
+      looks(rank, payload);
+      const auto sent = workers[rank].decode(payload);
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += sent[i] / 3;
+      }
+    }
+    return sum;
+  }
+
+  std::vector<placed<C>> workers;
+  std::vector<placed<C>> owners;
+};
+
+void expect_near(std::span<const float> values, const std::vector<float>& expected) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(values[i], expected[i], 2e-6) << i;
+  }
+}
+
+/// Words are the same; scales and what is left agree up to the rounding of a sum's order.
+TEST(scaled_sign, is_zhengs_program_at_both_ends_under_a_rate_that_changes) {
+  both_ends<compression::rescaled_error_feedback<compression::scaled_sign>> ends(74, 1);
+  float rate = test::dist_ef_sgd_steps()[0].learning_rate;
+  for (std::size_t step = 0; step < test::dist_ef_sgd_steps().size(); ++step) {
+    const test::dist_ef_sgd_step& its = test::dist_ef_sgd_steps()[step];
+    ends.rescale(rate / its.learning_rate);
+    rate = its.learning_rate;
+    const auto mean = ends.mean(step, [&](std::size_t rank, const auto& payload) {
+      EXPECT_EQ(words_of(payload, sizeof(float)), its.sent[rank]) << "step " << step;
+      EXPECT_NEAR(scale_of(payload), its.scales[rank], 1e-6) << "step " << step;
+    });
+    const auto payload = ends.owners[0].encode(mean);
+    EXPECT_EQ(words_of(payload, sizeof(float)), its.mean) << "step " << step;
+    EXPECT_NEAR(scale_of(payload), its.mean_scale, 1e-6) << "step " << step;
+  }
+  expect_near(ends.workers[0].row(0), test::dist_ef_sgd_worker_error);
+  expect_near(ends.owners[0].row(0), test::dist_ef_sgd_server_error);
+}
+
 /// A byte's top bit is its first element, set where that is not negative.
 std::string bits_in_hex(std::span<const float> values) {
   std::vector<std::byte> bytes(values.size() / 8);
@@ -299,47 +367,27 @@ std::string bits_in_hex(std::span<const float> values) {
   return in_hex(bytes);
 }
 
-/// Both ends as DeepSpeed has them, a worker's scale that of all it sends. Norms there are sums of
-/// floats, so that scales and what is left agree up to their rounding; signs are the same.
+/// A worker's scale is, as there, that of all it sends. Norms are sums of floats there, so scales
+/// and what is left agree up to their rounding; signs are the same.
 TEST(norm_scaled_sign, is_deepspeeds_exchange_at_both_ends) {
-  constexpr std::size_t n = 72;
-  constexpr std::size_t part = n / 3;
-  using remembered = compression::error_feedback<compression::norm_scaled_sign>;
-  const auto scale_of = [](const std::vector<std::byte>& payload) {
-    float scale = 0;
-    std::memcpy(&scale, payload.data(), sizeof scale);
-    return scale;
-  };
-  std::vector<placed<remembered>> workers(3, placed<remembered>(n));
-  std::vector<placed<remembered>> owners(3, placed<remembered>(part));
+  both_ends<compression::error_feedback<compression::norm_scaled_sign>> ends(72, 3);
   for (std::size_t step = 0; step < test::deepspeed_exchanges.size(); ++step) {
     const test::deepspeed_exchange& its = test::deepspeed_exchanges[step];
-    std::vector<float> mean(n);
-    for (std::size_t rank = 0; rank < 3; ++rank) {
-      const auto payload = workers[rank].encode(gradient_in_512ths(n, 3 * step + rank));
-      EXPECT_NEAR(scale_of(payload), its.scales[rank], 1e-6) << "step " << step;
-      const auto sent = workers[rank].decode(payload);
-      EXPECT_EQ(bits_in_hex(sent), its.sent[rank]) << "step " << step;
-      for (std::size_t i = 0; i < n; ++i) {
-        mean[i] += sent[i] / 3;
-      }
-    }
-    std::vector<float> back;
+    const auto mean = ends.mean(step, [&](std::size_t rank, const auto& payload) {
+      EXPECT_EQ(bits_in_hex(ends.workers[rank].decode(payload)), its.sent[rank]) << step;
+      EXPECT_NEAR(scale_of(payload), its.scales[rank], 1e-6) << step;
+    });
+    std::string sent;
     for (std::size_t owner = 0; owner < 3; ++owner) {
-      const auto payload = owners[owner].encode(std::span(mean).subspan(owner * part, part));
-      EXPECT_NEAR(scale_of(payload), its.mean_scales[owner], 1e-6) << "step " << step;
-      const auto sent = owners[owner].decode(payload);
-      back.insert(back.end(), sent.begin(), sent.end());
+      const auto payload = ends.owners[owner].encode(std::span(mean).subspan(24 * owner, 24));
+      sent += bits_in_hex(ends.owners[owner].decode(payload));
+      EXPECT_NEAR(scale_of(payload), its.mean_scales[owner], 1e-6) << step;
     }
-    EXPECT_EQ(bits_in_hex(back), its.mean) << "step " << step;
+    EXPECT_EQ(sent, its.mean) << step;
   }
   for (std::size_t rank = 0; rank < 3; ++rank) {
-    for (std::size_t i = 0; i < n; ++i) {
-      ASSERT_NEAR(workers[rank].row(0)[i], test::deepspeed_worker_errors[rank][i], 2e-6) << i;
-    }
-    for (std::size_t i = 0; i < part; ++i) {
-      ASSERT_NEAR(owners[rank].row(0)[i], test::deepspeed_server_errors[rank][i], 2e-6) << i;
-    }
+    expect_near(ends.workers[rank].row(0), test::deepspeed_worker_errors[rank]);
+    expect_near(ends.owners[rank].row(0), test::deepspeed_server_errors[rank]);
   }
 }
 

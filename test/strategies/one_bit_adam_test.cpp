@@ -162,8 +162,8 @@ TEST(OneBitAdam, is_the_papers_algorithm) {
 
 /// DeepSpeed's sums of squares are of floats.
 TEST(OneBitAdam, is_deepspeeds) {
-  const floats x = trained_on<strategies::OneBitAdam>(2, 7, {64, 32}, parameters_for_deepspeed(),
-                                                      values, mirrored_gradients);
+  const floats x = trained_on<strategies::OneBitAdam>(
+      2, std::vector(7, values), {64, 32}, parameters_for_deepspeed(), mirrored_gradients);
   ASSERT_EQ(x.size(), parameters_by_deepspeed.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     EXPECT_NEAR(x[i], parameters_by_deepspeed[i], 1e-6) << i;
