@@ -152,6 +152,16 @@ TEST(sign, says_of_odd_values_what_its_program_says) {
   EXPECT_EQ(words_of(codec.encode(gradient)), test::odd_ballot_of_program);
 }
 
+TEST(sign, under_error_feedback_says_what_efsignum_says) {
+  placed<compression::error_feedback<compression::sign>> codec(74);
+  for (std::size_t step = 0; step < test::words_of_efsignum.size(); ++step) {
+    EXPECT_EQ(words_of(codec.encode(gradient_in_512ths(74, 2 * step))),
+              test::words_of_efsignum[step])
+        << step;
+  }
+  EXPECT_TRUE(std::ranges::equal(codec.row(0), test::residual_of_efsignum));
+}
+
 TEST(signum, packs_the_sign_of_its_momentum) {
   constexpr std::size_t n = 1003;
   for (const double beta : {0.9, 0.5, 0.0}) {
