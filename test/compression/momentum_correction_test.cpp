@@ -5,10 +5,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <vector>
 
+#include "compression/dgc_vectors.hpp"
+#include "compression/in_hex.hpp"
 #include "compression/placed.hpp"
 #include "tutti/compression/density_warm_up.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -74,6 +77,30 @@ TEST(MomentumCorrection, FollowsThePublishedRecurrence) {
         ASSERT_FALSE(codec.overran);
       }
     }
+  }
+}
+
+TEST(MomentumCorrection, IsItsAuthorsProgram) {
+  constexpr std::size_t n = 48;
+  for (const test::dgc_run& run : test::dgc_runs()) {
+    const options_of<corrected> values{
+        .momentum = 0.9, .masking = run.masking, .decorated = {.density = 0.125}};
+    std::vector<placed<corrected>> ranks(2, placed<corrected>(n, values));
+    for (std::size_t step = 0; step < run.sent.size(); ++step) {
+      for (std::size_t rank = 0; rank < 2; ++rank) {
+        const auto payload = ranks[rank].encode(gradient_in_512ths(n, 2 * step + rank));
+        std::vector<std::uint32_t> where(payload.size() / 8);
+        floats sent(where.size());
+        std::memcpy(where.data(), payload.data(), payload.size() / 2);
+        std::memcpy(sent.data(), payload.data() + payload.size() / 2, payload.size() / 2);
+        ASSERT_EQ(where, run.sent[step][rank]) << "step " << step << ", rank " << rank;
+        if (step + 1 == run.sent.size()) {
+          EXPECT_EQ(sent, run.values[rank]);
+        }
+      }
+    }
+    EXPECT_EQ(row_of(ranks[1], 0), run.momenta);
+    EXPECT_EQ(row_of(ranks[1], 1), run.velocities);
   }
 }
 

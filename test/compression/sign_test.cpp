@@ -3,16 +3,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <limits>
 #include <random>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "compression/deepspeed_vectors.hpp"
+#include "compression/dist_ef_sgd_vectors.hpp"
+#include "compression/ef_sign_sgd_vectors.hpp"
 #include "compression/fused.hpp"
+#include "compression/in_hex.hpp"
 #include "compression/placed.hpp"
 #include "compression/sign_layout.hpp"
+#include "compression/sign_vectors.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/signum.hpp"
 
@@ -104,6 +115,53 @@ TEST(sign, elects_the_majority_and_a_tie_is_positive) {
   expect_votes_as_counted<compression::signum>(4, 77);
 }
 
+/// Every ballot, and what the first of them elect.
+TEST(sign, says_word_for_word_what_its_program_says) {
+  constexpr std::size_t n = 333;
+  placed<compression::sign> codec(n);
+  std::vector<std::byte> cast;
+  for (std::size_t voter = 0; voter < test::ballots_of_program.size(); ++voter) {
+    const auto ballot = codec.encode(gradient_in_512ths(n, voter));
+    EXPECT_EQ(words_of(ballot), test::ballots_of_program[voter]) << voter;
+    cast.insert(cast.end(), ballot.begin(), ballot.end());
+    const payload_row all{cast.data(), ballot.size(), voter + 1, ballot.size()};
+    std::vector<std::byte> elected(ballot.size());
+    inline_queue queue;
+    codec.policy.vote(queue, all, wire{elected.data(), elected.size()});
+    EXPECT_EQ(words_of(elected), test::elected_by_program[voter]) << voter;
+    if (voter == 3) {
+      std::string signs;
+      for (const float each : codec.decode(elected)) {
+        signs += each == 1.0f ? '+' : each == -1.0f ? '-' : '?';
+      }
+      EXPECT_EQ(signs, test::elected_by_four);
+    }
+  }
+}
+
+TEST(sign, says_of_odd_values_what_its_program_says) {
+  constexpr float least = std::numeric_limits<float>::denorm_min();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  constexpr float odd[] = {
+      0, -0.0f, least, -least, infinity, -infinity, std::numeric_limits<float>::quiet_NaN(), 1, -1};
+  std::vector<float> gradient(70);
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    gradient[i] = odd[i % std::size(odd)];
+  }
+  placed<compression::sign> codec(gradient.size());
+  EXPECT_EQ(words_of(codec.encode(gradient)), test::odd_ballot_of_program);
+}
+
+TEST(sign, under_error_feedback_says_what_efsignum_says) {
+  placed<compression::error_feedback<compression::sign>> codec(74);
+  for (std::size_t step = 0; step < test::words_of_efsignum.size(); ++step) {
+    EXPECT_EQ(words_of(codec.encode(gradient_in_512ths(74, 2 * step))),
+              test::words_of_efsignum[step])
+        << step;
+  }
+  EXPECT_TRUE(std::ranges::equal(codec.row(0), test::residual_of_efsignum));
+}
+
 TEST(signum, packs_the_sign_of_its_momentum) {
   constexpr std::size_t n = 1003;
   for (const double beta : {0.9, 0.5, 0.0}) {
@@ -144,6 +202,16 @@ TEST(signum, remembers_bit_for_bit_what_both_factors_say) {
       ASSERT_EQ(words_of(payload), published_layout(doubles(momentum))) << "beta " << beta;
     }
   }
+}
+
+TEST(signum, remembers_and_says_bit_for_bit_what_its_program_does) {
+  placed<compression::signum> codec(74, {.beta = 0.9});
+  for (std::size_t step = 0; step < test::momentum_ballots_of_program.size(); ++step) {
+    EXPECT_EQ(words_of(codec.encode(gradient_in_512ths(74, 4 * step))),
+              test::momentum_ballots_of_program[step])
+        << step;
+  }
+  EXPECT_TRUE(std::ranges::equal(codec.row(0), test::momenta_of_program));
 }
 
 TEST(signum, has_no_momentum_on_the_way_back) {
@@ -208,6 +276,129 @@ TEST(scaled_sign, shows_a_gradient_that_is_not_finite) {
   gradient[17] = std::nanf("");
   placed<compression::scaled_sign> codec(40);
   EXPECT_TRUE(std::isnan(codec.decode(codec.encode(gradient))[0]));
+}
+
+/// Theirs, which is measured in steps, is the rate times what is sent and remembered here; sums of
+/// magnitudes are in another order.
+TEST(scaled_sign, is_ef_sign_sgds_program_under_a_rate_that_changes) {
+  constexpr std::size_t n = 45;
+  placed<compression::rescaled_error_feedback<compression::scaled_sign>> codec(n);
+  inline_queue queue;
+  float rate = test::ef_sign_sgd_steps[0].learning_rate;
+  for (std::size_t step = 0; step < test::ef_sign_sgd_steps.size(); ++step) {
+    const test::ef_sign_sgd_step& its = test::ef_sign_sgd_steps[step];
+    codec.policy.rescale(queue, codec.where(), n, rate / its.learning_rate);
+    rate = its.learning_rate;
+    const auto sent = codec.decode(codec.encode(gradient_in_512ths(n, step)));
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(rate * sent[i], its.signs[i] == '-' ? -its.scale : its.scale, 1e-6)
+          << "step " << step << ", element " << i;
+      if (step % 2 == 1) {
+        ASSERT_NEAR(rate * codec.row(0)[i], test::ef_sign_sgd_memories[step / 2][i], 1e-6)
+            << "step " << step << ", element " << i;
+      }
+    }
+  }
+}
+
+float scale_of(const std::vector<std::byte>& payload) {
+  float scale = 0;
+  std::memcpy(&scale, payload.data(), sizeof scale);
+  return scale;
+}
+
+/// Two ends that remember what they leave behind: workers of a chunk, and owners of equal parts.
+template <class C>
+struct both_ends {
+  both_ends(std::size_t elements, std::size_t parts)
+      : workers(3, placed<C>(elements)), owners(parts, placed<C>(elements / parts)) {}
+
+  void rescale(float factor) {
+    inline_queue queue;
+    for (auto* const end : {&workers, &owners}) {
+      for (placed<C>& each : *end) {
+        each.policy.rescale(queue, each.where(), each.row(0).size(), factor);
+      }
+    }
+  }
+
+  /// What arrives of gradients by step and rank; `looks` gets to see every worker's payload.
+  template <class Looks>
+  std::vector<float> mean(std::size_t step, Looks looks) {
+    std::vector<float> sum(workers[0].row(0).size());
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      const auto payload = workers[rank].encode(gradient_in_512ths(sum.size(), 3 * step + rank));
+      looks(rank, payload);
+      const auto sent = workers[rank].decode(payload);
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += sent[i] / 3;
+      }
+    }
+    return sum;
+  }
+
+  std::vector<placed<C>> workers;
+  std::vector<placed<C>> owners;
+};
+
+void expect_near(std::span<const float> values, const std::vector<float>& expected) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(values[i], expected[i], 2e-6) << i;
+  }
+}
+
+/// Words are the same; scales and what is left agree up to the rounding of a sum's order.
+TEST(scaled_sign, is_zhengs_program_at_both_ends_under_a_rate_that_changes) {
+  both_ends<compression::rescaled_error_feedback<compression::scaled_sign>> ends(74, 1);
+  float rate = test::dist_ef_sgd_steps()[0].learning_rate;
+  for (std::size_t step = 0; step < test::dist_ef_sgd_steps().size(); ++step) {
+    const test::dist_ef_sgd_step& its = test::dist_ef_sgd_steps()[step];
+    ends.rescale(rate / its.learning_rate);
+    rate = its.learning_rate;
+    const auto mean = ends.mean(step, [&](std::size_t rank, const auto& payload) {
+      EXPECT_EQ(words_of(payload, sizeof(float)), its.sent[rank]) << "step " << step;
+      EXPECT_NEAR(scale_of(payload), its.scales[rank], 1e-6) << "step " << step;
+    });
+    const auto payload = ends.owners[0].encode(mean);
+    EXPECT_EQ(words_of(payload, sizeof(float)), its.mean) << "step " << step;
+    EXPECT_NEAR(scale_of(payload), its.mean_scale, 1e-6) << "step " << step;
+  }
+  expect_near(ends.workers[0].row(0), test::dist_ef_sgd_worker_error);
+  expect_near(ends.owners[0].row(0), test::dist_ef_sgd_server_error);
+}
+
+/// A byte's top bit is its first element, set where that is not negative.
+std::string bits_in_hex(std::span<const float> values) {
+  std::vector<std::byte> bytes(values.size() / 8);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    bytes[i / 8] |= std::byte(values[i] < 0 ? 0 : 0x80u >> i % 8);
+  }
+  return in_hex(bytes);
+}
+
+/// A worker's scale is, as there, that of all it sends. Norms are sums of floats there, so scales
+/// and what is left agree up to their rounding; signs are the same.
+TEST(norm_scaled_sign, is_deepspeeds_exchange_at_both_ends) {
+  both_ends<compression::error_feedback<compression::norm_scaled_sign>> ends(72, 3);
+  for (std::size_t step = 0; step < test::deepspeed_exchanges.size(); ++step) {
+    const test::deepspeed_exchange& its = test::deepspeed_exchanges[step];
+    const auto mean = ends.mean(step, [&](std::size_t rank, const auto& payload) {
+      EXPECT_EQ(bits_in_hex(ends.workers[rank].decode(payload)), its.sent[rank]) << step;
+      EXPECT_NEAR(scale_of(payload), its.scales[rank], 1e-6) << step;
+    });
+    std::string sent;
+    for (std::size_t owner = 0; owner < 3; ++owner) {
+      const auto payload = ends.owners[owner].encode(std::span(mean).subspan(24 * owner, 24));
+      sent += bits_in_hex(ends.owners[owner].decode(payload));
+      EXPECT_NEAR(scale_of(payload), its.mean_scales[owner], 1e-6) << step;
+    }
+    EXPECT_EQ(sent, its.mean) << step;
+  }
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    expect_near(ends.workers[rank].row(0), test::deepspeed_worker_errors[rank]);
+    expect_near(ends.owners[rank].row(0), test::deepspeed_server_errors[rank]);
+  }
 }
 
 }  // namespace

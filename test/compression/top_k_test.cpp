@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "compression/in_hex.hpp"
 #include "compression/placed.hpp"
+#include "compression/top_k_vectors.hpp"
 #include "tutti/compression/error_feedback.hpp"
 
 namespace tutti {
@@ -178,6 +180,23 @@ TEST(error_feedback, follows_the_published_recurrence_with_top_k) {
       ASSERT_TRUE(std::equal(residual.begin(), residual.end(), codec.row(0).begin()));
     }
   }
+}
+
+TEST(error_feedback, over_top_k_is_the_program_of_gtopk) {
+  for (const test::selected_of_top_k& each : test::selections_of_top_k) {
+    for (std::size_t i = 0; i < each.k.size(); ++i) {
+      EXPECT_EQ(top_k({.density = each.density}).selected(test::lengths_of_top_k[i]), each.k[i])
+          << each.density << " of " << test::lengths_of_top_k[i];
+    }
+  }
+  placed<compression::error_feedback<top_k>> codec(48, {.density = 0.125});
+  for (std::size_t step = 0; step < test::steps_of_top_k().size(); ++step) {
+    const test::step_of_top_k& its = test::steps_of_top_k()[step];
+    EXPECT_EQ(selection_of(codec.encode(gradient_in_512ths(48, step))),
+              (selection{its.indices, its.values}))
+        << step;
+  }
+  EXPECT_TRUE(std::ranges::equal(codec.row(0), test::residual_of_top_k));
 }
 
 TEST(error_feedback, passes_options_on) {

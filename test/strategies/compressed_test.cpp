@@ -10,10 +10,14 @@
 #include <type_traits>
 #include <vector>
 
+#include "compression/dist_ef_sgd_vectors.hpp"
+#include "compression/in_hex.hpp"
+#include "compression/sign_vectors.hpp"
 #include "support/dealt.hpp"
 #include "support/rule.hpp"
 #include "support/sparse_regions_oracle.hpp"
 #include "support/sparse_tree_oracle.hpp"
+#include "support/trained_on.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/parameter_server.hpp"
@@ -26,6 +30,7 @@
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/push_only.hpp"
+#include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
@@ -427,6 +432,17 @@ TEST(Named, VotesOfGradientsAreNotVotesOfMomenta) {
   EXPECT_FALSE(close(trained_by_votes(0.0f), trained(workers, observed_steps)));
 }
 
+/// Votes on momenta and what they move, by the paper's program on four machines of a rank each.
+TEST(Named, SignumTrainsAsItsProgram) {
+  const optimizer::sgd values{.learning_rate = 0.25f, .weight_decay = 0.25f};
+  EXPECT_EQ(trained_on<strategies::Signum>(4, std::vector(4, values), {35, 33, 6},
+                                           parameters_of_program(),
+                                           [](std::size_t worker, std::size_t step) {
+                                             return gradient_in_512ths(74, 4 * step + worker);
+                                           }),
+            parameters_by_program);
+}
+
 // ---- EFSignSGD
 
 /// Each of `memory` becomes `values` + itself, and what its sign times the mean magnitude leaves of
@@ -517,6 +533,25 @@ TEST(Named, EFSignSGD) {
           reduce_scatter_all_gather>);
   signs.result = all_have(trained_on_scaled_signs(false));
   EXPECT_EQ(broken(forgetful, signs), "");
+}
+
+/// There a bucket has a scale, and all three tensors fit in one; rank 0 is the server, too.
+TEST(Named, EFSignSGDByAServerTrainsAsZhengsProgram) {
+  using by_a_server =
+      compose<fusion::all, compression::rescaled_error_feedback<compression::scaled_sign>,
+              architecture::parameter_server<>>;
+  std::vector<optimizer::sgd> values;
+  for (const dist_ef_sgd_step& each : dist_ef_sgd_steps()) {
+    values.push_back({.learning_rate = each.learning_rate});
+  }
+  const floats x = trained_on<by_a_server>(3, values, {35, 33, 6}, floats(74),
+                                           [](std::size_t worker, std::size_t step) {
+                                             return gradient_in_512ths(74, 3 * step + worker);
+                                           });
+  ASSERT_EQ(x.size(), parameters_by_dist_ef_sgd.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(x[i], parameters_by_dist_ef_sgd[i], 1e-6) << i;
+  }
 }
 
 }  // namespace

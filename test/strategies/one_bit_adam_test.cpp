@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "strategies/one_bit_adam_vectors.hpp"
 #include "support/dealt.hpp"
+#include "support/trained_on.hpp"
 #include "support/training.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
@@ -155,6 +157,16 @@ TEST(OneBitAdam, is_the_papers_algorithm) {
     const floats x = trained(workers, 0, 8, 1, saved);
     EXPECT_LE(different(x, trained_by_the_paper(workers, 8, 1)), 2u) << workers;
     EXPECT_GT(different(x, trained_by_the_paper(workers, 7, 1)), 1000u) << workers;
+  }
+}
+
+/// DeepSpeed's sums of squares are of floats.
+TEST(OneBitAdam, is_deepspeeds) {
+  const floats x = trained_on<strategies::OneBitAdam>(
+      2, std::vector(7, values), {64, 32}, parameters_for_deepspeed(), mirrored_gradients);
+  ASSERT_EQ(x.size(), parameters_by_deepspeed.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(x[i], parameters_by_deepspeed[i], 1e-6) << i;
   }
 }
 

@@ -20,8 +20,9 @@ struct DGC {
   static constexpr std::string_view after = "Lin et al., \"Deep Gradient Compression\", ICLR 2018";
   static constexpr std::string_view deviations =
       "Selections are exact, where the paper samples a threshold; biases are compressed, too, "
-      "k = max(floor(n / 1000), 1); momentum is not Nesterov's, and weight decay, which is the "
-      "optimizer's, gets none; clipping is by a tensor's norm, the paper's by the model's.";
+      "k = max(floor(n / 1000), 1), where their program rounds up; momentum is not Nesterov's, and "
+      "weight decay, which is the optimizer's, gets none; clipping is by a tensor's norm, the "
+      "paper's by the model's.";
   using strategy =
       compose<compression::momentum_correction<compression::error_feedback<compression::top_k>>,
               architecture::all_gather>;
