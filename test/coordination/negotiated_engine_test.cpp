@@ -12,6 +12,7 @@
 
 #include "coordination/plain_coordinator.hpp"
 #include "coordination/toy_world.hpp"
+#include "support/extent.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -150,7 +151,7 @@ TEST(NegotiatedByEngines, LaunchesAndReportsAreThoseOfAPlainCoordinator) {
     const setting set{size,      40, coordination::identity::name, 2, static_cast<unsigned>(size),
                       over_links};
     job of(set.seed);
-    const auto log = trained_by_engines(of, set, 2000);
+    const auto log = trained_by_engines(of, set, many_steps / 5);
     ASSERT_TRUE(log.ended);
     EXPECT_EQ(difference(of, set, log), "") << size << " ranks";
     EXPECT_NE(difference(of, set, log, slip::look_ahead_stops_at_the_limit), "");

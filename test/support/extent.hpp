@@ -8,7 +8,7 @@ namespace tutti::test {
 // times as long.
 #ifdef TUTTI_SANITIZED
 inline constexpr std::size_t long_tensor = 13'003;
-inline constexpr int many_steps = 1000;
+inline constexpr int many_steps = 500;
 inline constexpr int compared_steps = 5;
 inline constexpr bool all_of_a_product = false;
 #else

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -57,11 +58,12 @@ task rank_of(transport::simulated& world, int steps, engine_options<Strategy> op
   co_await engine.started();
   if (!engine.serves()) {
     std::mt19937 random(static_cast<unsigned>(world.rank()));
+    std::vector<tensor_id> order = shuffled(order_tensors, world.rank(), 0);
     for (int step = 0; step < steps; ++step) {
       for (std::size_t i = 0; i < order_tensors && step % 2 == 0; ++i) {  // a forward pass
         co_await engine.arrival(tensor_id(i));
       }
-      const auto order = shuffled(order_tensors, world.rank(), step);
+      std::ranges::shuffle(order, random);
       std::size_t element = 0;
       for (std::size_t i = 0; i < order_tensors; ++i) {
         if (random() % 2 == 0) {
