@@ -9,10 +9,12 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/strategies/ef_sign_sgd.hpp"
+#include "tutti/strategies/mean_of_signs.hpp"
 
 namespace common {
 
 using ef_sign = tutti::strategies::EFSignSGD::strategy::compression;
+using ef_bare_sign = tutti::strategies::EFMeanOfSigns::strategy::compression;
 
 /// The optimizer for a model under a strategy: the model's own values, unless a step means
 /// something else there or the job says otherwise.
@@ -22,8 +24,9 @@ tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
   tutti::optimizer::sgd values{.learning_rate = model.learning_rate,
                                .momentum = model.momentum,
                                .weight_decay = asked.weight_decay.value_or(0)};
-  if constexpr (tutti::casts_votes<typename strategy::compression>) {
-    values.learning_rate = 5e-4F;  // a vote has length 1 whatever the gradient's
+  if constexpr (tutti::casts_votes<typename strategy::compression> ||
+                std::is_same_v<typename strategy::compression, ef_bare_sign>) {
+    values.learning_rate = 5e-4F;  // a sign has length 1 whatever the gradient's
     values.momentum = 0;
   } else if constexpr (tutti::facts::keeps_momentum<typename strategy::compression>) {
     values.momentum = 0;  // what travels is a momentum already

@@ -45,7 +45,9 @@ TEST_F(Apps, StepsAreAsLongAsTheirStrategyNeedsThem) {
   };
   const double models_own = rate("");
   EXPECT_NEAR(rate("--strategy EFSignSGD"), 4 * models_own, 1e-6);
-  EXPECT_NEAR(rate("--strategy SignSGD"), 5e-4, 1e-9);
+  for (const std::string signs : {"SignSGD", "MeanOfSigns", "EFMeanOfSigns"}) {
+    EXPECT_NEAR(rate("--strategy " + signs), 5e-4, 1e-9) << signs;
+  }
   EXPECT_NEAR(rate("--strategy MXNetDistAsync"), models_own / 4, 1e-6);
 }
 

@@ -19,35 +19,36 @@
 // keep the laws of their roles.
 
 // example-begin compressor
-/// A byte an element, spaced so that the chunk's mean magnitude has 16 to 32: what a byte cannot
-/// hold stays with error feedback. Its loops are the queue's, on a GPU too.
+/// A byte an element, in units of which the chunk's mean magnitude is 8 to 16. What is larger than
+/// 127 units is cut off, and error feedback sends the rest later. TUTTI_HD marks what nvcc, given
+/// --extended-lambda, compiles for a GPU, too; it is of tutti/base/host_device.hpp.
 struct byte_codes {
   using role = tutti::role::compression;
-  static constexpr bool summable = false;  // codes of different spacings do not add
+  static constexpr bool summable = false;  // codes of different units do not add
 
   static std::size_t wire_bytes(std::size_t elements) { return sizeof(float) + elements; }
-  TUTTI_HD static float spacing(float mean) {  // a power of two: products with it are exact
-    return mean > 0 ? std::ldexp(1.0f, std::ilogb(mean) - 4) : 1;
-  }
 
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, tutti::wire out) const {
     const float* from = gradient.data();
     const auto n = static_cast<float>(gradient.size());
-    float* mean = out.header<float>();
-    auto* codes = reinterpret_cast<signed char*>(mean + 1);
-    queue.transform_reduce(gradient, mean, [=] TUTTI_HD(float x) { return std::abs(x) / n; });
+    float* one = out.header<float>();  // the mean, then the unit: a power of two, or no number
+    auto* codes = reinterpret_cast<signed char*>(out.body<float>().data());
+    queue.transform_reduce(gradient, one, [=] TUTTI_HD(float x) { return std::abs(x) / n; });
+    queue.for_each(1, [=] TUTTI_HD(std::size_t) {
+      if (*one > 0 && std::isfinite(*one)) *one = std::ldexp(1.0f, std::ilogb(*one) - 3);
+    });
     queue.for_each(gradient.size(), [=] TUTTI_HD(std::size_t i) {
-      const float code = std::fmin(std::fmax(from[i] / spacing(*mean), -127.0f), 127.0f);
+      const float code = std::fmin(std::fmax(from[i] / *one, -127.0f), 127.0f);
       codes[i] = static_cast<signed char>(std::lrint(code));
     });
   }
   template <class Queue>
   void accumulate(Queue& queue, tutti::const_wire in, std::span<float> sum) const {
-    const float* mean = in.header<float>();
-    const auto* codes = reinterpret_cast<const signed char*>(mean + 1);
+    const float* one = in.header<float>();
+    const auto* codes = reinterpret_cast<const signed char*>(in.body<float>().data());
     float* to = sum.data();
-    queue.for_each(sum.size(), [=] TUTTI_HD(std::size_t i) { to[i] += codes[i] * spacing(*mean); });
+    queue.for_each(sum.size(), [=] TUTTI_HD(std::size_t i) { to[i] += codes[i] * *one; });
   }
 };
 static_assert(tutti::compression_policy<byte_codes>);

@@ -287,6 +287,7 @@ class part_of_history {
   /// Its answer has all that was pushed before the last checkpoint.
   template <class Engine>
   void push_zeros(Engine& engine, arena& memory) {
+    before_.assign(memory.parameters().begin(), memory.parameters().end());
     std::ranges::fill(memory.gradients(), 0.0f);
     for (unsigned pass = 0; pass < told_->passes; ++pass) {
       for (std::size_t tensor = 0; tensor < tensors().size(); ++tensor) {

@@ -48,7 +48,7 @@ TEST(Covering, OnThreads) {
       return train_on_threads<strategy>(covering::workers, covering::steps, options, optimizer_of(),
                                         covering::model());
     } else {
-      outcome result(covering::workers);
+      outcome result(covering::workers, servers_in<strategy>(options));
       on_shaped_threads::run(covering::workers + servers_in<strategy>(options),
                              [&](on_shaped_threads::transport& world) {
                                return rank_on_a_clock<strategy>(world, covering::steps, options,

@@ -1,5 +1,5 @@
-// What only nvcc's users have: functors of their own on a stream, and policies made of them; and
-// what holds for every compressor on a device, typed over the list in support/policies.hpp.
+// Functors of a user's own on a stream, which nvcc compiles, and policies made of them; and what
+// holds for every compressor on a device, typed over the list in support/policies.hpp.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

@@ -59,10 +59,14 @@ def faults(texts: dict[str, str]) -> list[str]:
 def without_a_device(texts: dict[str, str]) -> list[str]:
     """Compressors of the one list that stand neither in the other nor among those of hosts."""
     path = lists["compression"]
+    if path not in texts:
+        return []
     listed = {name: set(re.findall(r"compression::(\w+)", found[1]))
               for name in ("compressions", "device_compressions")
               if (found := re.search(rf"using {name} =(.*?);", texts.get(path, ""), re.S))}
-    everywhere, devices = listed.get("compressions", set()), listed.get("device_compressions", set())
+    if len(listed) != 2:
+        return [f"{path}: there is no list `compressions` or no `device_compressions`. Fix: their names"]
+    everywhere, devices = listed["compressions"], listed["device_compressions"]
     return [f"{path}: no device encodes by compression::{name}. Fix: add it to device_compressions, "
             f"or to on_hosts_only in test/lint/lists.py" for name in sorted(everywhere - devices - on_hosts_only)
             ] + [f"{path}: a device encodes by compression::{name}. Fix: take it from on_hosts_only in "
@@ -119,12 +123,14 @@ def self_test() -> None:
                                  ("compression::a, compression::b", "compression::a",
                                   "no device encodes by compression::b"),
                                  ("compression::qsgd", "", ""),
-                                 ("", "compression::qsgd", "take it from on_hosts_only")):
-        text = f"using compressions =\n {one};\nusing device_compressions = {other};"
+                                 ("", "compression::qsgd", "take it from on_hosts_only"),
+                                 (None, "", "there is no list `compressions`")):
+        name = "others" if one is None else "compressions"
+        text = f"using {name} =\n {one};\nusing device_compressions = {other};"
         sources.expect(without_a_device({lists["compression"]: text}), sentence, text)
     elsewhere_no_longer = faults(listed | {"test/mpi/oracle_test.cpp": "collective::natively"})
     sources.expect(elsewhere_no_longer, "collective::native is to be tested here", "a moved test")
-    print(f"{len(planted) + 1} planted proofs judged")
+    print(f"{len(planted) + 6} planted proofs and lists judged")
 
 
 if __name__ == "__main__":

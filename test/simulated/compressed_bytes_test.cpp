@@ -1,9 +1,10 @@
-// What engines send of codes: every architecture that takes payloads which do not add, every code
-// of a fixed length, one to five workers.
+// What engines send of codes: every code of a fixed length, one to five workers, and every
+// architecture on the lists of the laws of order that takes payloads which do not add.
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <tuple>
+#include <type_traits>
 
 #include "support/byte_laws.hpp"
 #include "support/published_lengths.hpp"
@@ -62,20 +63,6 @@ std::uint64_t to_nobody(const piece&, length_of_code) { return 0; }
 
 constexpr std::size_t limit = 128;  ///< elements of a piece: whole blocks of a code that has some
 
-template <class Of>
-std::uint64_t over_pieces(Of bytes_of) {
-  std::uint64_t all = 0;
-  std::size_t first = 0;
-  for (std::size_t tensor = counted_sizes().size(); tensor-- > 0;) {
-    const std::size_t end = first + counted_sizes()[tensor];
-    for (std::size_t n = 0; first < end; first += n) {
-      n = std::min(end - first, limit);
-      all += bytes_of(first, n);
-    }
-  }
-  return all;
-}
-
 /// Servers that keep the parameters answer with floats, others with a code of the mean.
 template <class Architecture>
 void sends_codes(bytes_of_codes stated, int first_steps = 1) {
@@ -83,6 +70,8 @@ void sends_codes(bytes_of_codes stated, int first_steps = 1) {
   static_assert(legal<Architecture, codes>);
   using strategy =
       compose<schedule::as_ready, coordination::local, Architecture, codes, partition::into>;
+  constexpr bool keeps_parameters =
+      facts::owns_parameters<Architecture> || facts::updates_first<Architecture>;
   engine_options<strategy> options{.partition = {.bytes = 4 * limit}};
   if constexpr (has_servers<strategy>) {
     options.architecture.servers = 2;
@@ -93,16 +82,16 @@ void sends_codes(bytes_of_codes stated, int first_steps = 1) {
     for (std::size_t workers = 1; workers <= 5; ++workers) {
       const auto sent = bytes_of_steps<strategy>(workers, options, first_steps);
       for (std::size_t rank = 0; rank < workers; ++rank) {
-        EXPECT_EQ(sent[rank], counted_steps * over_pieces([&](std::size_t first, std::size_t n) {
-                                return stated({rank, workers, n, first}, length);
-                              }))
+        const auto of_piece = [&](std::size_t, std::size_t, std::size_t n, std::size_t first) {
+          return stated({rank, workers, n, first}, length);
+        };
+        EXPECT_EQ(sent[rank], counted_steps * bytes_of_pieces(of_piece, rank, workers, limit))
             << which << ", rank " << rank << " of " << workers;
       }
-      const std::uint64_t answers = over_pieces([&](std::size_t, std::size_t n) {
-        return facts::owns_parameters<Architecture> || facts::updates_first<Architecture>
-                   ? 4 * n
-                   : length(n);
-      });
+      const auto answer = [&](std::size_t, std::size_t, std::size_t n, std::size_t) {
+        return keeps_parameters ? 4 * n : length(n);
+      };
+      const std::uint64_t answers = bytes_of_pieces(answer, 0, workers, limit);
       EXPECT_EQ(sum_of(std::span(sent).subspan(workers)),
                 has_servers<strategy> ? counted_steps * workers * answers : 0)
           << which << ", servers of " << workers;
@@ -110,22 +99,37 @@ void sends_codes(bytes_of_codes stated, int first_steps = 1) {
   }
 }
 
+using architecture::parameter_server;
+using consistency::asynchronous;
+using consistency::backup_workers;
+using consistency::bounded_staleness;
+using consistency::synchronous;
+
+/// Those of the lists that take codes.
+using sending_codes = std::tuple<
+    architecture::all_gather, architecture::reduce_scatter_all_gather,
+    architecture::sharded_by_owners, architecture::momentum_exchange, architecture::independent,
+    parameter_server<>, parameter_server<synchronous, updated_by::servers>,
+    parameter_server<synchronous, updated_by::servers_by_push>, parameter_server<asynchronous>,
+    parameter_server<asynchronous, updated_by::servers>, parameter_server<bounded_staleness>,
+    parameter_server<backup_workers, updated_by::servers>>;
+
+template <class Architecture>
+constexpr bytes_of_codes stated_of = facts::has_servers<Architecture> ? to_a_server : to_owners;
+template <>
+constexpr bytes_of_codes stated_of<architecture::all_gather> = to_all;
+template <>
+constexpr bytes_of_codes stated_of<architecture::independent> = to_nobody;
+
 TEST(CompressedBytes, OfEveryFixedLength) {
-  using architecture::parameter_server;
-  using namespace consistency;
-  sends_codes<architecture::all_gather>(to_all);
+  const auto each = []<class Architecture>(const Architecture*) {
+    constexpr bool warms_up = facts::exchanges_momenta<Architecture>;
+    sends_codes<Architecture>(stated_of<Architecture>, warms_up ? warm_up_steps + 1 : 1);
+  };
+  [&]<class... All>(const std::tuple<All...>*) {
+    (each(static_cast<const All*>(nullptr)), ...);
+  }(static_cast<const sending_codes*>(nullptr));
   sends_codes<architecture::delayed<architecture::all_gather>>(to_all);
-  sends_codes<architecture::reduce_scatter_all_gather>(to_owners);
-  sends_codes<architecture::sharded_by_owners>(to_owners);
-  sends_codes<architecture::momentum_exchange>(to_owners, 101);  // its warm-up is 100 steps
-  sends_codes<architecture::independent>(to_nobody);
-  sends_codes<parameter_server<>>(to_a_server);
-  sends_codes<parameter_server<synchronous, updated_by::servers>>(to_a_server);
-  sends_codes<parameter_server<synchronous, updated_by::servers_by_push>>(to_a_server);
-  sends_codes<parameter_server<asynchronous>>(to_a_server);
-  sends_codes<parameter_server<asynchronous, updated_by::servers>>(to_a_server);
-  sends_codes<parameter_server<bounded_staleness>>(to_a_server);
-  sends_codes<parameter_server<backup_workers, updated_by::servers>>(to_a_server);
 }
 
 /// What floats send, halved.
@@ -157,17 +161,20 @@ TEST(CompressedBytes, OfSixteenBitsThatAdd) {
   sends_sixteen_bits<architecture::streaming_diloco<>>(half<bytes::around>, counted_steps / 4);
 }
 
-/// The two lists of architectures have as many that take such payloads as are asked above, less
-/// `delayed<all_gather>`, which is on neither.
-template <class Compression, class... Architectures>
-constexpr int legal_among(const std::tuple<Architectures...>*) {
-  return (0 + ... + (legal<Architectures, Compression> ? 1 : 0));
+template <class Architecture, class... All>
+constexpr bool is_one_of(const std::tuple<All...>*) {
+  return (std::is_same_v<Architecture, All> || ...);
 }
-template <class Compression>
-constexpr int legal_with = legal_among<Compression>(static_cast<ordered_architectures*>(nullptr)) +
-                           legal_among<Compression>(static_cast<sampled_architectures*>(nullptr));
-static_assert(legal_with<codes> == 12 && legal_with<compression::fp16> == 12 - 1 + 5,
-              "an architecture takes payloads whose bytes no test above counts");
+/// Of a list: whoever takes codes is asked above.
+template <class... Architectures>
+constexpr bool asks_all(const std::tuple<Architectures...>*) {
+  return ((legal<Architectures, codes> ==
+           is_one_of<Architectures>(static_cast<const sending_codes*>(nullptr))) &&
+          ...);
+}
+static_assert(asks_all(static_cast<const ordered_architectures*>(nullptr)) &&
+                  asks_all(static_cast<const sampled_architectures*>(nullptr)),
+              "sending_codes is not those architectures that take payloads which do not add");
 
 }  // namespace
 }  // namespace tutti::test

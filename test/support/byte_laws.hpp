@@ -79,7 +79,8 @@ std::uint64_t bytes_of_pieces(Stated of, std::size_t rank, std::size_t workers,
     const std::size_t end = first + counted_sizes()[tensor];
     for (std::size_t n = 0; first < end; first += n) {
       n = std::min(end - first, limit);
-      if constexpr (std::is_same_v<Stated, bytes_by_place>) {
+      if constexpr (std::is_invocable_v<Stated, std::size_t, std::size_t, std::size_t,
+                                        std::size_t>) {
         all += of(rank, workers, n, first);
       } else {
         all += of(rank, workers, n);

@@ -19,6 +19,7 @@
 namespace tutti::test {
 
 inline constexpr int order_ranks = 3;
+inline constexpr int warm_up_steps = 100;  ///< of an optimizer that makes momenta
 
 /// Elements of each tensor.
 using tensor_lengths = std::vector<std::size_t>;
@@ -35,7 +36,7 @@ inline arena model_of(const tensor_lengths& sizes) {
 template <class Strategy>
 auto optimizer_in_order() {
   if constexpr (facts::exchanges_momenta<typename strategy_of<Strategy>::architecture>) {
-    return optimizer::one_bit_adam{.freeze_step = 100};
+    return optimizer::one_bit_adam{.freeze_step = warm_up_steps};
   } else {
     return optimizer_of();
   }

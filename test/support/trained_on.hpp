@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <gtest/gtest.h>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,18 +13,18 @@
 
 namespace tutti::test {
 
-/// What `parameters` have become on worker 0 after a step by each of `optimizers`, with
+/// What `parameters` have become on every worker after a step by each of `optimizers`, with
 /// `gradients(worker, step)`. Both are those of tensors of `sizes` elements, one after the other,
 /// the one nearest the input first.
 template <class Strategy, class Optimizer, class Gradients>
 std::vector<float> trained_on(int workers, const std::vector<Optimizer>& optimizers,
-                              const std::vector<std::size_t>& sizes, std::vector<float> parameters,
-                              Gradients gradients) {
-  const std::vector<float> initial = parameters;
+                              const std::vector<std::size_t>& sizes,
+                              const std::vector<float>& parameters, Gradients gradients) {
+  std::vector<std::vector<float>> all(static_cast<std::size_t>(workers));
   const int ranks = workers + servers_in<Strategy>(engine_options<Strategy>());
   transport::run_ranks(ranks, [&](transport::in_process& world) {
-    std::vector<float> its_own = initial;
-    std::vector<float> its_gradients(initial.size());
+    std::vector<float> its_own = parameters;
+    std::vector<float> its_gradients(parameters.size());
     std::vector<tensor> tensors;
     std::size_t first = 0;
     for (const std::size_t size : sizes) {
@@ -46,11 +47,12 @@ std::vector<float> trained_on(int workers, const std::vector<Optimizer>& optimiz
       }
       engine.wait();
     }
-    if (engine.worker() == 0) {
-      parameters = its_own;
-    }
+    all[static_cast<std::size_t>(engine.worker())] = its_own;
   });
-  return parameters;
+  for (const auto& each : all) {
+    EXPECT_EQ(each, all[0]);
+  }
+  return all[0];
 }
 
 }  // namespace tutti::test

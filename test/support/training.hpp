@@ -78,7 +78,7 @@ int servers_in(const engine_options<Strategy>& options) {
   }
 }
 
-/// What training leaves: on each worker, where nothing else is said.
+/// What training leaves on each worker.
 struct outcome {
   explicit outcome(int workers, int servers = 0)
       : parameters(static_cast<std::size_t>(workers)),
@@ -88,9 +88,8 @@ struct outcome {
 
   std::vector<std::vector<float>> parameters;
   std::vector<std::uint64_t> agendas;
-  // Of each rank, also of those that serve.
-  std::vector<std::uint64_t> bytes;
-  std::vector<std::size_t> optimizer_bytes;
+  std::vector<std::uint64_t> bytes;          ///< that each rank sent, servers too
+  std::vector<std::size_t> optimizer_bytes;  ///< of each rank, servers too
 };
 
 /// A step of a rank that trains: a forward pass that waits for every tensor, then gradients in an

@@ -18,9 +18,9 @@ struct OkTopk {
   static constexpr std::string_view after =
       "Li and Hoefler, \"Near-optimal sparse allreduce\", PPoPP 2022";
   static constexpr std::string_view deviations =
-      "What owners gather is not dealt out evenly before; no dense steps come first; what is as "
-      "large as a kept magnitude travels, in their code what is larger; magnitudes are as they are "
-      "until they are found again, where the code adjusts them.";
+      "What owners gather is not dealt out evenly before; no dense steps come first; an element "
+      "of exactly a kept magnitude is sent, in their code only larger ones; a kept magnitude stays "
+      "as it is until it is searched again, where the code adjusts it.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::by_kth_magnitude>,
                            architecture::sparse_regions>;
   static constexpr policy_options<strategy> defaults() {

@@ -18,8 +18,8 @@ struct OneBitAdam {
   static constexpr std::string_view after = "Tang et al., \"1-bit Adam\", ICML 2021";
   static constexpr std::string_view deviations =
       "A worker has a scale for each owner's part of a tensor, DeepSpeed's one for all of it and "
-      "its pads; signs lie in signSGD's words, where a set bit is a negative element; who trains "
-      "alone compresses, too; a checkpoint has what was left behind, DeepSpeed's begins without.";
+      "its padding; signs lie in signSGD's words, where a set bit is a negative element; a worker "
+      "alone compresses as well; a checkpoint holds residuals, DeepSpeed resumes with none.";
   using strategy = compose<compression::error_feedback<compression::norm_scaled_sign>,
                            architecture::momentum_exchange>;
 };
