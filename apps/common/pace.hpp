@@ -24,10 +24,11 @@ tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
   tutti::optimizer::sgd values{.learning_rate = model.learning_rate,
                                .momentum = model.momentum,
                                .weight_decay = asked.weight_decay.value_or(0)};
-  if constexpr (tutti::casts_votes<typename strategy::compression> ||
-                std::is_same_v<typename strategy::compression, ef_bare_sign>) {
+  if constexpr (tutti::casts_votes<typename strategy::compression>) {
     values.learning_rate = 5e-4F;  // a sign has length 1 whatever the gradient's
     values.momentum = 0;
+  } else if constexpr (std::is_same_v<typename strategy::compression, ef_bare_sign>) {
+    values.learning_rate = 5e-4F;  // likewise
   } else if constexpr (tutti::facts::keeps_momentum<typename strategy::compression>) {
     values.momentum = 0;  // what travels is a momentum already
   } else if constexpr (std::is_same_v<typename strategy::compression, ef_sign>) {
