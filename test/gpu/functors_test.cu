@@ -42,7 +42,7 @@ void sum_of_halves(Queue& queue, std::span<const float> input, float* result) {
 TEST_F(Loops, AFunctorIsCalledOnceForEachElement) {
   cuda::stream queue;
   inline_queue host;
-  for (const std::size_t n : {0, 1, 255, 257, 100'000}) {
+  for (const std::size_t n : {0U, 1U, 255U, 257U, 100'000U}) {
     std::vector<float> here(n);
     const on_gpu<float> there(queue, n);
     fill_with_squares(host, here.data(), n);
