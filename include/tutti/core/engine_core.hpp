@@ -153,6 +153,9 @@ class engine_core : engine_base<Transport> {
   [[gnu::cold]] ~engine_core() {
     waits_.stop_thread();
     if (services_.closed()) {
+      if (!waits_.at_rest()) {
+        finish_answers();
+      }
       return;
     }
     end_with(failure_.last_words([this] { return outstanding(); },
@@ -173,7 +176,11 @@ class engine_core : engine_base<Transport> {
         waits_.however_long([this] { return closing_.done(); });
       }
     }
-    if (!services_.closed()) {
+    if (services_.closed()) {
+      if (!waits_.at_rest()) {
+        finish_answers();
+      }
+    } else {
       quiesce();
       if constexpr (!virtual_time && requires { world_->leave(); }) {
         world_->leave();  // nobody polls any more for what peers send
@@ -550,6 +557,16 @@ class engine_core : engine_base<Transport> {
       }
     }
     world_->ready_coroutines().drain();
+  }
+
+  /// An answer may still be on its way to a rank that asked and has gone on. That rank takes it,
+  /// unless it has ended meanwhile: then this one has waited for a deadline.
+  [[gnu::cold]] void finish_answers() {
+    if constexpr (!virtual_time) {
+      if (!waits_.for_a_deadline([this] { return waits_.at_rest(); })) {
+        quiesce();
+      }
+    }
   }
 
   bool at_rest() const {

@@ -67,6 +67,8 @@ class waiting {
   }
   /// Until `done` or failure, however long it takes: nobody has promised anything.
   void however_long(predicate done) { driver_.drive_until(done); }
+  /// Whether it is done within a deadline.
+  bool for_a_deadline(predicate done) { return driver_.drive_for(done, deadline_); }
 
   /// Where peers hold up the stream, the host looks at it until the deadline: it must neither block
   /// for ever nor take for a result what a failure has left.
