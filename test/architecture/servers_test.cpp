@@ -336,6 +336,32 @@ TEST(Bounds, WaitsForThemHaveNoDeadline) {
   }
 }
 
+/// Worker 0 is held by worker 2 and asks both others. It goes on before worker 1 has heard it, so
+/// that the answer is on its way while worker 0 computes and worker 1 ends.
+TEST(Bounds, AnAnswerIsHeardFromAWorkerThatHasEnded) {
+  engine_options<bounded> set;
+  set.run.deadline = 0.5;
+  set.run.progress = progress::by_caller;
+  set.architecture.consistency.staleness = 0;
+  const auto said = errors(4, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<bounded>(world, memory.tensors(), optimizer_of(), set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    sleep_for(engine.worker() == 2 ? 0.75 : 0);
+    backward(memory, engine.worker(), 0);
+    for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+      engine.ready(tensor_id(id));
+    }
+    sleep_for(engine.worker() == 1 ? 1 : 0);
+    engine.wait();
+    sleep_for(engine.worker() == 0 ? 0.6 : 0);
+  });
+  EXPECT_EQ(said, std::vector<std::string>(4));
+}
+
 TEST(Bounds, AWorkerThatFailsEndsThoseWhomItHolds) {
   engine_options<bounded> set;
   set.run.deadline = 20;

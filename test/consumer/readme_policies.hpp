@@ -32,23 +32,23 @@ struct byte_codes {
   void encode(Queue& queue, std::span<const float> gradient, tutti::wire out) const {
     const float* from = gradient.data();
     const auto n = static_cast<float>(gradient.size());
-    float* one = out.header<float>();  // the mean, then the unit: a power of two, or no number
+    float* unit = out.header<float>();  // the mean, then a power of two below it; or no number
     auto* codes = reinterpret_cast<signed char*>(out.body<float>().data());
-    queue.transform_reduce(gradient, one, [=] TUTTI_HD(float x) { return std::abs(x) / n; });
+    queue.transform_reduce(gradient, unit, [=] TUTTI_HD(float x) { return std::abs(x) / n; });
     queue.for_each(1, [=] TUTTI_HD(std::size_t) {
-      if (*one > 0 && std::isfinite(*one)) *one = std::ldexp(1.0f, std::ilogb(*one) - 3);
+      if (*unit > 0 && std::isfinite(*unit)) *unit = std::ldexp(1.0f, std::ilogb(*unit) - 3);
     });
     queue.for_each(gradient.size(), [=] TUTTI_HD(std::size_t i) {
-      const float code = std::fmin(std::fmax(from[i] / *one, -127.0f), 127.0f);
+      const float code = std::fmin(std::fmax(from[i] / *unit, -127.0f), 127.0f);
       codes[i] = static_cast<signed char>(std::lrint(code));
     });
   }
   template <class Queue>
   void accumulate(Queue& queue, tutti::const_wire in, std::span<float> sum) const {
-    const float* one = in.header<float>();
+    const float* unit = in.header<float>();
     const auto* codes = reinterpret_cast<const signed char*>(in.body<float>().data());
     float* to = sum.data();
-    queue.for_each(sum.size(), [=] TUTTI_HD(std::size_t i) { to[i] += codes[i] * *one; });
+    queue.for_each(sum.size(), [=] TUTTI_HD(std::size_t i) { to[i] += codes[i] * *unit; });
   }
 };
 static_assert(tutti::compression_policy<byte_codes>);

@@ -8,7 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#include "consumer/readme_policies.hpp"
 #include "support/one_of_compressors.hpp"
 #include "support/published_lengths.hpp"
 #include "support/strategy_laws.hpp"
@@ -17,28 +16,14 @@
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
-#include "tutti/compression/bf16.hpp"
-#include "tutti/compression/block_int8.hpp"
-#include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/by_magnitude.hpp"
-#include "tutti/compression/byteps_onebit.hpp"
-#include "tutti/compression/byteps_randomk.hpp"
-#include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/dithering.hpp"
-#include "tutti/compression/e3m0.hpp"
-#include "tutti/compression/fp16.hpp"
-#include "tutti/compression/fp8.hpp"
-#include "tutti/compression/natural.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/qsgd.hpp"
-#include "tutti/compression/random_k.hpp"
-#include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
-#include "tutti/compression/sign.hpp"
-#include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 
 namespace tutti::test {

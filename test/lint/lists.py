@@ -63,7 +63,7 @@ def without_a_device(texts: dict[str, str]) -> list[str]:
         return []
     listed = {name: set(re.findall(r"compression::(\w+)", found[1]))
               for name in ("compressions", "device_compressions")
-              if (found := re.search(rf"using {name} =(.*?);", texts.get(path, ""), re.S))}
+              if (found := re.search(rf"using {name} =(.*?);", texts[path], re.S))}
     if len(listed) != 2:
         return [f"{path}: there is no list `compressions` or no `device_compressions`. Fix: their names"]
     everywhere, devices = listed["compressions"], listed["device_compressions"]

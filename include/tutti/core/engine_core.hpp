@@ -153,9 +153,7 @@ class engine_core : engine_base<Transport> {
   [[gnu::cold]] ~engine_core() {
     waits_.stop_thread();
     if (services_.closed()) {
-      if (!waits_.at_rest()) {
-        finish_answers();
-      }
+      finish_answers();
       return;
     }
     end_with(failure_.last_words([this] { return outstanding(); },
@@ -177,9 +175,7 @@ class engine_core : engine_base<Transport> {
       }
     }
     if (services_.closed()) {
-      if (!waits_.at_rest()) {
-        finish_answers();
-      }
+      finish_answers();
     } else {
       quiesce();
       if constexpr (!virtual_time && requires { world_->leave(); }) {
