@@ -108,6 +108,9 @@ class Bare:
     def made(self, model):
         return model, sgd(model)
 
+    def begin(self, trained, step):
+        """What it changes before the step of that number."""
+
     def ended(self, trained):
         """Nothing of a step is on its way any more."""
 
@@ -185,6 +188,15 @@ class OneBitAdam(AcrossTheBarrier):
         return tutti_torch.DataParallel(model, self.strategy, optimizer=optimizer), optimizer
 
 
+class WarmedUp(Tutti):
+    """The shares of DGC's first four epochs, in six steps each."""
+
+    def begin(self, trained, step):
+        density = dict(zip(range(0, 30, 6), [0.25, 0.0625, 0.015625, 0.004, 0.001])).get(step)
+        if density is not None:
+            trained.replan({"compression.density": density})
+
+
 # Large residuals are a momentum already, and two are unstable.
 def beside_a_residual(lr):
     return {"lr": lr, "momentum": 0.0}
@@ -220,6 +232,7 @@ also_on_fashion_mnist = {
     "DDP PowerSGD hook of rank 4, 25 dense": OneBucketPowerSGD(4, start=25),
     "tutti PowerSGD of rank 4, 25 dense": Tutti(
         "strategies::PowerSGD", options={"compression.rank": 4, "compression.start": 25}),
+    "tutti TopK, 24 of a warm-up": WarmedUp("strategies::TopK", **beside_a_residual(0.16)),
     # A bit moves also a unit that never fires: see tutti/optimizer/one_bit_adam.hpp.
     "tutti OneBitAdam": OneBitAdam("strategies::OneBitAdam", freeze_step=25, eps=1e-4),
 }
@@ -329,6 +342,7 @@ class Turn:
         trained, optimizer = contestant.made(model)
 
         def step():
+            contestant.begin(trained, len(self.losses))
             optimizer.zero_grad()
             its = loss(trained, len(self.losses))
             its.backward()

@@ -51,6 +51,37 @@ def nothing_is_lost():
     assert torch.allclose(everybodys, applied + kept, 1e-4, 1e-4), (everybodys, applied, kept)
 
 
+def a_replan_loses_nothing():
+    """Under a density of 1 all that was left out arrives with the next gradient; and under another
+    one again as much is left out as under that from the start."""
+    model, _ = made()
+    contributed = applied = 0
+    for step, density in enumerate([None, None, 1.0, 0.05, 0.05]):
+        if density is not None:
+            model.replan({"compression.density": density})
+        mine = torch.autograd.grad(model.module(batch(step)).square().mean(), model.module.parameters())
+        contributed = contributed + torch.cat([each.flatten() for each in mine])
+        model(batch(step)).square().mean().backward()
+        means = torch.cat([each.grad.flatten() for each in model.parameters()])
+        applied = applied + means * ranks
+        model.zero_grad(set_to_none=True)
+        if density == 1.0:
+            assert residuals(model).count_nonzero() == 0
+            everybodys = sum(of_every_rank(contributed))
+            assert torch.allclose(everybodys, applied, 1e-4, 1e-5), (everybodys, applied)
+        else:
+            assert means.count_nonzero() < means.numel() / 2 and residuals(model).abs().max() > 1e-3
+    refused("this strategy has no option", lambda: model.replan({"compression.destiny": 0.1}))
+    refused("density must be above 0", lambda: model.replan({"compression.density": 2.0}))
+
+
+def ranks_must_replan_alike():
+    model, _ = made()
+    other = {"compression.density": 0.1 + rank / 10}
+    refused("is 0.1 on rank 0 and 0.2 on rank 1", lambda: model.replan(other))
+    model._close()
+
+
 def resumed_is_uninterrupted():
     model, optimizer = made()
     train(model, optimizer, range(4))
@@ -181,5 +212,6 @@ def others_state_is_refused():
     refused("another model's", lambda: model.set_extra_state(dict(state, memories=[])))
 
 
-laws.run([nothing_is_lost, resumed_is_uninterrupted, skipped_steps_change_nothing,
+laws.run([nothing_is_lost, a_replan_loses_nothing, ranks_must_replan_alike,
+          resumed_is_uninterrupted, skipped_steps_change_nothing,
           an_overflow_is_one_without_a_scaler_too, others_state_is_refused])

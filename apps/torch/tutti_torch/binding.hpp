@@ -218,6 +218,12 @@ void bind(py::module_& module) {
       .def(
           "scaled_by", [](trainer& self, float scale) { self.model().scaled_by(scale); },
           released())
+      .def("replan",
+           [](trainer& self, const py::dict& options) {
+             const auto set = options_from<Strategy>(options.attr("copy")());
+             const py::gil_scoped_release others_run;
+             self.model().replan(set);
+           })
       .def_property_readonly("scale", [](trainer& self) { return self.model().scale(); })
       .def("show_on_its_way",
            [](trainer& self, std::size_t which, at::Tensor what) {

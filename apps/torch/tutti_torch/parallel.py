@@ -113,7 +113,8 @@ class DataParallel(torch.nn.Module):
         parameters = list(module.named_parameters())
         its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
         compiled = _compiled(strategy, header, its.type if its else None)
-        self._trainer = compiled.Trainer(parameters, dict(options or {}), find_unused_parameters,
+        self._options = dict(options or {})
+        self._trainer = compiled.Trainer(parameters, self._options, find_unused_parameters,
                                          its.values() if its else {})
         _models.add(self)
         self.rank = self._trainer.rank
@@ -218,6 +219,20 @@ class DataParallel(torch.nn.Module):
         """Returns when every parameter has its last update: for whoever reads them otherwise than
         by a forward pass or `state_dict()`."""
         self._trainer.wait()
+
+    def replan(self, options) -> None:
+        """Other magnitudes of the strategy from the next pass on; those that `options` does not
+        name stay. What a compressor remembers is kept. Every rank calls it between the same two
+        steps, with the same options:
+
+            for density in [0.25, 0.0625, 0.015625, 0.004, 0.001]:  # as DGC warms up
+                model.replan({"compression.density": density})
+
+        `run.deadline` stays as it was. A state is loaded under the options under which it was
+        saved. Cost: a few messages, and the plan's buffers once more."""
+        options = {**self._options, **options}
+        self._trainer.replan(options)
+        self._options = options
 
     def _close(self) -> None:
         for hook, _ in self._hooks:

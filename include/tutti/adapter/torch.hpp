@@ -180,11 +180,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     for (std::size_t i = 0; i < all_.size(); ++i) {
       expect_unchanged(all_[i], known_[i]);
     }
-    if (begun_) {
-      throw usage_error(
-          "the last backward pass ended with an exception, and this rank's gradients of it are "
-          "incomplete. Fix: end the job, and resume from a checkpoint");
-    }
+    expect_between_passes();
     averages_ = what == gradients::averaged;
     if constexpr (updates) {
       forwarded_ = averages_;
@@ -216,6 +212,14 @@ requires(!has_virtual_time<Transport>)  // autograd waits
           "architecture::replicated");
     }
   }
+  /// Other options from the next pass on, on every rank alike and between the same two steps: a
+  /// share of elements that grows smaller from epoch to epoch, say. What is remembered is kept. See
+  /// engine::replan.
+  void replan(const options& set) {
+    expect_between_passes();
+    engine_->replan(set);
+  }
+
   float scale() const {
     if constexpr (takes_back) {
       return engine_->values().scale;
@@ -430,6 +434,13 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     }
   }
 
+  void expect_between_passes() const {
+    if (begun_) {
+      throw usage_error(
+          "the last backward pass ended with an exception, and this rank's gradients of it are "
+          "incomplete. Fix: end the job, and resume from a checkpoint");
+    }
+  }
   void expect_zeros_where_unused() const {
     if (unused_ == unused_parameters::left_alone) {
       throw usage_error(
