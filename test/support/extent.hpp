@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 namespace tutti::test {
@@ -16,6 +17,19 @@ inline constexpr std::size_t long_tensor = 30'011;  ///< elements: more than any
 inline constexpr int many_steps = 10'000;           ///< of a law that must hold over many
 inline constexpr int compared_steps = 12;           ///< after which training is compared
 inline constexpr bool all_of_a_product = true;      ///< or a part that has each factor
+#endif
+
+// Training is compared under ThreadSanitizer for every named strategy, and under AddressSanitizer
+// for every number of workers.
+#ifdef TUTTI_SANITIZED_THREADS
+inline constexpr std::array compared_workers{2, 5};
+#else
+inline constexpr std::array compared_workers{1, 2, 3, 4, 5};
+#endif
+#if defined(TUTTI_SANITIZED) && !defined(TUTTI_SANITIZED_THREADS)
+inline constexpr std::size_t named_stride = 3;
+#else
+inline constexpr std::size_t named_stride = 1;
 #endif
 
 }  // namespace tutti::test

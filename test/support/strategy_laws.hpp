@@ -260,7 +260,7 @@ TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
   constexpr int steps = compared_steps;
   bool took_part = false;
   for (auto options : TypeParam::listed::variants()) {
-    for (int workers = 1; workers <= 5; ++workers) {
+    for (const int workers : compared_workers) {
       options.run.accumulation = workers < 4 ? 1 : 2;
       const layout how = workers % 2 == 0 ? layout::together : layout::apart;
       outcome result(workers);
