@@ -20,7 +20,7 @@ namespace tutti::test {
 namespace {
 
 constexpr int steps = 7;
-constexpr std::size_t dense_steps = 3;
+constexpr int dense_steps = 3;
 
 /// As a rank's, of few digits, so that a ring's sums are exact.
 float given(int worker, int step, std::size_t i) { return gradient_of_few_digits(worker, step, i); }
@@ -58,61 +58,6 @@ trained_ranks train(int workers, const engine_options<Strategy>& set, int counte
   return all;
 }
 
-/// A step of every tensor, backwards, from the mean that `mean_of(first, count)` gives.
-template <class Mean>
-void descend(std::vector<float>& parameters, std::vector<float>& momenta, Mean mean_of) {
-  const sgd_values set;
-  std::size_t first = 0;
-  for (std::size_t tensor = tensor_sizes().size(); tensor-- > 0;) {
-    const std::size_t count = tensor_sizes()[tensor];
-    const std::vector<float> mean = mean_of(first, count);
-    for (std::size_t i = 0; i < count; ++i) {
-      float& x = parameters[first + i];
-      float& m = momenta[first + i];
-      m = set.momentum * m + (mean[i] + set.weight_decay * x);
-      x -= set.learning_rate * m;
-    }
-    first += count;
-  }
-}
-
-/// What comes of dense steps, and then of payloads that are gathered.
-std::vector<float> warmed_up(int workers,
-                             const compression::error_feedback<compression::top_k>& its) {
-  std::vector<codec<compression::error_feedback<compression::top_k>>> senders;
-  for (int rank = 0; rank < workers; ++rank) {
-    senders.emplace_back(its, static_cast<std::uint64_t>(rank));
-  }
-  std::vector<float> parameters(total_elements());
-  std::vector<float> momenta(total_elements());
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    parameters[i] = initial(i);
-  }
-  for (int step = 0; step < steps; ++step) {
-    descend(parameters, momenta, [&](std::size_t first, std::size_t count) {
-      std::vector<float> sum(count);
-      for (int rank = 0; rank < workers; ++rank) {
-        std::vector<float> mine(count);
-        for (std::size_t i = 0; i < count; ++i) {
-          mine[i] = given(rank, step, first + i);
-        }
-        if (step >= static_cast<int>(dense_steps)) {
-          senders[static_cast<std::size_t>(rank)].add(mine, first, step, sum);
-        } else {
-          for (std::size_t i = 0; i < count; ++i) {
-            sum[i] += mine[i];
-          }
-        }
-      }
-      for (float& each : sum) {
-        each *= 1.0f / static_cast<float>(workers);
-      }
-      return sum;
-    });
-  }
-  return parameters;
-}
-
 /// Bytes of a step that rank `rank` sends: around a ring all parts but the own, then all but the
 /// next one's.
 std::uint64_t dense_bytes(std::size_t rank, std::size_t workers) {
@@ -126,27 +71,35 @@ std::uint64_t dense_bytes(std::size_t rank, std::size_t workers) {
   return sent;
 }
 
-TEST(WarmUp, IsDenseAndThenGathersSelections) {
-  using strategy = compose<compression::error_feedback<compression::top_k>,
-                           architecture::switch_at<architecture::dense, architecture::all_gather>>;
-  const engine_options<strategy> set{.compression = {.density = 0.1},
-                                     .architecture = {.step = dense_steps}};
-  std::uint64_t payload = 0;
-  for (const std::size_t n : tensor_sizes()) {
-    payload += n == 0 ? 0 : 8 * std::max<std::size_t>(n / 10, 1);
-  }
+/// Training by `Later` after dense steps is what plain loops make of the codec alone.
+template <class Later, class Compression>
+void is_dense_and_then(way how, const Compression& its, typename Compression::options given_to_it) {
+  using strategy = compose<Compression, architecture::switch_at<architecture::dense, Later>>;
+  engine_options<strategy> set;
+  set.compression = given_to_it;
+  set.architecture.step = dense_steps;
   for (int workers = 1; workers <= 5; ++workers) {
-    const auto ranks = static_cast<std::size_t>(workers);
-    const auto expected =
-        warmed_up(workers, compression::error_feedback<compression::top_k>({.density = 0.1}));
+    const std::vector<std::size_t> chunks(tensor_sizes().rbegin(), tensor_sizes().rend());
+    const auto expected = payloads(how, workers, steps, its, chunks, dense_steps, given);
     const auto all = train<strategy>(workers, set, 1);
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(all.parameters[rank], expected) << "rank " << rank << " of " << workers;
-      EXPECT_EQ(all.bytes[rank], (dense_steps - 1) * dense_bytes(rank, ranks) +
-                                     (steps - dense_steps) * (ranks - 1) * payload)
+    for (std::size_t rank = 0; rank < all.parameters.size(); ++rank) {
+      EXPECT_EQ(all.parameters[rank], expected.parameters) << "rank " << rank << " of " << workers;
+      EXPECT_EQ(all.bytes[rank],
+                static_cast<std::uint64_t>(dense_steps - 1) * dense_bytes(rank, all.bytes.size()) +
+                    expected.bytes[rank])
           << "rank " << rank << " of " << workers;
     }
   }
+}
+
+TEST(WarmUp, IsDenseAndThenGathersSelections) {
+  using selecting = compression::error_feedback<compression::top_k>;
+  is_dense_and_then<architecture::all_gather>(way::gathered, selecting({.density = 0.1}),
+                                              {.density = 0.1});
+}
+TEST(WarmUp, IsDenseAndThenCompressedAtBothEnds) {
+  using lossy = compression::error_feedback<compression::scaled_sign>;
+  is_dense_and_then<architecture::reduce_scatter_all_gather>(way::scattered, lossy(), {});
 }
 
 /// Before the switch it is training without a compressor, whatever comes later.

@@ -63,9 +63,10 @@ std::uint64_t to_nobody(const piece&, length_of_code) { return 0; }
 
 constexpr std::size_t limit = 128;  ///< elements of a piece: whole blocks of a code that has some
 
-/// Servers that keep the parameters answer with floats, others with a code of the mean.
+/// Servers that keep the parameters answer with floats, others with a code of the mean. A piece is
+/// sent in every step, or once in `period`.
 template <class Architecture>
-void sends_codes(bytes_of_codes stated, int first_steps = 1) {
+void sends_codes(bytes_of_codes stated, int first_steps = 1, int period = 1) {
   SCOPED_TRACE(type_name<Architecture>());
   static_assert(legal<Architecture, codes>);
   using strategy =
@@ -76,6 +77,10 @@ void sends_codes(bytes_of_codes stated, int first_steps = 1) {
   if constexpr (has_servers<strategy>) {
     options.architecture.servers = 2;
   }
+  if constexpr (requires { options.architecture.period; }) {
+    options.architecture.period = period;
+  }
+  const auto times = static_cast<std::uint64_t>(counted_steps / period);
   for (std::size_t which = 0; which < fixed_lengths_count; ++which) {
     const length_of_code length{which};
     options.compression.which = which;
@@ -85,7 +90,7 @@ void sends_codes(bytes_of_codes stated, int first_steps = 1) {
         const auto of_piece = [&](std::size_t, std::size_t, std::size_t n, std::size_t first) {
           return stated({rank, workers, n, first}, length);
         };
-        EXPECT_EQ(sent[rank], counted_steps * bytes_of_pieces(of_piece, rank, workers, limit))
+        EXPECT_EQ(sent[rank], times * bytes_of_pieces(of_piece, rank, workers, limit))
             << which << ", rank " << rank << " of " << workers;
       }
       const auto answer = [&](std::size_t, std::size_t, std::size_t n, std::size_t) {
@@ -93,7 +98,7 @@ void sends_codes(bytes_of_codes stated, int first_steps = 1) {
       };
       const std::uint64_t answers = bytes_of_pieces(answer, 0, workers, limit);
       EXPECT_EQ(sum_of(std::span(sent).subspan(workers)),
-                has_servers<strategy> ? counted_steps * workers * answers : 0)
+                has_servers<strategy> ? times * workers * answers : 0)
           << which << ", servers of " << workers;
     }
   }
@@ -130,6 +135,7 @@ TEST(CompressedBytes, OfEveryFixedLength) {
     (each(static_cast<const All*>(nullptr)), ...);
   }(static_cast<const sending_codes*>(nullptr));
   sends_codes<architecture::delayed<architecture::all_gather>>(to_all);
+  sends_codes<architecture::streaming_diloco<architecture::all_gather>>(to_all, 1, 4);
 }
 
 /// What floats send, halved.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <limits>
 #include <numeric>
 #include <type_traits>
 #include <vector>
@@ -191,8 +192,21 @@ TEST(Named, OkTopk) {
 
 // ---- DGC
 
+/// What a worker's gradient of some elements is multiplied by, so that no norm of one is above the
+/// bound that keeps their sum's below `clip`, were they independent.
+float local_clipping(std::size_t worker, int step, const std::vector<std::size_t>& elements,
+                     double clip) {
+  double squares = 0;
+  for (const std::size_t i : elements) {
+    const double g = gradient(static_cast<int>(worker), step, i);
+    squares += g * g;
+  }
+  return static_cast<float>(std::min(1.0, clip / std::sqrt(workers) / (std::sqrt(squares) + 1e-6)));
+}
+
 /// Of each tensor the k largest of what momenta have come to, which then begin again at 0.
-floats trained_on_corrected_momenta(bool masks) {
+floats trained_on_corrected_momenta(bool masks,
+                                    double clip = std::numeric_limits<double>::infinity()) {
   std::vector<floats> momenta(workers, floats(total_elements()));
   std::vector<floats> left(workers, floats(total_elements()));
   return trained_with(
@@ -205,8 +219,9 @@ floats trained_on_corrected_momenta(bool masks) {
             floats& v = left[worker];
             std::vector<std::size_t> order(n);
             std::iota(order.begin(), order.end(), begin);
+            const float scale = local_clipping(worker, step, order, clip);
             for (const std::size_t i : order) {
-              u[i] = 0.9f * u[i] + gradient(static_cast<int>(worker), step, i);
+              u[i] = 0.9f * u[i] + scale * gradient(static_cast<int>(worker), step, i);
               v[i] += u[i];
             }
             std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
@@ -244,13 +259,16 @@ TEST(Named, DGC) {
             "result ");
   EXPECT_NE(
       broken(observe<compose<momentum_correction<error_feedback<top_k>>>>(workers), corrected), "");
-  EXPECT_EQ(broken(observe<strategies::DGC>(workers, {.compression = {.clip = 1e-3}}), corrected),
-            "result ");
+  // Tensors of two elements stay as they are, and those of many are clipped.
+  const auto clipped = observe<strategies::DGC>(workers, {.compression = {.clip = 2000}});
+  EXPECT_EQ(broken(clipped, corrected), "result ");
   const auto unmasked = observe<strategies::DGC>(
       workers, {.compression = {.masking = compression::factor_masking::none}});
   EXPECT_EQ(broken(unmasked, corrected), "result ");
   corrected.result = all_have(trained_on_corrected_momenta(false));
   EXPECT_EQ(broken(unmasked, corrected), "");
+  corrected.result = all_have(trained_on_corrected_momenta(true, 2000));
+  EXPECT_EQ(broken(clipped, corrected), "");
 }
 
 /// An optimizer's momentum of momenta would diverge, and is refused before a step is taken.

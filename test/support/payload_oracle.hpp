@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -63,11 +64,14 @@ class codec {
 };
 
 /// Parameters and bytes after `steps` steps, chunk by chunk: tensor by tensor, backwards, where
-/// nothing else is said. The server of `served` is the rank after the last worker's.
+/// nothing else is said. The server of `served` is the rank after the last worker's. The first
+/// `dense_steps` have the exact means, and their bytes are not counted.
 template <class C>
 expected_payloads payloads(way how, int workers, int steps, const C& its = {},
                            const std::vector<std::size_t>& chunks = {tensor_sizes().rbegin(),
-                                                                     tensor_sizes().rend()}) {
+                                                                     tensor_sizes().rend()},
+                           int dense_steps = 0,
+                           float (*given)(int worker, int step, std::size_t element) = gradient) {
   const sgd_values set;
   using relayed = decltype(relay(its));
   const auto size = static_cast<std::size_t>(workers);
@@ -90,7 +94,11 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
     for (std::size_t rank = 0; rank < size; ++rank) {
       std::vector<float> mine(count);
       for (std::size_t i = 0; i < count; ++i) {
-        mine[i] = gradient(static_cast<int>(rank), step, first + i);
+        mine[i] = given(static_cast<int>(rank), step, first + i);
+      }
+      if (step < dense_steps) {
+        std::ranges::transform(sum, mine, sum.begin(), std::plus());
+        continue;
       }
       const std::size_t length = senders[rank].add(mine, first, step, sum);
       if (how == way::gathered) {
@@ -102,7 +110,7 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
     for (float& each : sum) {
       each = workers == 1 ? each : each * average;
     }
-    if (how == way::scattered || how == way::served) {
+    if (step >= dense_steps && (how == way::scattered || how == way::served)) {
       const std::vector<float> exact = std::exchange(sum, std::vector<float>(count));
       const std::size_t length = owners[owner].add(exact, first, step, sum);
       made.bytes[owner] += (how == way::served ? size : size - 1) * length;
