@@ -20,6 +20,15 @@ static_assert(strategies_in<lossy_strategies_on<in_stream_order>> == 5);
 INSTANTIATE_TYPED_TEST_SUITE_P(LossyInStreamOrder, StrategyLaw,
                                lossy_strategies_on<in_stream_order>);
 
+// Of codes all whose length a stream knows, and those that servers receive from anybody only where
+// threads do.
+static_assert(strategies_in<coded_strategies_on<on_host_streams>> == 3);
+INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnHostStreams, StrategyLaw,
+                               coded_strategies_on<on_host_streams>);
+static_assert(strategies_in<coded_strategies_on<in_stream_order>> == 2);
+INSTANTIATE_TYPED_TEST_SUITE_P(CodedInStreamOrder, StrategyLaw,
+                               coded_strategies_on<in_stream_order>);
+
 /// PowerSGD, whose recurrence in double core/rounds_test.cpp has, is the same bits wherever its
 /// matrices lie.
 TEST(Factors, AreTheSameBitsOnStreams) {

@@ -17,7 +17,8 @@ hollow = re.compile(r"\b\w*(?:Man" + r"ager|Hel" + r"per)s?\b|\b\w*(?:_|\b)uti" 
                     r"|\b\w*(?:[a-z]Im" + r"pl|_im" + r"pl)\b")
 # What the field has words for, and a comment that sends its reader elsewhere. Only "patience sorting"
 # is the field's.
-riddles = re.compile(r"\bfare" + r"wells?\b|\bstands? for " + r"many\b"
+riddles = re.compile(r"\b(?:meet" + r"ing|par" + r"cel|cou" + r"rse)s?\b|(?<!interface )\bca" + r"rds?\b|"
+                     r"\bfare" + r"wells?\b|\bstands? for " + r"many\b"
                      r"|(?:\b|_)patien" + r"(?:t|ce)(?:\b(?! sorting)|_)|///? The sa" + r"me"
                      r"(?:[.,:]| (?:of|for|on|with|into|where|between|by)\b)")
 indirect = re.compile(r"\bvirtual\b|\bstd::function\b")
@@ -70,6 +71,11 @@ def self_test() -> None:
         ("a.hpp", "/// The sa" + "me of another.", "riddle"),
         ("a.hpp", "/// The sa" + "me chunk twice.", ""),
         ("a.hpp", "send_fare" + "well();", ""),
+        ("a.hpp", "// a par" + "cel for every peer", "riddle"),
+        ("a.hpp", "seconds next_meeting;", ""),
+        ("a.hpp", "// the next meet" + "ing", "riddle"),
+        ("a.hpp", "// of a network interface ca" + "rd", ""),
+        ("a.hpp", "// of a slow ca" + "rd", "riddle"),
         ("a.hpp", "// says fare" + "well", "riddle"),
         ("a.hpp", "seconds longest_patien" + "ce = 1;", "riddle"),
         ("a.hpp", "if (now > patien" + "t_until)", "riddle"),

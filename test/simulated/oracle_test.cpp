@@ -26,6 +26,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(OnShapedThreads, StrategyLaw,
 using hosts_first_on_shaped_threads = strategy_on<listed::hosts_first, on_shaped_threads>;
 INSTANTIATE_TYPED_TEST_SUITE_P(HostsFirstOnShapedThreads, StrategyLaw,
                                hosts_first_on_shaped_threads);
+static_assert(strategies_in<averaging_strategies_on<on_shaped_threads>> == 14);
 INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnShapedThreads, StrategyLaw,
                                averaging_strategies_on<on_shaped_threads>);
 static_assert(strategies_in<gathering_strategies_on<on_shaped_threads>> == 2);

@@ -13,9 +13,10 @@
 namespace tutti::test {
 namespace {
 
-TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), 68); }
-TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), 68); }
-TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), 68); }
+constexpr int all_pairs = all_of_a_product ? 68 : 17;
+TEST(Order, AsReady) { EXPECT_EQ(orders_hold<schedule::as_ready>(), all_pairs); }
+TEST(Order, AtTheEnd) { EXPECT_EQ(orders_hold<schedule::at_end>(), all_pairs); }
+TEST(Order, InOrder) { EXPECT_EQ(orders_hold<schedule::in_order>(), all_pairs); }
 TEST(Order, OfBuckets) {
   never_deadlocks<compose<architecture::all_reduce<>, fusion::up_to>>({.fusion = {.bytes = 16}});
 }

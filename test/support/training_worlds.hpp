@@ -74,7 +74,6 @@ struct on_the_virtual_clock : of_one_process {
 
 /// The shaped network in real time, a thread a rank.
 struct on_shaped_threads : of_one_process {
-  static constexpr bool in_real_time = true;
   using transport = tutti::transport::shaped<tutti::transport::in_process>;
 
   template <class Body>
