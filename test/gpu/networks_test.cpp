@@ -15,6 +15,7 @@
 #include "models/eigen.hpp"
 #include "models/model.hpp"
 #include "models/samples.hpp"
+#include "support/extent.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/strategies/horovod.hpp"
