@@ -1,23 +1,125 @@
 #!/usr/bin/env bash
-# lab.sh LAB PROGRAM: sums and failures of the program's tests on two hosts of a laboratory of its own, which leaves
-# nothing behind; 77 where this machine cannot have one.
+# lab.sh LAB PROGRAM [TRAIN]: a laboratory of two hosts is what it says it is; the sums and failures of the program's
+# tests hold in it, and tutti-train trains. It refuses in one line what it cannot have, ends what is interrupted and
+# leaves nothing behind. 77 where this machine cannot have one.
 set -uo pipefail
-lab=("$1" --name "test$$")
+name=test$$
+lab=("$1" --name "$name")
+beside=("$1" --name "${name}beside")
 said=$("${lab[@]}" up 2 1gbit 2>&1)
 status=$?
 echo "$said"
 [ "$status" -eq 0 ] || exit "$status"
-trap '"${lab[@]}" down' EXIT
-timeout 60 "${lab[@]}" run "$2" --gtest_filter='Apart.Exch*:Apart.AnAbort*'
-status=$?
+scratch=$(mktemp -d)
+trap '"${lab[@]}" down; "${beside[@]}" down 2>/dev/null; rm -rf "$scratch"' EXIT
+
+wrong() { echo "$*"; exit 1; }
+
+# Both laboratories' namespaces and the rates of their links.
+laboratories() {
+  local each
+  for each in $(ip netns | grep -oE "^$name(beside)?-[a-z0-9]+" | sort); do
+    echo "$each" $(tc -n "$each" qdisc show | sed -nE 's/^qdisc tbf .* dev (\w+) .* rate (\w+) .*/\1 \2/p')
+  done
+}
+
+# refuses STATUS SENTENCE COMMAND…: in one line, and changes nothing.
+refuses() {
+  local expected=$1 sentence=$2 before said status
+  shift 2
+  before=$(laboratories)
+  said=$("$@" 2>&1)
+  status=$?
+  echo "$said"
+  [ "$status" -eq "$expected" ] || wrong "$* ended with $status"
+  [[ $said =~ ^"lab: $sentence" && $said != *$'\n'* ]] || wrong "that is not the one line: $sentence"
+  [ "$(laboratories)" = "$before" ] || wrong "$* changed a laboratory"
+}
+
+# soon COMMAND…: holds within ten seconds.
+soon() {
+  local tries
+  for tries in $(seq 200); do "$@" && return; sleep 0.05; done
+  wrong "never: $*"
+}
+
+timeout 60 "${lab[@]}" run "$2" --gtest_filter='Apart.Exch*:Apart.AnAbort*' || exit
+if [ $# -eq 3 ]; then
+  trained=$(timeout 60 "${lab[@]}" run "$3" --model mlp --data synthetic --batch-size 4 --epochs 1 --steps 4) || exit 1
+  echo "$trained"
+  [[ ${trained##*$'\n'} =~ ^Horovod\ +1\ +[0-9]+\.[0-9]+\  ]] || wrong "that is no epoch of Horovod"
+fi
+
+# Hosts are as they were set, with a core each where there are two, and the load beside them is told.
+ranks=$("${lab[@]}" run sh -c 'cd /proc/sys/net/ipv4
+  echo $(hostname) $(cat tcp_congestion_control tcp_no_metrics_save) of $OMPI_COMM_WORLD_SIZE $(taskset -cp $$)' \
+  2>"$scratch/load") || exit 1
+cat "$scratch/load" - <<<"$ranks"
+for host in 1 2; do
+  grep -q "^$name-$host reno 1 of 2 " <<<"$ranks" || wrong "host $host is not as it was set"
+done
+[ "$(nproc)" -lt 2 ] || [ "$(grep -oE ' [0-9]+$' <<<"$ranks" | sort -u | wc -l)" -eq 2 ] || wrong "not pinned"
+grep -qE '^lab: 2 hosts, reno, [0-9.]+ s; others used [0-9.]+ cores, [0-9.]+ stolen$' "$scratch/load" || wrong "no load"
+
+# On one core they yield it.
+core=$(taskset -cp $$ | grep -oE '[0-9]+$')
+ranks=$(taskset -c "$core" "${lab[@]}" run sh -c 'echo "yields: $OMPI_MCA_mpi_yield_when_idle"' 2>&1) || wrong "$ranks"
+[ "$(grep -c "^yields: 1$" <<<"$ranks")" -eq 2 ] || wrong "ranks that share a core spin: $ranks"
+grep "^lab: 2 ranks spin on 1 cores: not pinned" <<<"$ranks" || exit 1
+
 "${lab[@]}" link 2 100mbit || exit 1
-ip netns exec "test$$-2" tc qdisc show dev eth0 | grep "rate 100Mbit" || { echo "host 2's link is as it was"; exit 1; }
-refused=$("${lab[@]}" link 3 100mbit 2>&1) && { echo "a host that is not there has a link"; exit 1; }
-grep "there is no host '3'" <<<"$refused" || exit 1
-again=$("${lab[@]}" up 2 1gbit 2>&1) && { echo "a name was taken twice"; exit 1; }
-grep "is up already" <<<"$again" || exit 1
-trap - EXIT
+diff <(laboratories) - <<END || wrong "these links are not those that were set"
+$name-1 eth0 1Gbit
+$name-2 eth0 100Mbit
+$name-switch port1 1Gbit port2 100Mbit
+END
+
+# What cannot be had.
+other_user=(setpriv --reuid 65534 --inh-caps +dac_override --ambient-caps +dac_override)  # which may read what root may
+refuses 77 "namespaces need root. Fix: " "${other_user[@]}" "${beside[@]}" up 2 1gbit
+python=$(python3 -c 'import sys; print(sys.executable)')
+refuses 77 "there is no ip. Fix: apt-get install -y iproute2" env PATH="$scratch" "$python" "${beside[@]}" up 2 1gbit
+ln -s "$(command -v ip)" "$scratch"
+refuses 77 "there is no tc. Fix: apt-get install -y iproute2" env PATH="$scratch" "$python" "${beside[@]}" up 2 1gbit
+refuses 77 "there is no mpirun. Fix: apt-get install -y openmpi-bin" env PATH="$scratch" "$python" "${lab[@]}" run true
+for rate in 0mbit 0.0001bit 1gbps ""; do
+  refuses 1 "a link of rate '$rate' carries nothing. Fix: " "${beside[@]}" up 2 "$rate"
+  refuses 1 "a link of rate '$rate' carries nothing. Fix: " "${lab[@]}" link 1 "$rate"
+done
+refuses 1 "there is no host '3'. Fix: 1 to 2" "${lab[@]}" link 3 100mbit
+refuses 1 "'$name' is up already. Fix: " "${lab[@]}" up 2 1gbit
+
+# Interrupted, `run` ends what it has started, on hosts that stay, and nothing else.
+before=$(laboratories)
+on_hosts() { echo $(ip netns pids "$name-1") $(ip netns pids "$name-2"); }
+asleep() { [ "$(pgrep -fc "^sleep $1\.$$\$")" -eq "$2" ]; }
+"${lab[@]}" on 2 sleep "61.$$" &
+soon asleep 61 1
+spared=$(on_hosts)
+"${lab[@]}" run sleep "60.$$" 2>"$scratch/said" &
+soon asleep 60 2
+kill -INT $!
+wait $!
+status=$?
+cat "$scratch/said"
+[ "$status" -eq 130 ] || wrong "an interrupted run ended with $status"
+ends() { [ "$(on_hosts)" = "$spared" ]; }
+soon ends
+[ "$(laboratories)" = "$before" ] || wrong "an interrupted run changed the laboratory"
+
+# Interrupted, `up` takes away what there is of it.
+for signal in INT TERM; do
+  "${beside[@]}" up 50 1gbit &
+  soon test -e "/run/netns/${name}beside-2"
+  kill -$signal $!
+  wait $!
+  status=$?
+  [ "$status" -eq $((128 + $(kill -l $signal))) ] || wrong "an interrupted up ended with $status"
+  [ "$(laboratories)" = "$before" ] || wrong "an interrupted up left a laboratory"
+done
+
 "${lab[@]}" down || exit 1
-left=$(ip netns; ls -d /run/netns/"test$$"-* /tmp/ompi."test$$"-* 2>/dev/null)
-! grep "test$$" <<<"$left" || { echo "down left that behind"; exit 1; }
-exit "$status"
+trap 'rm -rf "$scratch"' EXIT
+soon asleep 61 0
+left=$(ip netns; ls -d /run/netns/"$name"* /tmp/ompi."$name"-* 2>/dev/null)
+! grep "$name" <<<"$left" || wrong "down left that behind"
