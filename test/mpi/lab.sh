@@ -92,7 +92,14 @@ refuses 1 "'$name' is up already. Fix: " "${lab[@]}" up 2 1gbit
 # Interrupted, `run` ends what it has started, on hosts that stay, and nothing else.
 before=$(laboratories)
 on_hosts() { echo $(ip netns pids "$name-1") $(ip netns pids "$name-2"); }
-asleep() { [ "$(pgrep -fc "^sleep $1\.$$\$")" -eq "$2" ]; }
+# asleep SECONDS COUNT: of so many processes every word is known.
+asleep() {
+  local each words count=0
+  for each in /proc/[0-9]*/cmdline; do
+    mapfile -d "" words <"$each" && [ "${words[*]}" = "sleep $1.$$" ] && count=$((count + 1))
+  done 2>/dev/null
+  [ "$count" -eq "$2" ]
+}
 "${lab[@]}" on 2 sleep "61.$$" &
 soon asleep 61 1
 spared=$(on_hosts)
