@@ -84,21 +84,23 @@ struct mpi_world_on {
   }
 };
 
-/// Processes of which each is on a host of its own as far as it knows.
-template <class Queue, transport::device_path... Path>
-struct mpi_world_apart : mpi_world_on<Queue, Path...> {
+/// Processes that are so many on a host, as far as they know.
+template <int OnAHost, class Queue, transport::device_path... Path>
+struct mpi_world_of_hosts : mpi_world_on<Queue, Path...> {
   template <class Body>
   static bool run(int ranks, Body body) {
     return among(ranks, [&](MPI_Comm some) {
       std::vector<int> hosts;
       for (int rank = 0; rank < ranks; ++rank) {
-        hosts.push_back(rank);
+        hosts.push_back(rank / OnAHost);
       }
       tutti::transport::mpi_on<Queue> world(some, hosts, Path...);
       drive_or_abort(world, body);
     });
   }
 };
+template <class Queue, transport::device_path... Path>
+using mpi_world_apart = mpi_world_of_hosts<1, Queue, Path...>;
 
 /// All processes of the job train, each a rank (see strategy_laws.hpp): other numbers have runs of
 /// their own.
