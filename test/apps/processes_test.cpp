@@ -5,6 +5,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,8 +116,14 @@ TEST_F(Processes, CarryWhatWasCounted) {
         EXPECT_EQ(carried[i]["predicted_ms"], counted[i]["predicted_ms"]);
       } else {
         EXPECT_LT(carried[i]["kernel_bytes_per_second"], 900e9) << "no CPU's";
+        EXPECT_GT(carried[i]["predicted_ms"], counted[i]["predicted_ms"]) << carried[i];
       }
     }
+    std::set<double> rates;
+    for (const auto& each : carried) {
+      rates.insert(each["kernel_bytes_per_second"].get<double>());
+    }
+    EXPECT_EQ(rates.size() == 1, kernels == "profile") << "one rate for every code";
   }
 }
 
