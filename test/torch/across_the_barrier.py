@@ -251,6 +251,26 @@ def momenta_are_state():
     plain.compare(model)
 
 
+def reading_waits():
+    """The model's parameters are those of its last step, and to reset gradients reads none."""
+    model, optimizer = made(Pair)
+    plain = Plain(Pair)
+    read = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "reset")
+    if rank == ranks - 1 and ranks > 1:
+        def until_reset():
+            while not os.path.exists(read):
+                time.sleep(0.001)
+        model.module.between = until_reset
+    backward(model, batch(0))
+    optimizer.step()
+    model.zero_grad()
+    if rank == 0:
+        open(read, "w").close()
+    plain.step(0)
+    for mine, other in zip(model.parameters(), plain.parameters):
+        equal(mine.detach(), other.detach(), "what is read")
+
+
 def loading_waits():
     """Updates on their way do not come on top of what is loaded."""
     model, optimizer = made(Pair)
@@ -424,4 +444,4 @@ def loops():
 
 
 laws.run([a_loop_of_torchs, torchs_recurrence, schedules_of_rank_0, a_layer_waits_for_its_own,
-          momenta_are_state, momenta_of_a_bit, loading_waits, uneven_data, optimizers, loops])
+          momenta_are_state, momenta_of_a_bit, reading_waits, loading_waits, uneven_data, optimizers, loops])

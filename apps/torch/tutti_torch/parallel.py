@@ -82,8 +82,8 @@ class DataParallel(torch.nn.Module):
     With `optimizer`, a torch.optim.SGD of the module's parameters, or for strategies::OneBitAdam a
     tutti_torch.OneBitAdam, training crosses the iteration's end: `backward()` returns at once,
     tutti updates each parameter when its own mean has arrived, and a module waits for its
-    parameters before the next forward pass reads them, as do `state_dict()` and
-    `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays as it is, schedulers
+    parameters before the next forward pass reads them, as do this model's `parameters()`,
+    `state_dict()` and `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays as it is, schedulers
     too; rank 0's values are everybody's, for a message a pass. Momenta are part of this model's
     state, gradients cannot be read, and parameters change before `step()`, which says so where that
     makes a difference.
@@ -219,6 +219,16 @@ class DataParallel(torch.nn.Module):
         """Returns when every parameter has its last update: for whoever reads them otherwise than
         by a forward pass or `state_dict()`."""
         self._trainer.wait()
+
+    def named_parameters(self, *arguments, **named):
+        """As a module's, and so are `parameters()`: with their last updates."""
+        if self._optimizer:
+            self.wait()
+        return super().named_parameters(*arguments, **named)
+
+    def zero_grad(self, *arguments, **named) -> None:
+        """Reads no parameter, so that none is waited for."""
+        self.module.zero_grad(*arguments, **named)
 
     def replan(self, options) -> None:
         """Other magnitudes of the strategy from the next pass on; those that `options` does not
