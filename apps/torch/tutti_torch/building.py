@@ -109,7 +109,7 @@ class Build:
             if path is None:
                 self.refuse_again(since=began)
                 path = self.build()
-            spec = importlib.util.spec_from_file_location(self.name, path)
+            spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             return module
@@ -139,16 +139,16 @@ class Build:
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         (folder / "module.cpp").write_text(self.text)
         try:
-            cpp_extension.load(self.name, [str(folder / "module.cpp")], extra_cflags=self.flags,
-                               extra_ldflags=self.links, extra_include_paths=self.folders,
-                               build_directory=str(folder), with_cuda=False)
+            module = cpp_extension.load(  # named by how often this process has built it
+                self.name, [str(folder / "module.cpp")], extra_cflags=self.flags,
+                extra_ldflags=self.links, extra_include_paths=self.folders,
+                build_directory=str(folder), with_cuda=False).__file__
         except RuntimeError as reason:
             sentence = sentence_of(self.strategy, str(reason))
             (self.folder / "refused").write_text(sentence)
             raise RuntimeError(sentence) from None
         told = answer_of("ninja", "-C", str(folder), "-t", "deps", "module.o").splitlines()
         headers = {path.strip(): digest(path.strip()) for path in told if path.startswith("    ")}
-        module = str(folder / f"{self.name}.so")
         (folder / "built.json").write_text(json.dumps({"module": module, "headers": headers}))
         (folder / "built.json").replace(self.folder / "built.json")
         for other in self.folder.iterdir():

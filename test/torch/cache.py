@@ -1,0 +1,114 @@
+"""A strategy is compiled once, by one rank of a host, until anything that it is made of changes.
+Compiled here is a module that knows what its header says, which takes seconds."""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+
+import torch
+import torch.distributed as dist
+
+import laws
+from laws import rank, refused
+from tutti_torch import building
+
+scratch = pathlib.Path(os.environ["TUTTI_TEST_SCRATCH"])
+header = scratch / "mine.hpp"
+building.source = """\
+#include <pybind11/pybind11.h>
+{policies}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
+  module.attr("says") = {strategy};  // for {arguments}
+}}
+"""
+building.include_folders = lambda: [str(scratch / "none")]
+os.environ["TUTTI_CACHE"] = str(scratch / "cache")
+
+
+def write(path, text):
+    """By one rank, while the others wait."""
+    dist.barrier()
+    if rank == 0:
+        path.write_text(text)
+    dist.barrier()
+
+
+def build():
+    return building.Build("inner + 1", str(header))
+
+
+def same_on_every_rank(path):
+    mine = torch.tensor(list(hashlib.sha256(path.encode()).digest()))
+    return all(torch.equal(mine, each) for each in laws.of_every_rank(mine))
+
+
+def folders():
+    dist.barrier()
+    return [each for each in build().folder.iterdir() if each.is_dir()]
+
+
+def what_does_not_compile_is_told_once():
+    """And tried again when its header has changed: the next case does."""
+    write(header, '#include "inner.hpp"\n')
+    write(scratch / "inner.hpp", "constexpr int inner = {};;;  nonsense\n")
+    refused("inner + 1 does not compile: ", lambda: build().module())
+    assert len(folders()) == 1, f"{folders()}, and one rank builds"
+    write(scratch / "inner.hpp",
+          'constexpr int inner = 0; static_assert(false, "tutti: it cannot be. Fix: another");\n')
+    refused("tutti: it cannot be. Fix: another", lambda: build().module())
+
+
+def one_rank_builds():
+    write(scratch / "inner.hpp", "constexpr int inner = 1;\n")
+    module = build().module()
+    assert module.says == 2
+    assert same_on_every_rank(module.__file__)
+    assert folders() == [pathlib.Path(module.__file__).parent]
+
+
+def an_edit_of_any_header_builds_again():
+    """Of one that the user's header includes, too, though it is as long and as old as before."""
+    inner = scratch / "inner.hpp"
+    before = build().module().__file__
+    assert build().module().__file__ == before
+    times = inner.stat()
+    write(inner, "constexpr int inner = 7;\n")
+    os.utime(inner, ns=(times.st_atime_ns, times.st_mtime_ns))
+    module = build().module()
+    assert module.says == 8 and module.__file__ != before
+    assert same_on_every_rank(module.__file__)
+    assert folders() == [pathlib.Path(module.__file__).parent]
+    assert build().module().__file__ == module.__file__
+
+
+def what_is_built_is_what_was_asked_for():
+    """Another text, compiler, flag or torch has a folder of its own; the same ones have the same."""
+    compiler = scratch / f"compiler.{rank}"
+    compiler.write_text("#!/bin/sh\necho another\n")
+    compiler.chmod(0o755)
+
+    def name(*arguments, **environment):
+        before = dict(os.environ)
+        os.environ.update(environment)
+        with contextlib.ExitStack() as after:
+            after.callback(lambda: (os.environ.clear(), os.environ.update(before)))
+            return building.Build(*(arguments or ("inner + 1", str(header)))).folder
+
+    known = [name(), name("inner + 2", str(header)), name("inner + 1", str(scratch / "inner.hpp")),
+             name("inner + 1", None), name("inner + 1", str(header), "optimizer::sgd"),
+             name(CXXFLAGS="-O1"), name(CXX=str(compiler)), name(TUTTI_MPICXX=str(compiler))]
+    version = torch.__version__
+    torch.__version__ = "0.1"
+    known.append(name())
+    torch.__version__ = version
+    compiler.write_text("#!/bin/sh\necho one more\n")
+    known += [name(CXX=str(compiler)), name(TUTTI_MPICXX=str(compiler))]
+    compiler.write_text("#!/bin/sh\ntest $1 = --showme:link || echo one more\n")
+    known.append(name(TUTTI_MPICXX=str(compiler)))
+    assert len(set(known)) == len(known), known
+    assert name() == known[0]
+
+
+laws.run([what_does_not_compile_is_told_once, one_rank_builds, an_edit_of_any_header_builds_again,
+          what_is_built_is_what_was_asked_for])
