@@ -36,18 +36,24 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
     using wanted = std::remove_reference_t<decltype(value)>;
     const py::object mine = given[name.c_str()];
     given.attr("pop")(name);
+    const std::string its = py::str(mine);
     if constexpr (std::is_enum_v<wanted>) {
       const auto known = names(value);
       for (std::size_t i = 0; i < known.size(); ++i) {
-        if (mine.cast<std::string>() == known[i]) {
+        if (its == known[i]) {
           value = static_cast<wanted>(i);
           return;
         }
       }
-      throw tutti::usage_error(name + " cannot be " + mine.cast<std::string>() +
-                               ". Fix: " + std::string(known[0]) + ", say");
+      throw tutti::usage_error(name + " cannot be " + its + ". Fix: " + std::string(known[0]) +
+                               ", say");
     } else {
-      value = mine.cast<wanted>();
+      try {
+        value = mine.cast<wanted>();
+      } catch (const py::cast_error&) {
+        throw tutti::usage_error(name + " cannot be " + its +
+                                 ". Fix: " + std::string(py::str(py::cast(value))) + ", say");
+      }
     }
   };
   take("run.deadline", set.run.deadline);
@@ -110,6 +116,17 @@ class trainer {
   data_parallel model_;
 };
 
+/// Ends what Python held, which may wait for other ranks: its other threads run meanwhile.
+struct ends_released {
+  template <class Held>
+  void operator()(Held* held) const {
+    const py::gil_scoped_release others_run;
+    delete held;
+  }
+};
+template <class Held>
+using held_by_python = std::unique_ptr<Held, ends_released>;
+
 /// What policies remember, as tensors of their own.
 template <class Trainer>
 std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
@@ -167,12 +184,11 @@ void bind(py::module_& module) {
   using tutti::adapter::unused_parameters;
   using released = py::call_guard<py::gil_scoped_release>;
 
-  py::class_<tutti::transport::detail::mpi_session>(module, "Session", py::module_local())
-      .def(py::init<>())
-      .def_property_readonly("processes", [](const tutti::transport::detail::mpi_session& self) {
-        return self.processes();
-      });
-  py::class_<trainer>(module, "Trainer", py::module_local())
+  using session = tutti::transport::detail::mpi_session;
+  py::class_<session, held_by_python<session>>(module, "Session", py::module_local())
+      .def(py::init<>(), released())
+      .def_property_readonly("processes", [](const session& self) { return self.processes(); });
+  py::class_<trainer, held_by_python<trainer>>(module, "Trainer", py::module_local())
       .def(py::init([](const std::vector<std::pair<std::string, at::Tensor>>& parameters,
                        const py::dict& options, bool find_unused, const py::dict& values) {
         std::vector<named_parameter> all;
@@ -183,9 +199,10 @@ void bind(py::module_& module) {
         const auto begins_with =
             optimizer_from<Optimizer>(values, trainer::data_parallel::until_scaled());
         const py::gil_scoped_release others_run;
-        return std::make_unique<trainer>(
-            std::move(all), set,
-            find_unused ? unused_parameters::left_alone : unused_parameters::as_zeros, begins_with);
+        return held_by_python<trainer>(
+            new trainer(std::move(all), set,
+                        find_unused ? unused_parameters::left_alone : unused_parameters::as_zeros,
+                        begins_with));
       }))
       .def(
           "forward",

@@ -1,0 +1,37 @@
+"""Whoever waits for the others at the end, a model's or MPI's, lets Python's other threads run."""
+
+import os
+import threading
+import time
+
+import torch
+
+import tutti_torch
+
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+limit = 30.0
+
+
+def meet(name):
+    """Rank 0 goes on at once, and a thread of its own speaks later. Rank 1 goes on when it has."""
+    said = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], name)
+    if rank == 0:
+        def speak():
+            time.sleep(0.5)
+            open(said, "w").close()
+        threading.Thread(target=speak, daemon=True).start()
+        return
+    until = time.monotonic() + limit
+    while not os.path.exists(said):
+        if time.monotonic() > until:
+            print(f"no thread of rank 0 has run: {name}", flush=True)
+            os._exit(1)
+        time.sleep(0.01)
+
+
+meet("while MPI begins")
+model = tutti_torch.DataParallel(torch.nn.Linear(3, 2), "strategies::Horovod")
+model(torch.ones(1, 3)).sum().backward()
+meet("while a model ends")
+model._close()
+meet("while MPI ends")
