@@ -50,7 +50,7 @@ def refused(sentence, act):
     except RuntimeError as error:
         said = str(error)
         assert sentence in said and "Fix: " in said and "\n" not in said, f"said {said!r}"
-        return
+        return said
     raise AssertionError(f"nobody said {sentence!r}")
 
 

@@ -16,9 +16,44 @@ def linear():
     return torch.nn.Linear(3, 2)
 
 
+def without_torch():
+    """Or with one that is older than its hooks here."""
+    package = os.environ["PYTHONPATH"]
+    for sentence, version in (("which this Python lacks", None),
+                              ("needs torch 1.13 or newer, and this one is 1.9.1", "1.9.1"),
+                              ("needs torch 1.13 or newer, and this one is 0.4", "0.4")):
+        folder = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"torch.{version}.{rank}")
+        os.makedirs(os.path.join(folder, "torch"))
+        if version is None:
+            told = 'raise ModuleNotFoundError("No module named \'torch\'", name="torch")'
+        else:
+            told = f"__version__ = {version!r}"
+        with open(os.path.join(folder, "torch", "__init__.py"), "w") as stub:
+            stub.write(told)
+        done = subprocess.run([sys.executable, "-B", "-c", "import tutti_torch"], check=False,
+                              env={**os.environ, "PYTHONPATH": f"{folder}:{package}"},
+                              capture_output=True, text=True)
+        *_, said = done.stderr.splitlines()
+        assert done.returncode == 1 and "During handling" not in done.stderr, done
+        assert said.startswith("ImportError: ") and sentence in said and "Fix: " in said, done
+
+
 def a_refused_composition():
     refused("tutti: this architecture adds encoded payloads in flight",
             lambda: ours(linear(), strategy="compose<architecture::all_reduce<>, compression::top_k>"))
+
+
+def what_is_no_strategy():
+    said = refused("Fix: a type that <tutti/strategies.hpp> or your header declares",
+                   lambda: ours(linear(), strategy="strategies::Nope"))
+    assert said.startswith("strategies::Nope does not compile: "), said
+
+
+def a_missing_mpicxx():
+    known = os.environ["TUTTI_MPICXX"]
+    os.environ["TUTTI_MPICXX"] = "/nowhere"
+    refused("/nowhere --showme:compile failed", lambda: ours(linear(), strategy="strategies::BSP"))
+    os.environ["TUTTI_MPICXX"] = known
 
 
 def a_missing_ninja():
@@ -33,7 +68,13 @@ def a_missing_ninja():
 
 
 def options():
-    refused("no option fusion.bites", lambda: ours(linear(), options={"fusion.bites": 3}))
+    for sentence, its in (("no option fusion.bites", {"fusion.bites": 3}),
+                          ("coordination.by cannot be colour", {"coordination.by": "colour"}),
+                          ("coordination.by cannot be 3", {"coordination.by": 3}),
+                          ("fusion.bytes cannot be many", {"fusion.bytes": "many"}),
+                          ("fusion.bytes cannot be -1", {"fusion.bytes": -1}),
+                          ("fusion.cycle cannot be None", {"fusion.cycle": None})):
+        refused(sentence, lambda: ours(linear(), options=its))
 
 
 def models():
@@ -42,6 +83,27 @@ def models():
     overlapping = linear()
     overlapping.weight = torch.nn.Parameter(torch.zeros(3).expand(2, 3))
     refused("share memory", lambda: ours(overlapping))
+    refused("weight lies on meta", lambda: ours(torch.nn.Linear(3, 2, device="meta")))
+
+
+def models_on_servers():
+    """Where rank 1 serves, and parameters travel."""
+    elastic = "strategies::AsyncEASGD"
+    refused("this architecture sends parameters", lambda: ours(linear().bfloat16(), strategy=elastic))
+    model = ours(linear(), strategy=elastic)
+    assert model.serves == (rank == laws.ranks - 1)
+    refused("remember what no rank of PyTorch's can save", model.state_dict)
+    if model.serves:
+        model.serve()
+    model._close()
+
+
+def a_rank_without_a_pass():
+    """Its fellow says so after the deadline."""
+    model = ours(torch.nn.BatchNorm1d(3), options={"run.deadline": 2.0})
+    if rank == 1:
+        refused("rank 0 has not begun the pass that rank 1 is in", lambda: model(torch.ones(2, 3)))
+    dist.barrier()
 
 
 def a_scaler_that_comes_too_late():
@@ -65,8 +127,11 @@ def a_launcher_that_mpi_does_not_know():
 def a_changed_model():
     for sentence, change in (
             ("no longer requires", lambda its: its.weight.requires_grad_(False)),
+            ("bias now requires", lambda its: its.bias.requires_grad_()),
             ("lies elsewhere", lambda its: setattr(its.weight, "data", its.weight.data.clone()))):
-        model = ours(linear())
+        model = linear()
+        model.bias.requires_grad_(False)
+        model = ours(model)
         change(model.module)
         refused(sentence, lambda: model(torch.ones(1, 3)))
 
@@ -121,6 +186,7 @@ def a_step_late_cannot_be_skipped():
     refused("means arrive a step late", lambda: model(torch.ones(1, 3)))
 
 
-laws.run([a_refused_composition, a_missing_ninja, options, models,
+laws.run([without_torch, a_missing_mpicxx, options, models, a_rank_without_a_pass,
+          a_refused_composition, what_is_no_strategy, a_missing_ninja, models_on_servers,
           a_scaler_that_comes_too_late, a_launcher_that_mpi_does_not_know, a_changed_model,
           gradients, a_second_gradient, a_step_late_cannot_be_skipped])

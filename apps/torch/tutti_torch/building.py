@@ -68,7 +68,8 @@ def sentence_of(strategy: str, output: str) -> str:
             return found[1] if found[1].startswith("tutti: ") else (
                 f"{strategy} does not compile: {found[1]}. Fix: a type that <tutti/strategies.hpp> "
                 "or your header declares")
-    return f"{strategy} does not compile: {output.strip()[-300:]}"
+    return (f"{strategy} does not compile: {' '.join(output.split())[-300:]}. Fix: let "
+            f"{os.environ.get('CXX', 'c++')} be a C++20 compiler with room to work")
 
 
 class Build:
