@@ -53,6 +53,12 @@ def _end() -> None:
     _session = None
 
 
+def _untraced(function):
+    """What torch.compile calls as it is, for it changes what the next pass does."""
+    compiler = getattr(torch, "compiler", None)  # since torch 2.1
+    return compiler.disable(function) if hasattr(compiler, "disable") else function
+
+
 def _tensors_in(value):
     """Every tensor of what a forward pass returns."""
     if isinstance(value, torch.Tensor):
@@ -121,7 +127,7 @@ class DataParallel(torch.nn.Module):
         self.workers = self._trainer.workers
         self.serves = self._trainer.serves
         self._averages = True  # outside no_sync
-        self._shares = True  # buffers, before the next pass: not after one that was not averaged
+        self._shares = True  # buffers, before the next pass: the last one was averaged
         self._joins = False  # inside join
         self._root = 0  # whose buffers are everybody's
         self._hooks = []
@@ -140,6 +146,13 @@ class DataParallel(torch.nn.Module):
     # ---- a pass
 
     def forward(self, *inputs, **named):
+        self._before()
+        outputs = self.module(*inputs, **named)
+        self._await_backward(outputs)
+        return outputs
+
+    @_untraced
+    def _before(self) -> None:
         averages = torch.is_grad_enabled() and self._averages
         if self._joins:
             self._meet(2 if averages else 1)
@@ -149,12 +162,13 @@ class DataParallel(torch.nn.Module):
             self._trainer.forward(averages)
         if self._optimizer and not (torch.is_grad_enabled() and self.module.training):
             self.wait()
-        outputs = self.module(*inputs, **named)
-        if averages:
+
+    @_untraced
+    def _await_backward(self, outputs) -> None:
+        if self._shares:
             for each in _tensors_in(outputs):
                 if each.requires_grad:
                     each.register_hook(self._begin)
-        return outputs
 
     def _begin(self, _) -> None:
         self._trainer.begin()
@@ -197,6 +211,7 @@ class DataParallel(torch.nn.Module):
         myself = weakref.ref(self)
 
         def awaiting(own):
+            @_untraced
             def wait(*_):
                 model = myself()
                 if model is not None and model._trainer is not None:
