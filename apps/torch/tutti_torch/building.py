@@ -140,10 +140,11 @@ class Build:
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         (folder / "module.cpp").write_text(self.text)
         try:
-            module = cpp_extension.load(  # named by how often this process has built it
-                self.name, [str(folder / "module.cpp")], extra_cflags=self.flags,
-                extra_ldflags=self.links, extra_include_paths=self.folders,
-                build_directory=str(folder), with_cuda=False).__file__
+            module = cpp_extension.load(  # which one process may not load twice by one name
+                f"{self.name}_{folder.name}", [str(folder / "module.cpp")],
+                extra_cflags=self.flags, extra_ldflags=self.links,
+                extra_include_paths=self.folders, build_directory=str(folder),
+                with_cuda=False).__file__
         except RuntimeError as reason:
             sentence = sentence_of(self.strategy, str(reason))
             (self.folder / "refused").write_text(sentence)
