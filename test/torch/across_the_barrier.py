@@ -444,4 +444,5 @@ def loops():
 
 
 laws.run([a_loop_of_torchs, torchs_recurrence, schedules_of_rank_0, a_layer_waits_for_its_own,
-          momenta_are_state, momenta_of_a_bit, reading_waits, loading_waits, uneven_data, optimizers, loops])
+          momenta_are_state, momenta_of_a_bit, reading_waits, loading_waits, uneven_data,
+          optimizers, loops])

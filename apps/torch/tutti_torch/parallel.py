@@ -89,10 +89,10 @@ class DataParallel(torch.nn.Module):
     tutti_torch.OneBitAdam, training crosses the iteration's end: `backward()` returns at once,
     tutti updates each parameter when its own mean has arrived, and a module waits for its
     parameters before the next forward pass reads them, as do this model's `parameters()`,
-    `state_dict()` and `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays as it is, schedulers
-    too; rank 0's values are everybody's, for a message a pass. Momenta are part of this model's
-    state, gradients cannot be read, and parameters change before `step()`, which says so where that
-    makes a difference.
+    `state_dict()` and `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays
+    as it is, schedulers too; rank 0's values are everybody's, for a message a pass. Momenta are
+    part of this model's state, gradients cannot be read, and parameters change before `step()`,
+    which says so where that makes a difference.
 
     Where a compressor remembers what it has not sent, and some gradient is not finite, every
     gradient of the pass becomes infinite on every rank, and nothing of an infinity is remembered.
