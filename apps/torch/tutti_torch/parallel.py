@@ -237,7 +237,7 @@ class DataParallel(torch.nn.Module):
 
     def named_parameters(self, *arguments, **named):
         """As a module's, and so are `parameters()`: with their last updates."""
-        if self._optimizer:
+        if self._optimizer and not self.serves:
             self.wait()
         return super().named_parameters(*arguments, **named)
 
