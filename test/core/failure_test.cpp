@@ -376,8 +376,8 @@ TEST(Failure, ARankThatThrowsAtAnyMomentEndsTheOthers) {
   }
 }
 
-/// A peer that computes gives back what it has of a rank that throws when it comes: within the
-/// deadline, however much longer than a failure takes to settle.
+/// A peer that computes gives back what it has of a rank that throws when it comes. The rank waits
+/// for that for a deadline, which is longer than any failure takes to settle.
 TEST(Failure, ARankThatThrowsWaitsForPeersThatCompute) {
   using strategy = compose<architecture::all_reduce<collective::ring>>;
   std::atomic<bool> computes{false};

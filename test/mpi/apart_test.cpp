@@ -25,7 +25,7 @@ namespace tutti::test {
 using apart = mpi_world_apart<inline_queue>;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Apart, TransportLaw, apart);
-// Of whom some meet in memory.
+// Two of three share a host.
 using in_pairs = mpi_world_of_hosts<2, inline_queue>;
 INSTANTIATE_TYPED_TEST_SUITE_P(InPairs, TransportLaw, in_pairs);
 

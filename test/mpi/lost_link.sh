@@ -23,6 +23,10 @@ for rank in 0 1 2; do
   [ "$rank" -ne 1 ] || sentence="rank [02] does not answer"
   grep -q "$sentence" "$said/$rank" || { echo "rank $rank never said: $sentence"; failed=1; }
 done
-! pgrep -fa "^$2 is_cut_off $said" || { echo "these still run"; failed=1; }
+for each in /proc/[0-9]*/cmdline; do
+  mapfile -d "" words <"$each" && [ "${words[*]}" = "$2 is_cut_off $said" ] || continue
+  echo "${words[*]} still runs"
+  failed=1
+done 2>/dev/null
 kill "$job" 2>/dev/null
 exit "$failed"

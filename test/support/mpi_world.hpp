@@ -84,7 +84,7 @@ struct mpi_world_on {
   }
 };
 
-/// Processes that are so many on a host, as far as they know.
+/// Processes that take each other for so many on every host.
 template <int OnAHost, class Queue, transport::device_path... Path>
 struct mpi_world_of_hosts : mpi_world_on<Queue, Path...> {
   template <class Body>

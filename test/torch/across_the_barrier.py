@@ -98,11 +98,16 @@ def backward(model, x):
     loss.backward()
 
 
+def squares(parameters):
+    return sum(each.square().sum() for each in parameters)
+
+
 class Plain:
     """The same network under momentum SGD in one process, every operation rounded by itself."""
 
-    def __init__(self, kind=Network):
+    def __init__(self, kind=Network, penalty=0.0):
         self.network = network(kind)
+        self.penalty = penalty
         self.parameters = list(self.network.parameters())
         self.directions = [torch.zeros_like(each) for each in self.parameters]
 
@@ -112,7 +117,10 @@ class Plain:
         for each in of:
             self.network.zero_grad(set_to_none=True)
             for step in steps:
-                self.network(batch(step, each)).square().mean().backward()
+                loss = self.network(batch(step, each)).square().mean()
+                if self.penalty:
+                    loss = loss + self.penalty * squares(self.parameters)
+                loss.backward()
             mine = [torch.zeros_like(each) if each.grad is None else each.grad
                     for each in self.parameters]
             total = mine if total is None else [a + b for a, b in zip(total, mine)]
@@ -264,11 +272,27 @@ def reading_waits():
     backward(model, batch(0))
     optimizer.step()
     model.zero_grad()
+    plain.step(0)
     if rank == 0:
         open(read, "w").close()
-    plain.step(0)
-    for mine, other in zip(model.parameters(), plain.parameters):
+    for mine, other in zip(list(model.parameters()), plain.parameters):
         equal(mine.detach(), other.detach(), "what is read")
+
+
+def a_penalty_teaches_nothing():
+    """A loss that reads every parameter does not hide that the forward pass reads one outside its
+    module."""
+    model, optimizer = made()
+    plain = Plain(penalty=0.01)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = model(batch(step)).square().mean() + 0.01 * squares(model.parameters())
+        if rank == ranks - 1:
+            time.sleep(0.05)
+        loss.backward()
+        optimizer.step()
+        plain.step(step)
+    plain.compare(model)
 
 
 def loading_waits():
@@ -444,5 +468,5 @@ def loops():
 
 
 laws.run([a_loop_of_torchs, torchs_recurrence, schedules_of_rank_0, a_layer_waits_for_its_own,
-          momenta_are_state, momenta_of_a_bit, reading_waits, loading_waits, uneven_data,
-          optimizers, loops])
+          momenta_are_state, momenta_of_a_bit, reading_waits, loading_waits,
+          a_penalty_teaches_nothing, uneven_data, optimizers, loops])

@@ -110,5 +110,15 @@ def what_is_built_is_what_was_asked_for():
     assert name() == known[0]
 
 
+def a_compiler_that_says_nothing():
+    known = os.environ["CXX"]
+    compiler = scratch / f"silent.{rank}"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *version*|-v) echo gcc version 12 ;; *) exit 1 ;; esac\n')
+    compiler.chmod(0o755)
+    os.environ["CXX"] = str(compiler)
+    refused(f"Fix: let {compiler} be a C++20 compiler", lambda: build().module())
+    os.environ["CXX"] = known
+
+
 laws.run([what_does_not_compile_is_told_once, one_rank_builds, an_edit_of_any_header_builds_again,
-          what_is_built_is_what_was_asked_for])
+          what_is_built_is_what_was_asked_for, a_compiler_that_says_nothing])

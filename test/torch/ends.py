@@ -7,12 +7,13 @@ import time
 import torch
 
 import tutti_torch
+from tutti_torch.building import Build
 
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 limit = 30.0
 
 
-def meet(name):
+def speak_meanwhile(name):
     """Rank 0 goes on at once, and a thread of its own speaks later. Rank 1 goes on when it has."""
     said = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], name)
     if rank == 0:
@@ -29,9 +30,10 @@ def meet(name):
         time.sleep(0.01)
 
 
-meet("while MPI begins")
+Build("strategies::Horovod", None).module()
+speak_meanwhile("while MPI begins")
 model = tutti_torch.DataParallel(torch.nn.Linear(3, 2), "strategies::Horovod")
 model(torch.ones(1, 3)).sum().backward()
-meet("while a model ends")
+speak_meanwhile("while a model ends")
 model._close()
-meet("while MPI ends")
+speak_meanwhile("while MPI ends")

@@ -72,6 +72,7 @@ def a_replan_loses_nothing():
         else:
             assert means.count_nonzero() < means.numel() / 2 and residuals(model).abs().max() > 1e-3
     refused("this strategy has no option", lambda: model.replan({"compression.destiny": 0.1}))
+    refused("run.deadline stays", lambda: model.replan({"run.deadline": 3.0}))
     refused("density must be above 0", lambda: model.replan({"compression.density": 2.0}))
 
 

@@ -219,6 +219,8 @@ void bind(py::module_& module) {
       .def(
           "wait", [](trainer& self) { self.model().wait(); }, released())
       .def(
+          "finish_updates", [](trainer& self) { self.model().finish_updates(); }, released())
+      .def(
           "wait",
           [](trainer& self, const std::vector<std::size_t>& parameters) {
             if constexpr (trainer::data_parallel::updates) {

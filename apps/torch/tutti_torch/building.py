@@ -69,7 +69,7 @@ def sentence_of(strategy: str, output: str) -> str:
                 f"{strategy} does not compile: {found[1]}. Fix: a type that <tutti/strategies.hpp> "
                 "or your header declares")
     return (f"{strategy} does not compile: {' '.join(output.split())[-300:]}. Fix: let "
-            f"{os.environ.get('CXX', 'c++')} be a C++20 compiler with room to work")
+            f"{os.environ.get('CXX', 'c++')} be a C++20 compiler with memory and disk to work")
 
 
 class Build:

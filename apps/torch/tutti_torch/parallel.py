@@ -43,7 +43,7 @@ def _end() -> None:
     global _session
     failure = getattr(sys, "last_value", None)
     for model in list(_models):
-        if failure is not None:
+        if failure is not None and model._trainer is not None:
             model._trainer.fail(f"rank {model.rank} failed: {type(failure).__name__}: {failure}")
         model._close()
     if failure is not None:
@@ -88,7 +88,7 @@ class DataParallel(torch.nn.Module):
     With `optimizer`, a torch.optim.SGD of the module's parameters, or for strategies::OneBitAdam a
     tutti_torch.OneBitAdam, training crosses the iteration's end: `backward()` returns at once,
     tutti updates each parameter when its own mean has arrived, and a module waits for its
-    parameters before the next forward pass reads them, as do this model's `parameters()`,
+    parameters before the next forward pass reads them, as do this object's `parameters()`,
     `state_dict()` and `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays
     as it is, schedulers too; rank 0's values are everybody's, for a message a pass. Momenta are
     part of this model's state, gradients cannot be read, and parameters change before `step()`,
@@ -127,7 +127,7 @@ class DataParallel(torch.nn.Module):
         self.workers = self._trainer.workers
         self.serves = self._trainer.serves
         self._averages = True  # outside no_sync
-        self._shares = True  # buffers, before the next pass: the last one was averaged
+        self._averaged = True  # the last pass, so that buffers are shared before the next one
         self._joins = False  # inside join
         self._root = 0  # whose buffers are everybody's
         self._hooks = []
@@ -157,7 +157,7 @@ class DataParallel(torch.nn.Module):
         if self._joins:
             self._meet(2 if averages else 1)
         self._share(averages)
-        self._shares = averages
+        self._averaged = averages
         if torch.is_grad_enabled():
             self._trainer.forward(averages)
         if self._optimizer and not (torch.is_grad_enabled() and self.module.training):
@@ -165,7 +165,7 @@ class DataParallel(torch.nn.Module):
 
     @_untraced
     def _await_backward(self, outputs) -> None:
-        if self._shares:
+        if self._averaged:
             for each in _tensors_in(outputs):
                 if each.requires_grad:
                     each.register_hook(self._begin)
@@ -176,7 +176,7 @@ class DataParallel(torch.nn.Module):
     def _share(self, averages: bool) -> None:
         """What a pass has of the root's: buffers, what an optimizer of ours does in it, and what
         the loss is multiplied by."""
-        shared = list(self.module.buffers()) if self.broadcast_buffers and self._shares else []
+        shared = list(self.module.buffers()) if self.broadcast_buffers and self._averaged else []
         if averages and self._optimizer:
             values = self._optimizer.begin()
             self._trainer.broadcast([*shared, values], self._root)
@@ -238,7 +238,7 @@ class DataParallel(torch.nn.Module):
     def named_parameters(self, *arguments, **named):
         """As a module's, and so are `parameters()`: with their last updates."""
         if self._optimizer and not self.serves:
-            self.wait()
+            self._trainer.finish_updates()
         return super().named_parameters(*arguments, **named)
 
     def zero_grad(self, *arguments, **named) -> None:
@@ -253,8 +253,12 @@ class DataParallel(torch.nn.Module):
             for density in [0.25, 0.0625, 0.015625, 0.004, 0.001]:  # as DGC warms up
                 model.replan({"compression.density": density})
 
-        `run.deadline` stays as it was. A state is loaded under the options under which it was
-        saved. Cost: a few messages, and the plan's buffers once more."""
+        A state is loaded under the options under which it was saved. A refusal of what `options`
+        says ends the model on every rank. Cost: a few messages, and the plan's buffers once more.
+        """
+        if "run.deadline" in options:
+            raise RuntimeError("run.deadline stays as it was when the model was made. Fix: leave it "
+                               "out, or wrap the model anew")
         options = {**self._options, **options}
         self._trainer.replan(options)
         self._options = options
@@ -288,7 +292,7 @@ class DataParallel(torch.nn.Module):
             yield
             while (most := self._meet(0)) > 0:
                 self._share(most == 2)
-                self._shares = most == 2
+                self._averaged = most == 2
                 if most == 2:
                     self._trainer.take_part()
                     if self._optimizer:
@@ -298,7 +302,7 @@ class DataParallel(torch.nn.Module):
                                     + list(self.module.buffers()), self._root)
         finally:
             self._joins = False
-            self._shares = True
+            self._averaged = True
             self._root = 0
 
     def _meet(self, mine: int) -> int:
