@@ -20,8 +20,8 @@ static_assert(strategies_in<lossy_strategies_on<in_stream_order>> == 5);
 INSTANTIATE_TYPED_TEST_SUITE_P(LossyInStreamOrder, StrategyLaw,
                                lossy_strategies_on<in_stream_order>);
 
-// A stream must know lengths and senders: of the codes these have fixed lengths, and in the order of
-// streams no server receives from anybody.
+// A stream must know lengths and senders: of the codes these have fixed lengths, and in the order
+// of streams no server receives from anybody.
 static_assert(strategies_in<coded_strategies_on<on_host_streams>> == 3);
 INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnHostStreams, StrategyLaw,
                                coded_strategies_on<on_host_streams>);
