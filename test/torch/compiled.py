@@ -7,6 +7,7 @@ from tutti_torch.building import Build
 
 strategy = {"dense": {"strategy": laws.dense, "header": None}, "remembering": laws.remembering,
             "late": laws.late,
+            "served": {"strategy": laws.served, "header": None},
             "crossing": {"strategy": laws.crossing, "header": None, "optimizer": "optimizer::sgd"},
             "momenta": {"strategy": laws.momenta, "header": None,
                         "optimizer": "optimizer::one_bit_adam"}}

@@ -15,6 +15,7 @@ ranks = int(os.environ["OMPI_COMM_WORLD_SIZE"])
 dense = "strategies::Horovod"
 crossing = "strategies::ByteScheduler"
 momenta = "strategies::OneBitAdam"
+served = "strategies::AsyncEASGD"
 remembering = {"strategy": "mine::Strategy",
                "header": os.path.join(os.path.dirname(os.path.abspath(__file__)), "mine.hpp")}
 late = {**remembering, "strategy": "mine::Late"}

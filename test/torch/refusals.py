@@ -88,9 +88,9 @@ def models():
 
 def models_on_servers():
     """Where rank 1 serves, and parameters travel."""
-    elastic = "strategies::AsyncEASGD"
-    refused("this architecture sends parameters", lambda: ours(linear().bfloat16(), strategy=elastic))
-    model = ours(linear(), strategy=elastic)
+    refused("this architecture sends parameters",
+            lambda: ours(linear().bfloat16(), strategy=laws.served))
+    model = ours(linear(), strategy=laws.served)
     assert model.serves == (rank == laws.ranks - 1)
     refused("remember what no rank of PyTorch's can save", model.state_dict)
     if model.serves:
