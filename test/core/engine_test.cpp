@@ -302,7 +302,7 @@ TEST(Engine, ReadyWaitsForNobody) {
       engine.wait();
     }
   });
-  // Waiting as long as a peer that is awake takes to answer, is a hundred microseconds a tensor.
+  // Whoever waits for a peer spends a hundred microseconds a tensor. Sanitizers slow the rest.
 #ifdef TUTTI_SANITIZED
   constexpr seconds bound = 50e-6;
 #else

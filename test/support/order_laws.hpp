@@ -227,20 +227,20 @@ int orders_hold(coordinations taken = coordinations::all) {
     const auto has_its_turn = [&](std::size_t which) {
       return (all_of_a_product && taken == coordinations::all) || turn % all == which;
     };
-    int taken_in = 0;
+    int met = 0;
     for (std::size_t which = 0; which < agree; ++which) {
       if (has_its_turn(which)) {
         keeps_order_agreed_by<Schedule, Architecture>(which);
-        ++taken_in;
+        ++met;
       }
     }
     if constexpr (!hangs_alone<Schedule, Architecture>) {
       if (has_its_turn(agree)) {
         holds_alone<Schedule, Architecture>();
-        ++taken_in;
+        ++met;
       }
     }
-    return taken_in;
+    return met;
   };
   return detail::over_legal_architectures<Schedule, Architectures>(over);
 }

@@ -54,7 +54,7 @@ def _end() -> None:
 
 
 def _untraced(function):
-    """What torch.compile calls as it is, for it changes what the next pass does."""
+    """Keeps torch.compile from tracing what changes the state that the next pass begins with."""
     compiler = getattr(torch, "compiler", None)  # since torch 2.1
     return compiler.disable(function) if hasattr(compiler, "disable") else function
 

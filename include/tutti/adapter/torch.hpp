@@ -303,8 +303,9 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       each.awaited = true;
     }
   }
-  /// Returns when all last updates are done, for whoever reads parameters beside forward passes:
-  /// of what a pass itself reads outside its modules nothing is known by this.
+  /// Returns when all last updates are done, for whoever reads parameters beside forward passes.
+  /// Unlike `wait` it does not stand for a forward pass's own wait: the first pass must still show
+  /// which parameters are read outside their modules.
   void finish_updates() { engine_->wait(); }
   /// The optimizer's values from the backward pass on that begins next, on every rank alike.
   void change(const Optimizer& values) { next_ = values; }
