@@ -107,7 +107,8 @@ TEST(Allocation, AStepAllocatesNothing) {
        .schedule = {.credit = 40'000, .rule = schedule::credit_rule::positive}});
   allocates_nothing<strategies::TopK>({.compression = {.density = 0.01}});
   allocates_nothing<strategies::gTopKSGD>({.compression = {.density = 0.01}});
-  allocates_nothing<strategies::OkTopk>({.architecture = {.estimate_every = 3, .divide_every = 2}});
+  allocates_nothing<strategies::OkTopk>(
+      {.architecture = {.estimate_every = 3, .divide_every = 2, .raises = 5}});
   allocates_nothing<strategies::DGC>();
   allocates_nothing<strategies::EFSignSGD>();
   allocates_nothing<strategies::SignSGD>();

@@ -58,6 +58,9 @@ engine_options<Strategy> with(const regional_rule& rule) {
   set.architecture.estimate_every = static_cast<int>(rule.estimate_every);
   set.architecture.divide_every = static_cast<int>(rule.divide_every);
   set.architecture.balance_above = static_cast<int>(rule.balance_above);
+  set.architecture.raises = rule.raises;
+  set.architecture.own_correction = rule.own_correction;
+  set.architecture.sum_correction = rule.sum_correction;
   set.run.deadline = 20;
   return set;
 }
@@ -168,6 +171,35 @@ TEST(SparseRegions, AreTheirLoopsWhereSumsAreBalanced) {
   EXPECT_NE(selected_in_regions(never, 5, 5001, 9, at_the_end).bytes,
             selected_in_regions(rarely, 5, 5001, 9, at_the_end).bytes)
       << "no step had anything to balance";
+}
+
+/// Of gradients that stay the same, residuals grow: what is sent follows k only where magnitudes
+/// rise. Then of none they fall.
+TEST(SparseRegions, AreTheirLoopsWhereMagnitudesFollow) {
+  const auto constant = [](std::size_t rank, std::size_t step, std::size_t i) {
+    return step < 8 ? drifting(rank, 0, i) : step < 16 ? std::int64_t{0} : drifting(rank, step, i);
+  };
+  const auto expect_loops = [](const regional_rule& rule, std::size_t ranks, std::size_t n,
+                               auto gradient) {
+    const history all = trained(rule, ranks, n, 20, gradient, 5);
+    EXPECT_EQ(all, selected_in_regions(rule, ranks, n, 20, gradient)) << ranks << " ranks, " << n;
+    EXPECT_EQ(lost(all, n, gradient), integers(n)) << ranks << " ranks, " << n;
+  };
+  for (const std::size_t ranks : {1u, 2u, 3u, 4u, 5u}) {
+    for (const std::size_t n : {0u, 1u, 7u, 40u, 5001u}) {
+      for (const std::size_t above : {0u, 2u}) {
+        const regional_rule rule{std::max<std::size_t>(n / 10, 1), 10, 15, above, 5, 1.012, 1.008};
+        expect_loops(rule, ranks, n, constant);
+        expect_loops(rule, ranks, n, drifting);
+      }
+    }
+  }
+  const regional_rule stays{500, 10, 15};
+  const regional_rule follows{500, 10, 15, 0, 5, 1.012, 1.008};
+  const auto sent = [&](const regional_rule& rule) {
+    return selected_in_regions(rule, 3, 5001, 8, constant).bytes[0];
+  };
+  EXPECT_LT(sent(follows), 0.8 * static_cast<double>(sent(stays))) << "nothing had to rise";
 }
 
 task count_bytes(transport::simulated& world, std::size_t above, std::uint64_t& sent) {
@@ -308,11 +340,17 @@ TEST(SparseRegions, KeepNoMagnitudeThatIsNoNumber) {
   });
 }
 
-TEST(SparseRegions, RefuseNoPeriod) {
+TEST(SparseRegions, RefuseWhatCannotBe) {
   transport::run_ranks(1, [](transport::in_process& world) {
     for (const regional_rule& rule : {regional_rule{1, 0, 1}, regional_rule{1, 1, 0}}) {
       arena memory(std::vector<arena::declaration>{{"one", 3}});
       EXPECT_THROW(make_engine<strategy>(world, memory.tensors(), optimizer::none{}, with(rule)),
+                   usage_error);
+    }
+    for (const auto& wrong : {regional_rule{1, 1, 1, 0, -1}, regional_rule{1, 1, 1, 0, 0, 0.9},
+                              regional_rule{1, 1, 1, 0, 0, 1, std::nan("")}}) {
+      arena memory(std::vector<arena::declaration>{{"one", 3}});
+      EXPECT_THROW(make_engine<strategy>(world, memory.tensors(), optimizer::none{}, with(wrong)),
                    usage_error);
     }
     auto set = with({1, 1, 1});

@@ -146,13 +146,14 @@ TEST(Named, gTopKSGD) {
 
 // ---- OkTopk
 
-/// The largest of what owners of regions add up of the ranks' largest, as both were in step 0.
+/// The largest of what owners of regions add up of the ranks' largest, by magnitudes of step 0 that
+/// follow what they let through.
 floats trained_in_regions() {
   const auto of_floats = [](std::size_t rank, std::size_t step, std::size_t i) {
     return gradient(static_cast<int>(rank), static_cast<int>(step), i);
   };
-  const auto all = selected_in_regions({total_elements() / 50, 32, 64}, workers, total_elements(),
-                                       observed_steps, of_floats);
+  const auto all = selected_in_regions({total_elements() / 50, 32, 64, 0, 5, 1.012, 1.008}, workers,
+                                       total_elements(), observed_steps, of_floats);
   return trained_with([&](int step, floats& means) {
     means = all.sums[static_cast<std::size_t>(step)];
     for (float& each : means) {

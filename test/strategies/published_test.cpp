@@ -125,11 +125,13 @@ const std::tuple published{
         architecture::sparse_tree>{
         "compression.density=0.001 compression.k=0 architecture.give_back=compatible "},
     // allreducer.py of their code for VGG: local_ and global_threshold_recompute_interval 32,
-    // region_repartition_interval 64; vgg16_oktopk.sh: density 0.02.
+    // region_repartition_interval 64, _scale 1.012, _scale_global_increase and _decrease 1.008;
+    // compression.py: 5 loops; vgg16_oktopk.sh: density 0.02.
     row<strategies::OkTopk, fusion::all, error_feedback<compression::by_kth_magnitude>,
         architecture::sparse_regions>{
         "compression.density=0.02 compression.k=0 architecture.estimate_every=32 "
-        "architecture.divide_every=64 architecture.balance_above=0 "},
+        "architecture.divide_every=64 architecture.balance_above=0 architecture.raises=5 "
+        "architecture.own_correction=1.012 architecture.sum_correction=1.008 "},
     // Top-k's time per element and comparison is a P102-100's, all-gathers' that of its table.
     row<strategies::DGC, compression::momentum_correction<error_feedback<compression::top_k>>,
         architecture::all_gather>{

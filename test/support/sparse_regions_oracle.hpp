@@ -7,7 +7,8 @@
 #include <functional>
 #include <vector>
 
-/// Ok-Topk in plain loops over all ranks: algorithms 1 and 2 of Li and Hoefler, PPoPP 2022.
+/// Ok-Topk in plain loops over all ranks: algorithms 1 and 2 of Li and Hoefler, PPoPP 2022, and
+/// what their VGG/allreducer.py does to a magnitude that it keeps.
 namespace tutti::test {
 
 /// Of integers, or of floats in the order of the ranks.
@@ -24,6 +25,9 @@ struct regional_rule {
   std::size_t estimate_every{1};
   std::size_t divide_every{1};
   std::size_t balance_above{0};
+  int raises{0};
+  double own_correction{1};
+  double sum_correction{1};
 };
 
 /// The k-th largest magnitude; 0 where fewer than k are above 0, and zeros are never selected.
@@ -43,13 +47,25 @@ auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size
   using numbers = std::vector<number>;
   regional_selections<number> all{
       {}, std::vector<numbers>(ranks, numbers(n)), std::vector<std::uint64_t>(ranks)};
-  numbers own(ranks);
-  number of_sums{};
+  std::vector<float> own(ranks);
+  float of_sums = 0;
   std::vector<std::size_t> ends(ranks, n);
-  const auto reaches = [](number value, number magnitude) {
-    return value != 0 && std::abs(value) >= magnitude;
+  const auto reaches = [](number value, float magnitude) {
+    return value != 0 && static_cast<float>(std::abs(value)) >= magnitude;
   };
-  const auto pairs_in = [&](const numbers& values, number magnitude, std::size_t region) {
+  const auto all_in = [&](const numbers& values, float magnitude) {
+    return std::ranges::count_if(values, [&](number each) { return reaches(each, magnitude); });
+  };
+  const auto times = [](float magnitude, double by) {
+    return static_cast<float>(static_cast<double>(magnitude) * by);
+  };
+  const auto corrected = [&](float magnitude, auto reached, double most, double by) {
+    const auto count = static_cast<double>(reached);
+    const auto k = static_cast<double>(rule.k);
+    const double factor = count < 2 * k / 3 ? 1 / by : count > most ? by : 1;
+    return times(magnitude, factor);
+  };
+  const auto pairs_in = [&](const numbers& values, float magnitude, std::size_t region) {
     std::uint64_t count = 0;
     for (std::size_t i = region == 0 ? 0 : ends[region - 1]; i < ends[region]; ++i) {
       count += reaches(values[i], magnitude) ? 1 : 0;
@@ -65,7 +81,11 @@ auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size
       for (std::size_t i = 0; i < n; ++i) {
         residual[i] += gradient(rank, step, i);
       }
-      own[rank] = estimates ? kth_magnitude(residual, rule.k) : own[rank];
+      own[rank] = estimates ? static_cast<float>(kth_magnitude(residual, rule.k)) : own[rank];
+      for (int raised = 0; !estimates && raised < rule.raises; ++raised) {
+        const auto most = static_cast<std::ptrdiff_t>(4 * rule.k / 3);
+        own[rank] = all_in(residual, own[rank]) > most ? times(own[rank], 1.03) : own[rank];
+      }
       for (std::size_t i = 0; i < n; ++i) {
         if (reaches(residual[i], own[rank])) {
           picked.push_back(i);
@@ -94,7 +114,7 @@ auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size
         all.bytes[rank] += owner == rank ? 0 : pairs_in(all.residuals[rank], own[rank], owner);
       }
     }
-    of_sums = estimates ? kth_magnitude(sums, rule.k) : of_sums;
+    of_sums = estimates ? static_cast<float>(kth_magnitude(sums, rule.k)) : of_sums;
     std::vector<std::size_t> owners;  // of each sum that is kept
     std::size_t most = 0;
     for (std::size_t owner = 0; owner < ranks; ++owner) {
@@ -106,8 +126,7 @@ auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size
     const bool balances = may_balance && most * ranks > rule.balance_above * owners.size();
     for (std::size_t rank = 0; rank < ranks && n > 0; ++rank) {
       all.bytes[rank] += may_balance ? 4 * (ranks - 1) : 0;
-      all.bytes[rank] +=
-          balances ? 0 : (ranks - 1) * pairs_in(sums, estimates ? number{} : of_sums, rank);
+      all.bytes[rank] += balances ? 0 : (ranks - 1) * pairs_in(sums, estimates ? 0 : of_sums, rank);
     }
     for (std::size_t rank = 0, i = 0; rank < ranks && balances; ++rank) {
       const std::size_t part = owners.size() / ranks + (rank < owners.size() % ranks ? 1 : 0);
@@ -116,12 +135,21 @@ auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size
         all.bytes[owners[i]] += owners[i] == rank ? 0 : 8;
       }
     }
+    const float reached = of_sums;
+    const auto k = static_cast<double>(rule.k);
+    if (!estimates) {
+      of_sums = corrected(of_sums, all_in(sums, of_sums), 4 * k / 3, rule.sum_correction);
+    }
     for (std::size_t i = 0; i < n; ++i) {
-      sums[i] = reaches(sums[i], of_sums) ? sums[i] : 0;
-      for (std::size_t rank = 0; rank < ranks; ++rank) {
-        number& left = all.residuals[rank][i];
-        left = sums[i] != 0 && reaches(left, own[rank]) ? 0 : left;
+      sums[i] = reaches(sums[i], reached) ? sums[i] : 0;
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      numbers& left = all.residuals[rank];
+      const auto sent = all_in(left, own[rank]);
+      for (std::size_t i = 0; i < n; ++i) {
+        left[i] = sums[i] != 0 && reaches(left[i], own[rank]) ? 0 : left[i];
       }
+      own[rank] = corrected(own[rank], sent, 5 * k / 4, rule.own_correction);
     }
     all.sums.push_back(sums);
   }

@@ -197,15 +197,19 @@ struct gTopKSGD : with_defaults<strategies::gTopKSGD> {
 struct OkTopk : with_defaults<strategies::OkTopk> {
   static std::vector<options> variants() {
     return {{.compression = {.density = 0.1},
-             .architecture = {.estimate_every = 3, .divide_every = 2}}};
+             .architecture = {.estimate_every = 3,
+                              .divide_every = 2,
+                              .raises = 5,
+                              .own_correction = 1.012,
+                              .sum_correction = 1.008}}};
   }
   static std::vector<float> expected(int workers, int steps) {
     const auto of_rank = [](std::size_t rank, std::size_t step, std::size_t i) {
       return gradient(static_cast<int>(rank), static_cast<int>(step), i);
     };
-    const auto all =
-        selected_in_regions({total_elements() / 10, 3, 2}, static_cast<std::size_t>(workers),
-                            total_elements(), static_cast<std::size_t>(steps), of_rank);
+    const auto all = selected_in_regions({total_elements() / 10, 3, 2, 0, 5, 1.012, 1.008},
+                                         static_cast<std::size_t>(workers), total_elements(),
+                                         static_cast<std::size_t>(steps), of_rank);
     return descended(steps, {}, [&](int step, std::size_t i) {
       return all.sums[static_cast<std::size_t>(step)][i] * (1.0f / static_cast<float>(workers));
     });

@@ -44,6 +44,11 @@ namespace tutti::architecture {
 /// Elsewhere owners may first hand their sums on, so that each rank has equally many to send to all
 /// (`balance_above`).
 ///
+/// A kept magnitude may follow what it lets through: up, in the step itself and before the next,
+/// where too much reaches it, and down where too little does (`raises`, `own_correction`,
+/// `sum_correction`; as their code does). Residuals grow from step to step where little of them is
+/// sent, and ever more of them reach a magnitude that stays.
+///
 /// What is kept outlives plans and is in checkpoints. A launch that is not the one of which it was
 /// kept, as under a new plan or density, finds everything anew; so does one after sums that are no
 /// numbers, as of a step that loss scaling skips, and, in every step, a short chunk without a
@@ -51,9 +56,9 @@ namespace tutti::architecture {
 /// Wire: (p-1)/p of a payload of k from every rank, twice; where the second magnitude is found up
 /// to p times as much the second time, where regions are 4 (p-1)^2 bytes more, and where sums may
 /// be balanced 4 (p-1) more and at most a payload of k a third time. Cost: a read of the chunk to
-/// select, three passes more to find a magnitude; scratch for a payload of all elements, (p+4)/1024
-/// floats of memory an element. No form says what a step costs alone, for those that find
-/// magnitudes take other bytes than those that keep them.
+/// select, three passes more to find a magnitude, one or more to raise it; scratch for a payload of
+/// all elements, (p+4)/1024 floats of memory an element. No form says what a step costs alone, for
+/// those that find magnitudes take other bytes than those that keep them.
 /// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
 /// 2022, algorithms 1 and 2. Their code balances sums of BERT, in every step, and not of VGG and
 /// LSTM. One file, because the phases of a step share one workspace and the words that are kept
@@ -68,6 +73,9 @@ struct sparse_regions {
     int estimate_every{32};
     int divide_every{64};
     int balance_above{0};
+    int raises{0};
+    double own_correction{1};
+    double sum_correction{1};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
@@ -76,6 +84,14 @@ struct sparse_regions {
       visit("divide_every", self.divide_every, "steps from one division into regions to the next");
       visit("balance_above", self.balance_above,
             "times the mean that an owner's sums may be before they are balanced; 0: any");
+      visit("raises", self.raises,
+            "times in a step that a rank's own kept magnitude rises by 3 %, while more than 4/3 of "
+            "k reach it");
+      visit("own_correction", self.own_correction,
+            "by which a rank's own magnitude is divided for the next step where less than 2/3 of "
+            "k were sent, and multiplied where more than 5/4 were; 1: it stays");
+      visit("sum_correction", self.sum_correction,
+            "the same of the kept magnitude of sums, below 2/3 and above 4/3 of k");
     }
   };
 
@@ -89,7 +105,8 @@ struct sparse_regions {
     using compression = typename World::compression;
 
    public:
-    /// Throws usage_error if a period is not at least 1, or balance_above is negative.
+    /// Throws usage_error if a period or a correction is not at least 1, or another option is
+    /// negative.
     state(World& world, const options& set)
         : world_(&world),
           set_(set),
@@ -104,6 +121,15 @@ struct sparse_regions {
         throw usage_error(
             "architecture::sparse_regions: balance_above must be at least 0. Fix: 4 balances what "
             "is more than four times the mean.");
+      }
+      if (set.raises < 0) {
+        throw usage_error(
+            "architecture::sparse_regions: raises must be at least 0. Fix: 5, as Ok-Topk's.");
+      }
+      if (!(set.own_correction >= 1 && set.sum_correction >= 1)) {
+        throw usage_error(
+            "architecture::sparse_regions: own_correction and sum_correction must be at least 1. "
+            "Fix: 1.012 and 1.008, as Ok-Topk's, or 1: magnitudes stay.");
       }
     }
 
@@ -124,22 +150,29 @@ struct sparse_regions {
       const std::span<float> values = take_in(queue, what);
       if (estimates) {
         find_magnitude(queue, what, values, own_magnitude);
+      } else {
+        raise_own(queue, what, values);
       }
       if (self.size() > 1 && (!known || falls_on(what.step, set_.divide_every))) {
         co_await divide(self, what, values);
       }
-      encode_regions(queue, what, values);
+      const std::size_t sent = encode_regions(queue, what, values);
       what.clear(queue, 0, what.data.size());
       co_await reduce_to_owners(self, what);
+      std::size_t kept = 0;
       if (estimates) {
-        co_await gather(self, what, smallest, self.size(), 0);
+        co_await gather(self, what, smallest, self.size(), 0, kept);
         find_magnitude(queue, what, what.data, sum_magnitude);
         keep(queue, what, what.data);
       } else {
         keep(queue, what, part_of(what, what.data, self.rank()));
-        co_await gather(self, what, magnitude(what, sum_magnitude), 1, set_.balance_above);
+        co_await gather(self, what, magnitude(what, sum_magnitude), 1, set_.balance_above, kept);
       }
       forget(queue, what, values);
+      correct(what, own_magnitude, set_.own_correction, sent, 5 * k_of(what) / 4);
+      if (!estimates) {
+        correct(what, sum_magnitude, set_.sum_correction, kept, 4 * k_of(what) / 3);
+      }
       remember(queue, what);
       what.scale(queue, 0, what.data.size());
     }
@@ -301,6 +334,42 @@ struct sparse_regions {
       }
     }
 
+    /// While more than 4/3 of k reach it.
+    template <class Queue>
+    void raise_own(Queue& queue, const launch& what, std::span<const float> values) const {
+      if (set_.raises > 0) {
+        charge(queue, values.size_bytes());
+      }
+      for (int times = 0; times < set_.raises && !what.phantom(); ++times) {
+        std::size_t count = 0;
+        kernels::count_reaching(queue, values, magnitude(what, own_magnitude), &count);
+        if (count <= 4 * k_of(what) / 3) {
+          return;
+        }
+        multiply(what, own_magnitude, 1.03);
+      }
+    }
+    /// For the next step: down where less than 2/3 of k reached it, up where more than `most` did.
+    void correct(const launch& what, word which, double by, std::size_t reached,
+                 std::size_t most) const {
+      if (what.phantom() || by == 1) {
+        return;
+      }
+      if (3 * reached < 2 * k_of(what)) {
+        multiply(what, which, 1 / by);
+      } else if (reached > most) {
+        multiply(what, which, by);
+      }
+    }
+    void multiply(const launch& what, word which, double by) const {
+      const double made = static_cast<double>(magnitude(what, which)) * by;
+      words_of(what)[which] =
+          std::bit_cast<std::uint32_t>(std::max(static_cast<float>(made), smallest));
+    }
+    std::size_t k_of(const launch& what) const {
+      return world_->compressor().selected(what.data.size());
+    }
+
     /// Regions begin where the mean of all ranks' wishes is.
     task divide(typename World::endpoint self, const launch& what, std::span<float> values) const {
       const std::size_t count = at(self.size()) - 1;
@@ -346,17 +415,21 @@ struct sparse_regions {
       }
       return room.first(bytes);
     }
+    /// Answers how many elements of this rank's are to be sent.
     template <class Queue>
-    void encode_regions(Queue& queue, const launch& what, std::span<float> values) const {
+    std::size_t encode_regions(Queue& queue, const launch& what, std::span<float> values) const {
       const float from = magnitude(what, own_magnitude);
+      std::size_t sent = 0;
       std::size_t offset = 0;
       for (int rank = 0; rank < world_->size(); ++rank) {
         const auto made = encode(queue, what, values, from, offset, rank, 1);
         if (!what.phantom()) {
           records<payload>(what)[at(rank)] = {offset, made.size()};
         }
+        sent += kernels::reaching_count(made.size());
         offset = round_up(offset + made.size(), alignment);
       }
+      return sent;
     }
 
     task reduce_to_owners(typename World::endpoint self, const launch& what) const {
@@ -371,9 +444,9 @@ struct sparse_regions {
       co_await collective::exchange_with_all(carrier_of<compression>(self), to, bytes_from, add);
     }
 
-    /// Every owner's sums that reach a magnitude, to all.
+    /// Every owner's sums that reach a magnitude, to all; `kept` becomes how many those are.
     task gather(typename World::endpoint self, const launch& what, float from, int payloads,
-                int balance_above) const {
+                int balance_above, std::size_t& kept) const {
       const auto sums = encode(self.queue(), what, what.data, from, 0, self.rank(), payloads);
       if (balance_above > 0) {
         co_await count(self, what, sums);
@@ -381,17 +454,20 @@ struct sparse_regions {
       if (balance_above > 0 && !what.phantom() && most_of_mean(what) > balance_above) {
         co_await hand_on(self, what, sums.size());
         co_await hand_out_evenly(self, what, sums.size());
+        kept = all_sums(what);
       } else {
-        co_await hand_out(self, what, sums);
+        co_await hand_out(self, what, sums, kept);
       }
     }
     task hand_out(typename World::endpoint self, const launch& what,
-                  std::span<const std::byte> sums) const {
+                  std::span<const std::byte> sums, std::size_t& kept) const {
       auto& queue = self.queue();
+      kept = kernels::reaching_count(sums.size());
       const auto to_all = [sums](int) { return sums; };
       const auto bytes_from = [&](int rank) { return most_bytes(what, rank); };
       const auto add = [&](int rank, std::span<const std::byte> theirs) {
         if (rank != self.rank()) {
+          kept += kernels::reaching_count(theirs.size());
           what.accumulate(queue, theirs, begin(what, rank), elements(what, rank));
         }
       };

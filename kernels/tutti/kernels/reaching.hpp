@@ -27,7 +27,7 @@ constexpr std::size_t reaching_bytes(std::size_t count) {
   return sizeof(std::uint32_t) + count * sizeof(reaching_element);
 }
 constexpr std::size_t reaching_count(std::size_t bytes) {
-  return (bytes - sizeof(std::uint32_t)) / sizeof(reaching_element);
+  return bytes < reaching_bytes(0) ? 0 : (bytes - reaching_bytes(0)) / sizeof(reaching_element);
 }
 /// Bytes of a payload that elements [first, first + count) lie in.
 inline std::span<std::byte> reaching_part(std::span<std::byte> payload, std::size_t first,
@@ -64,6 +64,14 @@ inline float kth_magnitude(std::span<const float> input, std::size_t k) {
                      return key_of(input[i]);
                    }).key;
   return std::bit_cast<float>(std::max(key, 1u));
+}
+
+inline std::size_t count_reaching(std::span<const float> input, float magnitude) {
+  std::size_t count = 0;
+  for (const float each : input) {
+    count += key_of(each) >= key_of(magnitude) ? 1 : 0;
+  }
+  return count;
 }
 
 /// Writes how many elements reach the magnitude and which, in order, into room for
@@ -103,6 +111,13 @@ void write_reaching_kth(Queue& queue, std::span<const float> input, std::size_t 
   queue.run([=] { *length = detail::write_reaching(input, detail::kth_magnitude(input, k), out); });
 }
 
+/// *count becomes how many elements reach the magnitude.
+template <host_queue Queue>
+void count_reaching(Queue& queue, std::span<const float> input, float magnitude,
+                    std::size_t* count) {
+  queue.run([=] { *count = detail::count_reaching(input, magnitude); });
+}
+
 /// Where to cut the input so that each part has as many elements that reach the magnitude: begins
 /// of all parts but the first. Where none reaches it, parts are even.
 template <host_queue Queue>
@@ -111,10 +126,7 @@ void divide_reaching(Queue& queue, std::span<const float> input, float magnitude
   queue.run([=] {
     const std::size_t parts = begins.size() + 1;
     const auto reaches = [=](float each) { return key_of(each) >= key_of(magnitude); };
-    std::size_t count = 0;
-    for (const float each : input) {
-      count += reaches(each) ? 1 : 0;
-    }
+    const std::size_t count = detail::count_reaching(input, magnitude);
     for (std::size_t part = 1; part < parts && count == 0; ++part) {
       begins[part - 1] = static_cast<std::uint32_t>(part_begin(input.size(), parts, part));
     }
