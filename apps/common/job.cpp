@@ -102,6 +102,9 @@ class flags {
          "simulated; emulated: on the same logical clock, held back to the wall's, and\n"
          "under mpirun each rank is a process; real: on the wall clock, over what\n"
          "connects mpirun's processes, beside what was predicted for --link");
+    text("progress", into_->progress,
+         "of a real world, who moves communication on: caller, between its computations, or\n"
+         "thread (=thread, for the device of the profile is another)");
     text("payloads", into_->payloads,
          "of an emulation: counted, or carried, which takes the host's "
          "time too");

@@ -65,7 +65,7 @@ std::string job_of(const scenario& of, const contender& who, const common::job& 
         << " " << asked.payloads << " iterations " << asked.iterations << " warmup " << asked.warmup
         << " repetitions " << asked.repetitions << " jitter " << asked.jitter << " slowdown "
         << asked.slowdown << " slow " << asked.slow_rank << " seed " << asked.seed << " kernels "
-        << of.kernels << " memory "
+        << of.kernels << " progress " << asked.progress << " memory "
         << (of.kernels == "cpu" ? 1e9 * asked.memory_bandwidth.value_or(0)  // or measured
                                 : of.device.bytes_per_second);
   for (const auto& [flag, value] : asked.policy_flags) {

@@ -131,6 +131,11 @@ void check_world(const common::job& asked) {
           "--kernels cpu runs them, as --world real does alone. Fix: --kernels FILE, of what "
           "bench-kernels --benchmark_filter=rates --benchmark_out=FILE has measured");
     }
+    if (asked.progress != "automatic") {
+      throw common::flag_error(
+          "--progress is a real world's: on a logical clock messages move by themselves. Fix: "
+          "leave it out, or --world real");
+    }
     return;
   }
   common::expect_one_of("way with kernels", kernels_of(asked), {"cpu", "profile"});

@@ -136,7 +136,8 @@ tutti::replayed measure(trainer& engine, const any_world& world, tutti::arena& m
                         const std::vector<tutti::computation>& model,
                         const tutti::replay_options& length, trained_as how);
 
-/// Measures a strategy. A thread makes progress, for the device that computes is another.
+/// Measures a strategy. Unless it was asked for otherwise, a thread makes progress, for the device
+/// that computes is another.
 template <class Strategy>
 tutti::replayed measure(any_world& world, const std::vector<tutti::computation>& model,
                         tutti::engine_options<Strategy> set, const tutti::replay_options& length) {
@@ -147,7 +148,9 @@ tutti::replayed measure(any_world& world, const std::vector<tutti::computation>&
     declared.push_back({each.name, each.elements, each.shape});
     set.profile.backward.push_back(each.backward);
   }
-  set.run.progress = tutti::progress::by_thread;
+  if (set.run.progress == tutti::progress::automatic) {
+    set.run.progress = tutti::progress::by_thread;
+  }
   tutti::arena memory(declared);
   fill(memory.gradients());
   profiled_sgd step_of_few;

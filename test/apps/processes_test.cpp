@@ -88,13 +88,15 @@ TEST_F(Processes, WhatOneThreadMeasuredIsNotResumed) {
 /// less time than its profile says.
 TEST_F(Processes, CarryWhatWasCounted) {
   write_profile();
-  for (const std::string kernels : {"cpu", "profile"}) {
+  for (const auto& [kernels, progress] :
+       {std::pair<std::string, std::string>{"cpu", "thread"}, {"profile", "caller"}}) {
     SCOPED_TRACE(kernels);
     const std::string flags =
         "--model mine.csv --ranks 2 --strategy WFBPUnlimited,ByteScheduler,BytePS,TopK "
         "--server-hosts own "
         "--link 10Gbit/50us --iterations 2 --warmup 1 --json ";
-    const auto got = compare(3, flags + kernels + " --kernels " + kernels, "real");
+    const auto got = compare(
+        3, flags + kernels + " --kernels " + kernels + " --progress " + progress, "real");
     ASSERT_EQ(got.status, 0) << got.err;
     EXPECT_EQ(lines(got.out), 15U) << "one process prints: " << got.out;
     EXPECT_NE(got.out.find("error %"), std::string::npos) << got.out;
@@ -184,6 +186,8 @@ TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
   refuses(alone("--world real --link 1Gbit/50us"),
           "tutti-compare: --world real takes a process a rank. Fix: mpirun -np 4");
   refuses(alone("--kernels cpu"), "tutti-compare: --kernels cpu runs them");
+  refuses(alone("--progress caller"), "tutti-compare: --progress is a real world's");
+  refuses(alone("--progress treadh"), "tutti-compare: --progress treadh cannot be");
   refuses(alone("--world rael"), "real");
   EXPECT_NE(alone("--help").out.find("emulated: on the same logical clock"), std::string::npos);
   for (const auto& [flags, sentence] : std::vector<std::pair<std::string, std::string>>{
