@@ -95,8 +95,8 @@ TEST_F(Processes, CarryWhatWasCounted) {
         "--model mine.csv --ranks 2 --strategy WFBPUnlimited,ByteScheduler,BytePS,TopK "
         "--server-hosts own "
         "--link 10Gbit/50us --iterations 2 --warmup 1 --json ";
-    const auto got = compare(
-        3, flags + kernels + " --kernels " + kernels + " --progress " + progress, "real");
+    const auto got =
+        compare(3, flags + kernels + " --kernels " + kernels + " --progress " + progress, "real");
     ASSERT_EQ(got.status, 0) << got.err;
     EXPECT_EQ(lines(got.out), 15U) << "one process prints: " << got.out;
     EXPECT_NE(got.out.find("error %"), std::string::npos) << got.out;
