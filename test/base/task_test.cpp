@@ -275,6 +275,28 @@ TEST(Task, FramesMayBeTakenAfterTheThreadsOwnVariables) {
   EXPECT_FALSE(again) << "a frame was the heap's already";
 }
 
+TEST(Task, FramesThatAnotherThreadTakesAreNotKeptForEver) {
+  std::vector<void*> taken;
+  constexpr std::size_t frames_taken = 3 * detail::frame_pool::most_kept / 1000;
+  for (std::size_t i = 0; i < frames_taken; ++i) {
+    taken.push_back(detail::frames.take(1000));
+  }
+  std::thread([&] {
+    for (void* each : taken) {
+      detail::frames.give(each, 1000);
+    }
+    EXPECT_GT(detail::frames.kept(), detail::frame_pool::most_kept / 2);
+    EXPECT_LE(detail::frames.kept(), detail::frame_pool::most_kept);
+    for (std::size_t i = 0; i < frames_taken; ++i) {
+      taken[i] = detail::frames.take(1000);
+    }
+    EXPECT_EQ(detail::frames.kept(), 0U);
+    for (void* each : taken) {
+      ::operator delete(each);
+    }
+  }).join();
+}
+
 namespace {
 
 /// Suspends, then says which it was; negative ones fail.

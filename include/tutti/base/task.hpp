@@ -64,27 +64,37 @@ struct free_frame {
   free_frame* next;
 };
 
-/// Coroutine frames by size, kept per thread: after the first step none is allocated. Destroying it
+/// Coroutine frames by size, kept per thread: after the first step none is allocated. Where one
+/// thread takes frames that another gives back, as where a backward pass has a thread of its own,
+/// no more than `most_kept` bytes wait there for nobody, and each step allocates. Destroying it
 /// does nothing, so that whatever ends after the thread's own variables still finds it: an engine
 /// with static storage, say. From then on it keeps nothing.
 class frame_pool {
  public:
+  static constexpr std::size_t most_kept = std::size_t{16} << 20;
+
   void* take(std::size_t bytes) {
     const std::size_t slot = slot_of(bytes);
     if (free_[slot] != nullptr) {
+      kept_ -= room_of(slot, bytes);
       return std::exchange(free_[slot], free_[slot]->next);
     }
-    return ::operator new(slot < fine ? (slot + 1) * granule : std::bit_ceil(bytes + 1));
+    return ::operator new(room_of(slot, bytes));
   }
 
   void give(void* frame, std::size_t bytes) {
     const std::size_t slot = slot_of(bytes);
-    if (now_ == life::kept || begins_to_keep()) {
+    const std::size_t room = room_of(slot, bytes);
+    if (kept_ + room <= most_kept && (now_ == life::kept || begins_to_keep())) {
+      kept_ += room;
       free_[slot] = ::new (frame) free_frame{free_[slot]};
     } else {
       ::operator delete(frame);
     }
   }
+
+  /// Bytes of frames that nobody uses.
+  std::size_t kept() const { return kept_; }
 
  private:
   enum class life { unused, kept, over };
@@ -121,7 +131,12 @@ class frame_pool {
                : fine + static_cast<std::size_t>(std::bit_width(bytes / granule / fine));
   }
 
+  static std::size_t room_of(std::size_t slot, std::size_t bytes) {
+    return slot < fine ? (slot + 1) * granule : std::bit_ceil(bytes + 1);
+  }
+
   std::array<free_frame*, fine + 40> free_{};
+  std::size_t kept_ = 0;
   life now_ = life::unused;
 };
 
