@@ -332,6 +332,28 @@ TEST(Engine, AddsNoPayloadsThatHoldMoreThanTheirElements) {
   refused(1, "8 bytes of 1 elements, 8 of one and 4 of none. Fix: ");
 }
 
+TEST(Engine, AStepHasAPass) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory(declarations());
+    make_engine<canonical>(world, memory.tensors(), optimizer_of(), {.run = {.accumulation = 0}});
+  });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("run.accumulation of 0 passes"), std::string::npos) << each;
+  }
+}
+
+TEST(Engine, AServerHasNothingThatCouldBeReady) {
+  const auto said = errors(3, [](transport::in_process& world) {
+    arena memory(declarations());
+    auto engine = make_engine<adding_servers>(world, memory.tensors(), optimizer_of());
+    engine.ready(tensor_id(0));
+    engine.wait();
+  });
+  EXPECT_NE(said[2].find("this rank serves, and has no tensors of its own. Fix: if"),
+            std::string::npos)
+      << said[2];
+}
+
 TEST(Engine, AverageIsTheWorkersMean) {
   const auto check = [](arena&, auto& engine) {
     for (int again = 0; again < 3; ++again) {

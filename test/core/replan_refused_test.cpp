@@ -13,7 +13,9 @@
 #include "support/training.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/sharded.hpp"
 #include "tutti/collective/canonical.hpp"
+#include "tutti/collective/ring.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 
@@ -97,6 +99,38 @@ TEST(ReplanRefused, BetweenTwoPassesIsRefused) {
       2, set, [](auto& engine, arena&) { engine.replan(plan_of<strategy>(1)); });
   for (const std::string& each : said) {
     EXPECT_NE(each.find("a plan cannot change between two passes of a step"), std::string::npos)
+        << each;
+  }
+}
+
+TEST(ReplanRefused, ToNoPassIsRefused) {
+  using strategy = compose<dense, fusion::up_to>;
+  const auto said = said_after<strategy>(2, plan_of<strategy>(0), [](auto& engine, arena&) {
+    auto set = plan_of<strategy>(1);
+    set.run.accumulation = 0;
+    engine.replan(set);
+  });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("run.accumulation of 0 passes"), std::string::npos) << each;
+  }
+}
+
+/// Memory that was lent is its bucket's, and goes with the plan.
+TEST(ReplanRefused, WhileAGradientIsLent) {
+  using strategy =
+      compose<architecture::sharded<collective::ring, architecture::gradients::given_back>,
+              fusion::up_to>;
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory(
+        declarations(), 1, [](std::size_t n) { return line_vector<float>(n); },
+        [](std::size_t) { return std::span<float>(); });
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer_of(), plan_of<strategy>(0));
+    engine.gradient(tensor_id(0));
+    engine.replan(plan_of<strategy>(1));
+  });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("a plan cannot change while a gradient is written"), std::string::npos)
         << each;
   }
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tutti/base/cost.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/compose.hpp"
 
@@ -35,6 +36,16 @@ struct run_options {
     visit("accumulation", self.accumulation, "backward passes added up before they are sent");
   }
 };
+
+/// Throws usage_error where a step would have no pass.
+inline void expect_passes(const run_options& run) {
+  if (run.accumulation == 0) {
+    throw usage_error(
+        "run.accumulation of 0 passes leaves a step without gradients. Fix: 1, or as many passes "
+        "as "
+        "are added up");
+  }
+}
 
 /// Everything that may be set about an engine; the defaults are the named strategy's.
 template <class S>

@@ -78,7 +78,9 @@ class model_memory {
   }
   /// `lend` keeps to the limit, or has to pass it.
   bool has_room(std::size_t position) const { return lent_->has_room(plan_->bucket_of[position]); }
-  /// Nobody has asked for memory for the tensor's gradient since it was last ready.
+  /// Somebody has asked for memory for the tensor's gradient since it was last ready.
+  bool is_lent(std::size_t position) const { return lends() && asked_[position]; }
+  /// Nobody has.
   bool lacks_gradient(std::size_t position) const {
     return lends() && !asked_[position] && at(position).elements != 0;
   }

@@ -285,6 +285,12 @@ class replan_steps {
           "a plan cannot change while gradients are on their way. Fix: await every arrival first");
     }
     for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
+      if (its.model_.is_lent(position)) {
+        throw usage_error(
+            "a plan cannot change while a gradient is written where its memory was lent. Fix: "
+            "replan "
+            "before gradient(id), or once the tensor is ready and has arrived");
+      }
       if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
         throw usage_error(
             "a plan cannot change between two passes of a step. Fix: replan where every tensor has "
@@ -308,6 +314,7 @@ class replan_steps {
   }
 
   [[gnu::cold]] static void expect_allowed(const Engine& its, const options& next) {
+    expect_passes(next.run);
     if (workers_among<architecture>(next.architecture, its.world_->size()) != its.workers_) {
       throw usage_error(
           "who trains and who serves cannot change while they do. Fix: replan with as many servers "
