@@ -9,10 +9,17 @@
 #include <vector>
 
 #include "compression/placed.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/compression/dense_below.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/nesterov_momentum.hpp"
 
 namespace tutti {
 namespace {
 
+using compression::dense_below;
+using compression::error_feedback;
+using compression::nesterov_momentum;
 using compression::random_k;
 using floats = std::vector<float>;
 
@@ -76,6 +83,15 @@ TEST(random_k, draws_every_element_as_often) {
 
 /// Of runs of 3 and 4 elements: what is decoded is x times the run's length with one chance in
 /// that, so its deviation is |x| sqrt(length - 1). Six of them; chance fails one run in 10^7.
+TEST(random_k, remembers_nothing_of_runs_wherever_it_stands) {
+  const random_k::options runs{.k = 2, .drawn_as = kernels::drawn_as::its_run};
+  EXPECT_THROW(error_feedback<random_k>{runs}, usage_error);
+  EXPECT_THROW((error_feedback<dense_below<random_k>>{{.compressed = runs, .bytes = 4}}),
+               usage_error);
+  EXPECT_THROW((error_feedback<nesterov_momentum<random_k>>{{runs, 0.9f}}), usage_error);
+  EXPECT_NO_THROW((error_feedback<dense_below<random_k>>{{.compressed = {.k = 2}, .bytes = 4}}));
+}
+
 TEST(random_k, is_unbiased_where_a_value_stands_for_its_run) {
   const floats gradient{1, -2, 0.5, 3, -1, 0.25, 7};
   constexpr int steps = 10'000;

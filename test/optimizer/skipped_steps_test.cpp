@@ -120,6 +120,15 @@ remembered_outcome trained_with_residuals(int workers, const std::vector<int>& t
   return all;
 }
 
+/// It would never come back from infinity.
+TEST(LossScale, GrowsNoFurtherThanFloatsDo) {
+  optimizer::loss_scaled<optimizer::sgd> values{{0.1f, 0.0f}, 1e38f, 2.0f, 0.5f, 1};
+  values.begin_step(1);
+  EXPECT_EQ(values.scale, 2e38f);
+  values.begin_step(1);
+  EXPECT_EQ(values.scale, 2e38f);
+}
+
 /// What else makes steps that are taken later, or by another scale, other ones.
 enum class depends { on_nothing, on_its_number, on_the_scale };
 

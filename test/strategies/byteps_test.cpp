@@ -12,6 +12,8 @@
 #include "support/rule.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sharded_by_owners.hpp"
+#include "tutti/compression/block_int8.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/strategies/byteps_compressed.hpp"
 
@@ -195,6 +197,58 @@ TEST(rescaled_error_feedback, follows_the_rate_at_owners_of_parts) {
   engine_options<forgetting> other;
   other.compression.bytes = dense_bytes;
   EXPECT_FALSE(close(trained_at_changing_rates(other), expected));
+}
+
+/// What is left of a difference, or of a parameter, is in no rate's steps. Of a first gradient, and
+/// then none at a hundredth of the rate, parameters are those of residuals that no rate changes.
+template <template <class> class Feedback, class Code, class... Policies>
+floats trained_at_a_falling_rate(int ranks, float first) {
+  using strategy = compose<Feedback<Code>, Policies...>;
+  engine_options<strategy> set;
+  if constexpr (requires { set.architecture.servers; }) {
+    set.architecture.servers = 1;
+  }
+  floats parameters;
+  transport::run_ranks(ranks + servers_in(set), [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"x", 100}});
+    for (std::size_t i = 0; i < 100; ++i) {
+      memory.parameters()[i] = 1 + 0.01f * static_cast<float>(i);
+    }
+    optimizer::sgd values{0.125f, 0.0f};
+    auto engine = make_engine<strategy>(world, memory.tensors(), values, set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (int step = 0; step < 4; ++step) {
+      for (std::size_t i = 0; i < 100; ++i) {
+        memory.gradients()[i] = step == 0 ? first * static_cast<float>(i % 7) : 0.0f;
+      }
+      engine.ready(tensor_id(0));
+      engine.wait();
+      if (step == 0) {
+        values.learning_rate /= 100;
+        engine.change(values);
+      }
+    }
+    if (world.rank() == 0) {
+      parameters.assign(memory.parameters().begin(), memory.parameters().end());
+    }
+  });
+  return parameters;
+}
+TEST(rescaled_error_feedback, leaves_alone_what_is_in_no_rates_steps) {
+  using architecture::sharded_by_owners;
+  using compression::block_int8;
+  using compression::error_feedback;
+  EXPECT_EQ(
+      (trained_at_a_falling_rate<rescaled_error_feedback, block_int8, sharded_by_owners>(2, 0)),
+      (trained_at_a_falling_rate<error_feedback, block_int8, sharded_by_owners>(2, 0)));
+  using asynchronous =
+      architecture::parameter_server<consistency::asynchronous, updated_by::workers>;
+  EXPECT_EQ(
+      (trained_at_a_falling_rate<rescaled_error_feedback, byteps_onebit, asynchronous>(1, 0.3f)),
+      (trained_at_a_falling_rate<error_feedback, byteps_onebit, asynchronous>(1, 0.3f)));
 }
 
 /// A chunk of exactly so many bytes is compressed, a shorter one is not; all of it arrives.

@@ -366,6 +366,8 @@ struct setting {
        of_architecture | of_compression},
       {rule::rounded_parameters_are_remembered<A, K>::holds, "rounded_parameters_are_remembered",
        of_architecture | of_compression},
+      {rule::rounded_parameters_are_all_there<A, K>::holds, "rounded_parameters_are_all_there",
+       of_architecture | of_compression},
       {rule::native_adds_floats<A, K>::holds, "native_adds_floats",
        of_architecture | of_compression},
       {rule::one_payload_for_all<A, K>::holds, "one_payload_for_all",

@@ -45,6 +45,10 @@ std::string up_to(std::size_t bytes, const std::string& crossing = "in",
          " fusion.elements=18446744073709551615 fusion.first_bytes=0 fusion.crossing=" + crossing +
          " fusion.from=" + from + " fusion.types=together ";
 }
+std::string up_to_elements(std::size_t elements) {
+  return "fusion.bytes=67108864 fusion.elements=" + std::to_string(elements) +
+         " fusion.first_bytes=0 fusion.crossing=in fusion.from=last fusion.types=together ";
+}
 std::string merged(const std::string& rule) {
   return "fusion.rule=" + rule +
          " fusion.startup=0.0001 fusion.seconds_per_byte=1e-09 fusion.ring=0 "
@@ -285,10 +289,11 @@ const std::tuple in_no_registry{
         compressed_by_byteps(
             "compression.levels=16 compression.spacing=linear compression.norm=largest "
             "compression.seed=1 ")},
+    // exp_configs/*.conf: threshold 67108864, which their groups count in elements.
     row<strategies::MeanOfSigns, fusion::up_to, compression::sign, architecture::all_gather>{
-        up_to(67'108'864)},
+        up_to_elements(67'108'864)},
     row<strategies::EFMeanOfSigns, fusion::up_to, error_feedback<compression::sign>,
-        architecture::all_gather>{up_to(67'108'864)},
+        architecture::all_gather>{up_to_elements(67'108'864)},
     row<strategies::OneBitAdam, error_feedback<compression::norm_scaled_sign>,
         architecture::momentum_exchange>{},
     row<strategies::TensorpackReplicated,

@@ -47,6 +47,9 @@ class dense_below {
   constexpr dense_below(const C& compression, std::size_t bytes)
       : compression_(compression), bytes_(bytes) {}
 
+  constexpr void expect_feedback() const requires requires(const C& its) { its.expect_feedback(); }
+  { compression_.expect_feedback(); }
+
   constexpr std::size_t block() const requires(unit == tutti::unit::block) {
     return compression_.block();
   }

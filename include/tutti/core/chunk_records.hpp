@@ -157,7 +157,9 @@ class chunk_records {
       const chunk& piece = plan_->chunks[number];
       with_compressor(around_->compressor(), piece.chosen, [&](const auto& its) {
         rescale(its, worker_memory_, number, factor);
-        if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>>) {
+        // Owners of parameters remember what those have lost, which is in no rate's steps.
+        if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>> &&
+                      !facts::owns_parameters<typename Types::architecture>) {
           rescale(relay(its), owner_memory_, number, factor);
         }
       });

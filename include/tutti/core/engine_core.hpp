@@ -121,6 +121,7 @@ class engine_core : engine_base<Transport> {
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     static_assert(base::template has_all<engine_core>());
+    expect_passes(set_.run);
     expect_one_momentum<compression>(optimizer_);
     if constexpr (delays) {
       detail::expect_floats(model_.forward());
@@ -272,11 +273,11 @@ class engine_core : engine_base<Transport> {
     try {
       waits_.until([this] { return startup_.done(); });
       synchronize();
+      waits_.start_thread(wanted);
     } catch (...) {
       quiesce();  // the destructor does not run where the constructor throws
       throw;
     }
-    waits_.start_thread(wanted);
   }
   [[gnu::cold]] void begun() {
     resume_architecture(0);
@@ -293,6 +294,11 @@ class engine_core : engine_base<Transport> {
 
   tensor_state<queue_event>& at(tensor_id id) {
     failure_.rethrow();
+    if (!flow_) {
+      throw usage_error(
+          "this rank serves, and has no tensors of its own. Fix: if (engine.serves()) return "
+          "engine.serve();");
+    }
     return flow_->at(plan_.position(id));
   }
 
@@ -375,8 +381,8 @@ class engine_core : engine_base<Transport> {
   // ---- failure
 
   [[gnu::cold]] void release_waiters() {
+    observer_.stop();
     if (flow_) {
-      observer_.stop();
       flow_->release_waiters();
     }
   }
@@ -443,7 +449,9 @@ class engine_core : engine_base<Transport> {
   }
   /// What this rank remembers in steps of the optimizer becomes `factor` times as much.
   void rescale([[maybe_unused]] float factor) {
-    if constexpr (facts::rescales<compression>) {
+    // Of differences, what is remembered is in no rate's steps.
+    if constexpr (facts::rescales<compression> &&
+                  facts::carries_of<architecture> == carries::gradient) {
       if (factor != 1.0f && flow_) {
         flow_->rescale(factor);
       }

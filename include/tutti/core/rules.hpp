@@ -59,6 +59,18 @@ struct rounded_parameters_are_remembered {
 };
 
 template <class Architecture, class Compression>
+struct rounded_parameters_are_all_there {
+  static constexpr bool holds = [] {
+    if constexpr (facts::owns_parameters<Architecture> && facts::encodes_means<Architecture>) {
+      using answers = decltype(relay(std::declval<const Compression&>()));
+      return !clears_sent<answers> && !merges<answers> && !reaches_a_magnitude<answers>;
+    } else {
+      return true;
+    }
+  }();
+};
+
+template <class Architecture, class Compression>
 struct native_adds_floats {
   static constexpr bool native = [] {
     if constexpr (requires { typename Architecture::collective; }) {
@@ -272,6 +284,14 @@ struct check_rounded_parameters_are_remembered {
                 "tutti: parameters that are rounded whenever they travel forget every small "
                 "update. Fix: compression::remembering_answers<C> or error_feedback<C>, or "
                 "push_only<C>, whose parameters travel as floats.");
+};
+template <class Architecture, class Compression>
+struct check_rounded_parameters_are_all_there {
+  static_assert(
+      rounded_parameters_are_all_there<Architecture, Compression>::holds,
+      "tutti: of parameters that travel as a selection, whatever is not selected would be "
+      "0. Fix: a compressor that sends every element, or push_only<C>, whose parameters "
+      "travel as floats.");
 };
 template <class Architecture, class Compression>
 struct check_native_adds_floats {

@@ -14,6 +14,12 @@ namespace tutti::optimizer {
 /// networks", ICML 2013.
 template <optimizer_policy Optimizer>
 struct clipped : Optimizer {
+  static_assert(
+      !requires(const Optimizer& its) { its.scale; },
+      "tutti: the norm that is clipped here is of gradients which are still as many times "
+      "too long as the loss was multiplied by. Fix: "
+      "optimizer::loss_scaled<optimizer::clipped<O>>.");
+
   static constexpr bool needs_all_gradients = true;
 
   float most{1.0f};

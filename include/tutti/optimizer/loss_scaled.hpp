@@ -54,7 +54,7 @@ struct loss_scaled : Optimizer {
     }
     const float factor = 1 / scale;
     if (++finite_steps == interval) {
-      scale *= growth;
+      scale = std::isfinite(scale * growth) ? scale * growth : scale;
       finite_steps = 0;
     }
     if constexpr (facts::needs_all_gradients<Optimizer>) {

@@ -18,7 +18,7 @@ struct MeanOfSigns {
   static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::up_to, compression::sign, architecture::all_gather>;
   static constexpr policy_options<strategy> defaults() {
-    return {.fusion = {.bytes = 67'108'864, .crossing = fusion::crossing::in}};
+    return {.fusion = {.elements = 67'108'864, .crossing = fusion::crossing::in}};
   }
 };
 

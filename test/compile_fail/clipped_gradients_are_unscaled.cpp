@@ -1,0 +1,10 @@
+// expect: tutti: the norm that is clipped here is of gradients which are still as many times too long as the loss was multiplied by. Fix: optimizer::loss_scaled<optimizer::clipped<O>>.
+#include "tutti/optimizer/clipped.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
+#include "tutti/optimizer/sgd.hpp"
+
+#ifdef GOOD
+tutti::optimizer::loss_scaled<tutti::optimizer::clipped<tutti::optimizer::sgd>> values;
+#else
+tutti::optimizer::clipped<tutti::optimizer::loss_scaled<tutti::optimizer::sgd>> values;
+#endif
