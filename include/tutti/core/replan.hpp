@@ -287,9 +287,7 @@ class replan_steps {
     for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
       if (its.model_.is_lent(position)) {
         throw usage_error(
-            "a plan cannot change while a gradient is written where its memory was lent. Fix: "
-            "replan "
-            "before gradient(id), or once the tensor is ready and has arrived");
+            "a plan cannot change while a lent gradient is written. Fix: replan before gradient()");
       }
       if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
         throw usage_error(
@@ -331,9 +329,8 @@ class replan_steps {
     if (hash_of_order(made) != hash_of_order(before)) {
       throw usage_error(
           "which tensors a compressor selects, and whether a fusion keeps types apart, cannot "
-          "change "
-          "while a model trains: what is remembered has its place by class. Fix: replan with these "
-          "options as they were");
+          "change while a model trains: what is remembered has its place by class. Fix: replan "
+          "with these options as they were");
     }
   }
 
