@@ -138,16 +138,15 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::DCASGD>();
 }
 /// Bytes that each of `servers` takes from the heap while one worker trains 1 MiB of parameters.
+template <class Strategy>
 std::vector<std::size_t> taken_by_servers(int servers) {
-  using strategy =
-      compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
   std::vector<std::size_t> taken(static_cast<std::size_t>(servers));
   transport::run_ranks(1 + servers, [&](transport::in_process& world) {
     arena memory(std::vector<arena::declaration>(16, {"weight", 1 << 14}));
-    engine_options<strategy> options;
+    engine_options<Strategy> options;
     options.architecture.servers = servers;
     const std::size_t before = bytes_taken;
-    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
     if (engine.serves()) {
       engine.serve();
       taken[static_cast<std::size_t>(world.rank() - 1)] = bytes_taken - before;
@@ -158,16 +157,26 @@ std::vector<std::size_t> taken_by_servers(int servers) {
   });
   return taken;
 }
-TEST(Allocation, AServerTakesWhatItsChunksNeed) {
-  // A sum, a momentum and the parameter, of what is placed there.
-  constexpr std::size_t needed = 3 * 16 * (1 << 14) * sizeof(float);
+/// So many floats for each element that is placed there, and none for what others have.
+template <class Strategy>
+void takes_what_its_chunks_need(std::size_t floats) {
+  const std::size_t needed = floats * 16 * (1 << 14) * sizeof(float);
   constexpr std::size_t beside = 256 << 10;
   for (const int servers : {1, 4}) {
-    for (const std::size_t each : taken_by_servers(servers)) {
+    for (const std::size_t each : taken_by_servers<Strategy>(servers)) {
       EXPECT_GE(each, needed / static_cast<std::size_t>(servers)) << servers << " servers";
       EXPECT_LE(each, needed / static_cast<std::size_t>(servers) + beside) << servers << " servers";
     }
   }
+}
+TEST(Allocation, AServerTakesWhatItsChunksNeed) {
+  using architecture::parameter_server;
+  // A sum, a momentum and the parameter.
+  takes_what_its_chunks_need<
+      compose<parameter_server<consistency::synchronous, updated_by::servers>>>(3);
+  // The parameter, and what the worker has read of it: what it pulled last is the worker's own.
+  takes_what_its_chunks_need<
+      compose<parameter_server<consistency::asynchronous, updated_by::workers>>>(2);
 }
 TEST(Allocation, TheCounterCounts) {
   allocations = 0;

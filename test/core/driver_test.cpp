@@ -18,7 +18,7 @@ namespace {
 
 /// Counts how often somebody had the loop; refuses where it is told to.
 struct counting_owner {
-  int turns = 0;
+  std::atomic<int> turns = 0;
   int refused = -1;  // of these turns, counted from 0
 
   bool open_posts() {
@@ -51,7 +51,7 @@ TEST(Driver, WhoThrowsLeavesTheLoopToOthers) {
   with_a_driver([](auto& its, counting_owner& owner) {
     EXPECT_THROW(its.exclusively([] { throw std::runtime_error("refused"); }), std::runtime_error);
     its.nudge();
-    EXPECT_GT(owner.turns, 0);
+    EXPECT_GT(owner.turns.load(), 0);
   });
 }
 
@@ -61,7 +61,19 @@ TEST(Driver, AnOwnerThatThrowsIsToldAndAskedAgain) {
     its.nudge();
     EXPECT_EQ(owner.said, "refused");
     its.nudge();
-    EXPECT_GT(owner.turns, 1);
+    EXPECT_GT(owner.turns.load(), 1);
+  });
+}
+
+TEST(Driver, AThreadTellsItsOwnerThatThrowsAndGoesOn) {
+  with_a_driver([](auto& its, counting_owner& owner) {
+    owner.refused = 0;
+    its.start_thread(progress::by_thread);
+    while (owner.turns < 2) {
+      std::this_thread::yield();
+    }
+    its.stop_thread();
+    EXPECT_EQ(owner.said, "refused");
   });
 }
 

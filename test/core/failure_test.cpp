@@ -137,6 +137,7 @@ struct slow_addition {
   static constexpr bool identity = true;
 
   static inline std::atomic<int> models{0};
+  static inline std::atomic<int> begun{0};
   static inline std::atomic<bool> added_to_what_is_gone{false};
 
   static std::size_t wire_bytes(std::size_t elements) { return elements * sizeof(float); }
@@ -150,6 +151,7 @@ struct slow_addition {
   }
   template <class Queue>
   void fold(Queue& queue, wire into, const_wire from) const {
+    ++begun;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     if (models == 2) {
       kernels::add(queue, into.as<float>(), from.as<float>());
@@ -159,8 +161,9 @@ struct slow_addition {
   }
 };
 
-// Ranks that share memory add straight into each other's gradients.
-TEST(Failure, ARankThatThrowsKeepsItsGradientsWhileOthersAddToThem) {
+enum class thrown { before_others_add, while_they_add };
+/// Ranks that share memory add straight into each other's gradients. Rank 1 has added its part.
+void keeps_its_gradients(thrown when) {
   struct alive {
     alive() { ++slow_addition::models; }
     alive(const alive&) = delete;
@@ -168,7 +171,8 @@ TEST(Failure, ARankThatThrowsKeepsItsGradientsWhileOthersAddToThem) {
     ~alive() { --slow_addition::models; }
   };
   std::atomic<bool> rank_0_is_ready{false};
-  std::atomic<bool> rank_1_throws{false};
+  std::atomic<bool> rank_1_has_added{false};
+  slow_addition::begun = 0;
   const auto said = errors(2, [&](transport::in_process& world) {
     const alive mine;
     arena memory(std::vector<arena::declaration>{{"a", 1000}});
@@ -176,26 +180,31 @@ TEST(Failure, ARankThatThrowsKeepsItsGradientsWhileOthersAddToThem) {
     options.run.progress = progress::by_caller;
     auto engine =
         make_engine<compose<slow_addition>>(world, memory.tensors(), optimizer::none{}, options);
-    const auto wait_for = [](const std::atomic<bool>& it) {
-      while (!it) {
+    const auto wait_for = [](auto it) {
+      while (!it()) {
         std::this_thread::yield();
       }
     };
     if (world.rank() == 1) {
-      wait_for(rank_0_is_ready);
+      wait_for([&] { return rank_0_is_ready.load(); });
       engine.ready(tensor_id(0));
-      rank_1_throws = true;
+      rank_1_has_added = true;
+      wait_for([when] { return when == thrown::before_others_add || slow_addition::begun == 2; });
       throw std::runtime_error("out of data");
     }
     engine.ready(tensor_id(0));
     rank_0_is_ready = true;
-    wait_for(rank_1_throws);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    wait_for([&] { return rank_1_has_added.load(); });
+    sleep_for(when == thrown::before_others_add ? 0.02 : 0);
     engine.wait();
   });
   EXPECT_EQ(said[1], "out of data");
   EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
   EXPECT_FALSE(slow_addition::added_to_what_is_gone);
+}
+TEST(Failure, ARankThatThrowsKeepsItsGradientsWhileOthersAddToThem) {
+  keeps_its_gradients(thrown::before_others_add);
+  keeps_its_gradients(thrown::while_they_add);
 }
 
 template <class Strategy>

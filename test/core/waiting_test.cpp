@@ -13,12 +13,15 @@
 #include "support/deadlines.hpp"
 #include "support/errors.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/collective/ring.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/engine_base.hpp"
 #include "tutti/core/watch.hpp"
+#include "tutti/role/collective.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace tutti::test {
@@ -41,6 +44,31 @@ TEST(Waiting, GoesOnWhileSomethingMoves) {
         }
         engine.wait();
       }
+    });
+    EXPECT_EQ(said, std::vector<std::string>(2));
+  }
+}
+
+/// A chunk that both have handed in takes twenty messages, one every third of a deadline.
+struct in_twenty_messages : collective::ring {
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold>) const {
+    for (int message = 0; message < 20; ++message) {
+      co_await self.exchange(1 - self.rank(), {}, 1 - self.rank(), {});
+      sleep_for(0.03);
+    }
+  }
+};
+/// Nobody does anything else meanwhile, so that only what moves may tell who waits to go on.
+TEST(Waiting, GoesOnWhileMessagesCome) {
+  using strategy = compose<architecture::all_reduce<in_twenty_messages>>;
+  for (const progress who : both) {
+    const auto said = errors(2, [who](transport::in_process& world) {
+      arena memory = model_of(world.rank(), {{"weight", 10}});
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                          impatient<strategy>(0.1, who));
+      engine.ready(tensor_id(0));
+      engine.wait();
     });
     EXPECT_EQ(said, std::vector<std::string>(2));
   }
@@ -120,6 +148,44 @@ TEST(Waiting, NamesWhoNeverAverages) {
   for (const auto& each : said) {
     EXPECT_EQ(each, "rank 1 never called average()");
   }
+}
+
+/// Waits for a message that nobody sends.
+struct for_ever : collective::ring {
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    co_await self.receive(1 - self.rank(), data.all());
+  }
+};
+/// Nobody owes anything, so nobody is named.
+TEST(Waiting, NamesNobodyWhereAllHaveHandedIn) {
+  using strategy = compose<architecture::all_reduce<for_ever>>;
+  for (const progress who : both) {
+    const auto said = errors(2, [who](transport::in_process& world) {
+      arena memory = model_of(world.rank(), {{"weight", 10}});
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                          impatient<strategy>(0.3, who));
+      engine.ready(tensor_id(0));
+      engine.wait();
+    });
+    EXPECT_EQ(said, std::vector<std::string>(2, "every rank submitted chunk 0 and nothing moves"));
+  }
+}
+
+TEST(Waiting, NamesNobodyWhereRanksWaitForDifferentThings) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    const auto set = impatient<compose<>>(0.2, progress::by_caller);
+    auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of(), set);
+    if (world.rank() == 0) {
+      engine.average(1);
+    } else {
+      engine.replan(set);
+    }
+  });
+  EXPECT_EQ(said, std::vector<std::string>(2,
+                                           "every rank answers and none goes on: they wait for "
+                                           "different things"));
 }
 
 /// A server has promised nothing and is promised nothing: it outlives five deadlines of work, and
