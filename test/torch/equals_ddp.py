@@ -137,6 +137,24 @@ class Recomputed(torch.nn.Module):
         return x
 
 
+def gradients_of_inputs():
+    """An attack asks for slopes of the loss by its inputs, and nobody exchanges anything for it,
+    however often a rank asks."""
+    def train(wrap):
+        model, optimizer = made(
+            lambda: torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 3)), wrap)
+        for images, _ in batches(3):
+            inputs = images.flatten(1)[:, :6].clone().requires_grad_()
+            for _ in range(2 + rank):
+                (slopes,) = torch.autograd.grad(model(inputs).square().sum(), inputs)
+                inputs = (inputs + 0.1 * slopes.sign()).detach().requires_grad_()
+            optimizer.zero_grad()
+            model(inputs).square().mean().backward()
+            optimizer.step()
+        return state(model)
+    compare(train)
+
+
 def activation_checkpointing():
     for reentrant in (True, False):
         def train(wrap):
@@ -236,5 +254,5 @@ def others_run_while_it_waits():
 
 
 laws.run([a_hundred_steps, gradients_lie_in_the_arena, evaluation_in_between,
-          activation_checkpointing, two_models, uneven_data, sixteen_bits,
+          gradients_of_inputs, activation_checkpointing, two_models, uneven_data, sixteen_bits,
           others_run_while_it_waits])

@@ -14,6 +14,7 @@
 #include <string>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 #include <type_traits>
 #include <utility>
@@ -230,19 +231,12 @@ requires(!has_virtual_time<Transport>)  // autograd waits
 
   /// The backward pass begins, on the thread that does: its end waits for the means. Where nobody
   /// calls it the first gradient does, but one of a part that is checkpointed comes in a pass
-  /// within the pass, whose end is too early.
+  /// within the pass, whose end is too early. A pass for named tensors alone, as
+  /// torch.autograd.grad's, may reach no parameter, and begins with the first that it does.
   void begin() {
-    if (averages_ && !begun_.exchange(true)) {
-      if constexpr (updates) {
-        try {
-          expect_forwarded();
-          take_values();
-        } catch (...) {
-          begun_ = false;  // nothing is on its way
-          throw;
-        }
-      }
-      ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+    const auto* const named = ::torch::autograd::get_current_graph_task_exec_info();
+    if (named == nullptr || named->empty()) {
+      begin_pass();
     }
   }
 
@@ -257,7 +251,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     if (!averages_) {
       return;
     }
-    begin();
+    begin_pass();
     if (its.handed_in) {
       throw usage_error(
           its.name +
@@ -630,6 +624,21 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   void await_departed(const entry& its) {
     if constexpr (updates) {
       engine_->wait(id_of(its));
+    }
+  }
+
+  void begin_pass() {
+    if (averages_ && !begun_.exchange(true)) {
+      if constexpr (updates) {
+        try {
+          expect_forwarded();
+          take_values();
+        } catch (...) {
+          begun_ = false;  // nothing is on its way
+          throw;
+        }
+      }
+      ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
     }
   }
 
