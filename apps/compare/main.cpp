@@ -88,6 +88,9 @@ std::vector<place> places(const common::job& asked) {
       all.push_back(parse_link(text));
     }
   }
+  if (all.empty()) {
+    throw common::flag_error("--link " + asked.links + " names none. Fix: as 10Gbit/50us");
+  }
   return all;
 }
 

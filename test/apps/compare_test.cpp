@@ -560,13 +560,22 @@ TEST_F(Compare, WhatIsSentInSomeStepsAloneCountsInTheMean) {
   std::ofstream(here_ / "mine.csv")
       << "name,elements,forward_us,backward_us\nall,1000000,1000,1000\n";
   const auto got =
-      rows("--strategy LocalSGD --model mine.csv --link 8Gbit/0us --ranks 2 --memory-bandwidth 1e6")
+      rows(
+          "--strategy LocalSGD --model mine.csv --link 8Gbit/0us --ranks 2 --memory-bandwidth 1e6 "
+          "--csv table.csv")
           .front();
   // 2 ms of compute; every fourth step 4 MB at 1 GB/s behind them.
   EXPECT_NEAR(got["iteration_ms"]["median"].get<double>(), 2, 0.001);
   EXPECT_NEAR(got["iteration_ms"]["p95"].get<double>(), 6, 0.001);
   EXPECT_NEAR(got["iteration_ms"]["mean"].get<double>(), 3, 0.001);
   EXPECT_NEAR(got["samples_per_second"].get<double>(), 2 / 3e-3, 1);
+  EXPECT_NE(read(here_ / "table.csv").find(",3.00000"), std::string::npos) << "the mean there, too";
+}
+
+TEST_F(Compare, WhatHasSentNothingIsNotTheBest) {
+  const auto got = compare("--strategy DiLoCo,LocalSGD --model mobilenet_v2 --link 1Gbit/50us");
+  EXPECT_NE(got.out.find("* LocalSGD"), std::string::npos) << got.out;
+  EXPECT_NE(got.out.find("  DiLoCo"), std::string::npos) << got.out;
 }
 
 /// The server is on the first worker's host, so that nothing of that one's passes a NIC.
@@ -761,6 +770,7 @@ TEST_F(Compare, RefusesInOneLine) {
       "--strategy 'hovorod*'",
       "no strategy is of the family 'hovorod*'. Fix: --list-strategies has their names");
   compare_refuses("--ranks 0", "--ranks 0 cannot be");
+  compare_refuses("--link ,", "--link , names none. Fix: as 10Gbit/50us");
   compare_refuses("--memory-bandwidth 0", "--memory-bandwidth 0 cannot be. Fix: more than 0 GB/s");
   compare_refuses("--ranks 4,x", "--ranks x cannot be");
   compare_refuses("--fusion.byte 1", "none of these strategies has --fusion.byte. Did you mean ");
