@@ -16,7 +16,9 @@
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/core/settings.hpp"
+#include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/role/chunk_context.hpp"
 #include "tutti/strategies.hpp"
 #include "tutti/transport/any_transport.hpp"
 
@@ -87,29 +89,46 @@ struct padded : compression::none {
   }
 };
 
-TEST(Agreement, APushThatIsNotAsLongAsItsChunkIsNeverRead) {
-  using strategy = compose<architecture::parameter_server<>, padded>;
-  for (const std::size_t pads : {4U, 12U}) {
-    const auto said = errors(3, [pads](transport::in_process& world) {
-      padding = world.rank() == 1 ? pads : 8;
-      arena memory = model_of(world.rank(), {{"weight", 10}});
-      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
-      if (engine.serves()) {
-        engine.serve();
-      } else {
-        take_step(engine, memory, 0);
-        engine.wait();
-      }
-    });
-    const std::string sentence = "rank 1 pushed " + std::to_string(40 + pads) +
-                                 " bytes of chunk 0 where 48 were expected. Fix: give every rank "
-                                 "the same compression options";
-    EXPECT_EQ(said[2], sentence);
-    for (const int worker : {0, 1}) {
-      const auto& words = said[static_cast<std::size_t>(worker)];
-      EXPECT_NE(words.find(sentence), std::string::npos) << words;
-    }
+/// The same, of a length that only the encoder knows.
+struct padded_at_most : padded {
+  std::size_t capacity(std::size_t elements) const { return wire_bytes(elements); }
+  std::size_t expected(std::size_t elements) const { return wire_bytes(elements); }
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out, const chunk_context&,
+              std::size_t* length) const {
+    padded::encode(queue, gradient, out);
+    *length = out.size;
   }
+};
+
+/// Rank 1 pads by `pads` bytes where the others pad by 8.
+template <class Compression>
+void refuses_a_push(std::size_t pads, const std::string& expected) {
+  using strategy = compose<architecture::parameter_server<>, Compression>;
+  const auto said = errors(3, [pads](transport::in_process& world) {
+    padding = world.rank() == 1 ? pads : 8;
+    arena memory = model_of(world.rank(), {{"weight", 10}});
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
+    if (engine.serves()) {
+      engine.serve();
+    } else {
+      take_step(engine, memory, 0);
+      engine.wait();
+    }
+  });
+  const std::string sentence = "rank 1 pushed " + std::to_string(40 + pads) +
+                               " bytes of chunk 0 where " + expected +
+                               " were expected. Fix: give every rank the same compression options";
+  EXPECT_EQ(said[2], sentence);
+  for (const int worker : {0, 1}) {
+    const auto& words = said[static_cast<std::size_t>(worker)];
+    EXPECT_NE(words.find(sentence), std::string::npos) << words;
+  }
+}
+TEST(Agreement, APushThatIsNotAsLongAsItsChunkIsNeverRead) {
+  refuses_a_push<padded>(4, "48");
+  refuses_a_push<padded>(12, "48");
+  refuses_a_push<padded_at_most>(12, "at most 48");
 }
 
 TEST(Agreement, OtherServersAreNamedThoughTheRanksPlanOtherwise) {
@@ -137,6 +156,16 @@ TEST(Agreement, DeadlinesAndProgressAreEachRanksOwn) {
                                                 options.run.progress = progress::by_thread;
                                               }),
             std::vector<std::string>(3));
+}
+
+/// What the profile says shows in the plan alone.
+TEST(Agreement, AProfileThatPlansOtherwiseIsNamed) {
+  EXPECT_EQ(said_when_the_last_has<compose<fusion::merge_gradients>>(
+                3, [](auto& options,
+                      auto&) { options.profile.backward.assign(tensor_sizes().size(), 1.0); }),
+            std::vector<std::string>(3,
+                                     "rank 0 and rank 2 plan the same tensors differently. Fix: "
+                                     "give every rank the same profile"));
 }
 
 TEST(Agreement, AnotherPolicyIsNamed) {

@@ -297,7 +297,6 @@ TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
   }
 }
 
-/// The library's sum takes any lengths at its ends for one, so plans are compared before.
 /// Rank 1's device is lost in the middle of a step, and then its loop throws: what the engine does
 /// on its way out must not throw again.
 TEST(StreamOrderedStrategy, ALostDeviceLeavesTheEnginesEndInPeace) {
@@ -325,6 +324,7 @@ TEST(StreamOrderedStrategy, ALostDeviceLeavesTheEnginesEndInPeace) {
   EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
 }
 
+/// The library's sum takes any lengths at its ends for one, so plans are compared before.
 TEST(StreamOrderedStrategy, OtherTensorsAreNamedBeforeAnythingMoves) {
   const auto said = errors<streams>(3, [](streamed& world) {
     host_stream compute;

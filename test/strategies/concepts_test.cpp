@@ -331,6 +331,21 @@ struct scratch_by_elements : compression {
 };
 static_assert(compression_policy<scratch_by_elements> && !compression_policy<scratch_by_type>);
 
+struct adds : compression {
+  static constexpr bool summable = true;
+  static constexpr std::size_t wire_bytes(std::size_t n) { return 4 * n; }
+  template <class Queue>
+  void fold(Queue&, wire, const_wire) const;
+};
+struct adds_behind_a_header : adds {
+  static constexpr std::size_t wire_bytes(std::size_t n) { return 4 + 4 * n; }
+};
+struct adds_two_a_byte : adds {
+  static constexpr std::size_t wire_bytes(std::size_t n) { return (n + 1) / 2; }
+};
+static_assert(compression_policy<adds> && !compression_policy<adds_behind_a_header> &&
+              !compression_policy<adds_two_a_byte>);
+
 struct sums_alone : monitor {
   std::span<double> sums();
 };
