@@ -89,7 +89,7 @@ struct padded : compression::none {
   }
 };
 
-/// The same, of a length that only the encoder knows.
+/// `padded`, of a length that only the encoder knows.
 struct padded_at_most : padded {
   std::size_t capacity(std::size_t elements) const { return wire_bytes(elements); }
   std::size_t expected(std::size_t elements) const { return wire_bytes(elements); }
