@@ -41,9 +41,8 @@ struct run_options {
 inline void expect_passes(const run_options& run) {
   if (run.accumulation == 0) {
     throw usage_error(
-        "run.accumulation of 0 passes leaves a step without gradients. Fix: 1, or as many passes "
-        "as "
-        "are added up");
+        "run.accumulation of 0 passes leaves a step without gradients. Fix: 1, or as many as are "
+        "added up");
   }
 }
 
