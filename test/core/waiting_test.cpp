@@ -49,6 +49,19 @@ TEST(Waiting, GoesOnWhileSomethingMoves) {
   }
 }
 
+/// What both ranks say of one chunk that `Collective` adds up.
+template <class Collective>
+std::vector<std::string> said_of_one_chunk(seconds deadline, progress who) {
+  using strategy = compose<architecture::all_reduce<Collective>>;
+  return errors(2, [=](transport::in_process& world) {
+    arena memory = model_of(world.rank(), {{"weight", 10}});
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                        impatient<strategy>(deadline, who));
+    engine.ready(tensor_id(0));
+    engine.wait();
+  });
+}
+
 /// A chunk that both have handed in takes 250 messages, thirty in a deadline.
 struct in_many_messages : collective::ring {
   template <class Endpoint, class Fold>
@@ -63,16 +76,8 @@ struct in_many_messages : collective::ring {
 };
 /// Nobody does anything else meanwhile, so that only what moves may tell who waits to go on.
 TEST(Waiting, GoesOnWhileMessagesCome) {
-  using strategy = compose<architecture::all_reduce<in_many_messages>>;
   for (const progress who : both) {
-    const auto said = errors(2, [who](transport::in_process& world) {
-      arena memory = model_of(world.rank(), {{"weight", 10}});
-      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
-                                          impatient<strategy>(0.1, who));
-      engine.ready(tensor_id(0));
-      engine.wait();
-    });
-    EXPECT_EQ(said, std::vector<std::string>(2));
+    EXPECT_EQ(said_of_one_chunk<in_many_messages>(0.1, who), std::vector<std::string>(2));
   }
 }
 
@@ -161,16 +166,9 @@ struct for_ever : collective::ring {
 };
 /// Nobody owes anything, so nobody is named.
 TEST(Waiting, NamesNobodyWhereAllHaveHandedIn) {
-  using strategy = compose<architecture::all_reduce<for_ever>>;
   for (const progress who : both) {
-    const auto said = errors(2, [who](transport::in_process& world) {
-      arena memory = model_of(world.rank(), {{"weight", 10}});
-      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
-                                          impatient<strategy>(0.3, who));
-      engine.ready(tensor_id(0));
-      engine.wait();
-    });
-    EXPECT_EQ(said, std::vector<std::string>(2, "every rank submitted chunk 0 and nothing moves"));
+    EXPECT_EQ(said_of_one_chunk<for_ever>(0.3, who),
+              std::vector<std::string>(2, "every rank submitted chunk 0 and nothing moves"));
   }
 }
 
@@ -224,23 +222,23 @@ TEST(Waiting, AServerNeverExpires) {
   }
 }
 
-/// A rank that closes waits for as long as others go on: here a server, while its worker pauses and
-/// answers nobody, for longer than whoever waits by napping takes to look at the time.
+/// A rank that closes waits for as long as others go on: here a server, while its worker pauses,
+/// and where no thread answers for it for longer than a napping server takes to look at the time.
 TEST(Waiting, WhoClosesNeverExpires) {
   using strategy = compose<architecture::parameter_server<>>;
-  const auto said = errors(2, [](transport::in_process& world) {
-    arena memory = model_of(world.rank());
-    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
-                                        impatient<strategy>(0.1, progress::by_caller));
-    if (!engine.serves()) {
-      take_step(engine, memory, 0);
-      engine.wait();
-      sleep_for(2);
-      take_step(engine, memory, 1);
-      engine.wait();
-    }
-  });
-  EXPECT_EQ(said, std::vector<std::string>(2));
+  for (const progress who : both) {
+    const auto said = errors(2, [who](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(),
+                                          impatient<strategy>(0.1, who));
+      for (int step = 0; step < 2 && !engine.serves(); ++step) {
+        take_step(engine, memory, step);
+        engine.wait();
+        sleep_for(who == progress::by_caller ? 2 : 0.4);
+      }
+    });
+    EXPECT_EQ(said, std::vector<std::string>(2));
+  }
 }
 
 // ---- questions of ranks that wait

@@ -289,7 +289,7 @@ const std::tuple in_no_registry{
         compressed_by_byteps(
             "compression.levels=16 compression.spacing=linear compression.norm=largest "
             "compression.seed=1 ")},
-    // exp_configs/*.conf: threshold 67108864, which their groups count in elements.
+    // Their --threshold 67108864 counts elements.
     row<strategies::MeanOfSigns, fusion::up_to, compression::sign, architecture::all_gather>{
         up_to_elements(67'108'864)},
     row<strategies::EFMeanOfSigns, fusion::up_to, error_feedback<compression::sign>,
