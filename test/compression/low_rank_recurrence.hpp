@@ -38,6 +38,15 @@ class recurrence {
     }
   }
 
+  /// Goes on from what has been remembered elsewhere: residuals, and the columns of Q one by one,
+  /// times any number.
+  void go_on_from(std::size_t rank, std::span<const float> residual, std::span<const float> q) {
+    residuals[rank].assign(residual.begin(), residual.end());
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      q_[i % columns_][i / columns_] = q[i];
+    }
+  }
+
   std::vector<double> step(const std::vector<std::vector<float>>& gradients) {
     const auto count = static_cast<double>(inputs.size());
     std::vector<std::vector<double>> p(rows_, std::vector<double>(rank_));

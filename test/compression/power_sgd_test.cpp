@@ -94,6 +94,7 @@ class ranks_of {
     return all_[0].mean;
   }
 
+  bool is_new() const { return step_ == 0; }
   const floats& residual(std::size_t number) const { return all_[number].residual; }
   const floats& remembered() const { return all_[0].remembered; }
   void remember(const floats& q) {
@@ -133,8 +134,10 @@ class ranks_of {
   std::uint64_t step_ = 0;
 };
 
-TEST(power_sgd, is_the_recurrence_in_double_for_ten_steps) {
-  double worst = 0;
+/// Calls `step(ranks, recurrence, gradients)` for ten steps of random matrices, then `after()`, for
+/// every shape, rank and number of ranks.
+template <class Step, class After>
+void for_ten_steps(const Step& step, const After& after) {
   for (const tensor_shape& shape : {tensor_shape{8, 8}, tensor_shape{16, 10, 2, 2},
                                     tensor_shape{33, 9}, tensor_shape{9, 301}}) {
     for (const std::size_t rank : {1u, 2u, 4u}) {
@@ -142,26 +145,60 @@ TEST(power_sgd, is_the_recurrence_in_double_for_ten_steps) {
         const tensor_facts tensor = tensor_of(shape);
         ranks_of ranks(count, tensor, {.rank = rank, .seed = 77});
         recurrence exact(count, shape[0], tensor.elements / shape[0], rank, 77, index(tensor.id));
-        for (unsigned step = 0; step < 10; ++step) {
+        for (unsigned number = 0; number < 10; ++number) {
           std::vector<floats> gradients;
           for (int each = 0; each < count; ++each) {
             gradients.push_back(
-                normal_gradient(tensor.elements, 100 * step + static_cast<unsigned>(each)));
+                normal_gradient(tensor.elements, 100 * number + static_cast<unsigned>(each)));
           }
-          const floats mean = ranks.step(gradients);
-          const doubles expected = exact.step(gradients);
-          for (std::size_t each = 0; each < gradients.size(); ++each) {
-            const double bound = norm(exact.inputs[each]);
-            worst = std::max({worst, distance(mean, expected) / bound,
-                              distance(ranks.residual(each), exact.residuals[each]) / bound});
-          }
-          ASSERT_LE(worst, 1e-5) << count << " ranks, rank " << rank << ", " << shape[0] << " x "
-                                 << tensor.elements / shape[0] << ", step " << step;
+          step(ranks, exact, gradients);
         }
+        after();
       }
     }
   }
-  RecordProperty("worst", std::to_string(worst));
+}
+
+/// By how much the mean and the residuals differ, beside the longest matrix that was sent.
+double off_by(ranks_of& ranks, recurrence& exact, const std::vector<floats>& gradients) {
+  const floats mean = ranks.step(gradients);
+  const doubles expected = exact.step(gradients);
+  double worst = 0;
+  for (std::size_t each = 0; each < gradients.size(); ++each) {
+    const double length = norm(exact.inputs[each]);
+    worst = std::max({worst, distance(mean, expected) / length,
+                      distance(ranks.residual(each), exact.residuals[each]) / length});
+  }
+  return worst;
+}
+
+TEST(power_sgd, each_step_is_the_recurrence_in_double) {
+  double worst = 0;
+  for_ten_steps(
+      [&](ranks_of& ranks, recurrence& exact, const std::vector<floats>& gradients) {
+        for (std::size_t each = 0; each < gradients.size() && !ranks.is_new(); ++each) {
+          exact.go_on_from(each, ranks.residual(each), ranks.remembered());
+        }
+        worst = std::max(worst, off_by(ranks, exact, gradients));
+      },
+      [] {});
+  EXPECT_LE(worst, 4 * 0x1p-24) << "roundings of what is sent, of the mean and of residuals";
+}
+
+/// Where columns of M Q are close to dependent, the recurrence itself magnifies what payloads lose
+/// as floats; by how much is chance, so all matrices are asked, and not each.
+TEST(power_sgd, ten_steps_stay_with_the_recurrence_in_double) {
+  double worst = 0;
+  doubles all;
+  for_ten_steps(
+      [&](ranks_of& ranks, recurrence& exact, const std::vector<floats>& gradients) {
+        worst = std::max(worst, off_by(ranks, exact, gradients));
+      },
+      [&] { all.push_back(std::exchange(worst, 0)); });
+  std::ranges::sort(all);
+  EXPECT_LE(all[all.size() / 2], 1e-6);
+  EXPECT_LE(all[all.size() * 9 / 10], 1e-5);
+  EXPECT_LE(all.back(), 1e-3);
 }
 
 using by_rows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;

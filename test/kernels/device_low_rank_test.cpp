@@ -278,13 +278,12 @@ TEST(device_low_rank, the_product_of_the_factors_is_the_hosts) {
       EXPECT_TRUE(same_bits(rest_here, rest_there)) << named(size) << ", " << width << " together";
     }
     for (std::size_t i = 0; i < n; ++i) {
-      double sum = 0;
+      float sum = 0;
       for (std::size_t k = 0; k < size.rank; ++k) {
-        sum += double{left[k * size.rows + i / size.columns]} *
-               double{right[k * size.columns + i % size.columns]};
+        sum += left[k * size.rows + i / size.columns] * right[k * size.columns + i % size.columns];
       }
-      ASSERT_EQ(mean_here[i], static_cast<float>(sum * double{average})) << named(size);
-      ASSERT_EQ(rest_here[i], static_cast<float>(double{before[i]} - sum / 3)) << named(size);
+      ASSERT_EQ(mean_here[i], sum * average) << named(size);
+      ASSERT_EQ(rest_here[i], before[i] - sum * (1.0f / 3)) << named(size);
     }
   }
 }
@@ -304,11 +303,10 @@ TEST(device_low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two
                                          left.data());
       kernels::detail::transposed_times_thin(multiply_add, matrix.data(), left.data(), size,
                                              back.data());
-      kernels::detail::each_block_of_product(
-          multiply_add, left.data(), back.data(), size, [&](std::size_t first, const auto& sums) {
-            std::transform(std::begin(sums), std::end(sums), product.data() + first,
-                           [](double each) { return static_cast<float>(each); });
-          });
+      kernels::detail::each_block_of_product(left.data(), back.data(), size,
+                                             [&](std::size_t first, const auto& sums) {
+                                               std::ranges::copy(sums, product.data() + first);
+                                             });
       left.insert(left.end(), back.begin(), back.end());
       left.insert(left.end(), product.begin(), product.end());
       return left;

@@ -26,9 +26,10 @@ namespace tutti::compression {
 /// Cost: rank * (rows + columns) floats; a float of memory an element and `rank` for every column;
 /// M is read at most `rank` times a round to encode (on a GPU once for every four columns), and
 /// written once to decode. On a device the columns of a tensor are made orthonormal by one block in
-/// a call of the tensor's own, for each tensor is a launch by itself. Where the columns of M Q are
-/// close to dependent, what the payloads lose as floats is magnified. After: Vogels, Karimireddy
-/// and Jaggi, "PowerSGD", NeurIPS 2019.
+/// a call of the tensor's own, for each tensor is a launch by itself. A step is the recurrence's
+/// within 3 in 10^7 of the matrix's length; where the columns of M Q are close to dependent, later
+/// steps magnify what payloads lose as floats. After: Vogels, Karimireddy and Jaggi, "PowerSGD",
+/// NeurIPS 2019.
 class power_sgd {
  public:
   using role = tutti::role::compression;

@@ -18,8 +18,9 @@
 #include "tutti/kernels/widest.hpp"
 
 // A matrix as a product of two thin ones. Matrices lie row after row, thin ones column after
-// column. Products of floats are exact in double and are added in one order, so every processor
-// gives the same bits, whatever its vectors, and every device. Eigen adds in an order that follows
+// column. Sums along a matrix are made in double, where products of floats are exact, and the
+// product of the factors in floats, both in one order, so every processor gives the same bits,
+// whatever its vectors, and every device. Eigen adds in an order that follows
 // from its processor's vectors, which no device repeats. Its QR decomposition would also make every
 // unit that includes this compile five times as long.
 namespace tutti::kernels {
@@ -271,24 +272,20 @@ void transposed_times_thin(const MultiplyAdd& multiply_add, const float* matrix,
   });
 }
 
-/// Columns of a product at a time: so many that conversions are shared, and so few that the sums of
-/// four rows stay in registers and the first-level cache.
+/// Columns of a product at a time: so many that reads of the thin matrices are shared, and so few
+/// that the sums of four rows stay in registers.
 constexpr std::size_t product_block = 32;
 
 /// Adds, to the sums of a block of columns of each of some rows, the products of some columns of
 /// the thin matrices.
-template <std::size_t Together, std::size_t Rows, std::size_t Columns, class MultiplyAdd>
-void add_columns(const MultiplyAdd& multiply_add, const float* left, const float* right,
-                 const low_rank& size, double (&sums)[Rows][Columns]) {
+template <std::size_t Together, std::size_t Rows, std::size_t Columns>
+void add_columns(const float* left, const float* right, const low_rank& size,
+                 float (&sums)[Rows][Columns]) {
   for (std::size_t k = 0; k < Together; ++k) {
-    double its[Columns];
-    for (std::size_t i = 0; i < Columns; ++i) {
-      its[i] = double{right[k * size.columns + i]};
-    }
     for (std::size_t row = 0; row < Rows; ++row) {
-      const double factor = left[k * size.rows + row];
+      const float factor = left[k * size.rows + row];
       for (std::size_t i = 0; i < Columns; ++i) {
-        sums[row][i] = multiply_add(factor, its[i], sums[row][i]);
+        sums[row][i] += factor * right[k * size.columns + i];
       }
     }
   }
@@ -296,15 +293,14 @@ void add_columns(const MultiplyAdd& multiply_add, const float* left, const float
 
 /// Calls `f(first element, sums)` for the product of the factors, block by block of some rows and
 /// so many columns, from column `begin` on, while there are so many. Answers where that ends.
-template <std::size_t Columns, std::size_t Rows, class MultiplyAdd, class F>
-std::size_t some_blocks_of_product(const MultiplyAdd& multiply_add, const float* left,
-                                   const float* right, const low_rank& size, std::size_t row,
-                                   std::size_t begin, const F& f) {
+template <std::size_t Columns, std::size_t Rows, class F>
+std::size_t some_blocks_of_product(const float* left, const float* right, const low_rank& size,
+                                   std::size_t row, std::size_t begin, const F& f) {
   for (; begin + Columns <= size.columns; begin += Columns) {
-    double sums[Rows][Columns] = {};
+    float sums[Rows][Columns] = {};
     some_columns(size.rank, [&](std::size_t first, auto together) {
-      add_columns<together>(multiply_add, left + first * size.rows + row,
-                            right + first * size.columns + begin, size, sums);
+      add_columns<together>(left + first * size.rows + row, right + first * size.columns + begin,
+                            size, sums);
     });
     for (std::size_t each = 0; each < Rows; ++each) {
       f((row + each) * size.columns + begin, sums[each]);
@@ -314,14 +310,13 @@ std::size_t some_blocks_of_product(const MultiplyAdd& multiply_add, const float*
 }
 
 /// Calls `f(first element, sums)` for the product of the factors.
-template <class MultiplyAdd, class F>
-void each_block_of_product(const MultiplyAdd& multiply_add, const float* left, const float* right,
-                           const low_rank& size, const F& f) {
+template <class F>
+void each_block_of_product(const float* left, const float* right, const low_rank& size,
+                           const F& f) {
   some_rows<4>(size.rows, [&](std::size_t row, auto rows) {
-    std::size_t begin =
-        some_blocks_of_product<product_block, rows>(multiply_add, left, right, size, row, 0, f);
-    begin = some_blocks_of_product<8, rows>(multiply_add, left, right, size, row, begin, f);
-    some_blocks_of_product<1, rows>(multiply_add, left, right, size, row, begin, f);
+    std::size_t begin = some_blocks_of_product<product_block, rows>(left, right, size, row, 0, f);
+    begin = some_blocks_of_product<8, rows>(left, right, size, row, begin, f);
+    some_blocks_of_product<1, rows>(left, right, size, row, begin, f);
   });
 }
 
@@ -400,23 +395,23 @@ void orthonormalise(Queue& queue, float* columns, std::size_t rows, std::size_t 
 }
 void orthonormalise(cuda::stream& queue, float* columns, std::size_t rows, std::size_t count);
 
-/// product = average * left * transposed right, and `rest` loses what `ranks` share of the sum.
+/// product = average * left * transposed right, and `rest` loses what `ranks` share of the sum:
+/// where that is the average, the very floats of `product`.
 template <host_queue Queue>
 void expand_and_subtract(Queue& queue, const float* left, const float* right, const low_rank& size,
                          float average, int ranks, std::span<float> product,
                          std::span<float> rest) {
   queue.run([=] {
-    const double share = 1.0 / ranks;
-    widest_of_exact_products([=](const auto& multiply_add) {
-      detail::each_block_of_product(
-          multiply_add, left, right, size, [=](std::size_t first, const auto& sums) {
-            for (std::size_t i = 0; i < std::size(sums); ++i) {
-              product[first + i] = static_cast<float>(sums[i] * double{average});
-            }
-            for (std::size_t i = 0; i < std::size(sums); ++i) {
-              rest[first + i] = static_cast<float>(double{rest[first + i]} - sums[i] * share);
-            }
-          });
+    const float share = 1.0f / static_cast<float>(ranks);
+    widest([=] {
+      detail::each_block_of_product(left, right, size, [=](std::size_t first, const auto& sums) {
+        for (std::size_t i = 0; i < std::size(sums); ++i) {
+          product[first + i] = sums[i] * average;
+        }
+        for (std::size_t i = 0; i < std::size(sums); ++i) {
+          rest[first + i] -= sums[i] * share;
+        }
+      });
     });
   });
 }

@@ -293,18 +293,18 @@ struct expand_and_subtract {
   template <int Width>
   TUTTI_HD void pack(std::size_t number) const {
     using values = kernels::detail::pack_of<float, Width>;
-    const double share = 1.0 / ranks;
+    const float share = 1.0f / static_cast<float>(ranks);
     std::size_t line = number * Width / size.columns;
     std::size_t column = number * Width % size.columns;
     values made;
     values left_over = reinterpret_cast<const values*>(rest)[number];
     for (int lane = 0; lane < Width; ++lane) {
-      double sum = 0;
+      float sum = 0;
       for (std::size_t k = 0; k < size.rank; ++k) {
-        sum += double{left[k * size.rows + line]} * double{right[k * size.columns + column]};
+        sum += left[k * size.rows + line] * right[k * size.columns + column];
       }
-      made.value[lane] = static_cast<float>(sum * double{average});
-      left_over.value[lane] = static_cast<float>(double{left_over.value[lane]} - sum * share);
+      made.value[lane] = sum * average;
+      left_over.value[lane] -= sum * share;
       if (++column == size.columns) {
         column = 0;
         ++line;
