@@ -9,6 +9,12 @@ namespace {
 TEST(OrderSampled, AsReadyAlone) {
   EXPECT_EQ((orders_hold_alone<schedule::as_ready, sampled_architectures>()), 14);
 }
+TEST(OrderSampled, AtTheEndAlone) {
+  EXPECT_EQ((orders_hold_alone<schedule::at_end, sampled_architectures>()), 14);
+}
+TEST(OrderSampled, InOrderAlone) {
+  EXPECT_EQ((orders_hold_alone<schedule::in_order, sampled_architectures>()), 14);
+}
 TEST(OrderSampled, ByPriority) {
   EXPECT_EQ((orders_hold<one_by_priority, sampled_architectures>()), 46);
 }

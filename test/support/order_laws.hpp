@@ -78,10 +78,10 @@ using ordered_architectures =
                architecture::sharded<>, architecture::gossip, architecture::push_sum,
                architecture::bipartite_averaging, architecture::elastic_servers>;
 /// They are with every coordination under by_priority, with one each under newest_first, and under
-/// as_ready where each rank decides for itself: an engine of either kind takes the compiler a
-/// second. Forms that exchange as another one does are left out: adasum of differences, servers
-/// that correct gradients, shards whose gradients are lent. For architectures on neither list
-/// test/lint/lists.py gives a reason.
+/// the schedules that hold nothing back where each rank decides for itself: an engine of either
+/// kind takes the compiler a second. Forms that exchange as another one does are left out: adasum
+/// of differences, servers that correct gradients, shards whose gradients are lent. For
+/// architectures on neither list test/lint/lists.py gives a reason.
 using sampled_architectures = std::tuple<
     architecture::adasum<>, architecture::dense, architecture::diloco<>,
     architecture::streaming_diloco<>, architecture::elastic_averaging<>, architecture::sparse_tree,
