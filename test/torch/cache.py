@@ -59,6 +59,14 @@ def what_does_not_compile_is_told_once():
     refused("tutti: it cannot be. Fix: another", lambda: build().module())
 
 
+def what_does_not_load_is_told_once():
+    before = len(folders())
+    write(scratch / "inner.hpp", "extern const int inner;\n")
+    said = refused("inner + 1 compiles and does not load: ", lambda: build().module())
+    assert "undefined symbol: inner" in said, said
+    assert len(folders()) == before + 1, f"{folders()}, and one rank builds"
+
+
 def one_rank_builds():
     write(scratch / "inner.hpp", "constexpr int inner = 1;\n")
     module = build().module()
@@ -120,5 +128,6 @@ def a_compiler_that_says_nothing():
     os.environ["CXX"] = known
 
 
-laws.run([what_does_not_compile_is_told_once, one_rank_builds, an_edit_of_any_header_builds_again,
-          what_is_built_is_what_was_asked_for, a_compiler_that_says_nothing])
+laws.run([what_does_not_compile_is_told_once, what_does_not_load_is_told_once, one_rank_builds,
+          an_edit_of_any_header_builds_again, what_is_built_is_what_was_asked_for,
+          a_compiler_that_says_nothing])

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from typing import NoReturn
 
 import torch
 
@@ -129,6 +130,10 @@ class Build:
         if refusal.exists() and refusal.stat().st_mtime >= since:
             raise RuntimeError(refusal.read_text())
 
+    def refuse(self, sentence: str) -> NoReturn:
+        (self.folder / "refused").write_text(sentence)
+        raise RuntimeError(sentence) from None
+
     def build(self) -> str:
         from torch.utils import cpp_extension  # it looks for CUDA, and says what it finds
 
@@ -146,9 +151,10 @@ class Build:
                 extra_include_paths=self.folders, build_directory=str(folder),
                 with_cuda=False).__file__
         except RuntimeError as reason:
-            sentence = sentence_of(self.strategy, str(reason))
-            (self.folder / "refused").write_text(sentence)
-            raise RuntimeError(sentence) from None
+            self.refuse(sentence_of(self.strategy, str(reason)))
+        except ImportError as reason:
+            self.refuse(f"{self.strategy} compiles and does not load: {reason}. "
+                        "Fix: a header that defines what it declares")
         told = answer_of("ninja", "-C", str(folder), "-t", "deps", "module.o").splitlines()
         headers = {path.strip(): digest(path.strip()) for path in told if path.startswith("    ")}
         (folder / "built.json").write_text(json.dumps({"module": module, "headers": headers}))
