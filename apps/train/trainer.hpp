@@ -89,14 +89,24 @@ void write_checkpoint(Engine& engine, Model& model, const std::string& file) {
   std::filesystem::rename(partial, file);
 }
 
-/// Loads one file. Every worker must call it.
-template <class Engine, class Model>
-void load_checkpoint(Engine& engine, Model& model, const std::string& file) {
+/// What `read` makes of a file, which is named in what it throws.
+template <class Read>
+auto read_from(const std::string& file, Read read) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     throw tutti::usage_error("cannot read " + file + ". Fix: a checkpoint of this job's");
   }
   try {
+    return read(in);
+  } catch (const tutti::usage_error& wrong) {
+    throw tutti::usage_error(file + ": " + wrong.what());
+  }
+}
+
+/// Loads one file. Every worker must call it.
+template <class Engine, class Model>
+void load_checkpoint(Engine& engine, Model& model, const std::string& file) {
+  read_from(file, [&](std::istream& in) {
     tutti::load(engine, in);
     tutti::fill_from_host(model.queue(), model.statistics(), [&](std::span<float> statistics) {
       in.read(reinterpret_cast<char*>(statistics.data()),
@@ -105,9 +115,7 @@ void load_checkpoint(Engine& engine, Model& model, const std::string& file) {
     if (!in) {
       throw tutti::usage_error("the checkpoint is cut short. Fix: use an earlier one");
     }
-  } catch (const tutti::usage_error& wrong) {
-    throw tutti::usage_error(file + ": " + wrong.what());
-  }
+  });
 }
 
 /// Goes on from the newest step of which every rank has a checkpoint: a job that is killed while
@@ -118,22 +126,21 @@ void read_checkpoint(Engine& engine, Model& model, const std::string& file) {
   std::error_code ignored;
   bool whole = std::filesystem::exists(file, ignored);
   const bool has_previous = std::filesystem::exists(previous(file), ignored);
-  const auto load = [&] {
-    load_checkpoint(engine, model, whole || !has_previous ? file : previous(file));
-    return static_cast<double>(engine.steps());
+  const auto chosen = [&] { return whole || !has_previous ? file : previous(file); };
+  const auto step = [&] {
+    return static_cast<double>(read_from(chosen(), tutti::step_of_checkpoint));
   };
-  double own = load();
+  double own = step();
   double mean = engine.average(own);
+  whole = whole && own <= mean;
+  own = step();
+  mean = engine.average(own);
   if (engine.average(mean != own ? 1 : 0) > 0) {
-    whole = whole && own <= mean;
-    own = load();
-    mean = engine.average(own);
-  }
-  const bool differs = mean != own;
-  if (engine.average(differs ? 1 : 0) > 0) {
-    throw tutti::usage_error(file + " is of step " + std::to_string(engine.steps()) +
+    throw tutti::usage_error(file + " is of step " +
+                             std::to_string(static_cast<std::uint64_t>(own)) +
                              ", but not every rank's is. Fix: use an earlier one");
   }
+  load_checkpoint(engine, model, chosen());
   if (!whole && has_previous) {
     std::filesystem::rename(previous(file), file, ignored);  // where nobody may write, it stays
   }

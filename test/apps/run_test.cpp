@@ -134,6 +134,12 @@ TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   train_refuses("--ranks 2 --resume /nowhere/saved", "cannot read /nowhere/saved.");
   train_refuses("--strategy WFBPUnlimited --ranks 2 --resume saved", "saved.");
   train_refuses("--strategy BSP --model cnn --ranks 2 --resume saved", "saved.");
+  std::filesystem::copy_file(here_ / "saved.1", here_ / "mine.1");
+  std::filesystem::copy_file(here_ / "saved.0", here_ / "saved.1",
+                             std::filesystem::copy_options::overwrite_existing);
+  train_refuses("--strategy BSP --ranks 2 --resume saved",
+                "saved.1: the checkpoint was written by rank 0 and is read by rank 1");
+  std::filesystem::rename(here_ / "mine.1", here_ / "saved.1");
   std::filesystem::resize_file(here_ / "saved.1", 1000);
   train_refuses("--strategy BSP --ranks 2 --resume saved", "saved.1: the checkpoint is cut short");
 }

@@ -3,6 +3,7 @@
 // here because a unit that instantiates every strategy takes long to compile.
 #include "tutti/core/checkpoint.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -141,7 +142,7 @@ TEST(Checkpoint, AnotherProcessGoesOnBitwise) {
   int stop = 1;
   for_each(static_cast<strategies::all*>(nullptr), [&]<class Strategy>() {
     using architecture = typename strategy_of<Strategy>::architecture;
-    if constexpr (!(facts::stale<architecture> && architecture::completes_alone) &&
+    if constexpr (!facts::keeps_no_step<architecture> &&
                   !std::is_same_v<Strategy, strategies::HorovodHierarchical>) {
       resumes_bitwise<Strategy>(stop++ % (steps - 1) + 1);
     }
@@ -236,21 +237,102 @@ TEST(Checkpoint, OfAnotherNumberOfRanksIsRefused) {
   }
 }
 
-/// What loading says where two servers own chunks otherwise than when it was saved: of one length,
-/// so that only their owners tell them apart.
+/// What `save` wrote of each worker after each of three steps, and what they say who load others'.
 template <class Strategy>
-std::string refusal_elsewhere(architecture::placed_by before, architecture::placed_by after) {
-  std::string file;
+struct saved_run {
+  static constexpr int ranks = 3;
+  using files = std::array<std::string, ranks>;
+
+  saved_run() {
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of());
+      for (std::size_t step = 0; step < after.size(); ++step) {
+        take_step(engine, memory, static_cast<int>(step));
+        std::ostringstream out;
+        save(engine, out);
+        after[step][static_cast<std::size_t>(world.rank())] = out.str();
+      }
+    });
+  }
+  static files refusals(const files& given) {
+    files said;
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of());
+      std::istringstream in(given[static_cast<std::size_t>(world.rank())]);
+      try {
+        load(engine, in);
+      } catch (const usage_error& refused) {
+        said[static_cast<std::size_t>(world.rank())] = refused.what();
+      }
+    });
+    return said;
+  }
+
+  std::array<files, 3> after{};  // each step
+};
+
+TEST(Checkpoint, OfAnotherRankIsRefused) {
+  const auto written = [](int by, int read) {
+    return "the checkpoint was written by rank " + std::to_string(by) + " and is read by rank " +
+           std::to_string(read) + ". Fix: give each rank the file it wrote";
+  };
+  const saved_run<strategies::TopK> run;
+  const auto& [first, second, third] = run.after[1];
+  EXPECT_EQ(run.refusals({first, second, third}), decltype(run)::files());
+  EXPECT_EQ(run.refusals({second, third, first}),
+            (decltype(run)::files{written(1, 0), written(2, 1), written(0, 2)}));
+}
+
+/// All ranks hear of it in one sentence, whichever of them is given the other step's.
+TEST(Checkpoint, OfAnotherStepThanTheOtherRanksIsRefused) {
+  const saved_run<strategies::TopK> run;
+  const auto expect = [&run](std::array<std::size_t, 3> step, const std::string& sentence) {
+    const auto said =
+        run.refusals({run.after[step[0]][0], run.after[step[1]][1], run.after[step[2]][2]});
+    for (const auto& each : said) {
+      EXPECT_EQ(each, sentence);
+    }
+  };
+  expect({2, 2, 2}, "");
+  expect({0, 0, 1},
+         "rank 0's checkpoint is of step 1 and rank 2's of step 2. Fix: give all ranks files of "
+         "one step");
+  expect({2, 1, 2},
+         "rank 0's checkpoint is of step 3 and rank 1's of step 2. Fix: give all ranks files of "
+         "one step");
+  expect({0, 1, 2},
+         "rank 0's checkpoint is of step 1 and rank 1's of step 2. Fix: give all ranks files of "
+         "one step");
+}
+
+TEST(Checkpoint, SaysOfWhichStepItIs) {
+  const saved_run<strategies::TopK> run;
+  for (std::size_t step = 0; step < run.after.size(); ++step) {
+    std::istringstream in(run.after[step][1]);
+    EXPECT_EQ(step_of_checkpoint(in), step + 1);
+  }
+}
+
+/// What worker 0 is told who loads, beside servers like these, what it has saved beside others. Two
+/// may own chunks of one length otherwise, so that only their owners tell them apart.
+template <class Strategy, class Options = decltype(engine_options<Strategy>::architecture)>
+std::string refusal_elsewhere(const Options& before, const Options& after) {
+  std::array<std::string, 2> files;
   std::string said;
-  for (const auto how : {before, after}) {
+  for (const auto& beside : {before, after}) {
     transport::run_ranks(3, [&](transport::in_process& world) {
       arena memory = model_of(world.rank(), {{"a", 100}, {"b", 100}});
       engine_options<Strategy> set;
-      set.architecture = {.servers = 2, .placed_by = how};
+      set.architecture = beside;
       auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), set);
       if (engine.serves()) {
         engine.serve();
-      } else if (file.empty()) {
+        return;
+      }
+      std::string& file = files[static_cast<std::size_t>(engine.worker())];
+      if (file.empty()) {
         take_step(engine, memory, 0);
         std::ostringstream out;
         save(engine, out);
@@ -272,13 +354,22 @@ TEST(Checkpoint, OfServersThatRememberOtherChunksIsRefused) {
   using architecture::placed_by;
   using strategies::BytePS;
   using strategies::MXNetDistSync;
-  EXPECT_EQ(refusal_elsewhere<MXNetDistSync>(placed_by::kvstore, placed_by::djb2),
+  const auto refusal = []<class Strategy>(placed_by before, placed_by after) {
+    return refusal_elsewhere<Strategy>({.servers = 2, .placed_by = before},
+                                       {.servers = 2, .placed_by = after});
+  };
+  EXPECT_EQ(refusal.operator()<MXNetDistSync>(placed_by::kvstore, placed_by::djb2),
             "the checkpoint's servers remember other chunks. Fix: load it with the options that it "
             "was saved with, and replan");
-  EXPECT_EQ(refusal_elsewhere<MXNetDistSync>(placed_by::kvstore, placed_by::round_robin), "")
+  EXPECT_EQ(refusal.operator()<MXNetDistSync>(placed_by::kvstore, placed_by::round_robin), "")
       << "the same owners";
-  EXPECT_EQ(refusal_elsewhere<BytePS>(placed_by::kvstore, placed_by::djb2), "")
+  EXPECT_EQ(refusal.operator()<BytePS>(placed_by::kvstore, placed_by::djb2), "")
       << "nothing is remembered";
+}
+
+TEST(Checkpoint, OfAnotherNumberOfServersIsRefused) {
+  EXPECT_EQ(refusal_elsewhere<strategies::BytePS>({.servers = 1}, {.servers = 2}),
+            "the checkpoint holds what 1 servers remember, and here are 2. Fix: start as many");
 }
 
 }  // namespace

@@ -241,6 +241,44 @@ TEST(Waiting, WhoClosesNeverExpires) {
   }
 }
 
+/// Worker 1 waits three deadlines for worker 2, as the bound on staleness has it, and asks worker
+/// 0, which has ended in good order: that is left alone, whether its thread has ended or does
+/// something else meanwhile, and holds up nobody's end.
+TEST(Waiting, GoesOnWhereWhoIsAskedHasLeft) {
+  using strategy =
+      compose<architecture::parameter_server<consistency::bounded_staleness, updated_by::servers>>;
+  for (const progress who : both) {
+    for (const bool thread_stays : {false, true}) {
+      std::atomic<int> ended{0};
+      const auto said = errors(4, [&](transport::in_process& world) {
+        arena memory = model_of(world.rank());
+        const auto train = [&](int steps) {
+          auto options = impatient<strategy>(0.1, who);
+          options.architecture.consistency.staleness = 1;
+          auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+          if (engine.serves()) {
+            engine.serve();
+            return;
+          }
+          if (world.rank() == 2) {
+            sleep_for(0.4);
+          }
+          for (int step = 0; step < steps; ++step) {
+            take_step(engine, memory, step);
+          }
+          engine.wait();
+        };
+        train(world.rank() == 0 ? 1 : 3);
+        ++ended;
+        while (world.rank() == 0 && thread_stays && ended < 4) {
+          sleep_for(0.001);
+        }
+      });
+      EXPECT_EQ(said, std::vector<std::string>(4));
+    }
+  }
+}
+
 // ---- questions of ranks that wait
 
 /// An engine of which nobody asks more than a question needs.
@@ -250,7 +288,7 @@ struct idle_engine : engine_base<transport::simulated> {
   bool open_posts() { return false; }
   bool carry_out() { return false; }
   bool has_decided() const { return false; }
-  void describe(const chunk_step&, control_message&) {}
+  void describe(const chunk_step&, control_message& answer) { answer.tensor = no_tensor; }
   void release_waiters() {}
 };
 
@@ -299,6 +337,69 @@ task late_rank(transport::simulated& world) {
   co_await answer(world, first);
   co_await world.sleep(2);
   co_await answer(world, next);
+}
+
+/// Asks what a server answers and nobody else: all have answered, and nobody is named before
+/// nothing has moved between two answers.
+task asks_beside_who_has_left(transport::simulated& world) {
+  idle_engine engine(world);
+  watch<transport::simulated> its(world, engine);
+  its.start();
+  for (const char* const sentence : {"", "every rank submitted chunk 1 and nothing moves"}) {
+    its.ask(first_chunk, 0);
+    co_await world.sleep(1);
+    EXPECT_EQ(its.silent(), "");
+    EXPECT_TRUE(its.everybody_answered());
+    EXPECT_EQ(its.verdict({}), sentence);
+  }
+  for (const char* const sentence : {"", "", "rank 1 has ended and no other rank goes on"}) {
+    its.ask({no_chunk, 0}, 0);
+    co_await world.sleep(1);
+    EXPECT_EQ(its.verdict({}), sentence);
+  }
+  co_await world.sleep(9);
+  co_await its.stop();
+}
+/// Takes the question, as what has ended would not, so that the run ends.
+task has_left(transport::simulated& world) {
+  co_await world.sleep(9);
+  co_await world.receive_any(channel::control);
+}
+task serves_workers(transport::simulated& world) {
+  idle_engine engine(world);
+  watch<transport::simulated> its(world, engine);
+  its.start();
+  its.excuse(1);
+  co_await world.sleep(9);
+  co_await its.stop();
+}
+
+/// Worker 1 has ended, of which the server has heard: worker 0 does not take it for dead.
+TEST(Waiting, AServerExcusesWhoHasEnded) {
+  transport::run_simulated(3, transport::link{1e9, 1e-6}, [](transport::simulated& world) {
+    return world.rank() == 0   ? asks_beside_who_has_left(world)
+           : world.rank() == 1 ? has_left(world)
+                               : serves_workers(world);
+  });
+}
+
+/// A server that is silent is named before a worker that may have ended.
+TEST(Waiting, ASilentServerComesFirst) {
+  transport::run_simulated(3, transport::link{1e9, 1e-6}, [](transport::simulated& world) -> task {
+    if (world.rank() == 0) {
+      idle_engine engine(world);
+      watch<transport::simulated> its(world, engine);
+      its.start();
+      its.ask(first_chunk, 0);
+      co_await world.sleep(1);
+      EXPECT_EQ(its.silent(), "rank 2 does not answer");
+      co_await world.sleep(2);
+      co_await its.stop();
+    } else {
+      co_await world.sleep(2);
+      co_await world.receive_any(channel::control);
+    }
+  });
 }
 
 /// What a peer has yet to read stays as it is, and a late answer is none to a later question.

@@ -88,11 +88,13 @@ TEST(Mpi, FindsEveryRequestInTurn) {
         MPI_Send(&number, 1, MPI_INT, 0, number, MPI_COMM_SELF);
       });
       for (int looks = 0; looks < 100; ++looks) {
-        table.test([&](int number, const MPI_Status& status) {
-          EXPECT_EQ(status.MPI_TAG, number);
-          EXPECT_EQ(room[at(number)], number);
-          ++ended[at(number)];
-        });
+        table.test(
+            [&](int number, const MPI_Status& status) {
+              EXPECT_EQ(status.MPI_TAG, number);
+              EXPECT_EQ(room[at(number)], number);
+              ++ended[at(number)];
+            },
+            [](int code) { ADD_FAILURE() << transport::mpi_error::text(code); });
       }
       EXPECT_TRUE(std::all_of(begin, end, [&](int number) { return ended[at(number)] == 1; }));
     };

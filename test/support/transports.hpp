@@ -102,7 +102,7 @@ struct recording_world {
   }
 };
 
-/// Threads connected as processes over a network are.
+/// Threads connected as processes over a network are, where one message leaves room for others.
 struct shaped_world {
   using transport = tutti::transport::shaped<tutti::transport::in_process>;
   static constexpr bool phantoms = true;
@@ -111,7 +111,8 @@ struct shaped_world {
   template <class Body>
   static bool run(int ranks, Body body) {
     tutti::transport::run_ranks(ranks, [&](tutti::transport::in_process& inner) {
-      tutti::transport::run_shaped(inner, tutti::transport::network(ranks, {1e9, 5e-6}), body);
+      tutti::transport::run_shaped(inner, tutti::transport::network(ranks, {1e9, 5e-6, 0.25}),
+                                   body);
     });
     return true;
   }
@@ -132,7 +133,8 @@ struct any_world {
   }
 };
 
-/// A simulated rank behind the boundary: a virtual clock that is known at run time.
+/// A simulated rank behind the boundary: a virtual clock that is known at run time. One message
+/// leaves room for others.
 struct any_simulated_world {
   using transport = tutti::transport::any_like<tutti::transport::simulated>;
   static constexpr bool phantoms = true;
@@ -140,7 +142,7 @@ struct any_simulated_world {
 
   template <class Body>
   static bool run(int ranks, Body body) {
-    tutti::transport::run_simulated(ranks, {1e9, 5e-6},
+    tutti::transport::run_simulated(ranks, {1e9, 5e-6, 0.25},
                                     [&](tutti::transport::simulated& inner) -> task {
                                       transport world(inner);
                                       task rank = body(world);

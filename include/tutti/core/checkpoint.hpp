@@ -24,7 +24,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '4', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '5', '\n'};
 
 /// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
 class checkpoint_writer {
@@ -154,6 +154,51 @@ inline void expect(std::string_view found, std::string_view wanted, std::string_
   }
 }
 
+/// How a checkpoint begins: whose it is, and of which step.
+struct checkpoint_head {
+  std::string strategy;
+  std::int64_t ranks = 0;
+  std::int64_t rank = 0;
+  std::uint64_t steps = 0;
+};
+
+inline void write_head(checkpoint_writer& file, const checkpoint_head& head) {
+  file.value(checkpoint_magic);
+  file.text(head.strategy);
+  file.value(head.ranks);
+  file.value(head.rank);
+  file.value(head.steps);
+}
+inline checkpoint_head read_head(checkpoint_reader& file) {
+  if (file.value<magic>() != checkpoint_magic) {
+    throw usage_error(
+        "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
+  }
+  checkpoint_head head;
+  head.strategy = file.text();
+  head.ranks = file.value<std::int64_t>();
+  head.rank = file.value<std::int64_t>();
+  head.steps = file.value<std::uint64_t>();
+  return head;
+}
+
+/// Every worker's file is of one step, or every worker throws the same sentence.
+template <class Engine>
+void expect_one_step(Engine& engine, std::uint64_t own) {
+  std::vector<double> steps(static_cast<std::size_t>(engine.workers()));
+  // Its mean with the others' zeros is what this worker's file says.
+  steps[static_cast<std::size_t>(engine.worker())] = static_cast<double>(own) * engine.workers();
+  engine.average(steps);
+  for (std::size_t rank = 1; rank < steps.size(); ++rank) {
+    if (steps[rank] != steps[0]) {
+      throw usage_error(
+          sentence({"rank 0's checkpoint is of step ", static_cast<std::uint64_t>(steps[0]),
+                    " and rank ", rank, "'s of step ", static_cast<std::uint64_t>(steps[rank]),
+                    ". Fix: give all ranks files of one step"}));
+    }
+  }
+}
+
 }  // namespace detail
 
 /// Writes everything that this rank needs to go on as if it had never stopped: parameters,
@@ -167,9 +212,8 @@ void save(Engine& engine, std::ostream& out) {
   engine.meet();
   auto& queue = engine.world().queue();
   detail::checkpoint_writer file(out);
-  file.value(detail::checkpoint_magic);
-  file.text(detail::signature<typename Engine::strategy>());
-  file.value(static_cast<std::int64_t>(engine.world().size()));
+  detail::write_head(file, {std::string(detail::signature<typename Engine::strategy>()),
+                            engine.world().size(), engine.worker(), engine.steps()});
   file.value(hash_of_order(engine.planned()));
   file.value(detail::hash_of_owners(engine.planned()));
   file.value(std::uint64_t{engine.tensors().size()});
@@ -181,7 +225,6 @@ void save(Engine& engine, std::ostream& out) {
   decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
     file.value(static_cast<double>(value));
   });
-  file.value(engine.steps());
   for (const std::span<float> each : engine.memories()) {
     file.floats(host_view(queue, each));
   }
@@ -201,9 +244,17 @@ void save(Engine& engine, std::ostream& out) {
   engine.meet();
 }
 
-/// Continues from what `save` wrote: the same strategy, model, optimizer and number of ranks; and
-/// the same fusion and partition, where each rank updates a part of every chunk, or remembers what
-/// the mean of a part has lost.
+/// The step after which `save` wrote what `in` begins with: which of its files is one of a set.
+/// Throws usage_error if no checkpoint of this version begins there.
+inline std::uint64_t step_of_checkpoint(std::istream& in) {
+  detail::checkpoint_reader file(in);
+  return detail::read_head(file).steps;
+}
+
+/// Continues from what `save` wrote: on each rank the file that it wrote, all of one step where
+/// workers keep one; the same strategy, model, optimizer and number of ranks; and the same fusion
+/// and partition, where each rank updates a part of every chunk, or remembers what the mean of a
+/// part has lost.
 /// Throws usage_error, naming the difference, if the file is of another run or damaged; nothing
 /// has been changed then but memory of this engine, which must not be used on.
 template <class Engine>
@@ -214,15 +265,17 @@ void load(Engine& engine, std::istream& in) {
     fill_from_host(queue, memory, [&file](std::span<float> values) { file.floats(values); });
   };
   detail::checkpoint_reader file(in);
-  if (file.template value<detail::magic>() != detail::checkpoint_magic) {
+  const detail::checkpoint_head head = detail::read_head(file);
+  detail::expect(head.strategy, detail::signature<typename Engine::strategy>(), "strategy");
+  if (head.ranks != engine.world().size()) {
     throw usage_error(
-        "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
+        sentence({"the checkpoint was written by ", head.ranks, " ranks and is read by ",
+                  engine.world().size(), ". Fix: start as many"}));
   }
-  detail::expect(file.text(), detail::signature<typename Engine::strategy>(), "strategy");
-  const auto ranks = file.template value<std::int64_t>();
-  if (ranks != engine.world().size()) {
-    throw usage_error(sentence({"the checkpoint was written by ", ranks, " ranks and is read by ",
-                                engine.world().size(), ". Fix: start as many"}));
+  if (head.rank != engine.worker()) {
+    throw usage_error(
+        sentence({"the checkpoint was written by rank ", head.rank, " and is read by rank ",
+                  engine.worker(), ". Fix: give each rank the file it wrote"}));
   }
   const auto order = file.template value<std::uint64_t>();
   const bool same_owners =
@@ -248,6 +301,9 @@ void load(Engine& engine, std::istream& in) {
         "the checkpoint's ranks remember what means of other chunks have lost. Fix: load it with "
         "the options that it was saved with, and replan");
   }
+  if constexpr (!facts::keeps_no_step<typename Engine::architecture>) {
+    detail::expect_one_step(engine, head.steps);
+  }
   for (const auto& each : engine.tensors()) {
     detail::expect(file.text(), each.name, "model");
     read(file, each.parameter);
@@ -256,7 +312,6 @@ void load(Engine& engine, std::istream& in) {
   decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
     value = static_cast<std::remove_reference_t<decltype(value)>>(file.template value<double>());
   });
-  const auto steps = file.template value<std::uint64_t>();
   // Parameters, then what policies make of them, then what they remember beside.
   std::vector<std::vector<float>> memories;
   for (const std::span<float> each : engine.memories()) {
@@ -267,7 +322,7 @@ void load(Engine& engine, std::istream& in) {
   if constexpr (Engine::learns) {
     book = file.numbers();
     if (book.empty()) {
-      throw usage_error(sentence({"the checkpoint is of step ", steps,
+      throw usage_error(sentence({"the checkpoint is of step ", head.steps,
                                   " and holds no learned order. Fix: use one that `save` wrote"}));
     }
     if (book.front() == no_chunk) {  // it was still being learned, and is learned again
@@ -275,8 +330,10 @@ void load(Engine& engine, std::istream& in) {
     }
   }
   auto others = engine.collect_from_others();
-  if (file.template value<std::uint64_t>() != others.size()) {
-    throw usage_error("the checkpoint is of another rank. Fix: give each rank the file it wrote");
+  if (const auto servers = file.template value<std::uint64_t>(); servers != others.size()) {
+    throw usage_error(
+        sentence({"the checkpoint holds what ", servers, " servers remember, and here are ",
+                  others.size(), ". Fix: start as many"}));
   }
   if (detail::remember_something(others) && !same_owners) {
     throw usage_error(
@@ -294,7 +351,7 @@ void load(Engine& engine, std::istream& in) {
       engine.resume_by(book);
     }
   }
-  engine.resume(steps, values, others, memories);
+  engine.resume(head.steps, values, others, memories);
   engine.meet();
 }
 

@@ -30,6 +30,7 @@ struct control_message {
     stop,      ///< to oneself: stop listening
     question,  ///< what is `about` doing there?
     answer,    ///< `state`, and the tensor it waits for; what this rank has done so far
+    excuse,    ///< rank `absent` has ended in good order; before an answer, by whoever serves
   };
 
   kind what{};
@@ -40,6 +41,7 @@ struct control_message {
   std::uint64_t handed_in{};  ///< gradients, in every pass
   std::uint64_t averages{};   ///< begun
   std::uint32_t waiting{};    ///< threads inside the engine
+  std::uint32_t absent{};
 };
 
 }  // namespace tutti

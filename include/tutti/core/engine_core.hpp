@@ -491,7 +491,8 @@ class engine_core : engine_base<Transport> {
       return {};
     }
   }
-  task worker_left([[maybe_unused]] int worker) {
+  task worker_left(int worker) {
+    waits_.excuse(worker);
     if constexpr (facts::has_worker_left<state_type>) {
       return state_->worker_left(worker);
     } else {

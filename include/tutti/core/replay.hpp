@@ -196,10 +196,6 @@ inline double pace_of(const std::vector<seconds>& iterations) {
          std::accumulate(iterations.begin(), iterations.end(), least);
 }
 
-/// Its workers wait for no others, each goes on at its own pace.
-template <class Architecture>
-constexpr bool keeps_no_step = Architecture::completes_alone&& facts::stale<Architecture>;
-
 /// Notes exchanges that begin and end, in the order in which they begin; none without a place.
 class agenda_log {
  public:
@@ -390,7 +386,7 @@ class replay : public detail::replay_base {
       }
       co_await all_arrived(engine);
       double pace = pace_of(iterations);
-      if constexpr (keeps_no_step<typename decltype(engine)::architecture>) {
+      if constexpr (facts::keeps_no_step<typename decltype(engine)::architecture>) {
         const double its_pace = pace;
         co_await engine.averaged(pace);
         for (seconds& each : iterations) {

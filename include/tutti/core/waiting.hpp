@@ -54,6 +54,7 @@ class waiting {
   void start_answering() { watch_.start(); }
   task stop_answering() { return watch_.stop(); }
   bool at_rest() const { return watch_.at_rest(); }
+  void excuse(int rank) { watch_.excuse(rank); }
   /// Threads that wait here now.
   std::uint32_t threads() const { return threads_.load(std::memory_order_relaxed); }
 

@@ -28,7 +28,8 @@ namespace tutti {
 ///
 /// A rank asks when a deadline has passed in which nothing moved, and again after each further one.
 /// Who owes something and has handed in anything since it was last asked is computing. Who owes and
-/// stands still, or does not answer, is named. The first answers only take the measure.
+/// stands still, or does not answer, is named. The first answers only take the measure. A worker
+/// that has ended answers no more, and those that serve have heard of its end: they excuse it.
 template <class Transport>
 class watch {
  public:
@@ -72,7 +73,7 @@ class watch {
         with.answer.emplace();
         with.answer->about = about;
         owner_->describe(about, *with.answer);
-      } else if (with.asking.done()) {  // else it has not read the last question, and will
+      } else if (with.asking.done() && !with.excused) {  // else it will read the last question
         with.answer.reset();
         with.question.what = control_message::kind::question;
         with.question.about = about;
@@ -86,9 +87,22 @@ class watch {
   }
   bool everybody_answered() const { return unanswered_.load(std::memory_order_acquire) == 0; }
 
-  /// Who has not answered what was asked last; nothing if everybody has.
+  /// That rank has ended in good order: it answers no more, and owes nothing.
+  [[gnu::cold]] void excuse(int rank) {
+    line& its = ranks_[static_cast<std::size_t>(rank)];
+    if (!its.answer && asked_at_ >= 0) {
+      unanswered_.fetch_sub(1, std::memory_order_release);
+    }
+    its.excused = true;
+    its.answer.emplace();
+    its.answer->tensor = no_tensor;
+    its.answer->averages = ~std::uint64_t{0};
+  }
+
+  /// Who has not answered what was asked last; nothing if everybody has. Servers first: of a worker
+  /// that has ended a silent server has not told.
   [[gnu::cold]] std::string silent() const {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (std::size_t rank = ranks_.size(); rank-- > 0;) {
       if (!ranks_[rank].answer) {
         return sentence({"rank ", rank, " does not answer"});
       }
@@ -128,9 +142,15 @@ class watch {
                  ? std::string()
                  : sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"});
     }
-    // Whoever waits for a chunk knows better who is to blame.
-    return still_ < 3 ? std::string()
-                      : "every rank answers and none goes on: they wait for different things";
+    if (still_ < 3) {  // whoever waits for a chunk knows better who is to blame
+      return {};
+    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].excused) {
+        return sentence({"rank ", rank, " has ended and no other rank goes on"});
+      }
+    }
+    return "every rank answers and none goes on: they wait for different things";
   }
 
  private:
@@ -141,6 +161,7 @@ class watch {
     std::optional<std::uint64_t> before{};    // what it had handed in when it was asked before
     std::optional<control_message> asked{};   // of this rank, and not answered yet
     control_message reply{};
+    bool excused = false;
     task asking{};
     task answering{};
   };
@@ -198,6 +219,9 @@ class watch {
           unanswered_.fetch_sub(1, std::memory_order_release);
         }
         break;
+      case control_message::kind::excuse:
+        excuse(static_cast<int>(heard.absent));
+        break;
       case control_message::kind::stop:
         break;
     }
@@ -206,8 +230,14 @@ class watch {
   /// One answer at a time to each, to what it asked last.
   [[gnu::cold]] task answer(line& with, int peer) {
     while (with.asked) {
-      with.reply = *with.asked;
-      with.asked.reset();
+      with.reply = *std::exchange(with.asked, std::nullopt);
+      with.reply.what = control_message::kind::excuse;
+      for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (ranks_[rank].excused) {
+          with.reply.absent = rank;
+          co_await say(peer, with.reply);
+        }
+      }
       with.reply.what = control_message::kind::answer;
       owner_->describe(with.reply.about, with.reply);
       co_await say(peer, with.reply);

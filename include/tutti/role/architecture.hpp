@@ -92,6 +92,9 @@ template <class A>
 constexpr bool stale = requires {
   requires A::stale;
 };
+/// Its workers wait for no others, each goes on at its own pace.
+template <class A>
+constexpr bool keeps_no_step = A::completes_alone&& stale<A>;
 template <class A>
 constexpr bool drops_gradients = requires {
   requires A::drops_gradients;

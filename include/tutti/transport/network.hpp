@@ -116,6 +116,13 @@ class network {
     return way(rank, peer).latency * stretched(rank, peer, of).latency;
   }
 
+  /// A later message may be quicker than one before it, by what one leaves of a link or by a
+  /// change.
+  bool may_overtake() const {
+    const auto shares = [](const link& each) { return each.share_of_one < 1; };
+    return !changes_.empty() || shares(inside_) || std::any_of(nics_.begin(), nics_.end(), shares);
+  }
+
   /// Moves `rank` to the host of `other`.
   void join(int rank, int other) { host_.at(static_cast<std::size_t>(rank)) = host(other); }
 

@@ -18,6 +18,7 @@
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
+#include "tutti/transport/arrival_order.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/network.hpp"
 
@@ -194,7 +195,8 @@ static_assert(host_queue<virtual_queue> && device_queue<virtual_queue>);
 /// last byte bytes / rate later. It passes the receiver's NIC as soon as the head is there and the
 /// NIC free, in bytes / rate, and not before its last byte has come. NICs serve messages in the
 /// order in which their heads come. A message is delivered, and its send completes once it is read,
-/// when its last byte has passed; to oneself at once. Cost: two heap operations a message.
+/// when its last byte has passed, and the message of its pair and tag before it is there; to
+/// oneself at once. Cost: two heap operations a message.
 class virtual_link {
  public:
   static constexpr bool virtual_time = true;
@@ -202,6 +204,7 @@ class virtual_link {
   virtual_link(int ranks, network over, device each = {})
       : device_(each),
         network_(std::move(over)),
+        order_(network_),
         hosts_(network_.hosts()),
         ranks_(static_cast<std::size_t>(ranks)) {
     for (network::change& later : network_.changes()) {
@@ -232,8 +235,8 @@ class virtual_link {
     nic& from = nic_of(out.from, out);
     const seconds head = std::max({now(), out.event, from.egress_free});
     from.egress_free = head + occupation(out.from, out.to, out);
-    events_.at(head + network_.latency(out.from, out.to, out.where), &arrive<Fabric, Message>,
-               &shared, &out);
+    const seconds there = head + network_.latency(out.from, out.to, out.where);
+    events_.at(order_.head(out, there, now()), &arrive<Fabric, Message>, &shared, &out);
   }
 
   template <class End>
@@ -268,7 +271,9 @@ class virtual_link {
     nic& to = self.nic_of(out.to, out);
     to.ingress_free =
         std::max(self.now(), to.ingress_free) + self.occupation(out.to, out.from, out);
-    self.events_.at(std::max(to.ingress_free, last_byte), &deliver<Fabric, Message>, shared, its);
+    const seconds passed = std::max(to.ingress_free, last_byte);
+    self.events_.at(self.order_.last_byte(out, passed, self.now()), &deliver<Fabric, Message>,
+                    shared, its);
   }
 
   template <class Fabric, class Message>
@@ -279,6 +284,7 @@ class virtual_link {
 
   device device_;
   network network_;
+  detail::arrival_order order_;
   std::vector<nic> hosts_;
   std::vector<nic> ranks_;  // for what stays inside a host
   virtual_clock events_;

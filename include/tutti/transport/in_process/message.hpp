@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tag.hpp"
@@ -24,12 +25,24 @@ struct message {
   Event event{};   // on its way: the bytes are valid after it; back: the reader is done after it
   bool is_back{};  // or on its way back
   bool refused{};
-  operation* owner{};
+  operation* owner{};  // null where nobody waits until it has been read
 
   [[gnu::cold]] std::string unread() const {
     return sentence(
         {"rank ", to, " has left before it received chunk ", where.chunk, " of rank ", from});
   }
+};
+
+/// A message that nobody's frame holds, with bytes of its own, until it has been read.
+template <class Event>
+struct copied_message : message<Event> {
+  explicit copied_message(const message<Event>& out) : copy(out.bytes.begin(), out.bytes.end()) {
+    this->from = out.from;
+    this->to = out.to;
+    this->where = out.where;
+    this->bytes = copy;
+  }
+  std::vector<std::byte> copy;
 };
 
 /// A receive that waits for its message.

@@ -35,13 +35,18 @@ class request_table {
   }
 
   /// Calls `complete(entry, status)` for each request that has completed, of those that it asks
-  /// about, which is then forgotten; says whether there was one.
-  template <class Complete>
-  bool test(Complete complete) {
+  /// about, which is then forgotten; says whether there was one. Where MPI refuses to look, calls
+  /// `refuse(code)`.
+  template <class Complete, class Refuse>
+  bool test(Complete complete, Refuse refuse) {
     choose();
     int done = 0;
     const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done,
                                   indices_.data(), statuses_.data());
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
+      refuse(code);
+      return false;
+    }
     const std::size_t count = done == MPI_UNDEFINED ? 0 : static_cast<std::size_t>(done);
     bool in_turn = false;
     completed_.clear();

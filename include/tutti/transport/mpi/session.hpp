@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -15,28 +16,32 @@
 
 namespace tutti::transport::detail {
 
-/// Starts MPI if nobody has, and ends it if it was the one.
+/// Starts MPI if nobody has; then the last of this process's sessions ends it.
 class mpi_session {
  public:
   mpi_session() {
+    const std::scoped_lock lock(mutex_);
     int running = 0;
     check(MPI_Initialized(&running));
     if (running == 0) {
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level_));
-      ours_ = true;
+      ours_ = is_to_end_ = true;
     } else {
       check(MPI_Query_thread(&level_));
     }
+    ++sessions_;
   }
   mpi_session(const mpi_session&) = delete;
   mpi_session& operator=(const mpi_session&) = delete;
   ~mpi_session() {
-    if (ours_) {
+    const std::scoped_lock lock(mutex_);
+    if (--sessions_ == 0 && is_to_end_) {
       MPI_Finalize();  // a destructor has nobody to tell
     }
   }
 
   int level() const { return level_; }
+  /// It has started MPI.
   bool ours() const { return ours_; }
   /// How many the launcher has started, as far as this MPI knows.
   static int processes() {
@@ -45,9 +50,15 @@ class mpi_session {
     return all;
   }
   /// The job is lost: ending MPI would wait for the dead.
-  void abandon() { ours_ = false; }
+  void abandon() {
+    const std::scoped_lock lock(mutex_);
+    is_to_end_ = false;
+  }
 
  private:
+  inline static std::mutex mutex_;
+  inline static int sessions_ = 0;
+  inline static bool is_to_end_ = false;
   int level_ = MPI_THREAD_SINGLE;
   bool ours_ = false;
 };

@@ -546,10 +546,14 @@ class mpi_transfers {
   void started(transfer& which, const posted_piece& posted, MPI_Request request, int code) {
     int over = 0;
     if (code != MPI_SUCCESS) {
-      refuse(which, mpi_error::text(code));
+      call_refused(which, code);
       over = 1;
     } else if (which.often_done_at_once) {
-      MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+      const int tested = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+      if (tested != MPI_SUCCESS) {
+        call_refused(which, tested);
+        over = request == MPI_REQUEST_NULL ? 1 : 0;
+      }
     }
     if (over != 0) {
       give_back(posted, {});
@@ -571,15 +575,19 @@ class mpi_transfers {
   }
 
   bool test_requests() {
-    return requests_.test([this](const posted_piece& which, const MPI_Status& status) {
-      complete_piece(which, status);
-    });
+    return requests_.test([this](const posted_piece& which,
+                                 const MPI_Status& status) { complete_piece(which, status); },
+                          [this](int code) { call_refused(code); });
   }
 
   void complete_piece(const posted_piece& which, const MPI_Status& status) {
     const std::size_t bytes = bytes_of(status);
     if (which.owner == nullptr) {
-      notice_.hear(bytes);
+      if (status.MPI_ERROR == MPI_SUCCESS) {
+        notice_.hear(bytes);
+      } else {
+        call_refused(status.MPI_ERROR);
+      }
       return;
     }
     transfer& its = *which.owner;
@@ -602,7 +610,7 @@ class mpi_transfers {
   void check_piece(transfer& its, const posted_piece& which, int code, std::size_t bytes) {
     const segments::piece piece = its.cut[which.piece];
     if (code != MPI_SUCCESS && code != MPI_ERR_TRUNCATE) {
-      refuse(its, mpi_error::text(code));
+      call_refused(its, code);
     } else if (its.may_be_shorter() && code == MPI_SUCCESS) {
       its.cut = segments::whole(bytes);
     } else if (its.may_end_before && code == MPI_SUCCESS) {
@@ -626,6 +634,16 @@ class mpi_transfers {
     }
     return sentence({"rank ", in.peer, " sent ", sent, " bytes of chunk ", in.where.chunk,
                      " where rank ", world_->rank(), " expects ", in.cut.bytes()});
+  }
+
+  /// MPI has refused a call that is for no transfer.
+  [[gnu::cold]] void call_refused(int code) {
+    abort(sentence({"rank ", world_->rank(), " failed: ", mpi_error::text(code)}));
+  }
+
+  [[gnu::cold]] void call_refused(transfer& its, int code) {
+    its.failed = true;
+    call_refused(code);
   }
 
   /// Nobody can go on, of which every rank learns at its next poll.
@@ -676,7 +694,7 @@ class mpi_transfers {
     const int asked = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_->communicator(on), &found,
                                   &message, &status);
     if (asked != MPI_SUCCESS) {
-      abort(sentence({"rank ", world_->rank(), " failed: ", mpi_error::text(asked)}));
+      call_refused(asked);
       return false;
     }
     if (found == 0) {

@@ -21,6 +21,7 @@
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
+#include "tutti/transport/arrival_order.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/shaped/shared_nics.hpp"
@@ -59,6 +60,7 @@ requires(!Carrier::virtual_time) class shaped_link {
       : carrier_(&carrier),
         device_(each),
         network_(std::move(over)),
+        order_(network_),
         overdue_(static_cast<std::size_t>(ranks)) {
     try {
       if (network_.ranks() != ranks) {
@@ -383,7 +385,7 @@ requires(!Carrier::virtual_time) class shaped_link {
       in.fetching.start(carrier_->ready_coroutines());
     }
     const seconds latency = network_.latency(peer, in.to, in.where);
-    events_.at(head.time + latency, &arrive<Fabric>, &shared, &in);
+    events_.at(order_.head(in, head.time + latency, now()), &arrive<Fabric>, &shared, &in);
   }
 
   template <class Fabric>
@@ -414,7 +416,8 @@ requires(!Carrier::virtual_time) class shaped_link {
         self.now() + self.network_.passage(in.from, in.to, in.where, in.bytes.size());
     const seconds busy = self.busy_for(in.to, in.from, in);
     const seconds passed = self.nic_of(in.to, in).ingress.take(self.now(), busy) + busy;
-    self.events_.at(std::max(passed, last_byte), &deliver<Fabric>, shared, &in);
+    self.events_.at(self.order_.last_byte(in, std::max(passed, last_byte), self.now()),
+                    &deliver<Fabric>, shared, &in);
   }
 
   /// A payload that the carrier has not brought yet holds up what its sender sent later.
@@ -475,6 +478,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   Carrier* carrier_;
   device device_;
   network network_;
+  detail::arrival_order order_;
   detail::shared_nics nics_;
   seconds origin_ = 0;
   virtual_clock events_;

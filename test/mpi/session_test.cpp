@@ -1,0 +1,39 @@
+// MPI that nobody has started before the first transport of the process.
+#include <gtest/gtest.h>
+#include <memory>
+
+#include "support/training.hpp"
+#include "tutti/transport/mpi.hpp"
+
+namespace tutti::test {
+namespace {
+
+bool has_ended() {
+  int ended = 0;
+  MPI_Finalized(&ended);
+  return ended != 0;
+}
+
+/// The first of two to be made is the first to end: MPI stays for the other, which trains on.
+TEST(Session, TheLastTransportEndsMpi) {
+  auto first = std::make_unique<transport::mpi>();
+  auto last = std::make_unique<transport::mpi>(MPI_COMM_WORLD);
+  first.reset();
+  ASSERT_FALSE(has_ended());
+  {
+    arena memory = model_of(last->rank());
+    auto engine = make_engine<compose<>>(*last, memory.tensors(), optimizer_of());
+    take_step(engine, memory, 0);
+    EXPECT_EQ(engine.average(1), 1);
+  }
+  last.reset();
+  EXPECT_TRUE(has_ended());
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
