@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "support/one_of_compressors.hpp"
 #include "support/published_lengths.hpp"
 #include "support/strategy_laws.hpp"
@@ -74,6 +75,25 @@ void trains_and_sends_in_every_way() {
 }
 TEST(Payloads, OfEveryFixedLength) { trains_and_sends_in_every_way<fixed_lengths>(); }
 TEST(Payloads, OfEveryOtherLength) { trains_and_sends_in_every_way<lengths_of_their_own>(); }
+
+/// What all ranks say of an engine that they make, of one that is refused.
+template <class Architecture>
+void refuses_residuals_that_grow() {
+  using strategy = compose<compression::error_feedback<compression::qsgd>, Architecture>;
+  for (const std::string& said : errors(2 + (has_servers<strategy> ? 1 : 0), [](auto& world) {
+         arena memory(declarations());
+         auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
+       })) {
+    EXPECT_NE(said.find("error feedback around it grows without bound. Fix: blocks of at most 195"),
+              std::string::npos)
+        << said;
+  }
+}
+TEST(Payloads, WhoseResidualsWouldGrowAreRefused) {
+  refuses_residuals_that_grow<architecture::all_gather>();
+  refuses_residuals_that_grow<architecture::reduce_scatter_all_gather>();
+  refuses_residuals_that_grow<architecture::parameter_server<>>();
+}
 
 TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {
   for (std::size_t which = 0; which < fixed_lengths_count; ++which) {

@@ -23,9 +23,6 @@ class decorator {
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = Rows + facts::memory_per_element<C>;
 
-  constexpr void expect_feedback() const requires requires(const C& its) { its.expect_feedback(); }
-  { compression_.expect_feedback(); }
-
   constexpr std::size_t block() const requires(unit == tutti::unit::block) {
     return compression_.block();
   }

@@ -47,8 +47,11 @@ class dense_below {
   constexpr dense_below(const C& compression, std::size_t bytes)
       : compression_(compression), bytes_(bytes) {}
 
-  constexpr void expect_feedback() const requires requires(const C& its) { its.expect_feedback(); }
-  { compression_.expect_feedback(); }
+  constexpr void expect_feedback(std::size_t elements) const {
+    if (!dense(elements)) {
+      tutti::expect_feedback(compression_, elements);
+    }
+  }
 
   constexpr std::size_t block() const requires(unit == tutti::unit::block) {
     return compression_.block();

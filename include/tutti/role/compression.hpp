@@ -127,6 +127,15 @@ constexpr std::size_t scratch_bytes(const C& compression, std::size_t elements) 
   }
 }
 
+/// Throws usage_error where residuals of payloads of n elements would grow without bound.
+template <class C>
+constexpr void expect_feedback([[maybe_unused]] const C& compression,
+                               [[maybe_unused]] std::size_t elements) {
+  if constexpr (requires { compression.expect_feedback(elements); }) {
+    compression.expect_feedback(elements);
+  }
+}
+
 /// Most bytes that n elements make on the wire, without looking at data.
 template <class C>
 constexpr std::size_t capacity(const C& compression, std::size_t elements) {
@@ -516,9 +525,9 @@ concept knows_its_blocks = facts::unit_of<C>
 /// would send, and `encode_from(queue, magnitude, values, out, *length)`: a payload of all that
 /// reach one. `clear_sent(queue, payload, values)`: 0 where the payload has an
 /// element, without looking at values; `selected(n)`, as selects_values has it; `residual(context,
-/// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback()`: throws
-/// usage_error where what it sends stands for more than it was made of, so that residuals of it
-/// would grow without bound;
+/// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback(n)`: throws
+/// usage_error where what it sends of n elements may be further from them than nothing is, so that
+/// residuals of it would grow without bound;
 /// `rescale(queue, context, n, factor)`: what it remembers of n elements and measures in steps of
 /// the optimizer becomes `factor` times as much, for the learning rate has become 1 / factor of
 /// what it was;
