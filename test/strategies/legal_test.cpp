@@ -374,6 +374,8 @@ struct setting {
        of_architecture | of_compression},
       {rule::parameters_travel_whole<A, K>::holds, "parameters_travel_whole",
        of_architecture | of_compression},
+      {rule::differences_have_magnitudes<A, K>::holds, "differences_have_magnitudes",
+       of_architecture | of_compression},
       {rule::kept_gradients_are_undivided<A, K>::holds, "kept_gradients_are_undivided",
        of_architecture | of_compression},
       {rule::compression_is_used<A, K>::holds, "compression_is_used",

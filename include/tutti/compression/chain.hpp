@@ -30,6 +30,7 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
   using role = tutti::role::compression;
   static constexpr bool summable = false;
   static constexpr bool overflows = facts::overflows<Code>;
+  static constexpr bool sends_signs_alone = facts::sends_signs_alone<Code>;
   static constexpr bool decodes_in_scratch = true;
   static constexpr tutti::unit unit = facts::unit_of<Selection>;
 

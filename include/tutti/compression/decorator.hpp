@@ -19,6 +19,7 @@ class decorator {
   static constexpr bool summable = C::summable;
   static constexpr bool overflows = facts::overflows<C>;
   static constexpr bool keeps_momentum = facts::keeps_momentum<C>;
+  static constexpr bool sends_signs_alone = facts::sends_signs_alone<C>;
   static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = Rows + facts::memory_per_element<C>;

@@ -26,6 +26,7 @@ class dense_below {
   static constexpr bool lossless = facts::lossless<C>;
   static constexpr bool overflows = facts::overflows<C>;
   static constexpr bool keeps_momentum = facts::keeps_momentum<C>;
+  static constexpr bool sends_signs_alone = facts::sends_signs_alone<C>;
   static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = facts::memory_per_element<C>;

@@ -18,6 +18,7 @@ class signum {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
+  static constexpr bool sends_signs_alone = true;
   static constexpr std::size_t memory_per_element = 1;
 
   struct options {

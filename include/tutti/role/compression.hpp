@@ -86,6 +86,11 @@ template <class C>
 constexpr bool keeps_momentum = requires {
   requires C::keeps_momentum;
 };
+/// What arrives of an element is 1 or -1, however large or small it was.
+template <class C>
+constexpr bool sends_signs_alone = requires {
+  requires C::sends_signs_alone;
+};
 /// It decodes by way of the context's scratch.
 template <class C>
 constexpr bool decodes_in_scratch = requires {
@@ -116,6 +121,13 @@ requires requires {
 }
 constexpr bool keeps_momentum<C> =
     (keeps_momentum<typename C::chosen>) || (keeps_momentum<typename C::otherwise>);
+template <class C>
+requires requires {
+  typename C::chosen;
+  typename C::otherwise;
+}
+constexpr bool sends_signs_alone<C> =
+    (sends_signs_alone<typename C::chosen>) || (sends_signs_alone<typename C::otherwise>);
 }  // namespace facts
 
 template <class C>
@@ -534,7 +546,7 @@ concept knows_its_blocks = facts::unit_of<C>
 /// `voted_on(queue, values, context)`: of a vote that is not one on the gradient, what it was on;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`,
-/// `overflows`, `keeps_momentum`.
+/// `overflows`, `keeps_momentum`, `sends_signs_alone`.
 template <class C>
 concept compression_policy = knows_its_blocks<C> &&
     (encodes_once<C> || encodes_in_rounds<C> || selects<C>);
