@@ -1,4 +1,5 @@
 // What holds for every compressor, typed over the list in support/policies.hpp.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -13,6 +14,10 @@
 
 namespace tutti {
 namespace {
+
+static_assert(clears_sent<compression::byteps_topk> && clears_sent<compression::byteps_randomk>);
+static_assert(
+    clears_sent<compression::dense_below<compression::error_feedback<compression::top_k>>>);
 
 template <class C>
 class compression_law : public testing::Test {};
@@ -162,6 +167,26 @@ TYPED_TEST(compression_law, does_the_same_on_a_queue_that_runs_later) {
                         const_wire(payload.data(), payload.size()));
       queue.drain();
       EXPECT_EQ(folded, expected);
+    }
+  }
+}
+
+/// Nothing but what has been sent begins again at 0, and all of that.
+TYPED_TEST(compression_law, clears_what_it_has_sent_if_it_selects) {
+  if constexpr (!clears_sent<TypeParam>) {
+    GTEST_SKIP() << "it sends every element";
+  } else {
+    for (const std::size_t n : awkward_sizes) {
+      placed<TypeParam> codec(n);
+      const auto payload = codec.encode(gradient_of(n, 9));
+      const auto sent = codec.decode(payload);
+      std::vector<float> values(n, 7);
+      inline_queue queue;
+      codec.policy.clear_sent(queue, {payload.data(), payload.size()}, values);
+      for (std::size_t i = 0; i < n; ++i) {
+        ASSERT_TRUE(values[i] == 0 || (values[i] == 7 && sent[i] == 0)) << i << " of " << n;
+      }
+      EXPECT_TRUE(n < 1000 || std::ranges::count(values, 7.0f) > 0);
     }
   }
 }

@@ -100,6 +100,14 @@ class dense_below {
     }
   }
 
+  /// What travels as floats is no selection.
+  template <class Queue>
+  requires clears_sent<C>
+  void clear_sent(Queue& queue, const_wire payload, std::span<float> values) const {
+    if (!dense(values.size())) {
+      compression_.clear_sent(queue, payload, values);
+    }
+  }
   std::span<float> residual(const chunk_context& where,
                             std::size_t elements) const requires remembers_residuals<C> {
     return compression_.residual(where, elements);

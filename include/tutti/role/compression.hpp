@@ -535,7 +535,7 @@ concept knows_its_blocks = facts::unit_of<C>
 /// elements that another has not;
 /// `find_magnitude(queue, values, *magnitude)`: of the last of the `selected(n)` elements that it
 /// would send, and `encode_from(queue, magnitude, values, out, *length)`: a payload of all that
-/// reach one. `clear_sent(queue, payload, values)`: 0 where the payload has an
+/// reach one. `clear_sent(queue, payload, values)`: of a selection, 0 where the payload has an
 /// element, without looking at values; `selected(n)`, as selects_values has it; `residual(context,
 /// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback(n)`: throws
 /// usage_error where what it sends of n elements may be further from them than nothing is, so that
