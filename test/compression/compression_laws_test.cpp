@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,35 @@ TYPED_TEST(compression_law, survives_what_is_no_number) {
           break;
         }
       }
+    }
+  }
+}
+
+/// What comes from a peer is not to be believed: whatever it is, nothing outside is written.
+TYPED_TEST(compression_law, writes_nothing_outside_whatever_came) {
+  constexpr std::size_t guard = 64;
+  std::mt19937 random(3);
+  for (const std::size_t n : {1u, 33u, 1000u}) {
+    placed<TypeParam> codec(n);
+    const auto made = codec.encode(gradient_of(n, 1));
+    for (int time = 0; time < 20; ++time) {
+      auto came = made;
+      for (std::byte& each : came) {
+        const bool other = time < 2 || random() % 4 == 0;
+        each = time == 0 ? std::byte{0xff} : other ? static_cast<std::byte>(random()) : each;
+      }
+      std::vector<float> sum(n + 2 * guard, 0.5f);
+      inline_queue queue;
+      try {
+        codec.accumulate_on(queue, came, std::span(sum).subspan(guard, n));
+      } catch (const communication_error& refused) {
+        EXPECT_NE(std::string(refused.what()).find("a payload came with element "),
+                  std::string::npos)
+            << refused.what();
+      }
+      const auto begin = sum.begin() + guard;
+      EXPECT_EQ(std::count(sum.begin(), begin, 0.5f), guard);
+      EXPECT_EQ(std::count(begin + static_cast<std::ptrdiff_t>(n), sum.end(), 0.5f), guard);
     }
   }
 }
