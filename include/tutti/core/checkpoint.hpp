@@ -24,7 +24,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '4', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '5', '\n'};
 
 /// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
 class checkpoint_writer {
@@ -181,6 +181,7 @@ void save(Engine& engine, std::ostream& out) {
   decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
     file.value(static_cast<double>(value));
   });
+  file.value(engine.rate_of_residuals());
   file.value(engine.steps());
   for (const std::span<float> each : engine.memories()) {
     file.floats(host_view(queue, each));
@@ -256,6 +257,7 @@ void load(Engine& engine, std::istream& in) {
   decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
     value = static_cast<std::remove_reference_t<decltype(value)>>(file.template value<double>());
   });
+  const auto rate_of_residuals = file.template value<double>();
   const auto steps = file.template value<std::uint64_t>();
   // Parameters, then what policies make of them, then what they remember beside.
   std::vector<std::vector<float>> memories;
@@ -294,7 +296,7 @@ void load(Engine& engine, std::istream& in) {
       engine.resume_by(book);
     }
   }
-  engine.resume(steps, values, others, memories);
+  engine.resume(steps, values, rate_of_residuals, others, memories);
   engine.meet();
 }
 
