@@ -135,15 +135,25 @@ float change_of_scale(const O& before, const O& after) {
   }
 }
 
+/// The share of its last direction that it keeps, by either of its names; 0 where it has none.
+template <optimizer_policy O>
+double momentum_of([[maybe_unused]] const O& values) {
+  if constexpr (requires { values.momentum; }) {
+    return static_cast<double>(values.momentum);
+  } else if constexpr (requires { values.beta1; }) {
+    return static_cast<double>(values.beta1);
+  } else {
+    return 0;
+  }
+}
+
 /// Throws usage_error where ranks send momenta, and the optimizer would make a momentum of those.
 template <class Compression, optimizer_policy O>
-void expect_one_momentum([[maybe_unused]] const O& values) {
-  if constexpr (facts::keeps_momentum<Compression> && requires { values.momentum; }) {
-    if (values.momentum != 0) {
-      throw usage_error(
-          "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
-          "that, which diverges. Fix: momentum 0 in the optimizer");
-    }
+void expect_one_momentum(const O& values) {
+  if (facts::keeps_momentum<Compression> && momentum_of(values) != 0) {
+    throw usage_error(
+        "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
+        "that, which diverges. Fix: 0 for the optimizer's momentum, or its beta1");
   }
 }
 
