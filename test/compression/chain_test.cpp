@@ -16,6 +16,7 @@
 #include "compression/placed.hpp"
 #include "compression/sign_layout.hpp"
 #include "tutti/compression/block_int8.hpp"
+#include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/momentum_correction.hpp"
@@ -189,6 +190,20 @@ TEST(error_feedback, refuses_what_stands_for_more_than_itself) {
   EXPECT_THROW((error_feedback<chain<random_k, scaled_sign>>({.selection = drawn})), usage_error);
   EXPECT_NO_THROW(error_feedback<random_k>(random_k::options{}));
   EXPECT_NO_THROW(random_k{drawn});
+}
+
+/// The code is given as many elements as are selected.
+TEST(error_feedback, refuses_a_code_of_selected_values_that_may_leave_more_than_there_was) {
+  using levels = chain<top_k, compression::qsgd>;
+  const levels::options a_tenth{.selection = {.density = 0.1}};
+  EXPECT_NO_THROW(error_feedback<levels>(a_tenth).capacity(1959));
+  EXPECT_THROW(error_feedback<levels>(a_tenth).capacity(1960), usage_error);
+  EXPECT_NO_THROW(levels(a_tenth).capacity(1960));
+  EXPECT_NO_THROW(error_feedback<levels>({.selection = {.density = 0.1}, .code = {.levels = 12}})
+                      .capacity(100'000));
+  using long_ones = compression::dense_below<compression::qsgd>;
+  EXPECT_THROW(error_feedback<long_ones>({.bytes = 784}).capacity(196), usage_error);
+  EXPECT_NO_THROW(error_feedback<long_ones>({.bytes = 788}).capacity(196));
 }
 
 }  // namespace

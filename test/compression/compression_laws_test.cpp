@@ -1,10 +1,12 @@
 // What holds for every compressor, typed over the list in support/policies.hpp.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,10 @@
 
 namespace tutti {
 namespace {
+
+static_assert(clears_sent<compression::byteps_topk> && clears_sent<compression::byteps_randomk>);
+static_assert(
+    clears_sent<compression::dense_below<compression::error_feedback<compression::top_k>>>);
 
 template <class C>
 class compression_law : public testing::Test {};
@@ -108,6 +114,35 @@ TYPED_TEST(compression_law, survives_what_is_no_number) {
   }
 }
 
+/// What comes from a peer is not to be believed: whatever it is, nothing outside is written.
+TYPED_TEST(compression_law, writes_nothing_outside_whatever_came) {
+  constexpr std::size_t guard = 64;
+  std::mt19937 random(3);
+  for (const std::size_t n : {1u, 33u, 1000u}) {
+    placed<TypeParam> codec(n);
+    const auto made = codec.encode(gradient_of(n, 1));
+    for (int time = 0; time < 20; ++time) {
+      auto came = made;
+      for (std::byte& each : came) {
+        const bool other = time < 2 || random() % 4 == 0;
+        each = time == 0 ? std::byte{0xff} : other ? static_cast<std::byte>(random()) : each;
+      }
+      std::vector<float> sum(n + 2 * guard, 0.5f);
+      inline_queue queue;
+      try {
+        codec.accumulate_on(queue, came, std::span(sum).subspan(guard, n));
+      } catch (const communication_error& refused) {
+        EXPECT_NE(std::string(refused.what()).find("a payload came with element "),
+                  std::string::npos)
+            << refused.what();
+      }
+      const auto begin = sum.begin() + guard;
+      EXPECT_EQ(std::count(sum.begin(), begin, 0.5f), guard);
+      EXPECT_EQ(std::count(begin + static_cast<std::ptrdiff_t>(n), sum.end(), 0.5f), guard);
+    }
+  }
+}
+
 TYPED_TEST(compression_law, accumulates_onto_what_is_there) {
   for (const std::size_t n : awkward_sizes) {
     placed<TypeParam> codec(n);
@@ -162,6 +197,26 @@ TYPED_TEST(compression_law, does_the_same_on_a_queue_that_runs_later) {
                         const_wire(payload.data(), payload.size()));
       queue.drain();
       EXPECT_EQ(folded, expected);
+    }
+  }
+}
+
+/// Nothing but what has been sent begins again at 0, and all of that.
+TYPED_TEST(compression_law, clears_what_it_has_sent_if_it_selects) {
+  if constexpr (!clears_sent<TypeParam>) {
+    GTEST_SKIP() << "it sends every element";
+  } else {
+    for (const std::size_t n : awkward_sizes) {
+      placed<TypeParam> codec(n);
+      const auto payload = codec.encode(gradient_of(n, 9));
+      const auto sent = codec.decode(payload);
+      std::vector<float> values(n, 7);
+      inline_queue queue;
+      codec.policy.clear_sent(queue, {payload.data(), payload.size()}, values);
+      for (std::size_t i = 0; i < n; ++i) {
+        ASSERT_TRUE(values[i] == 0 || (values[i] == 7 && sent[i] == 0)) << i << " of " << n;
+      }
+      EXPECT_TRUE(n < 1000 || std::ranges::count(values, 7.0f) > 0);
     }
   }
 }

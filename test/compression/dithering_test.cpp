@@ -16,6 +16,7 @@
 #include "compression/placed.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/compression/error_feedback.hpp"
 
 namespace tutti {
 namespace {
@@ -224,6 +225,41 @@ TEST(dithering, expects_about_what_normal_elements_make) {
       EXPECT_NEAR(expected / made, 1, 0.1) << made;
     }
   }
+}
+
+/// Of n elements of one magnitude each is at top / sqrt(n) of the first level above 0; what
+/// rounding leaves of them is on average sqrt(n) / top - 1 of the square of what there was. Levels
+/// of the largest magnitude leave nothing of those.
+TEST(dithering, is_refused_under_error_feedback_where_it_may_leave_more_than_there_was) {
+  using remembering = compression::error_feedback<dithering>;
+  constexpr int draws = 400;
+  const auto left_by = [](const options& with, std::size_t n) {
+    const std::vector<float> gradient(n, 0.5f);
+    placed<dithering> codec(n, with);
+    double left = 0;
+    for (int draw = 0; draw < draws; ++draw) {
+      for (const float each : codec.decode(codec.encode(gradient))) {
+        left += (0.5 - double{each}) * (0.5 - double{each}) / draws;
+      }
+    }
+    return left / (0.25 * static_cast<double>(n));
+  };
+  for (const auto spacing : {level_spacing::linear, level_spacing::natural}) {
+    const options with{4, spacing, chunk_norm::euclidean};
+    const std::size_t top = spacing == level_spacing::linear ? 4 : 8;
+    for (const std::size_t n :
+         {2 * top * top, 7 * top * top / 2 - 1, 4 * top * top, std::size_t{1000}}) {
+      const double share = std::sqrt(static_cast<double>(n)) / static_cast<double>(top) - 1;
+      EXPECT_NEAR(left_by(with, n), share, 0.1) << n;
+      if (n < 4 * top * top) {
+        EXPECT_NO_THROW(remembering(with).capacity(n)) << n;
+      } else {
+        EXPECT_THROW(remembering(with).capacity(n), usage_error) << n;
+      }
+    }
+    EXPECT_NO_THROW(remembering(options{1, spacing, chunk_norm::largest}).capacity(1'000'000));
+  }
+  EXPECT_EQ(left_by({.levels = 1}, 100), 0);
 }
 
 TEST(dithering, refuses_levels_that_it_cannot_count) {

@@ -119,6 +119,24 @@ TEST(index_pairs, refuse_what_cannot_be) {
 }
 
 /// No element outside is larger than one inside, over more than one block.
+TEST(index_pairs, refuse_an_element_that_a_chunk_has_not) {
+  placed<byteps_topk> codec(10, {.k = 2});
+  auto payload = codec.encode(std::vector<float>{0, 0, 3, 0, 0, 0, 0, 0, 0, -4});
+  const std::uint32_t beyond = 10;
+  std::memcpy(payload.data() + 8, &beyond, sizeof beyond);
+  inline_queue queue;
+  std::vector<float> sum(12, 1.0f);
+  try {
+    codec.accumulate_on(queue, payload, std::span(sum).first(10));
+    ADD_FAILURE() << "it was believed";
+  } catch (const communication_error& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "a payload came with element 10 of a chunk of 10. Fix: give every rank the same "
+                 "compression options");
+  }
+  EXPECT_EQ(sum, std::vector<float>(12, 1.0f));
+}
+
 TEST(topk, sends_the_largest) {
   for (const std::size_t n : {1u, 2u, 63u, 64u, 65u, 129u, 5000u}) {
     for (const double density : {0.01, 0.3, 1.0}) {
@@ -221,7 +239,7 @@ TEST(randomk, is_drawn_and_added_in_parts_as_on_a_host) {
   EXPECT_EQ(std::memcmp(pairs.data(), payload.data(), payload.size()), 0);
   std::vector<float> sum(n, 0.5f);
   for (std::size_t i = k; i-- > 0;) {
-    kernels::element::add_new_pair{pairs.data(), sum.data()}(i);
+    kernels::element::add_new_pair{pairs.data(), sum.data(), sum.size()}(i);
   }
   EXPECT_EQ(sum, codec.decode(payload, 0.5f));
 }

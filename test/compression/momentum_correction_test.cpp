@@ -13,6 +13,8 @@
 #include "compression/dgc_vectors.hpp"
 #include "compression/in_hex.hpp"
 #include "compression/placed.hpp"
+#include "tutti/compression/byteps_topk.hpp"
+#include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/density_warm_up.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -171,6 +173,22 @@ TEST(MomentumCorrection, IsForAnyCompressor) {
   placed<halves> codec(3, {.momentum = 0.5});
   EXPECT_EQ(codec.decode(codec.encode(floats{1, 2, 3})), (floats{1, 2, 3}));
   EXPECT_EQ(codec.decode(codec.encode(floats{1, 2, 3})), (floats{1.5, 3, 4.5}));
+}
+
+/// What travels as floats is no selection, and BytePS's selections are some.
+TEST(MomentumCorrection, MasksWhatIsSelectedAlone) {
+  const auto momenta = [](auto codec) {
+    codec.encode(floats{4, -1, -8, 2});
+    return floats(codec.row(0).begin(), codec.row(0).end());
+  };
+  using some = compression::momentum_correction<compression::dense_below<remembered>>;
+  const floats all{4, -1, -8, 2};
+  const floats rest{0, -1, 0, 2};
+  EXPECT_EQ(momenta(placed<some>(4, {.decorated = {.compressed = {.k = 2}, .bytes = 17}})), all);
+  EXPECT_EQ(momenta(placed<some>(4, {.decorated = {.compressed = {.k = 2}, .bytes = 16}})), rest);
+  using of_byteps =
+      compression::momentum_correction<compression::error_feedback<compression::byteps_topk>>;
+  EXPECT_EQ(momenta(placed<of_byteps>(4, {.decorated = {.k = 2}})), rest);
 }
 
 TEST(MomentumCorrection, RefusesWhatIsNone) {

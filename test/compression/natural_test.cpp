@@ -10,10 +10,15 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "compression/placed.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/nesterov_momentum.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/push_only.hpp"
+#include "tutti/compression/remembering_answers.hpp"
 
 namespace tutti {
 namespace {
@@ -175,6 +180,34 @@ TEST(natural, rounds_otherwise_in_another_place_step_rank_seed_and_on_the_way_ba
         payload_at(natural({.seed = 2}), here), payload_at(relay(policy), here)}) {
     EXPECT_NE(other, first);
   }
+}
+
+/// An owner answers as the compressor's own answers are made, and remembers what those lose.
+TEST(remembering_answers, are_those_of_what_it_decorates) {
+  using compression::error_feedback;
+  using compression::remembering_answers;
+  auto gradient = gradient_of(512, 6);
+  for (float& each : gradient) {
+    each += 0.0f;  // as a residual does to a zero below 0
+  }
+  const remembering_answers<natural> policy(natural::options{.seed = 3});
+  const auto answers = relay(policy);
+  static_assert(std::is_same_v<decltype(answers), const error_feedback<natural>>);
+  placed<error_feedback<natural>> made(gradient.size());
+  placed<natural> expected(gradient.size());
+  made.policy = answers;
+  expected.policy = relay(natural({.seed = 3}));
+  EXPECT_EQ(made.encode(gradient), expected.encode(gradient));
+  placed<natural> pushed(gradient.size(), {.seed = 3});
+  placed<remembering_answers<natural>> pushing(gradient.size(), {.seed = 3});
+  EXPECT_EQ(pushing.encode(gradient), pushed.encode(gradient));
+
+  using compression::nesterov_momentum;
+  using compression::push_only;
+  static_assert(std::is_same_v<decltype(relay(remembering_answers<push_only<natural>>())),
+                               compression::none>);
+  static_assert(std::is_same_v<decltype(relay(remembering_answers<nesterov_momentum<natural>>())),
+                               error_feedback<natural>>);
 }
 
 }  // namespace

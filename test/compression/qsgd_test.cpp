@@ -339,15 +339,16 @@ TEST(qsgd, survives_what_is_no_code) {
 }
 
 TEST(qsgd, leaves_under_error_feedback_what_it_does_not_send) {
+  const options short_blocks{.block = 128};
   for (const std::size_t n : awkward_sizes) {
-    placed<compression::error_feedback<compression::qsgd>> codec(n);
+    placed<compression::error_feedback<compression::qsgd>> codec(n, short_blocks);
     for (unsigned step = 0; step < 4; ++step) {
       const auto gradient = gradient_of(n, 20 + step);
       std::vector<float> input(codec.row(0).begin(), codec.row(0).end());
       for (std::size_t i = 0; i < n; ++i) {
         input[i] += gradient[i];
       }
-      const coded expected = oracle(input, {}, codec.where(), options{}.seed);
+      const coded expected = oracle(input, short_blocks, codec.where(), short_blocks.seed);
       const auto payload = codec.encode(gradient);
       ASSERT_EQ(payload.size(), (expected.bits.size() + 7) / 8);
       const auto sent = codec.decode(payload);
@@ -357,6 +358,57 @@ TEST(qsgd, leaves_under_error_feedback_what_it_does_not_send) {
       }
     }
   }
+}
+
+/// Of n elements of one magnitude each is at l / sqrt(n) of the first of l levels. What rounding
+/// leaves of them is on average sqrt(n) / l - 1 of the square of what there was: their worst.
+TEST(qsgd, is_refused_under_error_feedback_where_it_may_leave_more_than_there_was) {
+  constexpr int draws = 400;
+  for (const std::size_t levels : {std::size_t{1}, std::size_t{2}, std::size_t{7}}) {
+    const std::size_t limit = 4 * levels * levels;
+    for (const std::size_t n : {limit / 2, limit - 1, limit, 2 * limit, std::size_t{512}}) {
+      const double share = std::sqrt(static_cast<double>(n)) / static_cast<double>(levels) - 1;
+      const std::vector<float> gradient(n, 0.5f);
+      placed<compression::qsgd> codec(n, {.levels = levels});
+      double left = 0;
+      for (int draw = 0; draw < draws; ++draw) {
+        for (const float each : codec.decode(codec.encode(gradient))) {
+          left += (0.5 - double{each}) * (0.5 - double{each}) / draws;
+        }
+      }
+      EXPECT_NEAR(left / (0.25 * static_cast<double>(n)), share, 0.1 + share / 20)
+          << levels << ", " << n;
+
+      const compression::error_feedback<compression::qsgd> remembering(options{.levels = levels});
+      if (share < 1) {
+        EXPECT_NO_THROW(remembering.capacity(n)) << levels << ", " << n;
+      } else {
+        EXPECT_THROW(remembering.capacity(n), usage_error) << levels << ", " << n;
+      }
+    }
+  }
+}
+
+/// The fixes that the sentence has are the least that help.
+TEST(qsgd, under_error_feedback_says_which_blocks_and_levels_would_do) {
+  using remembering = compression::error_feedback<compression::qsgd>;
+  const auto said = [](const options& with, std::size_t n) -> std::string {
+    try {
+      remembering(with).capacity(n);
+    } catch (const usage_error& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said({}, 30'000),
+            "compression::qsgd: rounding may leave more of 512 elements behind in 7 levels than "
+            "there was, and error feedback around it grows without bound. Fix: blocks of at most "
+            "195 elements, or 12 levels");
+  EXPECT_EQ(said({.block = 195}, 30'000), "");
+  EXPECT_NE(said({.block = 196}, 30'000), "");
+  EXPECT_EQ(said({.levels = 12}, 30'000), "");
+  EXPECT_NE(said({.levels = 11}, 30'000), "");
+  EXPECT_EQ(said({}, 195), "") << "a chunk that is no block";
 }
 
 TEST(qsgd, refuses_options_that_say_nothing) {

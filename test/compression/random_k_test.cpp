@@ -88,7 +88,7 @@ TEST(random_k, remembers_nothing_of_runs_wherever_it_stands) {
   EXPECT_THROW(error_feedback<random_k>{runs}, usage_error);
   EXPECT_THROW((error_feedback<dense_below<random_k>>{{.compressed = runs, .bytes = 4}}),
                usage_error);
-  EXPECT_THROW((error_feedback<nesterov_momentum<random_k>>{{runs, 0.9f}}), usage_error);
+  EXPECT_THROW((nesterov_momentum<error_feedback<random_k>>{{runs, 0.9f}}), usage_error);
   EXPECT_NO_THROW((error_feedback<dense_below<random_k>>{{.compressed = {.k = 2}, .bytes = 4}}));
 }
 

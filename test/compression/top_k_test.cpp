@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -155,6 +157,35 @@ TEST(top_k, names_the_element_that_is_not_a_number) {
           << sentence.what();
     }
   }
+}
+
+/// Of a foreign payload nothing is added, neither to a sum nor to what is left out of a merge.
+TEST(top_k, refuses_an_element_that_a_chunk_has_not) {
+  inline_queue queue;
+  placed<top_k> codec(10, {.k = 2});
+  auto payload = codec.encode(std::vector<float>{0, 0, 3, 0, 0, 0, 0, 0, 0, -4});
+  EXPECT_EQ(codec.decode(payload), (std::vector<float>{0, 0, 3, 0, 0, 0, 0, 0, 0, -4}));
+  const std::uint32_t beyond = 10;
+  std::memcpy(payload.data() + 4, &beyond, sizeof beyond);
+  std::vector<float> sum(12, 1.0f);
+  const auto said = [](const auto& adds) -> std::string {
+    try {
+      adds();
+    } catch (const communication_error& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  constexpr const char* sentence =
+      "a payload came with element 10 of a chunk of 10. Fix: give every rank the same compression "
+      "options";
+  EXPECT_EQ(said([&] { codec.accumulate_on(queue, payload, std::span(sum).first(10)); }), sentence);
+  EXPECT_EQ(said([&] {
+              codec.policy.add_absent(queue, {payload.data(), payload.size()}, {},
+                                      std::span(sum).first(10));
+            }),
+            sentence);
+  EXPECT_EQ(sum, std::vector<float>(12, 1.0f));
 }
 
 TEST(top_k, refuses_an_impossible_density) {

@@ -192,6 +192,7 @@ template <class Listed>
 class part_of_history {
   using strategy = typename Listed::strategy;
   using options = typename Listed::options;
+  static constexpr bool rescales = facts::rescales<typename strategy::compression>;
 
  public:
   part_of_history(transport::in_process& world, const history& told, int workers,
@@ -204,8 +205,8 @@ class part_of_history {
     const bool any_plan = !Listed::has_owners && !has_servers<strategy>;
     which = segment > 0 && any_plan ? 1 - which : which;
     arena memory(tensors());
-    auto engine =
-        make_engine<strategy>(*world_, memory.tensors(), Listed::optimizer_of(worth()), plan());
+    auto engine = make_engine<strategy>(
+        *world_, memory.tensors(), Listed::optimizer_of(rescales ? 2 * worth() : worth()), plan());
     if (engine.serves()) {
       engine.serve();
       return;
@@ -214,6 +215,7 @@ class part_of_history {
       std::istringstream in(file);
       load(engine, in);
     }
+    change_rate(engine, worth());
     const int end = std::min(segment + 1, segments) * steps / segments;
     for (int step = segment * steps / segments; step < end; ++step) {
       happen(engine, step);
@@ -227,6 +229,7 @@ class part_of_history {
     if (segment == segments && world_->rank() == 0) {
       push_zeros(engine, memory);
     }
+    change_rate(engine, 0);
     std::ostringstream out;
     save(engine, out);
     file = out.str();
@@ -254,9 +257,17 @@ class part_of_history {
       which = 1 - which;
       engine.replan(plan());
     }
-    if (facts::rescales<typename Engine::compression> && event.rate_times != 1) {
+    if (rescales && event.rate_times != 1) {
       rate = std::clamp(rate * event.rate_times, 1 / most_rate, most_rate);
-      engine.change(Listed::optimizer_of(worth()));
+      change_rate(engine, 0);
+      change_rate(engine, worth());
+    }
+  }
+  /// Residuals follow from one rate to the next, by way of 0, a checkpoint and another engine's.
+  template <class Engine>
+  static void change_rate(Engine& engine, float worth) {
+    if (rescales) {
+      engine.change(Listed::optimizer_of(worth));
     }
   }
 

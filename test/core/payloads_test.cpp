@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "support/one_of_compressors.hpp"
 #include "support/published_lengths.hpp"
 #include "support/strategy_laws.hpp"
@@ -16,6 +17,8 @@
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/base/type_name.hpp"
 #include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/chain.hpp"
@@ -74,6 +77,63 @@ void trains_and_sends_in_every_way() {
 }
 TEST(Payloads, OfEveryFixedLength) { trains_and_sends_in_every_way<fixed_lengths>(); }
 TEST(Payloads, OfEveryOtherLength) { trains_and_sends_in_every_way<lengths_of_their_own>(); }
+
+/// What all ranks say of an engine that they make, of one that is refused.
+template <class Architecture>
+void refuses_residuals_that_grow() {
+  using strategy = compose<compression::error_feedback<compression::qsgd>, Architecture>;
+  for (const std::string& said : errors(2 + (has_servers<strategy> ? 1 : 0), [](auto& world) {
+         arena memory(declarations());
+         auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
+       })) {
+    EXPECT_NE(said.find("error feedback around it grows without bound. Fix: blocks of at most 195"),
+              std::string::npos)
+        << said;
+  }
+}
+TEST(Payloads, WhoseResidualsWouldGrowAreRefused) {
+  refuses_residuals_that_grow<architecture::all_gather>();
+  refuses_residuals_that_grow<architecture::reduce_scatter_all_gather>();
+  refuses_residuals_that_grow<architecture::parameter_server<>>();
+}
+
+/// Rank 1's payloads name an element that no chunk has.
+struct foreign_top_k : compression::top_k {
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out,
+              const chunk_context& where) const {
+    top_k::encode(queue, gradient, out, where);
+    if (where.rank == 1 && out.size > 0) {
+      queue.run([=] { *out.header<std::uint32_t>() = 1'000'000'000; });
+    }
+  }
+};
+template <class Architecture>
+void ends_by_a_foreign_element() {
+  using strategy = compose<foreign_top_k, Architecture>;
+  for (const std::string& said :
+       errors(2 + (has_servers<strategy> ? 1 : 0), [](transport::in_process& world) {
+         arena memory = model_of(world.rank());
+         auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
+         for (int step = 0; step < 3 && !engine.serves(); ++step) {
+           take_step(engine, memory, step);
+         }
+         if (engine.serves()) {
+           engine.serve();
+         } else {
+           engine.wait();
+         }
+       })) {
+    EXPECT_NE(said.find("a payload came with element 1000000000 of a chunk of "), std::string::npos)
+        << type_name<Architecture>() << ": " << said;
+  }
+}
+TEST(Payloads, WithElementsThatNoChunkHasEndEveryRank) {
+  ends_by_a_foreign_element<architecture::all_gather>();
+  ends_by_a_foreign_element<architecture::reduce_scatter_all_gather>();
+  ends_by_a_foreign_element<architecture::parameter_server<>>();
+  ends_by_a_foreign_element<architecture::sparse_tree>();
+}
 
 TEST(Payloads, OfFixedLengthsAreAsLongAsPublished) {
   for (std::size_t which = 0; which < fixed_lengths_count; ++which) {

@@ -271,7 +271,8 @@ TEST(device_selection, merges_pairs_in_any_order) {
   const std::vector<std::uint32_t> some = {0, 2, 3, 4, 4};
   const std::vector<float> values = {10, 20, 30, 40, 0};
   const std::vector<std::uint32_t> present = {1, 3};
-  const element::add_absent add{some.data(), values.data(), present.data(), 2, sum.data()};
+  const element::add_absent add{some.data(), values.data(), present.data(),
+                                2,           sum.data(),    sum.size()};
   for (std::size_t i = some.size(); i-- > 0;) {
     add(i);
   }
@@ -283,9 +284,15 @@ TEST(device_selection, clears_and_adds_at_indices) {
   const std::vector<std::uint32_t> at = {0, 3};
   const std::vector<float> values = {10, 20};
   for (std::size_t i = 0; i < at.size(); ++i) {
-    element::scatter_add{at.data(), values.data(), data.data()}(i);
+    element::scatter_add{at.data(), values.data(), data.data(), data.size()}(i);
   }
   EXPECT_EQ(data, (std::vector<float>{11, 2, 3, 24, 5}));
+  const std::vector<std::uint32_t> beyond = {5, ~0u};
+  for (std::size_t i = 0; i < beyond.size(); ++i) {
+    element::scatter_add{beyond.data(), values.data(), data.data(), data.size()}(i);
+    element::add_absent{beyond.data(), values.data(), nullptr, 0, data.data(), data.size()}(i);
+  }
+  EXPECT_EQ(data, (std::vector<float>{11, 2, 3, 24, 5})) << "it wrote what is not there";
   for (std::size_t i = 0; i < at.size(); ++i) {
     element::clear_at{data.data(), at.data()}(i);
   }

@@ -20,13 +20,14 @@ using codes = compression::error_feedback<fixed_lengths>;
 
 template <class Architecture, class Compression>
 constexpr bool legal = rule::payloads_must_add<Architecture, Compression>::holds&&
-    rule::votes_need_a_sign_each<Architecture, Compression>::holds&&
-        rule::payloads_must_merge<Architecture, Compression>::holds&& rule::kept_magnitudes_select<
-            Architecture, Compression>::holds&&
-            rule::rounded_parameters_are_remembered<Architecture, Compression>::holds&&
-                rule::rounded_parameters_are_all_there<Architecture, Compression>::holds&&
-                    rule::native_adds_floats<Architecture, Compression>::holds&&
-                        rule::parameters_travel_whole<Architecture, Compression>::holds&&
+    rule::votes_need_a_sign_each<Architecture, Compression>::holds&& rule::payloads_must_merge<
+        Architecture, Compression>::holds&& rule::kept_magnitudes_select<Architecture,
+                                                                         Compression>::holds&&
+        rule::rounded_parameters_are_remembered<Architecture, Compression>::holds&&
+            rule::rounded_parameters_are_all_there<Architecture, Compression>::holds&&
+                rule::native_adds_floats<Architecture, Compression>::holds&&
+                    rule::parameters_travel_whole<Architecture, Compression>::holds&&
+                        rule::differences_have_magnitudes<Architecture, Compression>::holds&&
                             rule::kept_gradients_are_undivided<Architecture, Compression>::holds&&
                                 rule::compression_is_used<Architecture, Compression>::holds;
 

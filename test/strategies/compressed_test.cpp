@@ -26,6 +26,7 @@
 #include "tutti/architecture/replicated.hpp"
 #include "tutti/architecture/sparse_regions.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/base/type_name.hpp"
 #include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -41,6 +42,9 @@
 #include "tutti/fusion/merge_gradients.hpp"
 #include "tutti/fusion/sparse_merge.hpp"
 #include "tutti/fusion/up_to.hpp"
+#include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/lamb.hpp"
+#include "tutti/optimizer/sgd.hpp"
 #include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/at_most.hpp"
 #include "tutti/strategies.hpp"
@@ -284,6 +288,29 @@ TEST(Named, DGCHasOneMomentum) {
     EXPECT_NO_THROW(engine.change(optimizer::sgd{.learning_rate = 0.5f}));
   });
 }
+/// Also by the name that Adam's kind has for it, and where what travels is a momentum's sign.
+template <class Strategy, class Optimizer>
+void has_one_momentum(const Optimizer& one, const Optimizer& two) {
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    try {
+      make_engine<Strategy>(world, memory.tensors(), two);
+      ADD_FAILURE() << type_name<Optimizer>() << " has a second momentum";
+    } catch (const usage_error& refused) {
+      EXPECT_STREQ(refused.what(),
+                   "this compressor sends each rank's momentum, and the optimizer would keep a "
+                   "momentum of that, which diverges. Fix: 0 for the optimizer's momentum, or its "
+                   "beta1");
+    }
+    EXPECT_NO_THROW(make_engine<Strategy>(world, memory.tensors(), one));
+  });
+}
+TEST(Named, MomentaThatTravelAreTheOnlyOnes) {
+  has_one_momentum<strategies::DGC>(optimizer::adam{.beta1 = 0}, optimizer::adam{});
+  has_one_momentum<strategies::DGC>(optimizer::lamb{.beta1 = 0}, optimizer::lamb{});
+  has_one_momentum<strategies::Signum>(optimizer::sgd{}, optimizer_of());
+  has_one_momentum<strategies::Signum>(optimizer::adam{.beta1 = 0}, optimizer::adam{});
+}
 
 // ---- MXNet2Bit
 
@@ -409,7 +436,7 @@ TEST(Named, MergedGradientsAreWeighedAsTheyTravel) {
 /// A majority of signs an element, of gradients or of their momenta; zeros and ties are positive.
 floats trained_by_votes(float beta) {
   std::vector<floats> momenta(workers, floats(total_elements()));
-  return trained_with([&](int step, floats& means) {
+  const auto vote = [&](int step, floats& means) {
     for (std::size_t i = 0; i < means.size(); ++i) {
       int votes = 0;
       for (int worker = 0; worker < workers; ++worker) {
@@ -419,7 +446,8 @@ floats trained_by_votes(float beta) {
       }
       means[i] = votes < 0 ? -1.0f : 1.0f;
     }
-  });
+  };
+  return trained_with(vote, {.momentum = beta == 0 ? sgd_values{}.momentum : 0});
 }
 
 /// Buckets close before the tensor that would pass 100 MiB; a bit an element goes to rank 0, and

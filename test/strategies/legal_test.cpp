@@ -60,6 +60,7 @@
 #include "tutti/compression/byteps_randomk.hpp"
 #include "tutti/compression/byteps_topk.hpp"
 #include "tutti/compression/chain.hpp"
+#include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -177,6 +178,9 @@ constexpr policies<
     compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
     compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
+    compression::dense_below<compression::error_feedback<compression::top_k>>,
+    compression::error_feedback<compression::byteps_topk>,
+    compression::error_feedback<compression::byteps_randomk>,
     compression::error_feedback<compression::by_kth_magnitude>,
     compression::error_feedback<compression::qsgd>,
     compression::momentum_correction<compression::error_feedback<compression::top_k>>,
@@ -212,6 +216,9 @@ constexpr policies<
                   "select<matrices, power_sgd, none>",
                   "error_feedback<fp16>",
                   "error_feedback<top_k>",
+                  "dense_below<error_feedback<top_k>>",
+                  "error_feedback<byteps_topk>",
+                  "error_feedback<byteps_randomk>",
                   "error_feedback<by_kth_magnitude>",
                   "error_feedback<qsgd>",
                   "momentum_correction<error_feedback<top_k>>",
@@ -373,6 +380,8 @@ struct setting {
       {rule::one_payload_for_all<A, K>::holds, "one_payload_for_all",
        of_architecture | of_compression},
       {rule::parameters_travel_whole<A, K>::holds, "parameters_travel_whole",
+       of_architecture | of_compression},
+      {rule::differences_have_magnitudes<A, K>::holds, "differences_have_magnitudes",
        of_architecture | of_compression},
       {rule::kept_gradients_are_undivided<A, K>::holds, "kept_gradients_are_undivided",
        of_architecture | of_compression},

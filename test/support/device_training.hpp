@@ -24,6 +24,15 @@ inline constexpr std::size_t device_sizes[] = {37, 1, 1000, 0, 5};
 inline constexpr int device_steps = 6;
 
 inline optimizer::sgd device_optimizer() { return {.learning_rate = 0.125f, .momentum = 0.5f}; }
+/// The same, without a momentum where ranks send theirs.
+template <class Strategy>
+optimizer::sgd device_optimizer_for() {
+  optimizer::sgd values = device_optimizer();
+  if constexpr (facts::keeps_momentum<typename strategy_of<Strategy>::compression>) {
+    values.momentum = 0;
+  }
+  return values;
+}
 
 /// Tensors that lie apart, so that fusing them packs them; parameters are 0.
 template <class Queue>
@@ -134,7 +143,8 @@ template <class Strategy, class Transport>
 std::vector<float> train_one_scattered(Transport& world, engine_options<Strategy> options = {}) {
   typename Transport::queue_type compute;
   scattered_model<typename Transport::queue_type> model(compute);
-  auto engine = make_engine<Strategy>(world, model.tensors(), device_optimizer(), options);
+  auto engine =
+      make_engine<Strategy>(world, model.tensors(), device_optimizer_for<Strategy>(), options);
   if (engine.serves()) {
     engine.serve();
     return {};

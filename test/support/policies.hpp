@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "consumer/readme_policies.hpp"
+#include "support/short_blocks.hpp"
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
@@ -135,7 +136,8 @@ using compressions = testing::Types<
     compression::error_feedback<compression::norm_scaled_sign>,
     compression::error_feedback<compression::block_sign>,
     compression::error_feedback<compression::block_int8>,
-    compression::error_feedback<compression::top_k>, compression::error_feedback<compression::qsgd>,
+    compression::error_feedback<compression::top_k>,
+    compression::error_feedback<test::qsgd_in_short_blocks>,
     compression::error_feedback<compression::dithering>,
     compression::error_feedback<compression::one_bit>,
     compression::error_feedback<compression::two_bit>,
@@ -150,7 +152,7 @@ using compressions = testing::Types<
     compression::chain<compression::top_k, compression::qsgd>,
     compression::error_feedback<compression::chain<compression::top_k, compression::qsgd>>,
     compression::fading_error_feedback<compression::top_k>,
-    compression::fading_error_feedback<compression::qsgd>,
+    compression::fading_error_feedback<test::qsgd_in_short_blocks>,
     compression::momentum_correction<
         compression::error_feedback<compression::chain<compression::top_k, compression::fp16>>>,
     compression::momentum_correction<compression::fp16>,

@@ -10,6 +10,7 @@
 #include "support/listed.hpp"
 #include "support/oracle.hpp"
 #include "support/payload_oracle.hpp"
+#include "support/short_blocks.hpp"
 #include "support/sparse_regions_oracle.hpp"
 #include "support/sparse_tree_oracle.hpp"
 #include "tutti/architecture/adasum.hpp"
@@ -282,8 +283,8 @@ using each_lossy_strategy =
 template <template <class> class Each>
 using each_coded_strategy = testing::Types<
     Each<coded<way::gathered, strategies::QSGD>>, Each<coded_and_led>, Each<ZeROPlusPlus>,
-    Each<coded<way::gathered,
-               compose<compression::error_feedback<compression::qsgd>, architecture::all_gather>>>,
+    Each<coded<way::gathered, compose<compression::error_feedback<qsgd_in_short_blocks>,
+                                      architecture::all_gather>>>,
     Each<
         coded<way::scattered, compose<compression::qsgd, architecture::reduce_scatter_all_gather>>>,
     Each<coded<way::served, compose<compression::qsgd, architecture::parameter_server<>>>>,

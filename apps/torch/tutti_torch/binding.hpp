@@ -170,7 +170,7 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
   if (scale != self.model().scale()) {
     self.model().scaled_by(scale);
   }
-  engine.resume(steps, engine.values(), {}, mine);
+  engine.resume(steps, engine.values(), engine.rate_of_residuals(), {}, mine);
 }
 
 /// Fills a module of Python's with `Strategy`, and an optimizer of ours or none. Whatever waits

@@ -76,6 +76,11 @@ class byteps_randomk {
     kernels::clear_pairs(queue, residual, index_pairs::pairs(out));
   }
 
+  template <class Queue>
+  void clear_sent(Queue& queue, const_wire payload, std::span<float> values) const {
+    kernels::clear_pairs(queue, values, index_pairs::pairs(payload));
+  }
+
  private:
   index_pairs layout_;
   std::uint64_t seed_;

@@ -30,6 +30,7 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
   using role = tutti::role::compression;
   static constexpr bool summable = false;
   static constexpr bool overflows = facts::overflows<Code>;
+  static constexpr bool sends_signs_alone = facts::sends_signs_alone<Code>;
   static constexpr bool decodes_in_scratch = true;
   static constexpr tutti::unit unit = facts::unit_of<Selection>;
 
@@ -110,10 +111,10 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
     selection_.clear_sent(queue, {payload.data, selection_.wire_bytes(values.size())}, values);
   }
 
-  constexpr void expect_feedback() const requires requires(const Selection& its) {
-    its.expect_feedback();
+  constexpr void expect_feedback(std::size_t elements) const {
+    tutti::expect_feedback(selection_, elements);
+    tutti::expect_feedback(code_, selection_.selected(elements));
   }
-  { selection_.expect_feedback(); }
 
   constexpr auto relay() const {
     return chain<decltype(tutti::relay(selection_)), decltype(tutti::relay(code_))>(

@@ -19,12 +19,10 @@ class decorator {
   static constexpr bool summable = C::summable;
   static constexpr bool overflows = facts::overflows<C>;
   static constexpr bool keeps_momentum = facts::keeps_momentum<C>;
+  static constexpr bool sends_signs_alone = facts::sends_signs_alone<C>;
   static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = Rows + facts::memory_per_element<C>;
-
-  constexpr void expect_feedback() const requires requires(const C& its) { its.expect_feedback(); }
-  { compression_.expect_feedback(); }
 
   constexpr std::size_t block() const requires(unit == tutti::unit::block) {
     return compression_.block();

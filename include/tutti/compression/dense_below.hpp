@@ -26,6 +26,7 @@ class dense_below {
   static constexpr bool lossless = facts::lossless<C>;
   static constexpr bool overflows = facts::overflows<C>;
   static constexpr bool keeps_momentum = facts::keeps_momentum<C>;
+  static constexpr bool sends_signs_alone = facts::sends_signs_alone<C>;
   static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = facts::memory_per_element<C>;
@@ -47,8 +48,11 @@ class dense_below {
   constexpr dense_below(const C& compression, std::size_t bytes)
       : compression_(compression), bytes_(bytes) {}
 
-  constexpr void expect_feedback() const requires requires(const C& its) { its.expect_feedback(); }
-  { compression_.expect_feedback(); }
+  constexpr void expect_feedback(std::size_t elements) const {
+    if (!dense(elements)) {
+      tutti::expect_feedback(compression_, elements);
+    }
+  }
 
   constexpr std::size_t block() const requires(unit == tutti::unit::block) {
     return compression_.block();
@@ -96,6 +100,14 @@ class dense_below {
     }
   }
 
+  /// What travels as floats is no selection.
+  template <class Queue>
+  requires clears_sent<C>
+  void clear_sent(Queue& queue, const_wire payload, std::span<float> values) const {
+    if (!dense(values.size())) {
+      compression_.clear_sent(queue, payload, values);
+    }
+  }
   std::span<float> residual(const chunk_context& where,
                             std::size_t elements) const requires remembers_residuals<C> {
     return compression_.residual(where, elements);

@@ -87,6 +87,21 @@ class dithering {
     }
     return kernels::dithering_bytes(bits);
   }
+  /// Throws usage_error where rounding may leave more of a chunk behind than was there: an
+  /// element's variance is at most a quarter of a level's square, between natural levels an eighth
+  /// of its own. Of the largest magnitude's levels an error is never above that magnitude.
+  void expect_feedback(std::size_t elements) const {
+    const double levels = code_.top();
+    const bool linear = code_.spacing == kernels::level_spacing::linear;
+    const double bound = levels * levels * (linear ? 4.0 : 3.5);
+    if (code_.norm == kernels::chunk_norm::euclidean && static_cast<double>(elements) >= bound) {
+      throw usage_error(sentence(
+          {"compression::dithering: rounding to levels of the euclidean norm may leave more of ",
+           elements, " elements behind than there was, and error feedback around it grows without ",
+           "bound. Fix: the norm largest, or partition::into pieces of fewer than ",
+           static_cast<std::size_t>(std::ceil(bound)), " elements, or more levels"}));
+    }
+  }
   /// Of elements that are normally distributed.
   std::size_t expected(std::size_t elements) const {
     const auto bits = static_cast<double>(elements) * bits_of_each(elements);

@@ -36,20 +36,34 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
   using base = decorator<error_feedback<C>, C, 1>;
   friend base;
   using base::compression_;
+  static_assert(facts::memory_per_element<C> == 0,
+                "tutti: error feedback adds what was not sent to what is sent next, but this "
+                "compressor's own memory holds that already. Fix: error feedback inside, as in "
+                "momentum_correction<error_feedback<C>>, and once.");
 
  public:
   static constexpr bool lossless = facts::lossless<C>;
+  static constexpr bool sends_signs_alone = false;  // the residual has what a sign has not
 
   using options = options_of<C>;
 
   constexpr error_feedback() = default;
-  /// Throws usage_error where the compressor says that a residual would grow without bound.
+  /// Throws usage_error where the compressor says that a residual would grow without bound, however
+  /// few elements it is of; whoever asks how long payloads are hears it for so many.
   explicit constexpr error_feedback(const options& values)
       : error_feedback(make_policy<C>(values)) {}
   explicit constexpr error_feedback(const C& compression) : base(compression) {
-    if constexpr (requires { compression.expect_feedback(); }) {
-      compression.expect_feedback();
-    }
+    tutti::expect_feedback(compression, 1);
+  }
+
+  constexpr std::size_t wire_bytes(std::size_t elements) const
+      requires(!facts::variable_length<C>) {
+    tutti::expect_feedback(compression_, elements);
+    return base::wire_bytes(elements);
+  }
+  constexpr std::size_t capacity(std::size_t elements) const requires facts::variable_length<C> {
+    tutti::expect_feedback(compression_, elements);
+    return base::capacity(elements);
   }
 
   /// What `encode` means, for any compressor of a fixed length.

@@ -7,24 +7,26 @@
 #include <span>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/kernels/stochastic_levels.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti::compression {
 
 /// Each element becomes a level of its block's Euclidean norm, rounded up or down at random so that
-/// its mean is the element: unbiased, no residual needed.
-/// Wire: a string of bits. For every block its norm as a float, rounded up; if that is 0 or no
-/// finite number, nothing more, and the block arrives as zeros or NaN. Else, where levels^2 is
-/// below the block: for every element that is not 0 the distance from the one before (the first:
-/// from the block's begin, counted from 1), its sign (1: negative) and its level, and at last the
-/// distance to the block's end; otherwise for every element its level and 1, and its sign if it is
-/// not 0. Numbers are in Elias' recursive code. Blocks are counted from the chunk's first element;
-/// the last may be shorter.
-/// Cost: with the defaults about 1.5 bits an element; one pass and a division an element to
-/// encode, one pass to accumulate. On hosts alone: how long a payload is only its encoding tells,
-/// which a stream's host does not wait for (lengths_must_be_known).
-/// After: Alistarh et al., "QSGD", NeurIPS 2017: its Code_s for few levels, Code'_s for many.
+/// its mean is the element: unbiased, no residual needed. An element's variance is at most a
+/// quarter of a level's square, and so a block's is below the square of its norm where the block
+/// has fewer than 4 * levels^2 elements; error feedback around longer ones is refused. Wire: a
+/// string of bits. For every block its norm as a float, rounded up; if that is 0 or no finite
+/// number, nothing more, and the block arrives as zeros or NaN. Else, where levels^2 is below the
+/// block: for every element that is not 0 the distance from the one before (the first: from the
+/// block's begin, counted from 1), its sign (1: negative) and its level, and at last the distance
+/// to the block's end; otherwise for every element its level and 1, and its sign if it is not 0.
+/// Numbers are in Elias' recursive code. Blocks are counted from the chunk's first element; the
+/// last may be shorter. Cost: with the defaults about 1.5 bits an element; one pass and a division
+/// an element to encode, one pass to accumulate. On hosts alone: how long a payload is only its
+/// encoding tells, which a stream's host does not wait for (lengths_must_be_known). After: Alistarh
+/// et al., "QSGD", NeurIPS 2017: its Code_s for few levels, Code'_s for many.
 class qsgd {
  public:
   using role = tutti::role::compression;
@@ -67,6 +69,20 @@ class qsgd {
     const double bits = 32 * static_cast<double>(kernels::block_count(elements, code_.block)) +
                         static_cast<double>(elements) * expected_bits_;
     return std::min(capacity(elements), bytes(static_cast<std::size_t>(bits)));
+  }
+
+  /// Throws usage_error where rounding may leave more of a block behind than was there.
+  void expect_feedback(std::size_t elements) const {
+    const std::size_t together = std::min(elements, code_.block);
+    const std::size_t most = 4 * std::size_t{code_.levels} * code_.levels - 1;
+    if (together > most) {
+      const double least = std::floor(std::sqrt(static_cast<double>(together)) / 2) + 1;
+      throw usage_error(sentence(
+          {"compression::qsgd: rounding may leave more of ", together, " elements behind in ",
+           code_.levels, " levels than there was, and error feedback around it grows without ",
+           "bound. Fix: blocks of at most ", most, " elements, or ",
+           static_cast<std::size_t>(least), " levels"}));
+    }
   }
 
   template <class Queue>

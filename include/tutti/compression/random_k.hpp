@@ -86,7 +86,7 @@ class random_k {
 
   /// Throws usage_error where a value stands for its run: of a run of r elements the residual would
   /// be 1 - r times what was drawn, and growing.
-  constexpr void expect_feedback() const {
+  constexpr void expect_feedback(std::size_t) const {
     if (options_.drawn_as == kernels::drawn_as::its_run) {
       throw usage_error(
           "compression::random_k: where a value is drawn as its run, the mean of what is sent is "

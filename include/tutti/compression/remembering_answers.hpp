@@ -1,6 +1,7 @@
 #pragma once
 
-#include "tutti/base/options.hpp"
+#include <type_traits>
+
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/role/compression.hpp"
 
@@ -14,16 +15,17 @@ namespace tutti::compression {
 template <encodes_once C>
 class remembering_answers : public C {
  public:
-  using options = options_of<C>;
+  using C::C;
 
-  constexpr remembering_answers() = default;
-  explicit constexpr remembering_answers(const options& values)
-      : C(make_policy<C>(values)), values_(values) {}
-
-  constexpr error_feedback<C> relay() const { return make_policy<error_feedback<C>>(values_); }
-
- private:
-  options values_{};
+  /// What goes back as floats loses nothing.
+  constexpr auto relay() const {
+    using answers = std::remove_cvref_t<decltype(tutti::relay<C>(*this))>;
+    if constexpr (facts::identity<answers>) {
+      return tutti::relay<C>(*this);
+    } else {
+      return error_feedback<answers>(tutti::relay<C>(*this));
+    }
+  }
 };
 
 }  // namespace tutti::compression

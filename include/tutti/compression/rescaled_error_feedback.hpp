@@ -15,7 +15,7 @@ namespace tutti::compression {
 /// is inside the residual, as EF-signSGD has it: its p = rate * g + e is `rate` times what is
 /// encoded here, and what it sends is `rate` times what is sent here, whenever the compressor takes
 /// multiples to multiples. An engine does it in `change`, at both ends, for an optimizer that has a
-/// `learning_rate`; a rate of 0 leaves residuals as they are.
+/// `learning_rate`; a rate of 0 leaves residuals as they are, in steps of the last that was not 0.
 /// Wire, cost: as error_feedback; a pass over the residual where the rate changes.
 /// After: Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019; Zheng et al.,
 /// "Communication-Efficient Distributed Blockwise Momentum SGD with Error-Feedback", NeurIPS 2019;

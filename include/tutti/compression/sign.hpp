@@ -18,6 +18,7 @@ namespace tutti::compression {
 struct sign {
   using role = tutti::role::compression;
   static constexpr bool summable = false;
+  static constexpr bool sends_signs_alone = true;
 
   static constexpr std::size_t wire_bytes(std::size_t elements) {
     return kernels::sign_words(elements) * sizeof(std::uint32_t);

@@ -10,7 +10,8 @@
 
 namespace tutti::compression {
 
-/// The sign of each element's momentum, m = beta * m + (1 - beta) * g, as one vote.
+/// The sign of each element's momentum, m = beta * m + (1 - beta) * g, as one vote. An optimizer
+/// with a momentum behind it is refused.
 /// Wire: as `sign`.
 /// Cost: 1/32 of the bytes, one float of memory an element; two passes to encode.
 /// After: Bernstein et al., "signSGD with Majority Vote", 2018 (Signum).
@@ -18,6 +19,8 @@ class signum {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
+  static constexpr bool sends_signs_alone = true;
+  static constexpr bool keeps_momentum = true;
   static constexpr std::size_t memory_per_element = 1;
 
   struct options {

@@ -25,6 +25,7 @@ requires(Bits == 1 || Bits == 2) class threshold {
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
+  static constexpr bool sends_signs_alone = Bits == 1;
   static constexpr tutti::unit unit = tutti::unit::block;
 
   struct options {

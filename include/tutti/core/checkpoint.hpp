@@ -225,6 +225,7 @@ void save(Engine& engine, std::ostream& out) {
   decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
     file.value(static_cast<double>(value));
   });
+  file.value(engine.rate_of_residuals());
   for (const std::span<float> each : engine.memories()) {
     file.floats(host_view(queue, each));
   }
@@ -312,6 +313,7 @@ void load(Engine& engine, std::istream& in) {
   decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
     value = static_cast<std::remove_reference_t<decltype(value)>>(file.template value<double>());
   });
+  const auto rate_of_residuals = file.template value<double>();
   // Parameters, then what policies make of them, then what they remember beside.
   std::vector<std::vector<float>> memories;
   for (const std::span<float> each : engine.memories()) {
@@ -351,7 +353,7 @@ void load(Engine& engine, std::istream& in) {
       engine.resume_by(book);
     }
   }
-  engine.resume(head.steps, values, others, memories);
+  engine.resume(head.steps, values, rate_of_residuals, others, memories);
   engine.meet();
 }
 

@@ -36,6 +36,7 @@ struct strategy
       private rule::check_native_adds_floats<Architecture, Compression>,
       private rule::check_one_payload_for_all<Architecture, Compression>,
       private rule::check_parameters_travel_whole<Architecture, Compression>,
+      private rule::check_differences_have_magnitudes<Architecture, Compression>,
       private rule::check_kept_gradients_are_undivided<Architecture, Compression>,
       private rule::check_compression_is_used<Architecture, Compression>,
       private rule::check_buckets_stay_whole<Partition, Compression>,

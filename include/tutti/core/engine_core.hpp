@@ -429,7 +429,7 @@ class engine_core : engine_base<Transport> {
   }
   /// What this rank remembers of gradients and means is as it would be under these values.
   void follow(const Optimizer& values) {
-    rescale(change_of_rate(optimizer_, values));
+    rescale(change_of_rate(rate_of_residuals_, rate_of(values)));
     if constexpr (world_type::undoes_steps) {
       const float change = change_of_scale(optimizer_, values);
       if (change != 1 && flow_) {
@@ -589,6 +589,7 @@ class engine_core : engine_base<Transport> {
   int workers_;
   compression compression_;
   Optimizer optimizer_;
+  double rate_of_residuals_ = rate_of(optimizer_);  ///< that they are in steps of
   std::size_t room_per_element_;
   observer<Monitor, Transport> observer_;
   world_type around_;

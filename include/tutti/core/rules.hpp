@@ -125,6 +125,12 @@ struct parameters_travel_whole {
 };
 
 template <class Architecture, class Compression>
+struct differences_have_magnitudes {
+  static constexpr bool holds = facts::carries_of<Architecture> != carries::difference ||
+                                !facts::sends_signs_alone<Compression>;
+};
+
+template <class Architecture, class Compression>
 struct kept_gradients_are_undivided {
   static constexpr bool holds =
       !facts::divides_first<Architecture> || facts::memory_per_element<Compression> == 0;
@@ -344,6 +350,14 @@ struct check_parameters_travel_whole {
                 "tutti: this architecture sends parameters, but what this compressor makes of a "
                 "parameter is not one. Fix: use compression::none, or an architecture that carries "
                 "gradients or differences.");
+};
+template <class Architecture, class Compression>
+struct check_differences_have_magnitudes {
+  static_assert(differences_have_magnitudes<Architecture, Compression>::holds,
+                "tutti: this architecture sends what parameters have changed by, but this "
+                "compressor sends the sign of that alone, and each would change by 1. Fix: "
+                "compression::scaled_sign or error_feedback<C>, or an architecture that carries "
+                "gradients.");
 };
 template <class Architecture, class Compression>
 struct check_kept_gradients_are_undivided {

@@ -86,6 +86,11 @@ template <class C>
 constexpr bool keeps_momentum = requires {
   requires C::keeps_momentum;
 };
+/// What arrives of an element is 1 or -1, however large or small it was.
+template <class C>
+constexpr bool sends_signs_alone = requires {
+  requires C::sends_signs_alone;
+};
 /// It decodes by way of the context's scratch.
 template <class C>
 constexpr bool decodes_in_scratch = requires {
@@ -116,6 +121,13 @@ requires requires {
 }
 constexpr bool keeps_momentum<C> =
     (keeps_momentum<typename C::chosen>) || (keeps_momentum<typename C::otherwise>);
+template <class C>
+requires requires {
+  typename C::chosen;
+  typename C::otherwise;
+}
+constexpr bool sends_signs_alone<C> =
+    (sends_signs_alone<typename C::chosen>) || (sends_signs_alone<typename C::otherwise>);
 }  // namespace facts
 
 template <class C>
@@ -124,6 +136,15 @@ constexpr std::size_t scratch_bytes(const C& compression, std::size_t elements) 
     return compression.scratch_bytes(elements);
   } else {
     return 0;
+  }
+}
+
+/// Throws usage_error where residuals of payloads of n elements would grow without bound.
+template <class C>
+constexpr void expect_feedback([[maybe_unused]] const C& compression,
+                               [[maybe_unused]] std::size_t elements) {
+  if constexpr (requires { compression.expect_feedback(elements); }) {
+    compression.expect_feedback(elements);
   }
 }
 
@@ -514,18 +535,18 @@ concept knows_its_blocks = facts::unit_of<C>
 /// elements that another has not;
 /// `find_magnitude(queue, values, *magnitude)`: of the last of the `selected(n)` elements that it
 /// would send, and `encode_from(queue, magnitude, values, out, *length)`: a payload of all that
-/// reach one. `clear_sent(queue, payload, values)`: 0 where the payload has an
+/// reach one. `clear_sent(queue, payload, values)`: of a selection, 0 where the payload has an
 /// element, without looking at values; `selected(n)`, as selects_values has it; `residual(context,
-/// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback()`: throws
-/// usage_error where what it sends stands for more than it was made of, so that residuals of it
-/// would grow without bound;
+/// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback(n)`: throws
+/// usage_error where what it sends of n elements may be further from them than nothing is, so that
+/// residuals of it would grow without bound;
 /// `rescale(queue, context, n, factor)`: what it remembers of n elements and measures in steps of
 /// the optimizer becomes `factor` times as much, for the learning rate has become 1 / factor of
 /// what it was;
 /// `voted_on(queue, values, context)`: of a vote that is not one on the gradient, what it was on;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`,
-/// `overflows`, `keeps_momentum`.
+/// `overflows`, `keeps_momentum`, `sends_signs_alone`.
 template <class C>
 concept compression_policy = knows_its_blocks<C> &&
     (encodes_once<C> || encodes_in_rounds<C> || selects<C>);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -100,17 +101,27 @@ bool goes_back(const O& values) {
   }
 }
 
-/// What is remembered in steps of `before` is so many times as much in steps of `after`: the
-/// quotient of their learning rates, or 1 where they have none or one of them is 0.
+/// The learning rate, or 1 where there is none.
 template <optimizer_policy O>
-float change_of_rate(const O& before, const O& after) {
-  if constexpr (requires { after.learning_rate; }) {
-    const auto from = static_cast<double>(before.learning_rate);
-    const auto to = static_cast<double>(after.learning_rate);
-    return from == 0 || to == 0 ? 1.0f : static_cast<float>(from / to);
+double rate_of([[maybe_unused]] const O& values) {
+  if constexpr (requires { values.learning_rate; }) {
+    return static_cast<double>(values.learning_rate);
   } else {
-    return 1.0f;
+    return 1;
   }
+}
+
+/// Of residuals that are steps of an optimizer: by what they are to be multiplied, now that their
+/// rate has become another. `measured` is the rate in whose steps they are: the last of those that
+/// have been, which 0 is none of, nor one so small that the quotient would be no number.
+inline float change_of_rate(double& measured, double rate) {
+  const auto factor = static_cast<float>(measured / rate);
+  if (rate == 0 || !std::isfinite(factor)) {
+    return 1;
+  }
+  const bool is_first = measured == 0;
+  measured = rate;
+  return is_first ? 1 : factor;
 }
 
 /// Gradients under the values `after` are so many times those under `before`: the quotient of what
@@ -124,15 +135,25 @@ float change_of_scale(const O& before, const O& after) {
   }
 }
 
+/// The share of its last direction that it keeps, by either of its names; 0 where it has none.
+template <optimizer_policy O>
+double momentum_of([[maybe_unused]] const O& values) {
+  if constexpr (requires { values.momentum; }) {
+    return static_cast<double>(values.momentum);
+  } else if constexpr (requires { values.beta1; }) {
+    return static_cast<double>(values.beta1);
+  } else {
+    return 0;
+  }
+}
+
 /// Throws usage_error where ranks send momenta, and the optimizer would make a momentum of those.
 template <class Compression, optimizer_policy O>
-void expect_one_momentum([[maybe_unused]] const O& values) {
-  if constexpr (facts::keeps_momentum<Compression> && requires { values.momentum; }) {
-    if (values.momentum != 0) {
-      throw usage_error(
-          "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
-          "that, which diverges. Fix: momentum 0 in the optimizer");
-    }
+void expect_one_momentum(const O& values) {
+  if (facts::keeps_momentum<Compression> && momentum_of(values) != 0) {
+    throw usage_error(
+        "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
+        "that, which diverges. Fix: 0 for the optimizer's momentum, or its beta1");
   }
 }
 

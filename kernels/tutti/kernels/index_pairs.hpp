@@ -50,13 +50,16 @@ struct clear_pair {
 struct add_new_pair {
   const index_pair* pairs;
   float* sum;
+  std::size_t n;
   TUTTI_HD void operator()(std::size_t i) const {
     for (std::size_t before = 0; before < i; ++before) {
       if (pairs[before].index == pairs[i].index) {
         return;
       }
     }
-    sum[pairs[i].index] += pairs[i].value;
+    if (pairs[i].index < n) {
+      sum[pairs[i].index] += pairs[i].value;
+    }
   }
 };
 
@@ -117,10 +120,18 @@ void select_by_heap(Queue& queue, std::span<const float> input, std::uint64_t fi
 void select_by_heap(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     std::span<index_pair> out);
 
-/// sum[index] += value, of pairs with an equal index the first alone.
+/// sum[index] += value, of pairs with an equal index the first alone. Throws communication_error,
+/// and adds nothing, at an index that the sum has not; a device, which cannot throw, leaves it out.
 template <host_queue Queue>
 void add_pairs(Queue& queue, std::span<const index_pair> pairs, std::span<float> sum) {
   queue.run([=] {
+    std::uint32_t last = 0;
+    for (const index_pair& each : pairs) {
+      last = std::max(last, each.index);
+    }
+    if (!pairs.empty() && last >= sum.size()) {
+      refuse_element(last, sum.size());
+    }
     constexpr std::size_t window = 262144;  // of the sum: a bit each, in the first-level cache
     std::array<std::uint64_t, window / 64> added;
     for (std::size_t begin = 0; begin < sum.size() && !pairs.empty(); begin += window) {

@@ -14,6 +14,7 @@
 #include "tutti/kernels/collect.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/norms.hpp"
+#include "tutti/kernels/widest.hpp"
 
 namespace tutti::kernels {
 
@@ -137,6 +138,20 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
   }
 }
 
+/// Throws communication_error unless every index is one of n elements: they may have come from
+/// anywhere.
+inline void expect_elements(std::span<const std::uint32_t> indices, std::size_t n) {
+  std::uint32_t last = 0;
+  widest([&] {
+    for (const std::uint32_t each : indices) {
+      last = std::max(last, each);
+    }
+  });
+  if (!indices.empty() && last >= n) {
+    refuse_element(last, n);
+  }
+}
+
 }  // namespace detail
 
 /// Candidates to provide room for when a host selects k of n; a device has none.
@@ -199,8 +214,9 @@ struct scatter_add {
   const std::uint32_t* indices;
   const float* values;
   float* sum;
+  std::size_t n;
   TUTTI_HD void operator()(std::size_t i) const {
-    if (values[i] != 0) {
+    if (values[i] != 0 && indices[i] < n) {
       sum[indices[i]] += values[i];
     }
   }
@@ -220,12 +236,15 @@ void clear_at(Queue& queue, std::span<float> data, std::span<const std::uint32_t
 }
 void clear_at(cuda::stream& queue, std::span<float> data, std::span<const std::uint32_t> indices);
 
-/// sum[indices[i]] += values[i]. On a device no index may come twice with a value other than 0.
+/// sum[indices[i]] += values[i]. Throws communication_error, and adds nothing, at an index that the
+/// sum has not; a device, which cannot throw, leaves that one out. On a device no index may come
+/// twice with a value other than 0.
 template <host_queue Queue>
 void scatter_add(Queue& queue, std::span<const std::uint32_t> indices, const float* values,
                  std::span<float> sum) {
   queue.run([=] {
-    const element::scatter_add add{indices.data(), values, sum.data()};
+    detail::expect_elements(indices, sum.size());
+    const element::scatter_add add{indices.data(), values, sum.data(), sum.size()};
     for (std::size_t i = 0; i < indices.size(); ++i) {
       add(i);
     }

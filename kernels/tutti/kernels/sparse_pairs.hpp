@@ -73,12 +73,13 @@ struct add_absent {
   const std::uint32_t* present;
   std::size_t present_count;
   float* sum;
+  std::size_t n;
 
   TUTTI_HD void operator()(std::size_t i) const {
     const std::uint32_t index = indices[i];
     const std::size_t below = detail::count_below(present, present_count, index);
     const bool absent = below == present_count || present[below] != index;
-    if (absent && values[i] != 0) {
+    if (absent && values[i] != 0 && index < n) {
       sum[index] += values[i];
     }
   }
@@ -98,12 +99,14 @@ void merge_pairs(Queue& queue, const pairs& mine, const pairs& theirs, selection
 void merge_pairs(cuda::stream& queue, const pairs& mine, const pairs& theirs, selection out);
 
 /// sum[index] += value for every pair whose index is not among those `present`, which are sorted.
-/// Cost: a binary search a pair.
+/// Throws communication_error at an index that the sum has not; a device leaves it out. Cost: a
+/// binary search a pair.
 template <host_queue Queue>
 void add_absent(Queue& queue, const pairs& some, std::span<const std::uint32_t> present,
                 std::span<float> sum) {
+  queue.run([=] { detail::expect_elements(some.indices, sum.size()); });
   queue.for_each(some.size(), element::add_absent{some.indices.data(), some.values, present.data(),
-                                                  present.size(), sum.data()});
+                                                  present.size(), sum.data(), sum.size()});
 }
 void add_absent(cuda::stream& queue, const pairs& some, std::span<const std::uint32_t> present,
                 std::span<float> sum);

@@ -32,7 +32,8 @@ namespace tutti::kernels {
 
 [[gnu::used]] inline void add_pairs(cuda::stream& queue, std::span<const index_pair> pairs,
                                     std::span<float> sum) {
-  device::for_each(queue, pairs.size(), element::add_new_pair{pairs.data(), sum.data()});
+  device::for_each(queue, pairs.size(),
+                   element::add_new_pair{pairs.data(), sum.data(), sum.size()});
 }
 
 [[gnu::used]] inline void clear_pairs(cuda::stream& queue, std::span<float> data,

@@ -95,7 +95,8 @@ inline void select(cuda::stream& queue, std::span<const float> input, const std:
 
 [[gnu::used]] inline void scatter_add(cuda::stream& queue, std::span<const std::uint32_t> indices,
                                       const float* values, std::span<float> sum) {
-  device::for_each(queue, indices.size(), element::scatter_add{indices.data(), values, sum.data()});
+  device::for_each(queue, indices.size(),
+                   element::scatter_add{indices.data(), values, sum.data(), sum.size()});
 }
 
 }  // namespace tutti::kernels

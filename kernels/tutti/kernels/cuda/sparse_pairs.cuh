@@ -23,7 +23,7 @@ namespace tutti::kernels {
                                      std::span<const std::uint32_t> present, std::span<float> sum) {
   device::for_each(queue, some.size(),
                    element::add_absent{some.indices.data(), some.values, present.data(),
-                                       present.size(), sum.data()});
+                                       present.size(), sum.data(), sum.size()});
 }
 
 }  // namespace tutti::kernels
