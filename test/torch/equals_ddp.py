@@ -151,6 +151,17 @@ def kept_gradients():
     compare(train)
 
 
+def a_parameter_that_is_answered():
+    """Its hooks do not add up, nor an input's."""
+    model, _ = made(Chosen, ours)
+    model.module.forward = lambda x: (model.module.weights[0] * x, model.module.weights[0], x)
+    x = torch.ones(3, requires_grad=True)
+    for _ in range(4):
+        sum(model(x)).sum().backward()
+        for each in (model.module.weights[0], x):
+            assert len(each._backward_hooks or ()) <= 1, each._backward_hooks
+
+
 class Recomputed(torch.nn.Module):
     def __init__(self, reentrant):
         super().__init__()
@@ -281,6 +292,7 @@ def others_run_while_it_waits():
     dist.barrier()
 
 
-laws.run([a_hundred_steps, gradients_lie_in_the_arena, kept_gradients, evaluation_in_between,
+laws.run([a_hundred_steps, gradients_lie_in_the_arena, kept_gradients,
+          a_parameter_that_is_answered, evaluation_in_between,
           gradients_of_inputs, activation_checkpointing, two_models, uneven_data, sixteen_bits,
           others_run_while_it_waits])

@@ -131,6 +131,7 @@ class DataParallel(torch.nn.Module):
         self._joins = False  # inside join
         self._root = 0  # whose buffers are everybody's
         self._hooks = []
+        self._of_leaves = []  # hooks of the last forward pass, on what it did not compute
         if not self.serves:
             trained = [each for _, each in parameters if each.requires_grad]
             self._listen(trained)
@@ -166,9 +167,17 @@ class DataParallel(torch.nn.Module):
     @_untraced
     def _await_backward(self, outputs) -> None:
         if self._averaged:
+            self._let_leaves_go()
             for each in _tensors_in(outputs):
                 if each.requires_grad:
-                    each.register_hook(self._begin)
+                    hook = each.register_hook(self._begin)
+                    if each.is_leaf:
+                        self._of_leaves.append(hook)
+
+    def _let_leaves_go(self) -> None:
+        for hook in self._of_leaves:
+            hook.remove()
+        self._of_leaves = []
 
     def _begin(self, _) -> None:
         self._trainer.begin()
@@ -267,6 +276,7 @@ class DataParallel(torch.nn.Module):
         for hook, _ in self._hooks:
             hook.remove()
         self._hooks = []
+        self._let_leaves_go()
         self._trainer = None
 
     # ---- passes that are not averaged, or not there
