@@ -215,6 +215,27 @@ class Normed(torch.nn.Module):
         return self.sometimes(x) if uses else x
 
 
+def rank_0_evaluates_alone():
+    """With gradients and without: the scale and the buffers of each pass stay that pass's."""
+    def trained(evaluates):
+        torch.manual_seed(4)
+        scaler = Scaler(2.0 ** 6)
+        model = ours(Normed(), **laws.remembering, scaler=scaler)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(6):
+            overflowing(model, optimizer, scaler, [None if step == 3 else step])
+            model.eval()
+            with torch.set_grad_enabled(step % 2 == 0):
+                for _ in range(2 if evaluates else 0):
+                    model(batch(9))
+            model.train()
+        model(batch(9))
+        return [each.detach() for each in (*model.module.parameters(), *model.module.buffers())]
+
+    for mine, other in zip(trained(rank == 0), trained(False)):
+        assert torch.equal(mine, other), (mine, other)
+
+
 def what_no_rank_uses_is_not_remembered():
     """Its old gradient neither travels nor is left out, and stays what it is."""
     model = ours(Normed(), **laws.remembering, find_unused_parameters=True,
@@ -243,4 +264,5 @@ def others_state_is_refused():
 
 laws.run([nothing_is_lost, a_replan_loses_nothing, ranks_must_replan_alike,
           resumed_is_uninterrupted, skipped_steps_change_nothing,
-          an_overflow_is_one_without_a_scaler_too, what_no_rank_uses_is_not_remembered, others_state_is_refused])
+          an_overflow_is_one_without_a_scaler_too, rank_0_evaluates_alone,
+          what_no_rank_uses_is_not_remembered, others_state_is_refused])

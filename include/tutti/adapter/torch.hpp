@@ -235,10 +235,14 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   /// within the pass, whose end is too early. A pass for named tensors alone, as
   /// torch.autograd.grad's, may reach no parameter, and begins with the first that it does.
   void begin() {
-    const auto* const named = ::torch::autograd::get_current_graph_task_exec_info();
-    if (named == nullptr || named->empty()) {
+    if (is_to_begin()) {
       begin_pass();
     }
+  }
+  /// `begin` would begin a pass now.
+  bool is_to_begin() const {
+    const auto* const named = ::torch::autograd::get_current_graph_task_exec_info();
+    return averages_ && !begun_ && (named == nullptr || named->empty());
   }
 
   /// Autograd has added this pass's gradient to `.grad` of parameter `which`, counted among those
