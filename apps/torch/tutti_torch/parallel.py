@@ -30,7 +30,8 @@ def _compiled(*build):
 def _expect_company(processes: int) -> None:
     """A launcher that this MPI does not know starts processes that would each train alone."""
     started = max(int(os.environ.get(each) or 1)
-                  for each in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
+                  for each in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                               "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
     if processes == 1 and started > 1:
         raise RuntimeError(f"a launcher started {started} processes, and MPI knows of this one "
                            f"alone. Fix: mpirun -np {started} python3 SCRIPT, of the MPI whose "
