@@ -9,13 +9,13 @@
 #include "compare/baseline.hpp"
 #include "compare/kernel_rates.hpp"
 #include "compare/kernel_trial.hpp"
-#include "kernels/named.hpp"
 #include "kernels/on_a_core.hpp"
 #include "tutti/base/median.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/benchmark.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/strategies.hpp"
 
 namespace bench {
 
@@ -78,6 +78,6 @@ void add_all(const std::tuple<Strategies...>*) {
 
 }  // namespace
 
-void add_rates() { add_all(static_cast<const all_named*>(nullptr)); }
+void add_rates() { add_all(static_cast<const std::tuple<TUTTI_NAMED_STRATEGIES>*>(nullptr)); }
 
 }  // namespace bench
