@@ -645,8 +645,15 @@ TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
                   "scaled_sign>. Fix: what bench-kernels");
   std::ofstream(here_ / "times") << "{\"benchmarks\": [" << times(top_k, -1, 12, 1, 8) << "]}";
   compare_refuses(flags + "--kernels times", "times: 'encode_ns' of ");
-  std::ofstream(here_ / "times") << "[1]";
-  compare_refuses(flags + "--kernels times", "times has no row rates/COMPRESSOR. Fix:");
+  for (const char* other :
+       {"[1]", "1", "{\"benchmarks\": 3}", "{\"benchmarks\": [3]}", "{\"benchmarks\": [[3]]}",
+        "{\"benchmarks\": [{\"run_name\": 3}]}", "{\"benchmarks\": ["}) {
+    std::ofstream(here_ / "times") << other;
+    compare_refuses(flags + "--kernels times", "times has no row rates/COMPRESSOR. Fix:");
+  }
+  std::ofstream(here_ / "times")
+      << "{\"benchmarks\": [{\"run_name\": \"rates/x\", \"name\": 3, \"encode_ns\": []}]}";
+  compare_refuses(flags + "--kernels times", "times: 'encode_ns' of a row is missing");
   EXPECT_EQ(row("")["charged_by"], "900 GB/s, a V100's by its data sheet");
 }
 
