@@ -767,6 +767,16 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--link 10Gbit", "--link 10Gbit is no link");
   compare_refuses("--link 0x10Gbit/5us", "--link 0x10Gbit/5us is no link");
   compare_refuses("--link 10Gbit/-5us", "--link 10Gbit/-5us is no link");
+  for (const char* link : {"10Gbit/infs", "10Gbit/1e300s", "infGbit/5us", "nanGbit/5us",
+                           "1e300Gbit/5us", "1e-300bit/5us"}) {
+    compare_refuses(std::string("--link ") + link, std::string("--link ") + link + " is no link");
+  }
+  for (const char* flag : {"--jitter", "--slowdown", "--memory-bandwidth"}) {
+    compare_refuses(std::string(flag) + " 1e308",
+                    std::string(flag) + " 1e+308 cannot be. Fix: a number from 0 to 1e15");
+  }
+  compare_refuses("--slow-rank 1:1e308", "--slow-rank '1:1e308' is no rank and how many times");
+  compare_refuses("--payloads carried", "--payloads carried takes the host's time");
   compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is no link");
   compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is no link");
   compare_refuses("--link 2147483647x10Gbit/50us",
