@@ -257,6 +257,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
     return rows;
   }
   print(rows);
+  print_parts_of_periods(rows, asked.iterations);
   if (asked.explain) {
     for (const row& each : rows) {
       explain(each);
