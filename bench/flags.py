@@ -5,6 +5,13 @@ import os
 import sys
 
 
+def counted(text):
+    """1 or more, as argparse's type."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not 1 or more")
+    return int(text)
+
+
 class Flags(argparse.ArgumentParser):
     def __init__(self, name, description):
         """`name` is what the program's other lines begin with."""

@@ -94,11 +94,17 @@ void add(tutti::transport::mpi& world, tutti::engine_options<Strategy> set = {})
 }  // namespace bench
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+  tutti::transport::mpi world;
+  std::vector<char*> flags(argv, argv + argc);
+  std::string to_no_file = "--benchmark_out=";
+  if (world.rank() != 0) {
+    flags.push_back(to_no_file.data());  // the last one counts
+  }
+  int count = static_cast<int>(flags.size());
+  benchmark::Initialize(&count, flags.data());
+  if (benchmark::ReportUnrecognizedArguments(count, flags.data())) {
     return 1;
   }
-  tutti::transport::mpi world;
   if (world.size() < 3) {
     std::fprintf(stderr,
                  "bench-stragglers: one rank is slow, one may serve, and one keeps its "

@@ -3,18 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
-#include <cmath>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
 #include "common/all_reduce_table.hpp"
 #include "common/nearest.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
 #include "tutti/strategies/tf_replicated.hpp"
+#if __has_include(<mpi.h>)
+#include "tutti/transport/mpi.hpp"
+#endif
 
 namespace common {
 
@@ -203,8 +207,8 @@ class flags {
   template <class T>
   void real(const char* name, T& to, const char* meaning) {
     named(name, meaning, po::value<double>()->notifier([name, to = &to](double value) {
-      if (!std::isfinite(value) || value < 0) {
-        refuse(name, value, "a number that is not negative");
+      if (!(value >= 0 && value <= most_real)) {
+        refuse(name, value, "a number from 0 to 1e15");
       }
       *to = narrowed(value, *to);
     }));
@@ -226,6 +230,7 @@ class flags {
   }
 
   static constexpr std::int64_t most = std::int64_t{1} << 53;
+  static constexpr double most_real = 1e15;  // sums and products of a few are finite
 
   job* into_;
   po::options_description all_{"flags", 100};
@@ -278,6 +283,11 @@ void check(const job& read) {
   if (read.memory_bandwidth && !(*read.memory_bandwidth > 0)) {
     refuse("memory-bandwidth", *read.memory_bandwidth,
            "more than 0 GB/s, or leave it out for the profile's device");
+  }
+  for (const auto& [flag, value] : read.optimizer_flags) {
+    if (value.starts_with('-')) {
+      refuse(flag, value, "a number that is not negative");
+    }
   }
   one_of("transport", read.transport, {"automatic", "in_process", "mpi"});
   one_of("precision", read.precision, {"fp32", "bf16"});
@@ -359,6 +369,26 @@ int launched_as() {
   return number_in({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
 }
 
+/// Ends a job whose rank 0 has no quarrel with its command line: where it has, it ends the job with
+/// its own words, before this process has met it. Where nobody comes, this process ends alone.
+void end_for_all([[maybe_unused]] const std::string& sentence) {
+#if __has_include(<mpi.h>)
+  int begun = 0;
+  MPI_Initialized(&begun);
+  if (begun == 0) {
+    std::thread([sentence] {
+      std::this_thread::sleep_for(std::chrono::seconds(10));
+      std::fprintf(stderr, "%s\n", sentence.c_str());
+      std::_Exit(2);
+    }).detach();
+    const tutti::transport::mpi everybody;
+    if (everybody.size() > 1) {
+      everybody.abort_job(sentence);
+    }
+  }
+#endif
+}
+
 }  // namespace
 
 job parse(int argc, char** argv, app reader) {
@@ -396,8 +426,11 @@ std::string help(app reader) {
 }
 
 int guarded(const char* program, const std::function<void()>& run) {
-  const auto say = [program](const std::exception& failed) {
-    std::fprintf(stderr, "%s: %s\n", program, failed.what());
+  const auto sentence = [program](const std::exception& failed) {
+    return std::string(program) + ": " + failed.what();
+  };
+  const auto say = [&](const std::exception& failed) {
+    std::fprintf(stderr, "%s\n", sentence(failed).c_str());
   };
   try {
     run();
@@ -405,6 +438,8 @@ int guarded(const char* program, const std::function<void()>& run) {
   } catch (const flag_error& wrong) {
     if (launched_as() == 0) {
       say(wrong);
+    } else {
+      end_for_all("rank " + std::to_string(launched_as()) + ": " + sentence(wrong));
     }
     return 2;
   } catch (const tutti::usage_error& wrong) {
@@ -426,6 +461,20 @@ bool under_launcher() {
   return std::ranges::any_of(
       std::to_array<const char*>({"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}),
       [](const char* each) { return std::getenv(each) != nullptr; });
+}
+
+void expect_company(int processes) {
+  int started = 1;
+  for (const char* each :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    started = std::max(started, number_in({each}));
+  }
+  if (processes == 1 && started > 1) {
+    const std::string all = std::to_string(started);
+    throw flag_error("a launcher started " + all +
+                     " processes, and MPI knows of this one alone. Fix: mpirun -np " + all +
+                     ", of the MPI that this program was built with");
+  }
 }
 
 int number_on_host() {

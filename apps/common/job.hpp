@@ -99,7 +99,8 @@ job parse(int argc, char** argv, app reader);
 std::string help(app reader);
 
 /// Calls `run` and answers the exit status: 0, 2 after bad usage, 1 after any other error, each
-/// with one line `program: …` on standard error, once for all processes where all are wrong.
+/// with one line `program: …` on standard error, once for all processes where all are wrong. Where
+/// some rank's command line alone is wrong, it says so and ends the job.
 int guarded(const char* program, const std::function<void()>& run);
 
 /// Bytes that a rank sent, as a table shows them. Threads that read one another's memory send none.
@@ -107,6 +108,10 @@ std::string megabytes(double sent);
 
 /// This process is one of several that mpirun or srun started.
 bool under_launcher();
+
+/// Throws flag_error where MPI knows of one process, and a launcher that it does not know has
+/// started more, each of which would train alone.
+void expect_company(int processes);
 
 /// This process's number among those that a launcher started on its host; 0 without one.
 int number_on_host();

@@ -26,6 +26,7 @@ inline void expect_processes([[maybe_unused]] const job& asked) {
 template <class Queue, class Body>
 void run_process(const job& asked, int servers, Body body) {
   tutti::transport::mpi_on<Queue> world;
+  expect_company(world.size());
   try {
     if (asked.ranks && *asked.ranks + servers != world.size()) {
       throw tutti::usage_error(

@@ -83,6 +83,7 @@ struct row {
   scenario of{};
   int servers{};
   int stand_ins{};           ///< workers that were simulated: all, or some for the rest
+  int period{1};             ///< iterations from one exchange to the next
   double payload_stretch{};  ///< bytes that each of theirs stands for
   tutti::replayed simulated{};
   tutti::seconds predicted{};                 ///< for an iteration, by simulation
@@ -118,8 +119,13 @@ struct row {
     return payload_stretch * static_cast<double>(shown().bytes_sent) /
            static_cast<double>(shown().iterations.size());
   }
-  /// Seconds for which the bytes that must pass one NIC keep it busy.
-  double on_the_wire() const { return simulated.on_the_wire(of.where.nic.bytes_per_second); }
+  /// Seconds for which the bytes that must pass one NIC keep it busy; nothing where bytes are sent
+  /// and no NIC's are known to be in anybody's way.
+  std::optional<double> on_the_wire() const {
+    return simulated.busiest_nic == 0 && bytes_sent() > 0
+               ? std::nullopt
+               : std::optional(simulated.on_the_wire(of.where.nic.bytes_per_second));
+  }
   /// No iteration is shorter.
   double bound() const { return simulated.bound(of.where.nic.bytes_per_second); }
 };
@@ -145,6 +151,7 @@ class replays {
 
   tutti::placement many{};
   tutti::representatives who{};
+  int period{1};  ///< iterations from one exchange to the next
   tutti::replay_options length{};
 };
 
@@ -364,6 +371,9 @@ class replays_of final : public replays {
       options_.profile.message =
           tutti::message_cost(alone.latencies * nic.latency, alone.payloads / rate);
       options_.profile.share_of_one = nic.share_of_one;
+    }
+    if constexpr (requires { options_.architecture.period; }) {
+      period = options_.architecture.period;
     }
     if (many.servers > 0) {
       check_servers(options_, many);

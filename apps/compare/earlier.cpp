@@ -1,5 +1,6 @@
 #include "compare/earlier.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <fstream>
@@ -156,6 +157,7 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   known.transport = line.text("transport");
   known.servers = line.count("servers");
   known.stand_ins = line.count("simulated_workers");
+  known.period = std::max(line.count("period"), 1);
   known.payload_stretch = 1;
   known.of.kernels = line.text("kernels");
   known.of.device = {line.real("kernel_bytes_per_second")};

@@ -12,12 +12,18 @@ namespace {
 constexpr const char* fix =
     ". Fix: what bench-kernels --benchmark_filter=rates --benchmark_out=FILE writes";
 
+/// A row's text of that name, if it has one.
+std::string text(const nlohmann::json& row, const char* name, const char* otherwise) {
+  const auto found = row.find(name);
+  return found != row.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+
 /// A counter of a row, above 0, or not below where it may be none.
 double counter(const std::string& file, const nlohmann::json& row, const char* name, bool some) {
   const auto found = row.find(name);
   const double value = found != row.end() && found->is_number() ? found->get<double>() : -1;
   if (!(some ? value > 0 : value >= 0) || !(value < 1e12)) {
-    throw common::flag_error(file + ": '" + name + "' of " + row.value("name", "a row") +
+    throw common::flag_error(file + ": '" + name + "' of " + text(row, "name", "a row") +
                              " is missing or cannot be" + fix);
   }
   return value;
@@ -31,12 +37,11 @@ kernel_file::kernel_file(const std::string& name) : name_(name) {
     throw common::flag_error("--kernels " + name + " is no file" + fix + ", or profile");
   }
   const auto whole = nlohmann::json::parse(in, nullptr, false);
-  const auto rows = whole.is_object() ? whole.value("benchmarks", nlohmann::json::array())
-                                      : nlohmann::json::array();
+  const auto rows = whole.find("benchmarks");
   const std::string kind = "rates/";
-  for (const auto& row : rows) {
-    const std::string full = row.is_object() ? row.value("run_name", "") : "";
-    const bool of_a_run = row.value("run_type", "iteration") == "iteration";
+  for (const auto& row : rows != whole.end() && rows->is_array() ? *rows : nlohmann::json()) {
+    const std::string full = text(row, "run_name", "");
+    const bool of_a_run = text(row, "run_type", "iteration") == "iteration";
     if (full.starts_with(kind) && of_a_run) {
       const std::string compressor =
           full.substr(kind.size(), full.find('/', kind.size()) - kind.size());

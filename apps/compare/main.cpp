@@ -128,6 +128,12 @@ std::string kernels_of(const common::job& asked) {
 /// What only a real world has, or only another.
 void check_world(const common::job& asked) {
   common::expect_one_of("world", asked.world, {"simulated", "emulated", "real"});
+  common::expect_one_of("way with payloads", asked.payloads, {"counted", "carried"});
+  if (asked.world == "simulated" && asked.payloads == "carried") {
+    throw common::flag_error(
+        "--payloads carried takes the host's time, of which a simulation knows none. Fix: leave it "
+        "out, or --world emulated");
+  }
   if (asked.world != "real") {
     if (asked.kernels == "cpu") {
       throw common::flag_error(
@@ -251,6 +257,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
     return rows;
   }
   print(rows);
+  print_parts_of_periods(rows, asked.iterations);
   if (asked.explain) {
     for (const row& each : rows) {
       explain(each);
@@ -288,7 +295,6 @@ tutti::server_hosts servers_on(const std::string& hosts) {
 
 void run(const common::job& asked) {
   check_world(asked);
-  common::expect_one_of("way with payloads", asked.payloads, {"counted", "carried"});
   auto all = contenders(asked);
   check_policy_flags(asked, all);
   const auto where = places(asked);

@@ -38,6 +38,11 @@ double take(std::string_view& text, const unit (&units)[Count]) {
   return -1;
 }
 
+/// Between these an iteration is a number that people can read.
+constexpr double slowest = 1.0 / 8;  // bytes a second
+constexpr double fastest = 1e15 / 8;
+constexpr double longest = 1e6;  // seconds
+
 constexpr unit bits[] = {{"Gbit", 1e9 / 8}, {"Mbit", 1e6 / 8}, {"Kbit", 1e3 / 8}, {"bit", 1.0 / 8}};
 constexpr unit shares[] = {{"%", 0.01}};
 constexpr unit times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
@@ -111,13 +116,15 @@ place parse_link(const std::string& text) {
     left.remove_prefix(1);
     parsed.nic.share_of_one = take(left, shares);
   }
-  if (parsed.per_host < 1 || parsed.per_host > most_a_host || !(parsed.nic.bytes_per_second > 0) ||
-      !slash || !(parsed.nic.latency >= 0) || !(parsed.nic.share_of_one > 0) ||
-      !(parsed.nic.share_of_one <= 1) || !left.empty()) {
-    throw common::flag_error("--link " + text +
-                             " is no link. Fix: as 10Gbit/50us or 4x10Gbit/50us, a million ranks a "
-                             "host at most, or 10Gbit/50us/75%, of which one message alone gets "
-                             "that share");
+  if (parsed.per_host < 1 || parsed.per_host > most_a_host ||
+      !(parsed.nic.bytes_per_second >= slowest) || !(parsed.nic.bytes_per_second <= fastest) ||
+      !slash || !(parsed.nic.latency >= 0) || !(parsed.nic.latency <= longest) ||
+      !(parsed.nic.share_of_one > 0) || !(parsed.nic.share_of_one <= 1) || !left.empty()) {
+    throw common::flag_error(
+        "--link " + text +
+        " is no link. Fix: as 10Gbit/50us, from 1bit to 1000000Gbit and of a "
+        "million seconds at most, or 4x10Gbit/50us, a million ranks a host at "
+        "most, or 10Gbit/50us/75%, of which one message alone gets that share");
   }
   return parsed;
 }

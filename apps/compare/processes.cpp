@@ -43,9 +43,11 @@ void simulate(const tutti::transport::network& over, tutti::transport::device ea
 
 namespace {
 
-/// All processes of the job, from the first time that somebody asks.
+/// All processes of the job, from the first time that somebody asks. Throws common::flag_error
+/// where a launcher started more.
 tutti::transport::mpi& everybody() {
   static tutti::transport::mpi all;
+  common::expect_company(all.size());
   return all;
 }
 

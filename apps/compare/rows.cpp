@@ -71,6 +71,7 @@ row row_of(const contender& who, scenario of, const common::job& asked) {
   const auto its = prepared(who, of, asked);
   row result{{}, std::string(who.name), who.what, of, its->many.servers};
   result.stand_ins = its->who.few.workers;
+  result.period = its->period;
   result.payload_stretch = its->who.sent;
   const auto payloads =
       asked.payloads == "carried" ? tutti::payloads::carried : tutti::payloads::counted;

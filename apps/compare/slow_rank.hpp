@@ -1,7 +1,6 @@
 #pragma once
 
 #include <charconv>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -14,6 +13,7 @@ namespace compare {
 /// Of "2:10" worker 2, who computes 10 times as long as its profile says; of nothing none.
 /// Throws common::flag_error for what is neither.
 inline tutti::slow_worker parse_slow_rank(std::string_view text, int workers) {
+  constexpr double most = 1e6;
   tutti::slow_worker parsed;
   if (text.empty()) {
     return parsed;
@@ -22,8 +22,8 @@ inline tutti::slow_worker parse_slow_rank(std::string_view text, int workers) {
   const auto rank = std::from_chars(text.data(), end, parsed.rank);
   const bool colon = rank.ec == std::errc() && rank.ptr != end && *rank.ptr == ':';
   const auto times = std::from_chars(colon ? rank.ptr + 1 : end, end, parsed.times);
-  if (!colon || times.ec != std::errc() || times.ptr != end || !std::isfinite(parsed.times) ||
-      parsed.times <= 0) {
+  if (!colon || times.ec != std::errc() || times.ptr != end || !(parsed.times > 0) ||
+      !(parsed.times <= most)) {
     throw common::flag_error("--slow-rank '" + std::string(text) +
                              "' is no rank and how many times as long it computes. Fix: 2:10");
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -46,10 +47,12 @@ nlohmann::ordered_json figures(const row& of) {
                               {"device", of.of.model->device},
                               {"precision", "fp32"},
                               {"ranks", of.of.workers + of.servers},
+                              {"workers", of.of.workers},
                               {"servers", of.servers},
                               {"server_hosts", nullptr},
                               {"machines", of.machines()},
                               {"simulated_workers", of.stand_ins},
+                              {"period", of.period},
                               {"kernels", of.of.kernels},
                               {"kernel_bytes_per_second", of.of.device.bytes_per_second},
                               {"charged_by", of.of.charged_by},
@@ -69,7 +72,7 @@ nlohmann::ordered_json figures(const row& of) {
                               {"consensus", nullptr},
                               {"exposed_ms", milliseconds(of.exposed())},
                               {"bytes_sent_per_rank", of.bytes_sent()},
-                              {"wire_bound_ms", milliseconds(of.on_the_wire())},
+                              {"wire_bound_ms", nullptr},
                               {"lower_bound_ms", milliseconds(of.bound())},
                               {"predicted_ms", milliseconds(of.predicted)},
                               {"measured_ms", nullptr},
@@ -83,6 +86,9 @@ nlohmann::ordered_json figures(const row& of) {
                               {"shares_nics", of.simulated.shares_nics},
                               {"version", TUTTI_VERSION},
                               {"job", of.job}};
+  if (const auto seconds = of.on_the_wire()) {
+    line["wire_bound_ms"] = milliseconds(*seconds);
+  }
   if (of.pays_below) {
     line["pays_below_bits_per_second"] = std::min(*of.pays_below, fastest_link);
   }
@@ -120,6 +126,15 @@ std::string pays_below(const row& which) {
   const bool giga = rate >= 1e9;
   std::snprintf(text.data(), text.size(), "%.3g %s", rate / (giga ? 1e9 : 1e6),
                 giga ? "Gbit/s" : "Mbit/s");
+  return text.data();
+}
+
+/// Milliseconds for which a NIC is kept busy, if one is known to be in the way.
+std::string on_the_wire(const row& which) {
+  std::array<char, 32> text{};
+  if (const auto seconds = which.on_the_wire()) {
+    std::snprintf(text.data(), text.size(), "%.2f", 1e3 * *seconds);
+  }
   return text.data();
 }
 
@@ -168,11 +183,11 @@ void print(const std::vector<row>& rows) {
                                  : "   pays below",
       drift ? "  consensus" : "", counts_pushes ? "  staleness  dropped %" : "");
   for (const row& each : rows) {
-    std::printf("%c %-*s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9.2f  %9.2f  %8.3f",
+    std::printf("%c %-*s %s  %8d  %9.1f  %12.2f  %10.2f  %7.1f  %9s  %9.2f  %8.3f",
                 best_of_its_kind(each, rows) ? '*' : ' ', width, each.strategy.c_str(),
                 name_of(each.what), each.machines(), each.samples_per_second(),
                 1e3 * each.iteration, 1e3 * each.exposed(), each.bytes_sent() / 1e6,
-                1e3 * each.on_the_wire(), 1e3 * each.bound(), each.iteration / each.bound());
+                on_the_wire(each).c_str(), 1e3 * each.bound(), each.iteration / each.bound());
     if (shared.world == "real") {
       std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.predicted, 100 * each.error(),
                   each.of.kernels.c_str(), each.of.device.bytes_per_second / 1e9);
@@ -197,6 +212,19 @@ void print(const std::vector<row>& rows) {
                   100 * dropped / (dropped + static_cast<double>(pushes.taken())));
     }
     std::printf("\n");
+  }
+  std::fflush(stdout);
+}
+
+void print_parts_of_periods(const std::vector<row>& rows, int iterations) {
+  for (const row& each : rows) {
+    if (each.of.workers > 1 && iterations % each.period != 0) {
+      const std::int64_t period = each.period;
+      std::printf(
+          "  %s exchanges every %d iterations, and its row is of %d. Fix: --iterations %lld\n",
+          each.strategy.c_str(), each.period, iterations,
+          static_cast<long long>((iterations / period + 1) * period));
+    }
   }
   std::fflush(stdout);
 }
@@ -253,6 +281,7 @@ void write_csv(const std::string& file, const std::vector<row>& rows) {
                                "world",
                                "link",
                                "ranks",
+                               "workers",
                                "servers",
                                "machines",
                                "batch_size",

@@ -78,6 +78,6 @@ void add_all(const std::tuple<Strategies...>*) {
 
 }  // namespace
 
-void add_rates() { add_all(static_cast<const tutti::strategies::all*>(nullptr)); }
+void add_rates() { add_all(static_cast<const std::tuple<TUTTI_NAMED_STRATEGIES>*>(nullptr)); }
 
 }  // namespace bench

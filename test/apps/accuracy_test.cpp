@@ -93,6 +93,34 @@ TEST_F(Apps, ConvergencePrintsATableAndDrawsIt) {
             std::string::npos);
 }
 
+TEST_F(Apps, ConvergenceHandsOnEveryFlag) {
+  std::ofstream(here_ / "train") << R"(#!/bin/sh
+echo "$@" >> said
+for rows; do :; done
+echo '{"epoch": 1, "seconds": 1, "test_accuracy": 0.5}' > "$rows"
+echo '{"epoch": null, "bytes_sent_per_rank": 0}' >> "$rows"
+)";
+  std::filesystem::permissions(here_ / "train", std::filesystem::perms::owner_all);
+  const auto bench = std::filesystem::path(__FILE__).parent_path() / "../../bench/convergence";
+  const auto run = [&](const std::string& flags) {
+    return shell(bench.string() + " --train ./train --strategy 'SMA --learning-rate=0.5' " + flags);
+  };
+  const auto got = run("--epochs 1 --flags '--seed=2 --model mlp --momentum 0 --momentum=0.5'");
+  EXPECT_EQ(got.status, 0) << got.err;
+  const std::string flags = "--model mlp --ranks 4 --epochs 1 --seed 2 --momentum 0.5 ";
+  const std::string said = read(here_ / "said");
+  EXPECT_EQ(said.rfind("--strategy Horovod " + flags + "--json ", 0), 0U) << said;
+  EXPECT_NE(said.find("--strategy SMA " + flags + "--learning-rate 0.5 --json "), said.npos)
+      << said;
+  for (const char* wrong : {"--epochs 0", "--ranks 0", "--flags '--seed 2 3'", "--flags=--seed"}) {
+    SCOPED_TRACE(wrong);
+    const auto refused = run(wrong);
+    EXPECT_NE(refused.status, 0);
+    EXPECT_EQ(lines(refused.err), 1U) << refused.err;
+    EXPECT_NE(refused.err.find("Fix: "), std::string::npos) << refused.err;
+  }
+}
+
 TEST_F(Apps, TrainsOnCifar10sFilesAndMovingWindowsOfThem) {
   for (const std::string file : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
                                  "data_batch_5", "test_batch"}) {

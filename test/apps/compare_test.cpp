@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -313,6 +315,7 @@ TEST_F(Compare, ARowThatLacksAFigureOrHasAnotherIsNamed) {
                             "transport",
                             "servers",
                             "simulated_workers",
+                            "period",
                             "kernels",
                             "kernel_bytes_per_second",
                             "pays_below_bits_per_second",
@@ -559,6 +562,8 @@ TEST_F(Compare, WritesATableForSpreadsheets) {
   const std::string table = read(here_ / "table.csv");
   EXPECT_EQ(lines(table), 4U) << "a header, two strategies and the baseline";
   EXPECT_EQ(table.find("strategy,kind,model"), 0U);
+  EXPECT_NE(table.find(",ranks,workers,servers,"), std::string::npos) << table;
+  EXPECT_NE(table.find(",5,4,1,"), std::string::npos) << "BytePS's: " << table;
   EXPECT_EQ(std::count(got.out.begin(), got.out.end(), '*'), 2) << "the best exact, the best lossy";
 }
 
@@ -584,6 +589,31 @@ TEST_F(Compare, WhatHasSentNothingIsNotTheBest) {
   EXPECT_NE(got.out.find("  DiLoCo"), std::string::npos) << got.out;
 }
 
+TEST_F(Compare, APartOfAPeriodIsSaid) {
+  const std::string flags = "--strategy BSP,DiLoCo,LocalSGD,EASGD --model mobilenet_v2 ";
+  const auto says = [&](const std::string& more, const std::vector<std::string>& sentences) {
+    SCOPED_TRACE(more);
+    const auto got = compare(flags + more);
+    EXPECT_EQ(got.status, 0) << got.err;
+    for (const auto& each : sentences) {
+      EXPECT_NE(got.out.find("\n  " + each + "\n"), std::string::npos) << got.out;
+    }
+    EXPECT_EQ(lines(got.out), 2 + 5 + sentences.size()) << got.out;
+    return got.out;
+  };
+  const std::string diloco = "DiLoCo exchanges every 500 iterations, and its row is of ";
+  const auto first = says("--json kept", {diloco + "12. Fix: --iterations 500"});
+  EXPECT_EQ(says("--resume kept", {diloco + "12. Fix: --iterations 500"}), first);
+  says("--iterations 6",
+       {diloco + "6. Fix: --iterations 500",
+        "LocalSGD exchanges every 4 iterations, and its row is of 6. Fix: --iterations 8"});
+  const std::string five =
+      " exchanges every 5 iterations, and its row is of 12. Fix: --iterations 15";
+  says("--architecture.period 5", {"DiLoCo" + five, "LocalSGD" + five, "EASGD" + five});
+  says("--architecture.period 3", {});
+  says("--ranks 1", {});
+}
+
 /// The server is on the first worker's host, so that nothing of that one's passes a NIC.
 TEST_F(Compare, WorkersThatKeepNoStepCountByTheirPace) {
   std::ofstream(here_ / "mine.csv")
@@ -596,6 +626,29 @@ TEST_F(Compare, WorkersThatKeepNoStepCountByTheirPace) {
   const double samples = 1 / 9e-3 + 1 / (9e-3 + 2 * 4e-3);
   EXPECT_NEAR(got["samples_per_second"].get<double>(), samples, 0.1);
   EXPECT_NEAR(got["iteration_ms"]["mean"].get<double>(), 2e3 / samples, 0.01);
+}
+
+/// Whoever waits for nobody is not held up by any NIC, however many bytes there are.
+TEST_F(Compare, WhereNoNicIsInTheWayNoTimeOfItsIsSaid) {
+  const auto got =
+      compare("--strategy MXNetDistAsync,BSP --model mobilenet_v2 --servers 1 --json rows");
+  ASSERT_EQ(got.status, 0) << got.err;
+  const auto words = [&](const std::string& name) {
+    std::istringstream row(got.out.substr(got.out.find(" " + name)));
+    std::string line;
+    std::getline(row, line);
+    std::istringstream of(line);
+    return std::vector<std::string>(std::istream_iterator<std::string>(of), {});
+  };
+  // Name, kind, machines, samples, iteration, exposed, sent, then wire, bound and of bound.
+  EXPECT_EQ(words("BSP").size(), 10U) << got.out;
+  EXPECT_EQ(words("MXNetDistAsync").size(), 9U + 3) << "staleness, dropped, consensus: " << got.out;
+  std::ifstream in(here_ / "rows");
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_GT(row["bytes_sent_per_rank"], 0) << line;
+    EXPECT_EQ(row["wire_bound_ms"].is_null(), row["strategy"] == "MXNetDistAsync") << line;
+  }
 }
 
 /// bench-kernels' own output, of one compressor that takes so long for an element.
@@ -645,8 +698,15 @@ TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
                   "scaled_sign>. Fix: what bench-kernels");
   std::ofstream(here_ / "times") << "{\"benchmarks\": [" << times(top_k, -1, 12, 1, 8) << "]}";
   compare_refuses(flags + "--kernels times", "times: 'encode_ns' of ");
-  std::ofstream(here_ / "times") << "[1]";
-  compare_refuses(flags + "--kernels times", "times has no row rates/COMPRESSOR. Fix:");
+  for (const char* other :
+       {"[1]", "1", "{\"benchmarks\": 3}", "{\"benchmarks\": [3]}", "{\"benchmarks\": [[3]]}",
+        "{\"benchmarks\": [{\"run_name\": 3}]}", "{\"benchmarks\": ["}) {
+    std::ofstream(here_ / "times") << other;
+    compare_refuses(flags + "--kernels times", "times has no row rates/COMPRESSOR. Fix:");
+  }
+  std::ofstream(here_ / "times")
+      << "{\"benchmarks\": [{\"run_name\": \"rates/x\", \"name\": 3, \"encode_ns\": []}]}";
+  compare_refuses(flags + "--kernels times", "times: 'encode_ns' of a row is missing");
   EXPECT_EQ(row("")["charged_by"], "900 GB/s, a V100's by its data sheet");
 }
 
@@ -760,6 +820,16 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--link 10Gbit", "--link 10Gbit is no link");
   compare_refuses("--link 0x10Gbit/5us", "--link 0x10Gbit/5us is no link");
   compare_refuses("--link 10Gbit/-5us", "--link 10Gbit/-5us is no link");
+  for (const char* link : {"10Gbit/infs", "10Gbit/1e300s", "infGbit/5us", "nanGbit/5us",
+                           "1e300Gbit/5us", "1e-300bit/5us"}) {
+    compare_refuses(std::string("--link ") + link, std::string("--link ") + link + " is no link");
+  }
+  for (const char* flag : {"--jitter", "--slowdown", "--memory-bandwidth"}) {
+    compare_refuses(std::string(flag) + " 1e308",
+                    std::string(flag) + " 1e+308 cannot be. Fix: a number from 0 to 1e15");
+  }
+  compare_refuses("--slow-rank 1:1e308", "--slow-rank '1:1e308' is no rank and how many times");
+  compare_refuses("--payloads carried", "--payloads carried takes the host's time");
   compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is no link");
   compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is no link");
   compare_refuses("--link 2147483647x10Gbit/50us",

@@ -39,6 +39,8 @@ TEST_F(Optimizers, AnOptimizerRefusesWhatIsAnothers) {
   train_refuses("--strategy ZeRO1 --optimizer lamb",
                 "--optimizer lamb looks at whole tensors, and ZeRO1 updates parts of them. Fix: "
                 "sgd, adam or adamw");
+  train_refuses("--optimizer.learning_rate -1",
+                "--optimizer.learning_rate -1 cannot be. Fix: a number that is not negative");
   train_refuses("--optimizer lamb --optimizer.trust 1", "this optimizer has no --optimizer.trust");
   train_refuses("--strategy OneBitAdam --optimizer sgd",
                 "no optimizer of OneBitAdam is named 'sgd'. Did you mean one_bit_adam?");

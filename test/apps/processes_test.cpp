@@ -214,6 +214,44 @@ TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
   }
 }
 
+/// As another MPI's launcher starts them, of which this one hears nothing.
+TEST_F(Processes, OfALauncherThatMpiDoesNotKnowDoNotRunAlone) {
+  for (const char* of_its : {"PMI_RANK=0 PMI_SIZE=4", "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4"}) {
+    SCOPED_TRACE(of_its);
+    const auto started = [&](const std::string& program) {
+      return shell(std::string("env -u OMPI_COMM_WORLD_SIZE ") + of_its +
+                   " " TUTTI_APPS_DIRECTORY "/" + program);
+    };
+    const std::string sentence =
+        ": a launcher started 4 processes, and MPI knows of this one alone. Fix: mpirun -np 4, of "
+        "the MPI";
+    refuses(started("tutti-compare --strategy BSP"), "tutti-compare" + sentence);
+    refuses(started("combination-cpu-none-off-TopK-parameter-server --data synthetic"),
+            "combination" + sentence);
+  }
+}
+
+TEST_F(Processes, EndTogetherWhereOneIsStartedOtherwise) {
+  const std::string one =
+      "-np 1 " TUTTI_APPS_DIRECTORY "/tutti-compare --strategy BSP --world emulated ";
+  for (const auto& [flags, sentence] : std::vector<std::pair<std::string, std::string>>{
+           {"--rank 2", "there is no flag --rank. Did you mean --ranks?"},
+           {"--fusion.byte 3", "none of these strategies has --fusion.byte"}}) {
+    for (const int wrong : {0, 1}) {
+      SCOPED_TRACE(flags + " on rank " + std::to_string(wrong));
+      const auto got = shell(TUTTI_MPIRUN " --allow-run-as-root --oversubscribe " + one +
+                             (wrong == 0 ? flags : "--ranks 2") + " : " + one +
+                             (wrong == 1 ? flags : "--ranks 2"));
+      EXPECT_NE(got.status, 0);
+      EXPECT_EQ(got.out, "");
+      EXPECT_NE(got.err.find((wrong == 0 ? "" : "rank 1: ") + ("tutti-compare: " + sentence)),
+                std::string::npos)
+          << got.err;
+      EXPECT_EQ(got.err.find(sentence), got.err.rfind(sentence)) << "said once: " << got.err;
+    }
+  }
+}
+
 TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
   const auto got = compare(2, "--model mobilenet_v2 --ranks 3 --strategy WFBPUnlimited");
   EXPECT_NE(got.status, 0);

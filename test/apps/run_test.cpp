@@ -302,6 +302,7 @@ TEST_F(Apps, WriteJsonAndATimeline) {
       EXPECT_TRUE(each.contains(field)) << field;
     }
     EXPECT_EQ(each["ranks"], 5);
+    EXPECT_EQ(each["workers"], 3);
     EXPECT_EQ(each["servers"], 2);
     EXPECT_GT(each["bytes_sent_per_rank"], 0);
   }

@@ -168,6 +168,27 @@ def a_loop_of_torchs():
     plain.compare(model)
 
 
+def rank_0_evaluates_alone():
+    """With gradients and without, which needs nobody else and takes nobody else's turn."""
+    model, optimizer = made()
+    plain = Plain()
+    for step in range(6):
+        optimizer.zero_grad()
+        backward(model, batch(step))
+        optimizer.step()
+        plain.step(step)
+        model.eval()
+        with torch.set_grad_enabled(step % 2 == 0):
+            for _ in range(2 if rank == 0 and step < 5 else 0):
+                model(batch(7, 0))
+        model.train()
+    plain.compare(model)
+    with torch.no_grad():
+        model.eval()(batch(7, 0))
+    for mine in model.module.buffers():
+        assert torch.equal(mine, laws.of_every_rank(mine)[0]), "buffers of another step"
+
+
 def torchs_recurrence():
     """Its own SGD makes the same of the same gradients."""
     for named in ({}, {"momentum": 0.0}, {"momentum": 0.0, "weight_decay": 0.0}):
@@ -467,6 +488,6 @@ def loops():
     refused("made with room for 0", lambda: backward(model, batch(0)))
 
 
-laws.run([a_loop_of_torchs, torchs_recurrence, schedules_of_rank_0, a_layer_waits_for_its_own,
+laws.run([a_loop_of_torchs, rank_0_evaluates_alone, torchs_recurrence, schedules_of_rank_0, a_layer_waits_for_its_own,
           momenta_are_state, momenta_of_a_bit, reading_waits, loading_waits,
           a_penalty_teaches_nothing, uneven_data, optimizers, loops])

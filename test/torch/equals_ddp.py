@@ -123,6 +123,45 @@ def evaluation_in_between():
     compare(train)
 
 
+class Chosen(torch.nn.Module):
+    """Each batch says which of its weights it uses, and what it answers has one of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = torch.nn.ParameterList(torch.nn.Parameter(torch.ones(3)) for _ in range(3))
+
+    def forward(self, x, chosen):
+        return sum((self.weights[each] * x).sum() for each in chosen), self.weights[0]
+
+
+def kept_gradients():
+    """A loop that resets none adds up: what a rank has not used keeps its part of the mean, and
+    what no rank has used keeps each rank's own."""
+    def train(wrap):
+        model, _ = made(Chosen, wrap, find_unused_parameters=True)
+        seen = {}
+        for step in range(5):
+            chosen = [0, 1, 2] if step == 0 else [0, 1] if rank == step % 2 else [0]
+            model(torch.ones(3) * (rank + 1 + step), chosen)[0].backward()
+            for i, each in enumerate(model.module.weights):
+                seen[f"{i} in step {step}"] = each.grad.clone()
+                each.grad.add_(rank)
+        return seen
+
+    compare(train)
+
+
+def a_parameter_that_is_answered():
+    """Its hooks do not add up, nor an input's."""
+    model, _ = made(Chosen, ours)
+    model.module.forward = lambda x: (model.module.weights[0] * x, model.module.weights[0], x)
+    x = torch.ones(3, requires_grad=True)
+    for _ in range(4):
+        sum(model(x)).sum().backward()
+        for each in (model.module.weights[0], x):
+            assert len(each._backward_hooks or ()) <= 1, each._backward_hooks
+
+
 class Recomputed(torch.nn.Module):
     def __init__(self, reentrant):
         super().__init__()
@@ -253,6 +292,7 @@ def others_run_while_it_waits():
     dist.barrier()
 
 
-laws.run([a_hundred_steps, gradients_lie_in_the_arena, evaluation_in_between,
+laws.run([a_hundred_steps, gradients_lie_in_the_arena, kept_gradients,
+          a_parameter_that_is_answered, evaluation_in_between,
           gradients_of_inputs, activation_checkpointing, two_models, uneven_data, sixteen_bits,
           others_run_while_it_waits])

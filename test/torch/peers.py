@@ -124,7 +124,14 @@ def wrong_uses_are_one_line():
     assert says("'0' is not 1 or more", "--steps", "0") == 1
     assert says("have 28 pixels a side, not 32", "--model", "cnn", "--size", "32") == 1
     assert says("a link of rate '1gbps' carries nothing", "--rate", "1gbps") == 1
-    assert says("there is no tc. Fix: apt-get install -y iproute2", PATH="/nowhere") >= 6
+    assert says("there is no tc. Fix: apt-get install -y iproute2", PATH="/nowhere",
+                PYTHON="/nowhere/python3") >= 6
+
+    for program, wrong in (("kernel-peers", "--rounds"), ("convergence", "--epochs")):
+        done = subprocess.run([sys.executable, "-B", root / "bench" / program, wrong, "0"],
+                              check=False, capture_output=True, text=True)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+        assert f"{wrong}: '0' is not 1 or more. Fix: " in done.stderr, done
 
 
 laws.run([the_network_is_torchvisions, a_row_is_held_against_the_bare_model, turns_are_taken,

@@ -56,6 +56,13 @@ def a_missing_mpicxx():
     os.environ["TUTTI_MPICXX"] = known
 
 
+def a_cache_that_cannot_be():
+    known = os.environ["TUTTI_CACHE"]
+    os.environ["TUTTI_CACHE"] = "/proc/nope"
+    refused("cannot be kept in /proc/nope", lambda: ours(linear(), strategy="strategies::BSP"))
+    os.environ["TUTTI_CACHE"] = known
+
+
 def a_missing_ninja():
     whole = os.environ["PATH"]
     folder = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"without.{rank}")
@@ -116,12 +123,13 @@ def a_launcher_that_mpi_does_not_know():
     """As torchrun starts them: nothing of mpirun's is around."""
     alone = {name: value for name, value in os.environ.items()
              if not name.startswith(("OMPI_", "PMIX_", "PMI_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", "import torch, tutti_torch\n"
-         f"tutti_torch.DataParallel(torch.nn.Linear(3, 2), {laws.dense!r})"],
-        env={**alone, "WORLD_SIZE": "2", "RANK": "0"}, capture_output=True, text=True, check=False)
-    assert done.returncode != 0, done
-    assert "a launcher started 2 processes, and MPI knows of this one alone" in done.stderr, done
+    for size in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
+        done = subprocess.run(
+            [sys.executable, "-c", "import torch, tutti_torch\n"
+             f"tutti_torch.DataParallel(torch.nn.Linear(3, 2), {laws.dense!r})"],
+            env={**alone, size: "2", "RANK": "0"}, capture_output=True, text=True, check=False)
+        assert done.returncode != 0, done
+        assert "a launcher started 2 processes, and MPI knows of this one alone" in done.stderr, done
 
 
 def a_changed_model():
@@ -186,7 +194,7 @@ def a_step_late_cannot_be_skipped():
     refused("means arrive a step late", lambda: model(torch.ones(1, 3)))
 
 
-laws.run([without_torch, a_missing_mpicxx, options, models, a_rank_without_a_pass,
+laws.run([without_torch, a_missing_mpicxx, a_cache_that_cannot_be, options, models, a_rank_without_a_pass,
           a_refused_composition, what_is_no_strategy, a_missing_ninja, models_on_servers,
           a_scaler_that_comes_too_late, a_launcher_that_mpi_does_not_know, a_changed_model,
           gradients, a_second_gradient, a_step_late_cannot_be_skipped])

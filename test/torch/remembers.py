@@ -202,6 +202,55 @@ def an_overflow_is_one_without_a_scaler_too():
         equal(each.detach(), of_every_rank(each.detach())[0], name)
 
 
+class Normed(torch.nn.Module):
+    """A parameter that batches use or leave, and buffers that count them."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.sometimes = torch.nn.Linear(8, 8)
+
+    def forward(self, x, uses=True):
+        x = self.norm(x)
+        return self.sometimes(x) if uses else x
+
+
+def rank_0_evaluates_alone():
+    """With gradients and without: the scale and the buffers of each pass stay that pass's."""
+    def trained(evaluates):
+        torch.manual_seed(4)
+        scaler = Scaler(2.0 ** 6)
+        model = ours(Normed(), **laws.remembering, scaler=scaler)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(6):
+            overflowing(model, optimizer, scaler, [None if step == 3 else step])
+            model.eval()
+            with torch.set_grad_enabled(step % 2 == 0):
+                for _ in range(2 if evaluates else 0):
+                    model(batch(9))
+            model.train()
+        model(batch(9))
+        return [each.detach() for each in (*model.module.parameters(), *model.module.buffers())]
+
+    for mine, other in zip(trained(rank == 0), trained(False)):
+        assert torch.equal(mine, other), (mine, other)
+
+
+def what_no_rank_uses_is_not_remembered():
+    """Its old gradient neither travels nor is left out, and stays what it is."""
+    model = ours(Normed(), **laws.remembering, find_unused_parameters=True,
+                 options={"compression.density": 1.0})
+    unused = list(model.module.sometimes.parameters())
+    model(batch(0)).square().mean().backward()
+    before = [each.grad.clone() for each in unused]
+    model.replan({"compression.density": 0.05})
+    model(batch(1), False).square().mean().backward()
+    used = sum(each.numel() for each in model.module.norm.parameters())
+    assert residuals(model).count_nonzero() <= 2 * used, residuals(model)
+    for each, old in zip(unused, before):
+        assert torch.equal(each.grad, old), (each.grad, old)
+
+
 def others_state_is_refused():
     model, _ = made()
     train(model, torch.optim.Adam(model.parameters()), range(1))
@@ -215,4 +264,5 @@ def others_state_is_refused():
 
 laws.run([nothing_is_lost, a_replan_loses_nothing, ranks_must_replan_alike,
           resumed_is_uninterrupted, skipped_steps_change_nothing,
-          an_overflow_is_one_without_a_scaler_too, others_state_is_refused])
+          an_overflow_is_one_without_a_scaler_too, rank_0_evaluates_alone,
+          what_no_rank_uses_is_not_remembered, others_state_is_refused])

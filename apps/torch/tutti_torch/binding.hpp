@@ -212,6 +212,7 @@ void bind(py::module_& module) {
           released())
       .def(
           "begin", [](trainer& self) { self.model().begin(); }, released())
+      .def("is_to_begin", [](trainer& self) { return self.model().is_to_begin(); })
       .def(
           "ready", [](trainer& self, std::size_t which) { self.model().ready(which); }, released())
       .def(

@@ -100,7 +100,12 @@ class Build:
         self.name = "tutti_" + hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]
         cache = os.environ.get("TUTTI_CACHE", os.path.expanduser("~/.cache/tutti"))
         self.folder = pathlib.Path(cache) / self.name
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "lock").touch()
+        except OSError as reason:
+            raise RuntimeError(f"compiled strategies cannot be kept in {cache}: {reason.strerror}. "
+                               "Fix: TUTTI_CACHE=a folder that can be written") from None
 
     def module(self):
         """The compiled module. Of the ranks of a host one builds, and the others wait."""

@@ -30,7 +30,8 @@ def _compiled(*build):
 def _expect_company(processes: int) -> None:
     """A launcher that this MPI does not know starts processes that would each train alone."""
     started = max(int(os.environ.get(each) or 1)
-                  for each in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
+                  for each in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                               "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
     if processes == 1 and started > 1:
         raise RuntimeError(f"a launcher started {started} processes, and MPI knows of this one "
                            f"alone. Fix: mpirun -np {started} python3 SCRIPT, of the MPI whose "
@@ -82,8 +83,9 @@ class DataParallel(torch.nn.Module):
     magnitudes: {"fusion.bytes": 32 << 20, "run.deadline": 60.0}.
 
     Rank 0's parameters and buffers become everybody's; its buffers do so again before each forward
-    pass, unless `broadcast_buffers` is false. A parameter without a gradient counts as zeros; with
-    `find_unused_parameters` one that no rank has used keeps its `.grad`, for a message a pass.
+    pass, unless `broadcast_buffers` is false, or they are still the same: rank 0 may evaluate alone.
+    A parameter without a gradient counts as zeros; with `find_unused_parameters` one that no rank
+    has used keeps its `.grad`, for a message a pass.
 
     With `optimizer`, a torch.optim.SGD of the module's parameters, or for strategies::OneBitAdam a
     tutti_torch.OneBitAdam, training crosses the iteration's end: `backward()` returns at once,
@@ -127,10 +129,13 @@ class DataParallel(torch.nn.Module):
         self.workers = self._trainer.workers
         self.serves = self._trainer.serves
         self._averages = True  # outside no_sync
-        self._averaged = True  # the last pass, so that buffers are shared before the next one
+        self._averaged = True  # the last pass
+        self._values = None  # of the optimizer or the scaler, that a pass still has to share
+        self._changed = True  # buffers, since they were shared: they are before the next pass
         self._joins = False  # inside join
         self._root = 0  # whose buffers are everybody's
         self._hooks = []
+        self._of_leaves = []  # hooks of the last forward pass, on what it did not compute
         if not self.serves:
             trained = [each for _, each in parameters if each.requires_grad]
             self._listen(trained)
@@ -156,9 +161,14 @@ class DataParallel(torch.nn.Module):
         averages = torch.is_grad_enabled() and self._averages
         if self._joins:
             self._meet(2 if averages else 1)
-        self._share(averages)
+        values = self._values_now() if averages else None
+        self._share_buffers()
+        self._changed = averages and self.module.training
         self._averaged = averages
         if torch.is_grad_enabled():
+            self._values = values
+            if self.module.training:
+                self._share_values()
             self._trainer.forward(averages)
         if self._optimizer and not (torch.is_grad_enabled() and self.module.training):
             self.wait()
@@ -166,27 +176,49 @@ class DataParallel(torch.nn.Module):
     @_untraced
     def _await_backward(self, outputs) -> None:
         if self._averaged:
+            self._let_leaves_go()
             for each in _tensors_in(outputs):
                 if each.requires_grad:
-                    each.register_hook(self._begin)
+                    hook = each.register_hook(self._begin)
+                    if each.is_leaf:
+                        self._of_leaves.append(hook)
+
+    def _let_leaves_go(self) -> None:
+        for hook in self._of_leaves:
+            hook.remove()
+        self._of_leaves = []
 
     def _begin(self, _) -> None:
-        self._trainer.begin()
+        if self._trainer.is_to_begin():
+            if not self.module.training:
+                self._changed = True  # for all that is known
+            self._share_values()
+            self._trainer.begin()
 
-    def _share(self, averages: bool) -> None:
-        """What a pass has of the root's: buffers, what an optimizer of ours does in it, and what
-        the loss is multiplied by."""
-        shared = list(self.module.buffers()) if self.broadcast_buffers and self._averaged else []
-        if averages and self._optimizer:
-            values = self._optimizer.begin()
-            self._trainer.broadcast([*shared, values], self._root)
+    def _share_buffers(self) -> None:
+        """The root's, where they may have changed."""
+        if self.broadcast_buffers and self._changed:
+            self._trainer.broadcast(list(self.module.buffers()), self._root)
+
+    def _values_now(self):
+        """What an optimizer of ours does in a pass, or what its loss is multiplied by."""
+        if self._optimizer:
+            return self._optimizer.begin()
+        if self._scaler:
+            return torch.tensor([self._scaler.get_scale()], dtype=torch.float64)
+        return None
+
+    def _share_values(self) -> None:
+        """The root's, with a training model's forward pass. One that evaluates may have no backward
+        pass, on this rank alone, so that they wait for its begin."""
+        values, self._values = self._values, None
+        if values is None:
+            return
+        self._trainer.broadcast([values], self._root)
+        if self._optimizer:
             self._optimizer.apply(values)
-        elif averages and self._scaler:
-            scale = torch.tensor(self._scaler.get_scale(), dtype=torch.float64)
-            self._trainer.broadcast([*shared, scale], self._root)
-            self._trainer.scaled_by(scale.item())
         else:
-            self._trainer.broadcast(shared, self._root)
+            self._trainer.scaled_by(values.item())
 
     def _listen(self, parameters) -> None:
         """Has autograd tell of each gradient that it has written."""
@@ -196,6 +228,7 @@ class DataParallel(torch.nn.Module):
             def written(*_):
                 model = myself()
                 if model is not None and model._trainer is not None:
+                    model._share_values()
                     model._trainer.ready(which)
             return written
 
@@ -267,6 +300,7 @@ class DataParallel(torch.nn.Module):
         for hook, _ in self._hooks:
             hook.remove()
         self._hooks = []
+        self._let_leaves_go()
         self._trainer = None
 
     # ---- passes that are not averaged, or not there
@@ -291,9 +325,11 @@ class DataParallel(torch.nn.Module):
         try:
             yield
             while (most := self._meet(0)) > 0:
-                self._share(most == 2)
-                self._averaged = most == 2
+                self._share_buffers()
+                self._changed = most == 2
                 if most == 2:
+                    self._values = self._values_now()
+                    self._share_values()
                     self._trainer.take_part()
                     if self._optimizer:
                         self._optimizer.steps += 1
@@ -302,7 +338,7 @@ class DataParallel(torch.nn.Module):
                                     + list(self.module.buffers()), self._root)
         finally:
             self._joins = False
-            self._averaged = True
+            self._changed = True
             self._root = 0
 
     def _meet(self, mine: int) -> int:

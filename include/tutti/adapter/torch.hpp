@@ -59,7 +59,8 @@ enum class gradients {
 /// Gradients without a fellow: what a rank does where its pass has none for a parameter.
 enum class unused_parameters {
   as_zeros,    ///< the mean of the others' gradients and of zeros
-  left_alone,  ///< a parameter that no rank has used keeps its `.grad`; costs a message a pass
+  left_alone,  ///< a parameter that no rank has used keeps its `.grad`; costs a message a pass,
+               ///< for which a rank waits before it hands in what it has not used itself
 };
 
 namespace detail {
@@ -234,10 +235,14 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   /// within the pass, whose end is too early. A pass for named tensors alone, as
   /// torch.autograd.grad's, may reach no parameter, and begins with the first that it does.
   void begin() {
-    const auto* const named = ::torch::autograd::get_current_graph_task_exec_info();
-    if (named == nullptr || named->empty()) {
+    if (is_to_begin()) {
       begin_pass();
     }
+  }
+  /// `begin` would begin a pass now.
+  bool is_to_begin() const {
+    const auto* const named = ::torch::autograd::get_current_graph_task_exec_info();
+    return averages_ && !begun_ && (named == nullptr || named->empty());
   }
 
   /// Autograd has added this pass's gradient to `.grad` of parameter `which`, counted among those
@@ -372,7 +377,8 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     at::Tensor view{};            ///< of the arena, with the parameter's strides
     std::vector<float> wide{};    ///< the parameter as floats, where it has 16 bits an element
     bool handed_in = false;       ///< in this backward pass
-    bool used = false;            ///< in this pass, or an earlier one that was only added up
+    bool used = false;            ///< in this pass, or an earlier one that was only added up;
+                                  ///< where unused ones are left alone, at its end by any rank
     at::Tensor on_its_way{};      ///< what `.grad` is meanwhile
     bool awaited = false;         ///< since its last gradient departed
     bool read_by_others = false;  ///< than a module that waits for it
@@ -644,9 +650,12 @@ requires(!has_virtual_time<Transport>)  // autograd waits
 
   /// The end of a backward pass.
   void finish() {
+    if (unused_ == unused_parameters::left_alone) {
+      leave_alone();
+    }
     for (entry& each : trained_) {
       if (!each.handed_in) {
-        each.parameter.grad().defined() ? hand_in(each) : absent(each);
+        shows_mean(each) && each.parameter.grad().defined() ? hand_in(each) : absent(each);
       }
     }
     if constexpr (updates) {
@@ -686,16 +695,28 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     }
   }
 
-  void show_means() {
-    std::vector<std::uint8_t> used(trained_.size(), 1);
-    if (unused_ == unused_parameters::left_alone) {
-      std::transform(trained_.begin(), trained_.end(), used.begin(),
-                     [](const entry& its) { return its.used; });
-      largest(used);
-    }
+  bool shows_mean(const entry& its) const {
+    return unused_ == unused_parameters::as_zeros || its.used;
+  }
+  /// Of what no rank has used zeros travel, through its part of the arena: a `.grad` moves out.
+  void leave_alone() {
+    std::vector<std::uint8_t> used(trained_.size());
+    std::transform(trained_.begin(), trained_.end(), used.begin(),
+                   [](const entry& its) { return its.used; });
+    largest(used);
     for (std::size_t i = 0; i < trained_.size(); ++i) {
       entry& its = trained_[i];
-      if (used[i] != 0) {
+      its.used = used[i] != 0;
+      at::Tensor& gradient = its.parameter.mutable_grad();
+      if (!its.used && gradient.defined() && gradient.is_alias_of(its.view)) {
+        gradient = gradient.clone();
+      }
+    }
+  }
+
+  void show_means() {
+    for (entry& its : trained_) {
+      if (shows_mean(its)) {
         its.parameter.mutable_grad() = its.view;
       }
       its.used = false;
