@@ -375,8 +375,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   std::uint64_t steps() const { return core::steps(); }
   /// The learning rate that residuals are in steps of: the last that was not 0.
   double rate_of_residuals() const { return rate_of_residuals_; }
-  /// Waits for every tensor, and until nothing of this rank's is on its way and its monitor has the
-  /// sums of every step.
+  /// Waits for every tensor, for what is on its way, and for the monitor's sums of every step.
   void drain() requires(!virtual_time) {
     wait();
     waits_.until([this] { return !communicates() && observer_.sums_are_there(); });
@@ -428,9 +427,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     return all;
   }
 
-  /// Goes on from step `steps` with the parameters as they are now, remembering `mine` here and
-  /// `theirs` on the ranks that do not train, in steps of the rate `residuals`. Every worker must
-  /// call it.
+  /// Goes on from step `steps` with parameters as they are, remembering `mine` here and `theirs` on
+  /// ranks that do not train, in steps of the rate `residuals`. Every worker must call it.
   void resume(std::uint64_t steps, const Optimizer& values, double residuals,
               const std::vector<memories_of_rank>& theirs,
               const memories_of_rank& mine) requires(!virtual_time) {
@@ -439,18 +437,13 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
       resume_architecture(steps);
       const auto all = memories();
       for (std::size_t i = 0; i < all.size(); ++i) {
-        fill_from_host(world_->queue(), all[i], [&](std::span<float> into) {
-          std::copy(mine[i].begin(), mine[i].end(), into.begin());
-        });
+        fill_from_host(world_->queue(), all[i],
+                       [&](std::span<float> into) { std::ranges::copy(mine[i], into.begin()); });
       }
     });
     rate_of_residuals_ = residuals;
-    if constexpr (requires { values.learning_rate; }) {
-      if (rate_of(values) != residuals) {  // servers follow from one rate to the next
-        Optimizer last = values;
-        last.learning_rate = static_cast<decltype(last.learning_rate)>(residuals);
-        tell(last);
-      }
+    if (rate_of(values) != residuals) {  // servers follow from one rate to the next
+      tell(at_rate(values, residuals));
     }
     tell(values);
     if (servers() > 0) {

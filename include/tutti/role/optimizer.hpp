@@ -110,6 +110,14 @@ double rate_of([[maybe_unused]] const O& values) {
     return 1;
   }
 }
+/// The same values, at another learning rate where they have one.
+template <class O>
+O at_rate(O values, [[maybe_unused]] double rate) {
+  if constexpr (requires { values.learning_rate; }) {
+    values.learning_rate = static_cast<decltype(values.learning_rate)>(rate);
+  }
+  return values;
+}
 
 /// Of residuals that are steps of an optimizer: by what they are to be multiplied, now that their
 /// rate has become another. `measured` is the rate in whose steps they are: the last of those that
