@@ -252,20 +252,36 @@ std::span<const std::byte> shown(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Ends when rank 0 has heard of every peer and every rank has its answer; `awaited`: from whom.
-template <class Endpoint>
-task bootstrap_nccl(Endpoint self, const nccl_peer& mine, nccl_invitation& answer, int& awaited) {
+/// Rank 0 has come, and names whoever has not.
+inline constexpr int nobody = -1;
+
+/// Ends when rank 0 has heard of every peer, each of which hears that it is there, and every rank
+/// has its answer; `awaited`: from whom.
+template <class Carrier>
+task bootstrap_nccl(Carrier& carrier, const nccl_peer& mine, nccl_invitation& answer,
+                    int& awaited) {
+  const endpoint<Carrier> self(carrier, tag{channel::host, 0, 0});
   if (self.rank() != 0) {
     co_await self.send(0, shown(mine));
+    co_await self.receive(0, {});
+    awaited = nobody;
     const auto mail = co_await self.receive_loan(0, sizeof answer);
     std::memcpy(&answer, mail.bytes().data(), sizeof answer);
     co_return;
   }
   std::vector<nccl_peer> all(static_cast<std::size_t>(self.size()), mine);
-  for (int rank = 1; rank < self.size(); ++rank) {
-    awaited = rank;
-    const auto mail = co_await self.receive_loan(rank, sizeof mine);
-    std::memcpy(&all[static_cast<std::size_t>(rank)], mail.bytes().data(), sizeof mine);
+  std::vector<char> has_come(all.size());
+  for (int others = 1; others < self.size(); ++others) {
+    awaited =
+        static_cast<int>(std::find(has_come.begin() + 1, has_come.end(), 0) - has_come.begin());
+    int peer = 0;
+    {
+      const auto mail = co_await carrier.receive_any(channel::host);
+      peer = mail.peer();
+      std::memcpy(&all[static_cast<std::size_t>(peer)], mail.bytes().data(), sizeof mine);
+    }
+    has_come[static_cast<std::size_t>(peer)] = 1;
+    co_await self.send(peer, {});
   }
   const std::string why = nccl_obstacle(all);
   why.copy(answer.why.data(), answer.why.size() - 1);
@@ -273,27 +289,35 @@ task bootstrap_nccl(Endpoint self, const nccl_peer& mine, nccl_invitation& answe
     check(ncclGetUniqueId(&answer.common));
   }
   for (int rank = 1; rank < self.size(); ++rank) {
+    awaited = rank;
     co_await self.send(rank, shown(answer));
   }
 }
 
-/// Drives a carrier until `asking` has ended; at the deadline it fails. What we sent is rank 0's to
-/// read until it answers: where that never happens the job ends.
+/// Drives a carrier until `asking` has ended; at the deadline it fails, on every rank. Who knows
+/// that rank 0 has come leaves it the time from then on to name another. What we sent is rank 0's
+/// to read until it answers: where that never happens the job ends.
 template <class Carrier>
 void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadline) {
   asking.start(carrier.ready_coroutines());
-  const seconds end = carrier.now() + deadline;
-  const seconds last = end + std::min(deadline, settle_time);
+  const seconds grace = std::min(deadline, settle_time);
+  seconds end = carrier.now() + deadline;
+  bool may_be_late = true;
   for (std::size_t idle = 0; !asking.done();) {
     const bool resumed = carrier.ready_coroutines().drain() != 0;
     if (!carrier.poll() && !resumed) {
       rest(carrier, idle++);
     }
-    if (carrier.now() > end) {
-      carrier.fail(std::make_exception_ptr(communication_error(
-          sentence({"rank ", awaited, " has not come to make a communicator in time"}))));
+    if (awaited == nobody && std::exchange(may_be_late, false)) {
+      end = carrier.now() + deadline + grace;
     }
-    if (carrier.now() > last) {
+    if (carrier.now() > end) {
+      const auto missing =
+          sentence({"rank ", std::max(awaited, 0), " has not come to make a communicator in time"});
+      carrier.abort(missing);
+      carrier.fail(std::make_exception_ptr(communication_error(missing)));
+    }
+    if (carrier.now() > end + grace) {
       abandon(carrier, what(carrier.failure()));
     }
   }
@@ -373,8 +397,7 @@ class nccl_library {
     const detail::nccl_peer mine = detail::nccl_peer_of_this_rank();
     detail::nccl_invitation answer;
     int awaited = 0;
-    task bootstrap = detail::bootstrap_nccl(endpoint<Carrier>(carrier, tag{channel::host, 0, 0}),
-                                            mine, answer, awaited);
+    task bootstrap = detail::bootstrap_nccl(carrier, mine, answer, awaited);
     detail::complete(carrier, bootstrap, awaited, deadline);
     if (answer.why[0] != '\0') {
       throw usage_error(answer.why.data());

@@ -155,6 +155,21 @@ TEST(StandInNCCL, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
   EXPECT_EQ(said[0], "rank 1 has not come to make a communicator in time");
 }
 
+/// Rank 1 has waited longest when rank 0 comes, whom it does not take for the one that is missing.
+TEST(StandInNCCL, TheRankThatDoesNotComeIsNamedByWhoeverWaits) {
+  const auto said = errors(3, [](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(carrier.rank() == 0   ? 300
+                                                          : carrier.rank() == 1 ? 0
+                                                                                : 2000));
+    if (carrier.rank() < 2) {
+      world_type world(carrier, 0.5);
+    }
+  });
+  EXPECT_EQ(said[0], "rank 2 has not come to make a communicator in time");
+  EXPECT_EQ(said[1], "rank 2 has not come to make a communicator in time");
+}
+
 /// What rank 1 sent lies where nobody reads it, so that nothing of it may go; it says why, and
 /// ends.
 TEST(StandInNCCL, ARankZeroThatNeverLooksEndsTheJobInASentence) {
