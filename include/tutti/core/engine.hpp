@@ -339,8 +339,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
             overflowed()};
   }
   /// Elements that have come back as an infinity or NaN so far, step after step, where the
-  /// compressor may have made them of numbers (fp16 above 65504): as many on every rank that
-  /// trains. 0 under any other. On a stream the host waits for it.
+  /// compressor may have made them of numbers (fp16 above 65504, bf16 next to a float's largest):
+  /// as many on every rank that trains. 0 under any other. On a stream the host waits for it.
   std::uint64_t overflowed() const { return core::overflowed(); }
   /// What all ranks that count pushes have counted so far: on worker 0; nothing on the others.
   /// Cost: a message to each of them and back.
