@@ -46,7 +46,7 @@ std::vector<float> gradients_of(int rank) {
   return all;
 }
 
-/// The same of bfloat16, whose largest number is next to a float's.
+/// As many overflows of bfloat16, whose largest number is next to a float's.
 std::vector<float> large_gradients_of(int rank) {
   constexpr float largest = std::numeric_limits<float>::max();
   std::vector<float> all(70, 1);

@@ -68,7 +68,6 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using core::optimizer_floats;
   using core::outstanding;
   using core::plan_;
-  using core::rate_of_residuals_;
   using core::remembered;
   using core::resume_architecture;
   using core::room_per_element_;
@@ -373,8 +372,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
   std::uint64_t steps() const { return core::steps(); }
-  /// The learning rate that residuals are in steps of: the last that was not 0.
-  double rate_of_residuals() const { return rate_of_residuals_; }
+  double rate_of_residuals() const { return core::rate_of_residuals_; }
   /// Waits for every tensor, and until nothing of this rank's is on its way and its monitor has the
   /// sums of every step.
   void drain() requires(!virtual_time) {
@@ -429,8 +427,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 
   /// Goes on from step `steps` with the parameters as they are now, remembering `mine` here and
-  /// `theirs` on the ranks that do not train, in steps of the rate `residuals`. Every worker must
-  /// call it.
+  /// `theirs` on other ranks, in steps of the rate `residuals`. Every worker must call it.
   void resume(std::uint64_t steps, const Optimizer& values, double residuals,
               const std::vector<memories_of_rank>& theirs,
               const memories_of_rank& mine) requires(!virtual_time) {
@@ -444,13 +441,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
         });
       }
     });
-    rate_of_residuals_ = residuals;
-    if constexpr (requires { values.learning_rate; }) {
-      if (rate_of(values) != residuals) {  // servers follow from one rate to the next
-        Optimizer last = values;
-        last.learning_rate = static_cast<decltype(last.learning_rate)>(residuals);
-        tell(last);
-      }
+    core::rate_of_residuals_ = residuals;
+    if (rate_of(values) != residuals) {
+      tell(at_rate(values, residuals));  // servers follow from one rate to the next
     }
     tell(values);
     if (servers() > 0) {

@@ -111,6 +111,15 @@ double rate_of([[maybe_unused]] const O& values) {
   }
 }
 
+/// The values at another rate, if they have any.
+template <optimizer_policy O>
+O at_rate(O values, [[maybe_unused]] double rate) {
+  if constexpr (requires { values.learning_rate; }) {
+    values.learning_rate = static_cast<decltype(values.learning_rate)>(rate);
+  }
+  return values;
+}
+
 /// Of residuals that are steps of an optimizer: by what they are to be multiplied, now that their
 /// rate has become another. `measured` is the rate in whose steps they are: the last of those that
 /// have been, which 0 is none of, nor one so small that the quotient would be no number.
