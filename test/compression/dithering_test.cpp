@@ -180,6 +180,28 @@ TEST(dithering, ranks_and_steps_draw_apart) {
   EXPECT_NE(codec.encode(gradient), codec.encode(gradient));
 }
 
+/// Squares, and products of a level and the norm, that no float holds; and squares that vanish.
+TEST(dithering, is_unharmed_by_the_largest_numbers_and_the_least) {
+  constexpr float largest = std::numeric_limits<float>::max();
+  for (const float scale : {largest, 1e38f, 1e30f, 1e-25f, 1e-36f}) {
+    for (const auto spacing : {level_spacing::linear, level_spacing::natural}) {
+      for (const auto norm : {chunk_norm::largest, chunk_norm::euclidean}) {
+        const std::vector<float> gradient{scale * 0.5f, 0, scale * -0.75f, scale * 0.375f};
+        placed<dithering> codec(gradient.size(), {16, spacing, norm});
+        const auto decoded = codec.decode(codec.encode(gradient));
+        const double whole = double{scale} * std::sqrt(0.25 + 0.5625 + 0.140625);
+        for (std::size_t i = 0; i < gradient.size(); ++i) {
+          const double exact = std::fabs(double{gradient[i]});
+          const double level = spacing == level_spacing::linear ? whole / 16 : exact;
+          EXPECT_NEAR(decoded[i], gradient[i], level * 1.0001) << scale;
+          EXPECT_TRUE(exact == 0 || decoded[i] != 0) << scale;
+        }
+        EXPECT_TRUE(norm == chunk_norm::euclidean || decoded[2] == gradient[2]) << scale;
+      }
+    }
+  }
+}
+
 TEST(dithering, shows_what_is_not_finite) {
   for (const float odd : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     for (const auto norm : {chunk_norm::largest, chunk_norm::euclidean}) {

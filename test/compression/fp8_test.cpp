@@ -19,6 +19,7 @@
 #include "compression/placed.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/compression/e3m0.hpp"
+#include "tutti/compression/elementwise.hpp"
 #include "tutti/kernels/cast.hpp"
 
 namespace tutti {
@@ -308,6 +309,52 @@ TEST(e3m0, shows_what_is_not_finite_everywhere) {
       ASSERT_TRUE(std::isnan(each));
     }
   }
+}
+
+/// Sixteenths up to 7, and what is above them as 7: no floating-point format.
+struct sixteenths {
+  using bits = std::int8_t;
+  static bits to_bits(float value) {
+    return static_cast<bits>(std::lrint(std::fmin(std::fmax(value * 16, -112.0f), 112.0f)));
+  }
+  static float to_float(bits its) { return static_cast<float>(its) / 16; }
+};
+struct in_double {
+  using bits = double;
+  static bits to_bits(float value) { return value; }
+  static float to_float(bits its) { return static_cast<float>(its); }
+};
+
+/// A format's bits of every element, one after the other; a sum is a float that becomes bits again.
+template <class Format>
+void is_of_each_element() {
+  using bits = typename Format::bits;
+  using compressor = compression::elementwise<Format>;
+  static_assert(compression_policy<compressor>);
+  for (const std::size_t n : awkward_sizes) {
+    const auto mine = gradient_of(n, 1);
+    const auto theirs = gradient_of(n, 2);
+    placed<compressor> codec(n);
+    auto payload = codec.encode(mine);
+    const auto other = codec.encode(theirs);
+    inline_queue queue;
+    const auto decoded = codec.decode(payload, 1);
+    codec.policy.fold(queue, wire{payload.data(), payload.size()}, {other.data(), other.size()});
+    ASSERT_EQ(payload.size(), n * sizeof(bits));
+    const auto sums = codec.decode(payload);
+    for (std::size_t i = 0; i < n; ++i) {
+      const float first = Format::to_float(Format::to_bits(mine[i]));
+      const float second = Format::to_float(Format::to_bits(theirs[i]));
+      ASSERT_EQ(decoded[i], 1 + first);
+      ASSERT_EQ(sums[i], Format::to_float(Format::to_bits(first + second)));
+    }
+  }
+}
+TEST(elementwise, is_of_any_format) {
+  is_of_each_element<kernels::e4m3>();
+  is_of_each_element<kernels::e5m2>();
+  is_of_each_element<sixteenths>();
+  is_of_each_element<in_double>();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <limits>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -16,6 +17,7 @@
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/replicated.hpp"
+#include "tutti/compression/bf16.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/momentum_correction.hpp"
@@ -44,6 +46,18 @@ std::vector<float> gradients_of(int rank) {
   return all;
 }
 
+/// As many overflows of bfloat16, whose largest number is next to a float's.
+std::vector<float> large_gradients_of(int rank) {
+  constexpr float largest = std::numeric_limits<float>::max();
+  std::vector<float> all(70, 1);
+  all[3] = rank == 0 ? largest : 0;
+  all[20] = 2e38f;
+  all[33] = rank == 0 ? largest : rank == 1 ? -largest : 0;
+  all[69] = rank == 2 ? -0x1.ffp127f : 0;  // the least that rounds to an infinity
+  all[68] = rank == 2 ? 0x1.fefffep127f : 0;
+  return all;
+}
+
 struct seen {
   std::vector<std::uint64_t> counted{};  ///< by each rank
   std::vector<std::uint64_t> found{};    ///< in what came back
@@ -51,8 +65,8 @@ struct seen {
 };
 
 template <class Strategy>
-seen overflow(int workers, engine_options<Strategy> first = {},
-              engine_options<Strategy> then = {}) {
+seen overflow(int workers, engine_options<Strategy> first = {}, engine_options<Strategy> then = {},
+              std::vector<float> (*given)(int rank) = gradients_of) {
   seen all;
   all.counted.resize(static_cast<std::size_t>(workers));
   all.found.resize(all.counted.size());
@@ -65,7 +79,7 @@ seen overflow(int workers, engine_options<Strategy> first = {},
     }
     const auto rank = static_cast<std::size_t>(world.rank());
     for (int step = 0; step < steps; ++step) {
-      const auto mine = gradients_of(world.rank());
+      const auto mine = given(world.rank());
       std::copy(mine.begin(), mine.end(), memory.gradients().begin());
       engine.ready(tensor_id(1));
       engine.ready(tensor_id(0));
@@ -91,10 +105,11 @@ seen overflow(int workers, engine_options<Strategy> first = {},
 /// `least` of the elements are no numbers, whoever adds what.
 template <class Strategy>
 void is_counted(std::array<std::uint64_t, 6> least, engine_options<Strategy> first = {},
-                engine_options<Strategy> then = {}) {
+                engine_options<Strategy> then = {},
+                std::vector<float> (*given)(int rank) = gradients_of) {
   for (int workers = 1; workers <= 5; ++workers) {
     SCOPED_TRACE(workers);
-    const seen all = overflow<Strategy>(workers, first, then);
+    const seen all = overflow<Strategy>(workers, first, then, given);
     for (std::size_t rank = 0; rank < all.counted.size(); ++rank) {
       EXPECT_EQ(all.counted[rank], all.found[rank]) << "rank " << rank;
       EXPECT_EQ(all.counted[rank], all.counted[0]) << "rank " << rank;
@@ -140,6 +155,13 @@ TEST(Overflow, IsFoundWithinOtherCompressors) {
   is_counted<compose<chain<top_k, fp16>, architecture::all_gather>>(
       sums_of_floats, {.compression = {.selection = {.density = 1}}},
       {.compression = {.selection = {.density = 1}}});
+}
+
+TEST(Overflow, IsCountedNextToTheLargestFloat) {
+  using compression::bf16;
+  is_counted<compose<bf16>>(sums, {}, {}, large_gradients_of);
+  is_counted<compose<bf16, architecture::all_gather>>(sums, {}, {}, large_gradients_of);
+  is_counted<compose<bf16, architecture::parameter_server<>>>(sums, {}, {}, large_gradients_of);
 }
 
 /// What has a float's range is not looked at.

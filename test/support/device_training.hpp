@@ -24,7 +24,7 @@ inline constexpr std::size_t device_sizes[] = {37, 1, 1000, 0, 5};
 inline constexpr int device_steps = 6;
 
 inline optimizer::sgd device_optimizer() { return {.learning_rate = 0.125f, .momentum = 0.5f}; }
-/// Values for a strategy: without a momentum where ranks send theirs.
+/// Without a momentum where ranks send theirs.
 template <class Strategy>
 optimizer::sgd device_optimizer_for() {
   optimizer::sgd values = device_optimizer();

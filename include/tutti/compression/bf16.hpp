@@ -7,10 +7,12 @@
 namespace tutti::compression {
 
 /// The gradient travels, and is summed, with a float's range and 8 significant bits.
-/// Wire: n bfloat16, rounded to nearest, ties to even; a float that rounds past the largest arrives
-/// as infinity. Cost: half the bytes; one pass to encode, one to accumulate. After: the bf16
-/// compression hook of PyTorch DDP.
-struct bf16 : elementwise<kernels::bfloat> {};
+/// Wire: n bfloat16, rounded to nearest, ties to even; what rounds past the largest, from 3.3962e38
+/// on, arrives as infinity, and is counted as fp16's. Cost: half the bytes; one pass to encode, one
+/// to accumulate, one to count. After: the bf16 compression hook of PyTorch DDP.
+struct bf16 : elementwise<kernels::bfloat> {
+  static constexpr bool overflows = true;
+};
 static_assert(compression_policy<bf16>);
 
 }  // namespace tutti::compression

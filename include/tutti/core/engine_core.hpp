@@ -589,7 +589,7 @@ class engine_core : engine_base<Transport> {
   int workers_;
   compression compression_;
   Optimizer optimizer_;
-  double rate_of_residuals_ = rate_of(optimizer_);  ///< that they are in steps of
+  double rate_of_residuals_ = rate_of(optimizer_);  ///< the last that was not 0
   std::size_t room_per_element_;
   observer<Monitor, Transport> observer_;
   world_type around_;

@@ -8,6 +8,7 @@
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/wire.hpp"
+#include "tutti/compression/none.hpp"
 #include "tutti/coordination/automatic.hpp"
 #include "tutti/partition/none.hpp"
 #include "tutti/role/architecture.hpp"
@@ -46,28 +47,28 @@ struct kept_magnitudes_select {
       !facts::keeps_magnitudes<Architecture> || reaches_a_magnitude<Compression>;
 };
 
+/// What parameters are encoded with on their way from their owners to all others.
+template <class Architecture, class Compression>
+struct answers_of_owners {
+  using type = compression::none;
+};
+template <class Architecture, class Compression>
+requires(facts::owns_parameters<Architecture>&& facts::encodes_means<
+         Architecture>) struct answers_of_owners<Architecture, Compression> {
+  using type = decltype(relay(std::declval<const Compression&>()));
+};
+
 template <class Architecture, class Compression>
 struct rounded_parameters_are_remembered {
-  static constexpr bool holds = [] {
-    if constexpr (facts::owns_parameters<Architecture> && facts::encodes_means<Architecture>) {
-      using answers = decltype(relay(std::declval<const Compression&>()));
-      return facts::lossless<answers> || remembers_residuals<answers>;
-    } else {
-      return true;
-    }
-  }();
+  using answers = typename answers_of_owners<Architecture, Compression>::type;
+  static constexpr bool holds = facts::lossless<answers> || remembers_residuals<answers>;
 };
 
 template <class Architecture, class Compression>
 struct rounded_parameters_are_all_there {
-  static constexpr bool holds = [] {
-    if constexpr (facts::owns_parameters<Architecture> && facts::encodes_means<Architecture>) {
-      using answers = decltype(relay(std::declval<const Compression&>()));
-      return !clears_sent<answers> && !merges<answers> && !reaches_a_magnitude<answers>;
-    } else {
-      return true;
-    }
-  }();
+  using answers = typename answers_of_owners<Architecture, Compression>::type;
+  static constexpr bool holds =
+      !clears_sent<answers> && !merges<answers> && !reaches_a_magnitude<answers>;
 };
 
 template <class Architecture, class Compression>

@@ -110,8 +110,8 @@ double rate_of([[maybe_unused]] const O& values) {
     return 1;
   }
 }
-/// The same values, at another learning rate where they have one.
-template <class O>
+/// The values at another rate, if they have any.
+template <optimizer_policy O>
 O at_rate(O values, [[maybe_unused]] double rate) {
   if constexpr (requires { values.learning_rate; }) {
     values.learning_rate = static_cast<decltype(values.learning_rate)>(rate);

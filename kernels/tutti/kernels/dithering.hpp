@@ -60,8 +60,8 @@ constexpr std::size_t dithering_bytes(std::size_t bits) {
 
 namespace detail {
 
-/// As the original rounds it: squares to floats, their sum, in order, not. The bits of NaN are
-/// above those of every other magnitude.
+/// As the original rounds it: squares to floats, their sum, in order, not. Where those overflow or
+/// vanish, of squares as they are. The bits of NaN are above those of every other magnitude.
 inline double dithering_norm(std::span<const float> input, chunk_norm which) {
   if (which == chunk_norm::largest) {
     std::uint32_t largest = 0;
@@ -72,6 +72,12 @@ inline double dithering_norm(std::span<const float> input, chunk_norm which) {
   for (const float each : input) {
     const float product = each * each;
     sum += double{product};
+  }
+  if (!(sum > 0 && std::isfinite(sum))) {
+    sum = 0;
+    for (const float each : input) {
+      sum += double{each} * double{each};
+    }
   }
   return std::sqrt(sum);
 }
@@ -163,6 +169,14 @@ inline std::size_t encode_dithered(std::span<const float> input, const dithering
   return dithering_bytes(header.bits);
 }
 
+/// The original's product and quotient of floats; of doubles where the product is no float.
+inline float dithered_value(std::uint64_t level, float norm, float top) {
+  const float product = static_cast<float>(level) * norm;
+  return std::isfinite(product)
+             ? product / top
+             : static_cast<float>(static_cast<double>(level) * double{norm} / double{top});
+}
+
 inline void add_dithered(std::span<const std::byte> payload, const dithering_code& code,
                          std::span<float> sum) {
   dithering_header header;
@@ -185,7 +199,7 @@ inline void add_dithered(std::span<const std::byte> payload, const dithering_cod
     }
     i += distance - 1;
     const bool negative = from.read(1) != 0;
-    const float value = static_cast<float>(from.read_elias_delta()) * header.norm / top;
+    const float value = dithered_value(from.read_elias_delta(), header.norm, top);
     sum[i] += negative ? -value : value;
   }
 }
