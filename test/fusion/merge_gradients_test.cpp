@@ -1,4 +1,5 @@
-// The rules of merge_gradients against programmes written from the papers' recurrences.
+// The rules of merge_gradients against programmes written from the papers' recurrences. One file,
+// for greedy, exact and sparse merging meet the same jobs, drawn at random.
 #include "tutti/fusion/merge_gradients.hpp"
 
 #include <algorithm>
@@ -296,7 +297,7 @@ ends published_sparse(const job& each, const message_cost& cost, double s) {
     const double tw = tb[l - 1] + selecting(p[l] + p[l - 1]) - selecting(p[l]) -
                       selecting(p[l - 1]) - (tauc[l] - (taus[l] + ts[l]));
     const double tsave = gathering(p[l]) + gathering(p[l - 1]) - gathering(p[l] + p[l - 1]);
-    if (tw <= tsave) {  // equal only where one is empty
+    if (tw < tsave || (tw == 0 && tsave == 0)) {  // of which one is empty
       tb[l - 1] += tb[l];
       tb[l] = 0;
       p[l - 1] += p[l];
@@ -405,6 +406,22 @@ TEST(merge_gradients, greedy_is_what_its_program_makes) {
     }
     EXPECT_EQ(greedy.group_ends(each.backward(), each.known), expected) << &its - all.data();
   }
+}
+
+/// A quarter of a second is waited, and as much saved.
+TEST(sparse_merge, keeps_apart_what_costs_as_much_as_it_saves) {
+  const fusion::sparse_merge merge({.seconds_per_comparison = 0});
+  job each;
+  each.elements = {10, 10};
+  each.known.message = message_cost(0.25, 0);
+  each.known.backward = {0.25, 1};
+  EXPECT_EQ(merge.group_ends(each.backward(), each.known), (ends{1, 2}));
+  each.known.backward = {0.125, 1};
+  EXPECT_EQ(merge.group_ends(each.backward(), each.known), (ends{2}));
+  each.elements = {0, 10};  // nothing is saved: it stays where nothing is waited, either
+  EXPECT_EQ(merge.group_ends(each.backward(), each.known), (ends{1, 2}));
+  each.known.backward = {0, 1};
+  EXPECT_EQ(merge.group_ends(each.backward(), each.known), (ends{2}));
 }
 
 /// How the vectors were made, on 24 November 2026: `_generate_groups_mgs` of HKBU-HPML/OMGS-SGD,

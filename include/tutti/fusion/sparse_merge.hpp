@@ -76,8 +76,8 @@ class sparse_merge {
         const seconds waits = ready[i + 1] - ready[i] + selected(elements + next) -
                               selected(elements) - selected(next) - (start - is_selected);
         const seconds saves = sent(elements) + sent(next) - sent(elements + next);
-        if (waits <=
-            saves) {  // of equals the longer group: an empty tensor costs and saves nothing
+        const bool is_free = waits == 0 && saves == 0;  // an empty tensor stays with its neighbour
+        if (waits < saves || is_free) {
           continue;
         }
       }
