@@ -24,6 +24,7 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/schedule/by_priority.hpp"
+#include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/recording.hpp"
 
 namespace tutti::test {
@@ -413,6 +414,11 @@ TEST(Failure, ARankThatThrowsWaitsForPeersThatCompute) {
   EXPECT_EQ(said[1], "out of data");
 }
 
+template <class World>
+constexpr bool gives_its_words = requires(World& world) {
+  world.ends_by_exception();
+};
+
 /// Nothing of rank 1's is on its way, but the others wait for what it will not hand in. The world
 /// that catches gives its words; where it knows none, the engine has said what it knows.
 template <class World, class Wrap>
@@ -439,7 +445,7 @@ std::vector<std::string> throws_between_steps(Wrap wrap) {
       train();
     } catch (...) {
       ++ended;
-      while (!std::is_reference_v<World> && ours.rank() == 1 && ended < 3) {
+      while (!gives_its_words<World> && ours.rank() == 1 && ended < 3) {
         sleep_for(0.001);  // the engine is gone, and its world stays
       }
       throw;
@@ -452,10 +458,26 @@ TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
   EXPECT_EQ(plain, (std::vector<std::string>{"rank 1 failed: out of data", "out of data",
                                              "rank 1 failed: out of data"}));
   using recorded = transport::recording<transport::in_process>;
-  const auto wrapped = throws_between_steps<recorded>(
+  const auto kept = throws_between_steps<recorded>(
       [](transport::in_process& world) { return recorded(world, 1000); });
+  EXPECT_EQ(kept, plain);
+  using any = transport::any_transport;
+  const auto wrapped =
+      throws_between_steps<any>([](transport::in_process& world) { return any(world); });
   EXPECT_EQ(wrapped, (std::vector<std::string>{"rank 1 left by an exception", "out of data",
                                                "rank 1 left by an exception"}));
+}
+
+/// Also where no coroutine awaits anything.
+TEST(Failure, AWorldThatIsRecordedSaysThatItHasFailed) {
+  transport::run_ranks(1, [](transport::in_process& world) {
+    transport::recording<transport::in_process> recorded(world, 10);
+    EXPECT_FALSE(recorded.failure());
+    recorded.abort("out of data");
+    recorded.poll();
+    ASSERT_TRUE(recorded.failure());
+    EXPECT_EQ(what(recorded.failure()), "out of data");
+  });
 }
 
 /// The others have thrown already, only because of it.

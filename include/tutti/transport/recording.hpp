@@ -58,13 +58,16 @@ class recording {
   seconds now() const { return inner_->now(); }
   void fail(std::exception_ptr why) { inner_->fail(why); }
   void abort(const std::string& reason) { inner_->abort(reason); }
+  void ends_by_exception() requires requires(Transport& inner) { inner.ends_by_exception(); }
+  { inner_->ends_by_exception(); }
   void leave() requires requires(Transport& inner) { inner.leave(); }
   { inner_->leave(); }
   std::size_t in_flight() const { return inner_->in_flight(); }
   traffic counted() const { return inner_->counted(); }
-  const std::exception_ptr& failure() const requires is_stream_ordered<Transport> {
-    return inner_->failure();
+  const std::exception_ptr& failure() const requires requires(const Transport& inner) {
+    inner.failure();
   }
+  { return inner_->failure(); }
   const std::string& complaint() const requires is_stream_ordered<Transport> {
     return inner_->complaint();
   }
