@@ -87,6 +87,30 @@ TEST(ProgressThread, NeitherThePostNorTheWaitIsLost) {
   thread.remove(mine.loop);
 }
 
+/// Who begins to wait has it look at once: its nap was as long as nobody waited.
+TEST(ProgressThread, WhoBeginsToWaitWakesIt) {
+  progress_thread thread;
+  std::atomic<int> hurried{0};
+  progress_loop mine{.self = &hurried,
+                     .move = [](void*) { return false; },
+                     .has_work = [](void*) { return false; },
+                     .idle =
+                         [](void* self, std::size_t polls, urgency who) {
+                           *static_cast<std::atomic<int>*>(self) += who == urgency::waited_for;
+                           return polls < naps_from ? 0 : an_hour;
+                         }};
+  thread.add(mine);
+  for (int naps = 0; naps < 50; ++naps) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(naps % 3));  // and it falls asleep
+    hurried = 0;
+    const progress_thread::waiter waits(&thread);
+    while (hurried == 0) {
+      std::this_thread::yield();
+    }
+  }
+  thread.remove(mine);
+}
+
 TEST(ProgressThread, WhoHasLeftIsLeftAlone) {
   progress_thread thread;
   counting_loop stays;

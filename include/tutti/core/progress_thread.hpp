@@ -62,8 +62,7 @@ class progress_thread {
     const change mine(*this);
     fresh.next = loops_;
     loops_ = &fresh;
-    has_joined_.store(true);
-    wake();
+    look_again();
   }
   /// Afterwards the thread is not in that loop, and never comes back to it.
   void remove(const progress_loop& gone) {
@@ -83,10 +82,16 @@ class progress_thread {
     }
   }
 
-  /// While this lives somebody waits for what the thread moves. Without a thread it does nothing.
+  /// While this lives somebody waits for what the thread moves, which begins with a look. Without a
+  /// thread it does nothing.
   class waiter {
    public:
-    explicit waiter(progress_thread* its) : its_(its) { count(1); }
+    explicit waiter(progress_thread* its) : its_(its) {
+      count(1);
+      if (its_ != nullptr) {
+        its_->look_again();
+      }
+    }
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
     ~waiter() { count(-1); }
@@ -154,6 +159,12 @@ class progress_thread {
       mine.slice = 100'000;                       // the shortest that there is
       ::syscall(SYS_sched_setattr, 0, &mine, 0);  // where it is refused, answers come later
     }
+  }
+
+  /// Before it sleeps, or at once where it does.
+  void look_again() {
+    has_joined_.store(true);
+    wake();
   }
 
   void run() {
@@ -228,7 +239,7 @@ class progress_thread {
   std::condition_variable moved_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> leaving_{false};
-  std::atomic<bool> has_joined_{false};  // somebody has, whom no round has looked at yet
+  std::atomic<bool> has_joined_{false};  // somebody has, or waits, since the last round
   std::atomic<int> waiting_{0};          // asleep until something moves
   std::atomic<int> waiters_{0};
   std::atomic<std::uint64_t> moves_{0};
