@@ -1,11 +1,14 @@
 // Whatever goes wrong, every rank ends, and with the same sentence. One file, for what goes wrong
 // on one rank is looked at on all of them, by the same few lines.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
+#include <pthread.h>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -466,6 +469,78 @@ TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
       throws_between_steps<any>([](transport::in_process& world) { return any(world); });
   EXPECT_EQ(wrapped, (std::vector<std::string>{"rank 1 left by an exception", "out of data",
                                                "rank 1 left by an exception"}));
+}
+
+/// While this lives this process can start no thread: none has room for its stack.
+class no_room_for_threads {
+ public:
+  no_room_for_threads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 46);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  no_room_for_threads(const no_room_for_threads&) = delete;
+  no_room_for_threads& operator=(const no_room_for_threads&) = delete;
+  ~no_room_for_threads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+/// The engine has begun, and listens, when its thread cannot be started.
+TEST(Failure, AProgressThreadThatCannotBeStartedEndsAllRanks) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    const progress who = world.rank() == 1 ? progress::by_thread : progress::by_caller;
+    const auto begin = [&] {
+      return make_engine<compose<>>(world, memory.tensors(), optimizer_of(),
+                                    impatient<compose<>>(20, who));
+    };
+    if (world.rank() == 1) {
+      const no_room_for_threads here;
+      begin();
+    } else {
+      begin().average(0);
+    }
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: Resource temporarily unavailable",
+                                            "Resource temporarily unavailable"}));
+}
+
+/// Adds up nothing, step by step.
+struct idle_sums {
+  using role = tutti::role::monitor;
+  static constexpr bool observes = true;
+  void record(event, std::uint32_t, seconds) {}
+  std::span<double> sums() { return counted; }
+  void summed(std::span<const double>) {}
+  std::array<double, 1> counted{};
+};
+static_assert(monitor_policy<idle_sums>);
+
+/// What adds up a monitor's sums waits for the next step's end, which does not come: nobody waits
+/// for it in turn.
+TEST(Failure, SumsThatNoStepEndsForHoldUpNobody) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<compose<>>(world, memory.tensors(), optimizer_of(),
+                               impatient<compose<>>(0.2, progress::by_caller), idle_sums());
+    take_step(engine, memory, 0);
+    engine.wait();
+    if (world.rank() == 1) {
+      throw std::runtime_error("out of data");
+    }
+    take_step(engine, memory, 1);
+    engine.wait();
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of data", "out of data"}));
 }
 
 /// Also where no coroutine awaits anything.

@@ -1,5 +1,5 @@
 // The rules of merge_gradients against programmes written from the papers' recurrences. One file,
-// for all of them are asked about the same random jobs.
+// for greedy, exact and sparse merging meet the same jobs, drawn at random.
 #include "tutti/fusion/merge_gradients.hpp"
 
 #include <algorithm>
