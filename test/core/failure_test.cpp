@@ -27,7 +27,6 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/schedule/by_priority.hpp"
-#include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/recording.hpp"
 
 namespace tutti::test {
@@ -464,11 +463,6 @@ TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
   const auto kept = throws_between_steps<recorded>(
       [](transport::in_process& world) { return recorded(world, 1000); });
   EXPECT_EQ(kept, plain);
-  using any = transport::any_transport;
-  const auto wrapped =
-      throws_between_steps<any>([](transport::in_process& world) { return any(world); });
-  EXPECT_EQ(wrapped, (std::vector<std::string>{"rank 1 left by an exception", "out of data",
-                                               "rank 1 left by an exception"}));
 }
 
 /// While this lives this process can start no thread: none has room for its stack.
