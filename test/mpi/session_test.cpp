@@ -24,6 +24,7 @@ TEST(Session, TheLastTransportEndsMpi) {
     arena memory = model_of(last->rank());
     auto engine = make_engine<compose<>>(*last, memory.tensors(), optimizer_of());
     take_step(engine, memory, 0);
+    engine.wait();
     EXPECT_EQ(engine.average(1), 1);
   }
   last.reset();
