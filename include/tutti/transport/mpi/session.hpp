@@ -16,7 +16,8 @@
 
 namespace tutti::transport::detail {
 
-/// Starts MPI if nobody has; then the last of this process's sessions ends it.
+/// Starts MPI if nobody has; then the last of this process's sessions ends it, unless its job is
+/// lost.
 class mpi_session {
  public:
   mpi_session() {
@@ -35,7 +36,7 @@ class mpi_session {
   mpi_session& operator=(const mpi_session&) = delete;
   ~mpi_session() {
     const std::scoped_lock lock(mutex_);
-    if (--sessions_ == 0 && is_to_end_) {
+    if (--sessions_ == 0 && is_to_end_ && !abandoned_) {
       MPI_Finalize();  // a destructor has nobody to tell
     }
   }
@@ -49,11 +50,8 @@ class mpi_session {
     check(MPI_Comm_size(MPI_COMM_WORLD, &all));
     return all;
   }
-  /// The job is lost: ending MPI would wait for the dead.
-  void abandon() {
-    const std::scoped_lock lock(mutex_);
-    is_to_end_ = false;
-  }
+  /// Its job is lost: ending MPI would wait for the dead.
+  void abandon() { abandoned_ = true; }
 
  private:
   inline static std::mutex mutex_;
@@ -61,6 +59,7 @@ class mpi_session {
   inline static bool is_to_end_ = false;
   int level_ = MPI_THREAD_SINGLE;
   bool ours_ = false;
+  bool abandoned_ = false;
 };
 
 /// A communicator of our own with the user's ranks, whose errors come back as codes.
