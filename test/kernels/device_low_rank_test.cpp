@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <limits>
@@ -288,6 +289,23 @@ TEST(device_low_rank, the_product_of_the_factors_is_the_hosts) {
   }
 }
 
+TEST(device_low_rank, what_is_added_on_the_way_is_what_is_multiplied) {
+  inline_queue queue;
+  for (const low_rank& size : shapes) {
+    auto apart = normal_values(size.rows * size.columns, 58);
+    auto on_the_way = apart;
+    const auto addend = normal_values(apart.size(), 59);
+    const auto right = normal_values(size.columns * size.rank, 60);
+    std::vector<float> expected(size.rows * size.rank, 7);
+    std::vector<float> found(expected.size(), 8);
+    std::ranges::transform(apart, addend, apart.begin(), std::plus());
+    kernels::matrix_times_thin(queue, apart.data(), right.data(), size, expected.data());
+    kernels::add_and_multiply(queue, on_the_way, addend, right.data(), size, found.data());
+    EXPECT_TRUE(same_bits(on_the_way, apart)) << named(size);
+    EXPECT_TRUE(same_bits(found, expected)) << named(size);
+  }
+}
+
 /// However products are added, and for whichever vectors the loops are compiled.
 TEST(device_low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two) {
   const auto apart = [](double a, double b, double c) { return a * b + c; };
@@ -300,7 +318,7 @@ TEST(device_low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two
       std::vector<float> back(size.columns * size.rank);
       std::vector<float> product(matrix.size());
       kernels::detail::matrix_times_thin(multiply_add, matrix.data(), right.data(), size,
-                                         left.data());
+                                         left.data(), [](std::size_t, std::size_t) {});
       kernels::detail::transposed_times_thin(multiply_add, matrix.data(), left.data(), size,
                                              back.data());
       kernels::detail::each_block_of_product(left.data(), back.data(), size,

@@ -81,12 +81,12 @@ class power_sgd {
     const kernels::low_rank size = matrix(*where.tensor);
     const std::span<float> input = where.row(0, gradient.size());
     if (round == 0) {
-      kernels::add(queue, input, gradient);
       kernels::fill_empty_columns(queue, where.remembered, size.columns, size.rank,
                                   kernels::counted_random(options_.seed)
                                       .stream(index(where.tensor->id))
                                       .stream(where.step));
-      kernels::matrix_times_thin(queue, input.data(), where.remembered, size, out.header<float>());
+      kernels::add_and_multiply(queue, input, gradient, where.remembered, size,
+                                out.header<float>());
     } else {
       kernels::transposed_times_thin(queue, input.data(), left(where), size, out.header<float>());
     }

@@ -155,11 +155,13 @@ void rows_times_columns(const MultiplyAdd& multiply_add, const float* matrix, co
   }
 }
 
-template <class MultiplyAdd>
+/// Calls `before(first element, how many)` for rows that are multiplied next.
+template <class MultiplyAdd, class Before>
 void matrix_times_thin(const MultiplyAdd& multiply_add, const float* matrix, const float* right,
-                       const low_rank& size, float* left) {
+                       const low_rank& size, float* left, const Before& before) {
   const segments cut = of_a_product(size.rows * size.rank, size.columns);
   some_rows<2>(size.rows, [&](std::size_t row, auto rows) {
+    before(row * size.columns, rows * size.columns);
     some_columns(size.rank, [&](std::size_t first, auto together) {
       rows_times_columns<together>(
           multiply_add, matrix + row * size.columns, right + first * size.columns, size, cut,
@@ -367,12 +369,34 @@ void matrix_times_thin(Queue& queue, const float* matrix, const float* right, co
                        float* left) {
   queue.run([=] {
     widest_of_exact_products([=](const auto& multiply_add) {
-      detail::matrix_times_thin(multiply_add, matrix, right, size, left);
+      detail::matrix_times_thin(multiply_add, matrix, right, size, left,
+                                [](std::size_t, std::size_t) {});
     });
   });
 }
 void matrix_times_thin(cuda::stream& queue, const float* matrix, const float* right,
                        const low_rank& size, float* left);
+
+/// matrix += addend, and left = matrix * right: on a host a row is multiplied while it is in the
+/// cache.
+template <host_queue Queue>
+void add_and_multiply(Queue& queue, std::span<float> matrix, std::span<const float> addend,
+                      const float* right, const low_rank& size, float* left) {
+  queue.run([=] {
+    float* const to = matrix.data();
+    const float* const from = addend.data();
+    widest_of_exact_products([=](const auto& multiply_add) {
+      detail::matrix_times_thin(multiply_add, to, right, size, left,
+                                [=](std::size_t first, std::size_t n) {
+                                  for (std::size_t i = first; i < first + n; ++i) {
+                                    to[i] += from[i];
+                                  }
+                                });
+    });
+  });
+}
+void add_and_multiply(cuda::stream& queue, std::span<float> matrix, std::span<const float> addend,
+                      const float* right, const low_rank& size, float* left);
 
 /// right = transposed matrix * left.
 template <host_queue Queue>

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/kernels/cuda/arithmetic.cuh"
 #include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/low_rank_steps.hpp"
@@ -36,6 +37,14 @@ inline void add_cut(cuda::stream& queue, const steps::product_sums& of) {
   device::for_each_block(queue, size.rows * to.cut.count(),
                          steps::matrix_times_thin{matrix, right, size, to});
   device::add_cut(queue, to);
+}
+
+/// In two passes, for the sums' blocks are not the elements'.
+[[gnu::used]] inline void add_and_multiply(cuda::stream& queue, std::span<float> matrix,
+                                           std::span<const float> addend, const float* right,
+                                           const low_rank& size, float* left) {
+  add(queue, matrix, addend);
+  matrix_times_thin(queue, matrix.data(), right, size, left);
 }
 
 [[gnu::used]] inline void transposed_times_thin(cuda::stream& queue, const float* matrix,
