@@ -551,7 +551,7 @@ void add_low_rank() {
 
 /// A step of PowerSGD on matrices of so many elements, side by side: both rounds, and what the
 /// others would have sent is what this rank has. It reads the gradient and writes the mean; what is
-/// remembered is read and written twice, and read twice more. Where a matrix stays in a cache,
+/// remembered is read and written twice, and read once more. Where a matrix stays in a cache,
 /// memory sees one reading and writing of that.
 void add_power_sgd(const std::string& name, std::size_t elements, double bytes) {
   add("power_sgd/rank:4/" + name, [elements, bytes](arrays& on) {
@@ -602,7 +602,7 @@ void add_everything() {
   add_clipping();
   add_dithering();
   add_low_rank();
-  add_power_sgd("whole", whole_model, 8 * 4);
+  add_power_sgd("whole", whole_model, 7 * 4);
   add_power_sgd("tensors", 512 * 4608, 4 * 4);
   add_copies();
 }
