@@ -85,7 +85,13 @@ class observer {
       return true;
     }
   }
-  task finish() requires adds_up { return sums_.finish(); }
+  task finish() {
+    if constexpr (adds_up) {
+      return sums_.finish();
+    } else {
+      return {};
+    }
+  }
   void stop() {
     if constexpr (adds_up) {
       sums_.stop();
