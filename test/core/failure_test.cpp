@@ -454,6 +454,12 @@ std::vector<std::string> throws_between_steps(Wrap wrap) {
     }
   });
 }
+/// A world that nobody can tell of an exception, as one behind any_transport.
+struct without_words : transport::recording<transport::in_process> {
+  using recording::recording;
+  void ends_by_exception() = delete;
+};
+
 TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
   const auto plain = throws_between_steps<transport::in_process&>(
       [](transport::in_process & world) -> auto& { return world; });
@@ -463,6 +469,10 @@ TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
   const auto kept = throws_between_steps<recorded>(
       [](transport::in_process& world) { return recorded(world, 1000); });
   EXPECT_EQ(kept, plain);
+  const auto wordless = throws_between_steps<without_words>(
+      [](transport::in_process& world) { return without_words(world, 1000); });
+  EXPECT_EQ(wordless, (std::vector<std::string>{"rank 1 left by an exception", "out of data",
+                                                "rank 1 left by an exception"}));
 }
 
 /// While this lives this process can start no thread: none has room for its stack.

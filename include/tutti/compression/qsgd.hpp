@@ -16,17 +16,21 @@ namespace tutti::compression {
 /// Each element becomes a level of its block's Euclidean norm, rounded up or down at random so that
 /// its mean is the element: unbiased, no residual needed. An element's variance is at most a
 /// quarter of a level's square, and so a block's is below the square of its norm where the block
-/// has fewer than 4 * levels^2 elements; error feedback around longer ones is refused. Wire: a
-/// string of bits. For every block its norm as a float, rounded up; if that is 0 or no finite
-/// number, nothing more, and the block arrives as zeros or NaN. Else, where levels^2 is below the
-/// block: for every element that is not 0 the distance from the one before (the first: from the
-/// block's begin, counted from 1), its sign (1: negative) and its level, and at last the distance
-/// to the block's end; otherwise for every element its level and 1, and its sign if it is not 0.
-/// Numbers are in Elias' recursive code. Blocks are counted from the chunk's first element; the
-/// last may be shorter. Cost: with the defaults about 1.5 bits an element; one pass and a division
-/// an element to encode, one pass to accumulate. On hosts alone: how long a payload is only its
-/// encoding tells, which a stream's host does not wait for (lengths_must_be_known). After: Alistarh
-/// et al., "QSGD", NeurIPS 2017: its Code_s for few levels, Code'_s for many.
+/// has fewer than 4 * levels^2 elements; error feedback around longer ones is refused.
+///
+/// Wire: a string of bits. For every block its norm as a float, rounded up; if that is 0 or no
+/// finite number, nothing more, and the block arrives as zeros or NaN. Else, where levels^2 is
+/// below the block: for every element that is not 0 the distance from the one before (the first:
+/// from the block's begin, counted from 1), its sign (1: negative) and its level, and at last the
+/// distance to the block's end; otherwise for every element its level and 1, and its sign if it is
+/// not 0. Numbers are in Elias' recursive code. Blocks are counted from the chunk's first element;
+/// the last may be shorter.
+///
+/// Cost: with the defaults about 1.5 bits an element; one pass and a division an element to
+/// encode, one pass to accumulate. On hosts alone: how long a payload is only its encoding tells,
+/// which a stream's host does not wait for (lengths_must_be_known).
+///
+/// After: Alistarh et al., "QSGD", NeurIPS 2017: its Code_s for few levels, Code'_s for many.
 class qsgd {
  public:
   using role = tutti::role::compression;

@@ -82,8 +82,8 @@ class progress_thread {
     }
   }
 
-  /// While this lives somebody waits for what the thread moves, which begins with a look. Without a
-  /// thread it does nothing.
+  /// While this lives somebody waits for what the thread moves: it ends its nap, and takes short
+  /// ones. Without a thread this does nothing.
   class waiter {
    public:
     explicit waiter(progress_thread* its) : its_(its) {

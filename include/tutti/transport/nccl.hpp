@@ -252,7 +252,7 @@ std::span<const std::byte> shown(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Rank 0 has come, and names whoever has not.
+/// Whom a rank awaits that knows rank 0 has come: who else is missing rank 0 will say.
 inline constexpr int nobody = -1;
 
 /// Ends when rank 0 has heard of every peer, each of which hears that it is there, and every rank

@@ -39,7 +39,7 @@ inline void add_cut(cuda::stream& queue, const steps::product_sums& of) {
   device::add_cut(queue, to);
 }
 
-/// In two passes, for the sums' blocks are not the elements'.
+/// In two passes over the matrix.
 [[gnu::used]] inline void add_and_multiply(cuda::stream& queue, std::span<float> matrix,
                                            std::span<const float> addend, const float* right,
                                            const low_rank& size, float* left) {
