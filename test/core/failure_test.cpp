@@ -27,6 +27,7 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/schedule/by_priority.hpp"
+#include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/recording.hpp"
 
 namespace tutti::test {
@@ -548,15 +549,20 @@ TEST(Failure, SumsThatNoStepEndsForHoldUpNobody) {
 }
 
 /// Also where no coroutine awaits anything.
-TEST(Failure, AWorldThatIsRecordedSaysThatItHasFailed) {
-  transport::run_ranks(1, [](transport::in_process& world) {
-    transport::recording<transport::in_process> recorded(world, 10);
-    EXPECT_FALSE(recorded.failure());
-    recorded.abort("out of data");
-    recorded.poll();
-    ASSERT_TRUE(recorded.failure());
-    EXPECT_EQ(what(recorded.failure()), "out of data");
+template <class World, class... More>
+void says_that_it_has_failed(More... more) {
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    World around(world, more...);
+    EXPECT_FALSE(around.failure());
+    around.abort("out of data");
+    around.poll();
+    ASSERT_TRUE(around.failure());
+    EXPECT_EQ(what(around.failure()), "out of data");
   });
+}
+TEST(Failure, AWorldAroundAnotherSaysThatItHasFailed) {
+  says_that_it_has_failed<transport::recording<transport::in_process>>(std::size_t{10});
+  says_that_it_has_failed<transport::any_transport>();
 }
 
 /// The others have thrown already, only because of it.

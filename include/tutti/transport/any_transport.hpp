@@ -148,6 +148,7 @@ class boundary {
   virtual seconds now() const = 0;
   virtual void fail(std::exception_ptr why) = 0;
   virtual void abort(const std::string& reason) = 0;
+  virtual const std::exception_ptr& failure() const = 0;
   virtual std::size_t in_flight() const = 0;
   virtual traffic counted() const = 0;
   virtual bool is_a_process() const = 0;
@@ -195,6 +196,14 @@ class boundary_to final : public boundary<Queue> {
   seconds now() const override { return inner_->now(); }
   void fail(std::exception_ptr why) override { inner_->fail(why); }
   void abort(const std::string& reason) override { inner_->abort(reason); }
+  const std::exception_ptr& failure() const override {
+    if constexpr (requires { inner_->failure(); }) {
+      return inner_->failure();
+    } else {
+      static const std::exception_ptr unknown;
+      return unknown;
+    }
+  }
   std::size_t in_flight() const override { return inner_->in_flight(); }
   traffic counted() const override { return inner_->counted(); }
   bool is_a_process() const override { return tutti::is_a_process(*inner_); }
@@ -295,6 +304,7 @@ class any_like {
   seconds now() const { return boundary_->now(); }
   void fail(std::exception_ptr why) { boundary_->fail(why); }
   void abort(const std::string& reason) { boundary_->abort(reason); }
+  const std::exception_ptr& failure() const { return boundary_->failure(); }
   std::size_t in_flight() const { return boundary_->in_flight(); }
   traffic counted() const { return boundary_->counted(); }
   bool in_real_time() const { return in_real_time_; }
