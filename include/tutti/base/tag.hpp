@@ -10,7 +10,7 @@ enum class channel : std::uint8_t {
   data,     ///< chunks
   coded,    ///< of chunks, payloads whose lengths only their encoder knows
   service,  ///< decisions of a leading rank, and whatever an architecture receives from anybody
-  control,  ///< diagnosis, failure
+  control,  ///< diagnosis, failure: in the host's memory, always, and short
   host,     ///< what engines tell each other beside chunks: in the host's memory, always
 };
 

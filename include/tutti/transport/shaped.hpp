@@ -98,10 +98,7 @@ class shaped_process {
     self.finished_ = true;
   }
 
-  void begin() {
-    begun_ = true;
-    rank_.start(queue());
-  }
+  void begin() { rank_.start(queue()); }
 
   /// One event, and everything that follows from it at once.
   void step() {
@@ -146,7 +143,7 @@ class shaped_process {
 
   // ---- the end
 
-  bool over() { return (finished_ || !begun_) && link().at_rest(); }
+  bool over() { return finished_ && link().at_rest(); }
 
   /// Every process adds up what all have kept, which all have then come to; then nobody sends.
   void depart() {
@@ -212,7 +209,6 @@ class shaped_process {
   task adding_up_;
   punctuality kept_;
   std::exception_ptr first_;
-  bool begun_ = false;
   bool finished_ = false;
   bool told_ = false;
   enum class leaving { not_yet, adding_up, last_word } leaving_ = leaving::not_yet;
