@@ -317,8 +317,8 @@ TEST(device_low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two
       std::vector<float> left(size.rows * size.rank);
       std::vector<float> back(size.columns * size.rank);
       std::vector<float> product(matrix.size());
-      kernels::detail::matrix_times_thin(multiply_add, matrix.data(), right.data(), size,
-                                         left.data(), [](std::size_t, std::size_t) {});
+      kernels::detail::matrix_times_thin(multiply_add, kernels::detail::elements_of{matrix.data()},
+                                         right.data(), size, left.data());
       kernels::detail::transposed_times_thin(multiply_add, matrix.data(), left.data(), size,
                                              back.data());
       kernels::detail::each_block_of_product(left.data(), back.data(), size,

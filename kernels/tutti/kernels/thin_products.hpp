@@ -1,0 +1,400 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+#include "tutti/base/host_device.hpp"
+#include "tutti/base/sum_in_lanes.hpp"
+#include "tutti/kernels/blocks.hpp"
+
+// Products with thin matrices, as a host makes them. Matrices lie row after row, thin ones column
+// after column. Sums along a matrix are made in double, where products of floats are exact, and the
+// product of the factors in floats, both in one order, so every processor gives the same bits,
+// whatever its vectors, and every device. Eigen adds in an order that follows from its processor's
+// vectors, which no device repeats.
+namespace tutti::kernels {
+
+/// The rows and columns of a matrix, and the columns of its two thin factors.
+struct low_rank {
+  std::size_t rows{};
+  std::size_t columns{};
+  std::size_t rank{};
+};
+
+namespace detail {
+
+/// Where sums are cut, so that a device has work for its threads where sums are few and long: each
+/// segment is added for itself, and then the segments are, in their order.
+class segments {
+ public:
+  /// Segments of some `least` terms or more, and at most so many of them.
+  TUTTI_HD constexpr segments(std::size_t terms, std::size_t least, std::size_t most)
+      : terms_(terms),
+        count_(terms < 2 * least || most < 2 ? 1
+               : terms / least < most        ? terms / least
+                                             : most),
+        length_(block_count(terms, count_ * block_lanes) * block_lanes) {}
+
+  TUTTI_HD constexpr std::size_t count() const { return count_; }
+  TUTTI_HD constexpr std::size_t begin(std::size_t segment) const {
+    return segment * length_ < terms_ ? segment * length_ : terms_;
+  }
+  TUTTI_HD constexpr std::size_t end(std::size_t segment) const { return begin(segment + 1); }
+
+ private:
+  std::size_t terms_;
+  std::size_t count_;
+  std::size_t length_;
+};
+
+/// Partial sums that a device has room for between two kernels.
+inline constexpr std::size_t most_partial_sums = 8192;
+
+/// Of so many sums of a product with a thin matrix.
+constexpr segments of_a_product(std::size_t sums, std::size_t terms) {
+  return segments(terms, 1024, most_partial_sums / std::max<std::size_t>(sums, 1));
+}
+/// Of one sum over a column, for as many threads as a block has.
+constexpr segments of_a_column(std::size_t rows) { return segments(rows, 64, 32); }
+/// Of so many rows, for as many warps as a block has.
+TUTTI_HD constexpr segments of_rows(std::size_t rows) { return segments(rows, 32, 16); }
+
+inline double dot(const float* a, const float* b, const segments& cut) {
+  double total = 0;
+  for (std::size_t segment = 0; segment < cut.count(); ++segment) {
+    const std::size_t begin = cut.begin(segment);
+    total += sum_in_lanes(cut.end(segment) - begin, [=](std::size_t i) {
+      return double{a[begin + i]} * double{b[begin + i]};
+    });
+  }
+  return total;
+}
+
+/// Calls `f(first, how many)`, the latter a constant, for `count` columns of thin matrices: those
+/// that go together share a read of the matrix.
+template <class F>
+void some_columns(std::size_t count, const F& f) {
+  std::size_t k = 0;
+  for (; k + 4 <= count; k += 4) {
+    f(k, std::integral_constant<std::size_t, 4>());
+  }
+  for (; k + 2 <= count; k += 2) {
+    f(k, std::integral_constant<std::size_t, 2>());
+  }
+  if (k < count) {
+    f(k, std::integral_constant<std::size_t, 1>());
+  }
+}
+
+/// Calls `f(row, how many)`, the latter a constant, for all rows, `Most` at a time: those that go
+/// together share a read of the thin matrix. Two take hardly longer than one.
+template <std::size_t Most, class F>
+void some_rows(std::size_t count, const F& f) {
+  std::size_t row = 0;
+  for (; row + Most <= count && row + Most + 1 != count; row += Most) {
+    f(row, std::integral_constant<std::size_t, Most>());
+  }
+  for (; row + 2 <= count; row += 2) {
+    f(row, std::integral_constant<std::size_t, 2>());
+  }
+  if (row < count) {
+    f(row, std::integral_constant<std::size_t, 1>());
+  }
+}
+
+/// What a product reads of a matrix, copied to where a compiler sees that nothing else is.
+struct elements_of {
+  const float* matrix;
+
+  template <std::size_t N>
+  void read(std::size_t first, float (&values)[N]) const {
+    for (std::size_t i = 0; i < N; ++i) {
+      values[i] = matrix[first + i];
+    }
+  }
+};
+
+/// What it reads of a matrix that takes in an addend on the way.
+struct elements_with_addend {
+  float* matrix;
+  const float* addend;
+
+  template <std::size_t N>
+  void read(std::size_t first, float (&values)[N]) const {
+    elements_of{matrix}.read(first, values);
+    for (std::size_t i = 0; i < N; ++i) {
+      values[i] += addend[first + i];
+    }
+    for (std::size_t i = 0; i < N; ++i) {
+      matrix[first + i] = values[i];
+    }
+  }
+};
+
+inline constexpr std::size_t dot_lanes = 16;
+
+/// Adds the products of `N` neighbours, each to its lane's sum.
+template <std::size_t N, class MultiplyAdd>
+void add_products(const MultiplyAdd& multiply_add, const float (&a)[N], const float* b,
+                  double* sums) {
+  for (std::size_t lane = 0; lane < N; ++lane) {
+    sums[lane] = multiply_add(double{a[lane]}, double{b[lane]}, sums[lane]);
+  }
+}
+
+/// Adds the products of `N` neighbours from `first` on, and of those a row, two and so on behind
+/// them, with those at `right` in each of `Together` columns, pair by pair, to sums from `lane` on.
+template <std::size_t N, std::size_t Together, class MultiplyAdd, class Elements,
+          std::size_t... Pair>
+void add_pairs(const MultiplyAdd& multiply_add, const Elements& elements, std::size_t first,
+               const float* right, std::size_t columns, double (*sums)[dot_lanes], std::size_t lane,
+               std::index_sequence<Pair...>) {
+  constexpr std::size_t rows = sizeof...(Pair) / Together;
+  float held[rows][N];
+  for (std::size_t row = 0; row < rows; ++row) {
+    elements.read(first + row * columns, held[row]);
+  }
+  (add_products(multiply_add, held[Pair / Together], right + Pair % Together * columns,
+                sums[Pair] + lane),
+   ...);
+}
+
+/// Writes what `dot` makes of each of some rows, the first at `first`, and each of `Together`
+/// columns, pair by pair.
+template <std::size_t Together, class MultiplyAdd, class Elements, std::size_t... Pair>
+void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& elements,
+                        std::size_t first, const float* right, const low_rank& size,
+                        const segments& cut, float* left, std::index_sequence<Pair...> pairs) {
+  const std::size_t columns = size.columns;
+  double totals[sizeof...(Pair)] = {};
+  for (std::size_t segment = 0; segment < cut.count(); ++segment) {
+    const std::size_t end = cut.end(segment);
+    std::size_t i = cut.begin(segment);
+    double partial[sizeof...(Pair)][dot_lanes] = {};
+    for (; i + dot_lanes <= end; i += dot_lanes) {
+      add_pairs<dot_lanes, Together>(multiply_add, elements, first + i, right + i, columns, partial,
+                                     0, pairs);
+    }
+    for (std::size_t lane = 0; i < end; ++i, ++lane) {
+      add_pairs<1, Together>(multiply_add, elements, first + i, right + i, columns, partial, lane,
+                             pairs);
+    }
+    for (std::size_t pair = 0; pair < sizeof...(Pair); ++pair) {
+      double total = 0;
+      for (const double each : partial[pair]) {
+        total += each;
+      }
+      totals[pair] += total;
+    }
+  }
+  for (std::size_t pair = 0; pair < sizeof...(Pair); ++pair) {
+    left[pair % Together * size.rows + pair / Together] = static_cast<float>(totals[pair]);
+  }
+}
+
+/// `elements` are read as they say once, and as the matrix holds them after that.
+template <class MultiplyAdd, class Elements>
+void matrix_times_thin(const MultiplyAdd& multiply_add, const Elements& elements,
+                       const float* right, const low_rank& size, float* left) {
+  const segments cut = of_a_product(size.rows * size.rank, size.columns);
+  some_rows<3>(size.rows, [&](std::size_t row, auto rows) {
+    some_columns(size.rank, [&](std::size_t first, auto together) {
+      const auto multiply = [&](const auto& from) {
+        rows_times_columns<together>(
+            multiply_add, from, row * size.columns, right + first * size.columns, size, cut,
+            left + first * size.rows + row, std::make_index_sequence<rows * together>());
+      };
+      if (first == 0) {
+        multiply(elements);
+      } else {
+        multiply(elements_of{elements.matrix});
+      }
+    });
+  });
+}
+
+/// Columns at a time whose sums stay in a near cache: a page of a row.
+constexpr std::size_t strip = 1024;
+using strip_sums = std::array<double, strip>;
+
+/// Sums of a strip, for each of some columns of a thin matrix: those share a read of the matrix.
+template <std::size_t Together>
+using strips_of_sums = std::array<strip_sums, Together>;
+
+/// The first n sums of each become 0.
+template <std::size_t Together>
+void clear(strips_of_sums<Together>& sums, std::size_t n) {
+  for (strip_sums& each : sums) {
+    std::fill_n(each.begin(), n, 0.0);
+  }
+}
+
+template <std::size_t Together>
+void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from, std::size_t n) {
+  for (std::size_t k = 0; k < Together; ++k) {
+    for (std::size_t i = 0; i < n; ++i) {
+      into[k][i] += from[k][i];
+    }
+  }
+}
+
+/// Adds `N` neighbours of each of some rows, in the rows' order, each times its row's factors: sums
+/// are read and written once for all of them.
+template <std::size_t N, std::size_t Together, class MultiplyAdd, std::size_t... Row>
+void add_neighbours(const MultiplyAdd& multiply_add, const float* from, std::size_t columns,
+                    const double (&factor)[Together][sizeof...(Row)], std::size_t i,
+                    strips_of_sums<Together>& sums, std::index_sequence<Row...>) {
+  double held[Together][N];
+  for (std::size_t k = 0; k < Together; ++k) {
+    for (std::size_t lane = 0; lane < N; ++lane) {
+      held[k][lane] = sums[k][i + lane];
+    }
+  }
+  const auto add_row = [&](std::size_t row) {
+    for (std::size_t k = 0; k < Together; ++k) {
+      for (std::size_t lane = 0; lane < N; ++lane) {
+        held[k][lane] =
+            multiply_add(factor[k][row], double{from[row * columns + i + lane]}, held[k][lane]);
+      }
+    }
+  };
+  (add_row(Row), ...);
+  for (std::size_t k = 0; k < Together; ++k) {
+    for (std::size_t lane = 0; lane < N; ++lane) {
+      sums[k][i + lane] = held[k][lane];
+    }
+  }
+}
+
+/// Adds n columns of some rows, from `row` on, each times its row's factors.
+template <std::size_t Rows, class MultiplyAdd, std::size_t Together>
+void add_rows(const MultiplyAdd& multiply_add, const float* matrix, const float* factors,
+              const low_rank& size, std::size_t n, std::size_t row,
+              strips_of_sums<Together>& sums) {
+  constexpr std::size_t at_once = 8;
+  double factor[Together][Rows];
+  for (std::size_t k = 0; k < Together; ++k) {
+    for (std::size_t each = 0; each < Rows; ++each) {
+      factor[k][each] = factors[k * size.rows + row + each];
+    }
+  }
+  const float* const from = matrix + row * size.columns;
+  const auto rows = std::make_index_sequence<Rows>();
+  std::size_t i = 0;
+  for (; i + at_once <= n; i += at_once) {
+    add_neighbours<at_once>(multiply_add, from, size.columns, factor, i, sums, rows);
+  }
+  for (; i < n; ++i) {
+    add_neighbours<1>(multiply_add, from, size.columns, factor, i, sums, rows);
+  }
+}
+
+/// `total` becomes the sums over the rows [begin, end) of a matrix's first n columns, each times
+/// the row's factors.
+template <class MultiplyAdd, std::size_t Together>
+void sum_rows(const MultiplyAdd& multiply_add, const float* matrix, const float* factors,
+              const low_rank& size, std::size_t n, std::size_t begin, std::size_t end,
+              strips_of_sums<Together>& total) {
+  const segments cut = of_rows(end - begin);
+  clear(total, n);
+  for (std::size_t segment = 0; segment < cut.count(); ++segment) {
+    strips_of_sums<Together> sums;
+    clear(sums, n);
+    const std::size_t end_of_segment = begin + cut.end(segment);
+    std::size_t row = begin + cut.begin(segment);
+    for (; row + 8 <= end_of_segment; row += 8) {
+      add_rows<8>(multiply_add, matrix, factors, size, n, row, sums);
+    }
+    for (; row < end_of_segment; ++row) {
+      add_rows<1>(multiply_add, matrix, factors, size, n, row, sums);
+    }
+    add(total, sums, n);
+  }
+}
+
+template <std::size_t Together, class MultiplyAdd>
+void transposed_times_columns(const MultiplyAdd& multiply_add, const float* matrix,
+                              const float* left, const low_rank& size, float* right) {
+  const segments cut = of_a_product(size.columns * size.rank, size.rows);
+  for (std::size_t first = 0; first < size.columns; first += strip) {
+    const std::size_t n = std::min(strip, size.columns - first);
+    strips_of_sums<Together> sums;
+    clear(sums, n);
+    for (std::size_t segment = 0; segment < cut.count(); ++segment) {
+      strips_of_sums<Together> of_segment;
+      sum_rows(multiply_add, matrix + first, left, size, n, cut.begin(segment), cut.end(segment),
+               of_segment);
+      add(sums, of_segment, n);
+    }
+    for (std::size_t k = 0; k < Together; ++k) {
+      for (std::size_t i = 0; i < n; ++i) {
+        right[k * size.columns + first + i] = static_cast<float>(sums[k][i]);
+      }
+    }
+  }
+}
+
+template <class MultiplyAdd>
+void transposed_times_thin(const MultiplyAdd& multiply_add, const float* matrix, const float* left,
+                           const low_rank& size, float* right) {
+  some_columns(size.rank, [&](std::size_t first, auto together) {
+    transposed_times_columns<together>(multiply_add, matrix, left + first * size.rows, size,
+                                       right + first * size.columns);
+  });
+}
+
+/// Columns of a product at a time: so many that reads of the thin matrices are shared, and so few
+/// that the sums of four rows stay in registers.
+constexpr std::size_t product_block = 32;
+
+/// Adds, to the sums of a block of columns of each of some rows, the products of some columns of
+/// the thin matrices.
+template <std::size_t Together, std::size_t Rows, std::size_t Columns>
+void add_columns(const float* left, const float* right, const low_rank& size,
+                 float (&sums)[Rows][Columns]) {
+  for (std::size_t k = 0; k < Together; ++k) {
+    for (std::size_t row = 0; row < Rows; ++row) {
+      const float factor = left[k * size.rows + row];
+      for (std::size_t i = 0; i < Columns; ++i) {
+        sums[row][i] += factor * right[k * size.columns + i];
+      }
+    }
+  }
+}
+
+/// Calls `f(first element, sums)` for the product of the factors, block by block of some rows and
+/// so many columns, from column `begin` on, while there are so many. Answers where that ends.
+template <std::size_t Columns, std::size_t Rows, class F>
+std::size_t some_blocks_of_product(const float* left, const float* right, const low_rank& size,
+                                   std::size_t row, std::size_t begin, const F& f) {
+  for (; begin + Columns <= size.columns; begin += Columns) {
+    float sums[Rows][Columns] = {};
+    some_columns(size.rank, [&](std::size_t first, auto together) {
+      add_columns<together>(left + first * size.rows + row, right + first * size.columns + begin,
+                            size, sums);
+    });
+    for (std::size_t each = 0; each < Rows; ++each) {
+      f((row + each) * size.columns + begin, sums[each]);
+    }
+  }
+  return begin;
+}
+
+/// Calls `f(first element, sums)` for the product of the factors.
+template <class F>
+void each_block_of_product(const float* left, const float* right, const low_rank& size,
+                           const F& f) {
+  some_rows<4>(size.rows, [&](std::size_t row, auto rows) {
+    std::size_t begin = some_blocks_of_product<product_block, rows>(left, right, size, row, 0, f);
+    begin = some_blocks_of_product<8, rows>(left, right, size, row, begin, f);
+    some_blocks_of_product<1, rows>(left, right, size, row, begin, f);
+  });
+}
+
+}  // namespace detail
+
+}  // namespace tutti::kernels
