@@ -422,10 +422,13 @@ constexpr bool gives_its_words = requires(World& world) {
   world.ends_by_exception();
 };
 
+/// When the others begin the step that rank 1 does not.
+enum class go_on { at_once, when_it_has_ended };
+
 /// Nothing of rank 1's is on its way, but the others wait for what it will not hand in. The world
 /// that catches gives its words; where it knows none, the engine has said what it knows.
 template <class World, class Wrap>
-std::vector<std::string> throws_between_steps(Wrap wrap) {
+std::vector<std::string> throws_between_steps(go_on others, Wrap wrap) {
   std::atomic<int> ended{0};
   return errors(3, [&](transport::in_process& ours) {
     World world = wrap(ours);
@@ -437,6 +440,9 @@ std::vector<std::string> throws_between_steps(Wrap wrap) {
       for (int step = 0; step < 2; ++step) {
         if (step == 1 && ours.rank() == 1) {
           throw std::runtime_error("out of data");
+        }
+        while (step == 1 && others == go_on::when_it_has_ended && ended == 0) {
+          sleep_for(0.001);
         }
         for (std::size_t i = memory.tensors().size(); i-- > 0;) {
           engine.ready(tensor_id(i));
@@ -455,25 +461,32 @@ std::vector<std::string> throws_between_steps(Wrap wrap) {
     }
   });
 }
-/// A world that nobody can tell of an exception, as one behind any_transport.
+/// A world that nobody can tell of an exception.
 struct without_words : transport::recording<transport::in_process> {
   using recording::recording;
-  void ends_by_exception() = delete;
+  bool ends_by_exception() = delete;
 };
 
+/// What has been sent to a rank that has ended comes back, too: the others wait for that.
 TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
-  const auto plain = throws_between_steps<transport::in_process&>(
-      [](transport::in_process & world) -> auto& { return world; });
-  EXPECT_EQ(plain, (std::vector<std::string>{"rank 1 failed: out of data", "out of data",
-                                             "rank 1 failed: out of data"}));
-  using recorded = transport::recording<transport::in_process>;
-  const auto kept = throws_between_steps<recorded>(
-      [](transport::in_process& world) { return recorded(world, 1000); });
-  EXPECT_EQ(kept, plain);
-  const auto wordless = throws_between_steps<without_words>(
-      [](transport::in_process& world) { return without_words(world, 1000); });
-  EXPECT_EQ(wordless, (std::vector<std::string>{"rank 1 left by an exception", "out of data",
-                                                "rank 1 left by an exception"}));
+  for (const go_on others : {go_on::at_once, go_on::when_it_has_ended}) {
+    const auto plain = throws_between_steps<transport::in_process&>(
+        others, [](transport::in_process & world) -> auto& { return world; });
+    EXPECT_EQ(plain, (std::vector<std::string>{"rank 1 failed: out of data", "out of data",
+                                               "rank 1 failed: out of data"}));
+    using recorded = transport::recording<transport::in_process>;
+    const auto kept = throws_between_steps<recorded>(
+        others, [](transport::in_process& world) { return recorded(world, 1000); });
+    EXPECT_EQ(kept, plain);
+    using any = transport::any_transport;
+    const auto erased =
+        throws_between_steps<any>(others, [](transport::in_process& world) { return any(world); });
+    EXPECT_EQ(erased, plain);
+    const auto wordless = throws_between_steps<without_words>(
+        others, [](transport::in_process& world) { return without_words(world, 1000); });
+    EXPECT_EQ(wordless, (std::vector<std::string>{"rank 1 left by an exception", "out of data",
+                                                  "rank 1 left by an exception"}));
+  }
 }
 
 /// While this lives this process can start no thread: none has room for its stack.

@@ -71,9 +71,8 @@ class failure {
       return {};
     }
     if constexpr (requires { world_->ends_by_exception(); }) {
-      if (!answers()) {
-        world_->ends_by_exception();  // and whoever catches it knows the words
-        return {};
+      if (!answers() && world_->ends_by_exception()) {
+        return {};  // whoever catches it knows the words
       }
     }
     return left("by an exception");

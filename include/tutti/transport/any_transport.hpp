@@ -149,6 +149,8 @@ class boundary {
   virtual void fail(std::exception_ptr why) = 0;
   virtual void abort(const std::string& reason) = 0;
   virtual const std::exception_ptr& failure() const = 0;
+  virtual bool ends_by_exception() = 0;
+  virtual void leave() = 0;
   virtual std::size_t in_flight() const = 0;
   virtual traffic counted() const = 0;
   virtual bool is_a_process() const = 0;
@@ -202,6 +204,18 @@ class boundary_to final : public boundary<Queue> {
     } else {
       static const std::exception_ptr unknown;
       return unknown;
+    }
+  }
+  bool ends_by_exception() override {
+    if constexpr (requires { inner_->ends_by_exception(); }) {
+      return inner_->ends_by_exception();
+    } else {
+      return false;
+    }
+  }
+  void leave() override {
+    if constexpr (requires { inner_->leave(); }) {
+      inner_->leave();
     }
   }
   std::size_t in_flight() const override { return inner_->in_flight(); }
@@ -305,6 +319,8 @@ class any_like {
   void fail(std::exception_ptr why) { boundary_->fail(why); }
   void abort(const std::string& reason) { boundary_->abort(reason); }
   const std::exception_ptr& failure() const { return boundary_->failure(); }
+  bool ends_by_exception() { return boundary_->ends_by_exception(); }
+  void leave() { boundary_->leave(); }
   std::size_t in_flight() const { return boundary_->in_flight(); }
   traffic counted() const { return boundary_->counted(); }
   bool in_real_time() const { return in_real_time_; }

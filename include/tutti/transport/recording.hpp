@@ -58,8 +58,8 @@ class recording {
   seconds now() const { return inner_->now(); }
   void fail(std::exception_ptr why) { inner_->fail(why); }
   void abort(const std::string& reason) { inner_->abort(reason); }
-  void ends_by_exception() requires requires(Transport& inner) { inner.ends_by_exception(); }
-  { inner_->ends_by_exception(); }
+  bool ends_by_exception() requires requires(Transport& inner) { inner.ends_by_exception(); }
+  { return inner_->ends_by_exception(); }
   void leave() requires requires(Transport& inner) { inner.leave(); }
   { inner_->leave(); }
   std::size_t in_flight() const { return inner_->in_flight(); }

@@ -310,9 +310,9 @@ class basic_in_process {
   /// Ends every rank's part, with this sentence, at its next poll. The first sentence stays.
   void abort(const std::string& reason) { shared_->abort(reason); }
 
-  /// An exception ends this rank's part in good order. Whoever catches it may `abort` with its
-  /// words; `leave` does so without.
-  void ends_by_exception() { ends_by_exception_ = true; }
+  /// An exception ends this rank's part in good order: true, for whoever catches it may `abort`
+  /// with its words; `leave` does so without.
+  bool ends_by_exception() { return ends_by_exception_ = true; }
 
   /// This rank will not poll again: messages to it are refused from now on.
   [[gnu::cold]] void leave() {
