@@ -33,6 +33,13 @@
 namespace tutti::test {
 namespace {
 
+template <class Condition>
+void wait_for(Condition holds) {
+  while (!holds()) {
+    std::this_thread::yield();
+  }
+}
+
 TEST(Failure, ARankThatDeclaresOtherTensorsIsNamedEverywhere) {
   const auto said = errors(4, [](transport::in_process& world) {
     std::vector<arena::declaration> declared{{"first", 8}, {"second", 16}};
@@ -184,11 +191,6 @@ void keeps_its_gradients(thrown when) {
     options.run.progress = progress::by_caller;
     auto engine =
         make_engine<compose<slow_addition>>(world, memory.tensors(), optimizer::none{}, options);
-    const auto wait_for = [](auto it) {
-      while (!it()) {
-        std::this_thread::yield();
-      }
-    };
     if (world.rank() == 1) {
       wait_for([&] { return rank_0_is_ready.load(); });
       engine.ready(tensor_id(0));
@@ -441,8 +443,8 @@ std::vector<std::string> throws_between_steps(go_on others, Wrap wrap) {
         if (step == 1 && ours.rank() == 1) {
           throw std::runtime_error("out of data");
         }
-        while (step == 1 && others == go_on::when_it_has_ended && ended == 0) {
-          sleep_for(0.001);
+        if (step == 1 && others == go_on::when_it_has_ended) {
+          wait_for([&] { return ended > 0; });
         }
         for (std::size_t i = memory.tensors().size(); i-- > 0;) {
           engine.ready(tensor_id(i));
@@ -454,8 +456,8 @@ std::vector<std::string> throws_between_steps(go_on others, Wrap wrap) {
       train();
     } catch (...) {
       ++ended;
-      while (!gives_its_words<World> && ours.rank() == 1 && ended < 3) {
-        sleep_for(0.001);  // the engine is gone, and its world stays
+      if (!gives_its_words<World> && ours.rank() == 1) {
+        wait_for([&] { return ended == 3; });  // the engine is gone, and its world stays
       }
       throw;
     }
@@ -511,24 +513,34 @@ class no_room_for_threads {
   pthread_attr_t before_;
 };
 
-/// The engine has begun, and listens, when its thread cannot be started.
+/// The engine has begun, and listens, when its thread cannot be started. What has been sent to it
+/// comes back.
 TEST(Failure, AProgressThreadThatCannotBeStartedEndsAllRanks) {
-  const auto said = errors(2, [](transport::in_process& world) {
+  std::atomic<int> ended{0};
+  const auto said = errors(2, [&](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    const progress who = world.rank() == 1 ? progress::by_thread : progress::by_caller;
+    const progress who = world.rank() == 0 ? progress::by_thread : progress::by_caller;
     const auto begin = [&] {
       return make_engine<compose<>>(world, memory.tensors(), optimizer_of(),
-                                    impatient<compose<>>(20, who));
+                                    impatient<compose<>>(2, who));
     };
-    if (world.rank() == 1) {
-      const no_room_for_threads here;
-      begin();
-    } else {
-      begin().average(0);
+    try {
+      if (world.rank() == 0) {
+        const no_room_for_threads here;
+        begin();
+      } else {
+        auto engine = begin();
+        wait_for([&] { return ended == 1; });
+        engine.average(0);
+      }
+    } catch (...) {
+      ++ended;
+      wait_for([&] { return ended == 2; });
+      throw;
     }
   });
-  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: Resource temporarily unavailable",
-                                            "Resource temporarily unavailable"}));
+  EXPECT_EQ(said, (std::vector<std::string>{"Resource temporarily unavailable",
+                                            "rank 0 failed: Resource temporarily unavailable"}));
 }
 
 /// Adds up nothing, step by step.
@@ -607,33 +619,41 @@ TEST(Failure, RunRanksThrowsWhatBeganIt) {
   }
 }
 
-/// Has no room for what it must remember, on rank 1.
+/// Has no room for what it must remember, on one rank.
 struct finds_no_room : breaks_down {
+  int unlucky{};
+
   std::size_t memory_per_element() const {
-    if (rank == 1) {
+    if (rank == unlucky) {
       throw std::runtime_error("out of room");
     }
     return 0;
   }
 };
 
+/// Also where the others have sent it their plans by then.
 TEST(Failure, ARankThatCannotStartIsHeardAtOnce) {
-  std::atomic<int> ended{0};
-  const auto said = errors(3, [&](transport::in_process& world) {
-    arena memory = model_of(world.rank());
-    try {
-      make_engine<compose<>>(world, memory.tensors(), finds_no_room{{world.rank()}},
-                             impatient<compose<>>(2, progress::by_caller));
-    } catch (...) {
-      ++ended;
-      while (world.rank() == 1 && ended < 3) {
-        sleep_for(0.001);  // whoever runs this rank has not heard yet
+  for (int unlucky = 0; unlucky < 3; ++unlucky) {
+    std::atomic<int> ended{0};
+    const auto said = errors(3, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      try {
+        make_engine<compose<>>(world, memory.tensors(), finds_no_room{{world.rank()}, unlucky},
+                               impatient<compose<>>(2, progress::by_caller));
+      } catch (...) {
+        ++ended;
+        if (world.rank() == unlucky) {
+          wait_for([&] { return ended == 3; });  // whoever runs this rank has not heard yet
+        }
+        throw;
       }
-      throw;
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(said[static_cast<std::size_t>(rank)],
+                rank == unlucky ? "out of room"
+                                : "rank " + std::to_string(unlucky) + " failed: out of room");
     }
-  });
-  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of room", "out of room",
-                                            "rank 1 failed: out of room"}));
+  }
 }
 
 /// A device that refuses every call from some moment on, as CUDA does after an illegal address.

@@ -297,6 +297,36 @@ TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
   }
 }
 
+/// What is sent to a rank that has ended comes back, though its world stays.
+TEST(StreamOrderedStrategy, ARankThatHasEndedHoldsUpNobody) {
+  std::atomic<int> ended{0};
+  const auto said = errors<streams>(2, [&](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    engine_options<strategies::Horovod> options;
+    options.run.progress = progress::by_caller;
+    options.run.deadline = 2;
+    try {
+      auto engine =
+          make_engine<strategies::Horovod>(world, model.tensors(), device_optimizer(), options);
+      if (world.rank() == 0) {
+        throw std::runtime_error("out of data");
+      }
+      while (ended == 0) {
+        std::this_thread::yield();
+      }
+      engine.average(0);
+    } catch (...) {
+      ++ended;
+      while (ended < 2) {
+        std::this_thread::yield();
+      }
+      throw;
+    }
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"out of data", "rank 0 left by an exception"}));
+}
+
 /// Rank 1's device is lost in the middle of a step, and then its loop throws: what the engine does
 /// on its way out must not throw again.
 TEST(StreamOrderedStrategy, ALostDeviceLeavesTheEnginesEndInPeace) {

@@ -466,22 +466,6 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 };
 
-namespace detail {
-
-/// Every rank knows of the exception that is being handled, if its transport is told of it here.
-template <class Transport>
-[[gnu::cold, gnu::noinline]] void tell_of_failed_start(Transport& world) {
-  try {
-    throw;
-  } catch (const usage_error&) {  // every rank's, or refused before others could wait for it
-  } catch (const communication_error&) {  // every rank has it
-  } catch (...) {
-    world.abort(verdict_of(world.rank(), std::current_exception()));
-  }
-}
-
-}  // namespace detail
-
 /// An engine for `Strategy`, named or composed. `optimizer` runs where the architecture says; leave
 /// it out and averaged gradients come back for your own.
 template <class Strategy, class Transport, optimizer_policy Optimizer = optimizer::none,

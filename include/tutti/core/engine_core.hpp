@@ -179,9 +179,7 @@ class engine_core : engine_base<Transport> {
       finish_answers();
     } else {
       quiesce();
-      if constexpr (!virtual_time && requires { world_->leave(); }) {
-        world_->leave();  // nobody polls any more for what peers send
-      }
+      leave(*world_);
     }
   }
 

@@ -99,4 +99,22 @@ class failure {
   std::exception_ptr why_{};
 };
 
+namespace detail {
+
+/// Every rank knows of the exception that is being handled, if its transport is told of it here.
+template <class Transport>
+[[gnu::cold, gnu::noinline]] void tell_of_failed_start(Transport& world) {
+  try {
+    throw;
+  } catch (const usage_error&) {  // every rank's, or refused before others could wait for it
+    return;
+  } catch (const communication_error&) {  // every rank has it
+  } catch (...) {
+    world.abort(verdict_of(world.rank(), std::current_exception()));
+  }
+  leave(world);
+}
+
+}  // namespace detail
+
 }  // namespace tutti

@@ -224,6 +224,17 @@ bool in_real_time(const Transport& world) {
   }
 }
 
+/// Nobody polls for this rank any more: where time is real, and its transport can, what peers send
+/// it comes back to them.
+template <class Transport>
+void leave(Transport& world) {
+  if constexpr (requires { world.leave(); }) {
+    if (in_real_time(world)) {
+      world.leave();
+    }
+  }
+}
+
 /// How long a rank that has failed waits for what is in its peers' hands.
 inline constexpr seconds settle_time = 5;
 

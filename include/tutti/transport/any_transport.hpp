@@ -213,11 +213,7 @@ class boundary_to final : public boundary<Queue> {
       return false;
     }
   }
-  void leave() override {
-    if constexpr (requires { inner_->leave(); }) {
-      inner_->leave();
-    }
-  }
+  void leave() override { tutti::leave(*inner_); }
   std::size_t in_flight() const override { return inner_->in_flight(); }
   traffic counted() const override { return inner_->counted(); }
   bool is_a_process() const override { return tutti::is_a_process(*inner_); }

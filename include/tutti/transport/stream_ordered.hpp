@@ -104,6 +104,7 @@ class stream_ordered {
     const traffic beside = carrier_->counted();
     return {here.bytes_sent + beside.bytes_sent, here.messages_sent + beside.messages_sent};
   }
+  void leave() { tutti::leave(*carrier_); }
   bool is_a_process() const { return tutti::is_a_process(*carrier_); }
   bool single_threaded() const requires requires(const Carrier& carrier) {
     carrier.single_threaded();
