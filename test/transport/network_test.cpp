@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "support/errors.hpp"
@@ -211,6 +212,20 @@ TEST(Shaped, ANetworkThatIsAnotherOnSomeRankIsRefusedEverywhere) {
               "rank 0's network has 3 NICs, and rank 1's has 4. Fix: describe the same network on "
               "every rank");
   }
+}
+
+/// Also one that has done its part: nobody knows what the job took.
+TEST(Shaped, WhereARankThrowsEveryRankFails) {
+  const auto said = test::errors(3, [](in_process& carrier) {
+    run_shaped(carrier, network(3, nic), [](shaped<in_process>& world) -> task {
+      if (world.rank() == 1) {
+        co_await world.sleep(5e-3);
+        throw std::runtime_error("out of data");
+      }
+    });
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of data", "out of data",
+                                            "rank 1 failed: out of data"}));
 }
 
 }  // namespace

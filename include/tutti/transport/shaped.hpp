@@ -76,6 +76,9 @@ class shaped_process {
     if (first_) {
       std::rethrow_exception(first_);
     }
+    if (shared_.aborted()) {
+      throw communication_error(shared_.reason());  // of others: what the job took nobody knows
+    }
     const auto events = static_cast<double>(std::max<std::uint64_t>(1, kept_.events));
     return {{kept_.time, kept_.events}, kept_.wall, kept_.late / events, kept_.worst};
   }
