@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/kernels/elements.hpp"
@@ -37,24 +38,15 @@ inline std::span<std::byte> reaching_part(std::span<std::byte> payload, std::siz
 
 namespace detail {
 
-/// Calls `visit(element)` for those of the payload that there is room for.
-template <class Visit>
-void for_each_reaching(std::span<const std::byte> payload, std::size_t elements,
-                       const Visit& visit) {
+/// A payload's elements, of as many as it says, those that there is room for.
+inline std::span<const reaching_element> elements_in(std::span<const std::byte> payload) {
   if (payload.size() < sizeof(std::uint32_t)) {
-    return;
+    return {};
   }
   std::uint32_t stated = 0;
   std::memcpy(&stated, payload.data(), sizeof stated);
-  const auto* const found =
-      reinterpret_cast<const reaching_element*>(payload.data() + sizeof stated);
-  const std::size_t count =
-      std::min<std::size_t>(stated, (payload.size() - sizeof stated) / sizeof(reaching_element));
-  for (std::size_t i = 0; i < count; ++i) {
-    if (found[i].index < elements) {
-      visit(found[i]);
-    }
-  }
+  return {reinterpret_cast<const reaching_element*>(payload.data() + sizeof stated),
+          std::min<std::size_t>(stated, reaching_count(payload.size()))};
 }
 
 /// The k-th largest magnitude, or the smallest above 0 where fewer are above 0.
@@ -162,12 +154,22 @@ void clear_reaching_where(Queue& queue, std::span<float> data, float magnitude,
   });
 }
 
-/// sum[index] += value. A payload that is none adds something within its own bounds.
+/// sum[index] += value. Throws communication_error, and adds nothing, at an index that the sum has
+/// not.
 template <host_queue Queue>
 void add_reaching(Queue& queue, std::span<const std::byte> payload, std::span<float> sum) {
   queue.run([=] {
-    detail::for_each_reaching(payload, sum.size(),
-                              [=](const reaching_element& each) { sum[each.index] += each.value; });
+    const auto found = detail::elements_in(payload);
+    std::uint32_t last = 0;
+    for (const reaching_element& each : found) {
+      last = std::max(last, each.index);
+    }
+    if (!found.empty() && last >= sum.size()) {
+      refuse_element(last, sum.size());
+    }
+    for (const reaching_element& each : found) {
+      sum[each.index] += each.value;
+    }
   });
 }
 
@@ -182,12 +184,13 @@ void shift_reaching(Queue& queue, std::span<std::byte> payload, std::uint32_t by
   });
 }
 
-/// data[index] = 0.
+/// data[index] = 0, of a payload of this rank's own.
 template <host_queue Queue>
 void clear_reaching(Queue& queue, std::span<const std::byte> payload, std::span<float> data) {
   queue.run([=] {
-    detail::for_each_reaching(payload, data.size(),
-                              [=](const reaching_element& each) { data[each.index] = 0; });
+    for (const reaching_element& each : detail::elements_in(payload)) {
+      data[each.index] = 0;
+    }
   });
 }
 
