@@ -17,15 +17,20 @@
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sharded_by_owners.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/base/type_name.hpp"
 #include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/by_magnitude.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
 #include "tutti/compression/chain.hpp"
 #include "tutti/compression/dithering.hpp"
+#include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/power_sgd.hpp"
+#include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
+#include "tutti/compression/remembering_answers.hpp"
 #include "tutti/compression/select.hpp"
 #include "tutti/compression/top_k.hpp"
 
@@ -95,6 +100,42 @@ TEST(Payloads, WhoseResidualsWouldGrowAreRefused) {
   refuses_residuals_that_grow<architecture::all_gather>();
   refuses_residuals_that_grow<architecture::reduce_scatter_all_gather>();
   refuses_residuals_that_grow<architecture::parameter_server<>>();
+}
+
+/// Where gradients travel a sign may be worth 1; of parameters and their differences it would be
+/// all.
+template <class Compression, class Architecture>
+void takes_no_signs_alone(options_of<Compression> signs, const std::string& wanted) {
+  using strategy = compose<Compression, Architecture>;
+  for (const std::string& said : errors(2 + (has_servers<strategy> ? 1 : 0), [&](auto& world) {
+         arena memory(declarations());
+         auto engine =
+             make_engine<strategy>(world, memory.tensors(), optimizer_of(), {.compression = signs});
+         if (engine.serves()) {
+           engine.serve();
+         }
+       })) {
+    EXPECT_TRUE(wanted.empty() ? said.empty() : said.find(wanted) != std::string::npos)
+        << type_name<strategy>() << ": " << said;
+  }
+}
+TEST(Payloads, OfSignsAloneAreNeitherParametersNorDifferences) {
+  using compression::byteps_onebit;
+  using compression::chain;
+  using compression::error_feedback;
+  using compression::top_k;
+  using servers = architecture::parameter_server<consistency::asynchronous>;
+  using owners = architecture::sharded_by_owners;
+  const byteps_onebit::options one{compression::sign_is_worth::one};
+  const std::string refused = "a sign that is worth one says nothing but 1 or -1. Fix: worth mean_";
+  takes_no_signs_alone<byteps_onebit, servers>(one, refused);
+  takes_no_signs_alone<chain<top_k, byteps_onebit>, servers>({.code = one}, refused);
+  takes_no_signs_alone<error_feedback<byteps_onebit>, owners>(one, refused);
+  takes_no_signs_alone<compression::remembering_answers<byteps_onebit>, owners>(one, refused);
+  const std::string taken{};
+  takes_no_signs_alone<byteps_onebit, servers>({}, taken);
+  takes_no_signs_alone<compression::push_only<byteps_onebit>, owners>(one, taken);
+  takes_no_signs_alone<error_feedback<byteps_onebit>, architecture::all_gather>(one, taken);
 }
 
 /// Rank 1's payloads name an element that no chunk has.

@@ -25,11 +25,13 @@ constexpr bool legal = rule::payloads_must_add<Architecture, Compression>::holds
                                                                          Compression>::holds&&
         rule::rounded_parameters_are_remembered<Architecture, Compression>::holds&&
             rule::rounded_parameters_are_all_there<Architecture, Compression>::holds&&
-                rule::native_adds_floats<Architecture, Compression>::holds&&
-                    rule::parameters_travel_whole<Architecture, Compression>::holds&&
-                        rule::differences_have_magnitudes<Architecture, Compression>::holds&&
-                            rule::kept_gradients_are_undivided<Architecture, Compression>::holds&&
-                                rule::compression_is_used<Architecture, Compression>::holds;
+                rule::rounded_parameters_have_magnitudes<Architecture, Compression>::holds&&
+                    rule::native_adds_floats<Architecture, Compression>::holds&&
+                        rule::parameters_travel_whole<Architecture, Compression>::holds&&
+                            rule::differences_have_magnitudes<Architecture, Compression>::holds&&
+                                rule::kept_gradients_are_undivided<Architecture,
+                                                                   Compression>::holds&&
+                                    rule::compression_is_used<Architecture, Compression>::holds;
 
 /// A piece of `n` elements that begins at the model's element `first`, on one of the workers.
 struct piece {

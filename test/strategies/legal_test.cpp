@@ -64,6 +64,7 @@
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/e3m0.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fading_error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/fp8.hpp"
 #include "tutti/compression/momentum_correction.hpp"
@@ -177,12 +178,15 @@ constexpr policies<
     compression::qsgd, compression::chain<compression::top_k, compression::block_int8>,
     compression::power_sgd,
     compression::select<matrices, compression::power_sgd, compression::none>,
-    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::top_k>,
+    compression::error_feedback<compression::fp16>, compression::error_feedback<compression::sign>,
+    compression::error_feedback<compression::two_bit>,
+    compression::error_feedback<compression::top_k>,
     compression::dense_below<compression::error_feedback<compression::top_k>>,
     compression::error_feedback<compression::byteps_topk>,
     compression::error_feedback<compression::byteps_randomk>,
     compression::error_feedback<compression::by_kth_magnitude>,
     compression::error_feedback<compression::qsgd>,
+    compression::fading_error_feedback<compression::block_int8>,
     compression::momentum_correction<compression::error_feedback<compression::top_k>>,
     compression::remembering_answers<compression::block_int8>, of_whole_buckets>
     compressions{"compression",
@@ -215,12 +219,15 @@ constexpr policies<
                   "power_sgd",
                   "select<matrices, power_sgd, none>",
                   "error_feedback<fp16>",
+                  "error_feedback<sign>",
+                  "error_feedback<two_bit>",
                   "error_feedback<top_k>",
                   "dense_below<error_feedback<top_k>>",
                   "error_feedback<byteps_topk>",
                   "error_feedback<byteps_randomk>",
                   "error_feedback<by_kth_magnitude>",
                   "error_feedback<qsgd>",
+                  "fading_error_feedback<block_int8>",
                   "momentum_correction<error_feedback<top_k>>",
                   "remembering_answers<block_int8>",
                   "of_whole_buckets (a test's)"}};
@@ -374,6 +381,8 @@ struct setting {
       {rule::rounded_parameters_are_remembered<A, K>::holds, "rounded_parameters_are_remembered",
        of_architecture | of_compression},
       {rule::rounded_parameters_are_all_there<A, K>::holds, "rounded_parameters_are_all_there",
+       of_architecture | of_compression},
+      {rule::rounded_parameters_have_magnitudes<A, K>::holds, "rounded_parameters_have_magnitudes",
        of_architecture | of_compression},
       {rule::native_adds_floats<A, K>::holds, "native_adds_floats",
        of_architecture | of_compression},

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "tutti/base/error.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/bit_codes.hpp"
 #include "tutti/role/compression.hpp"
@@ -44,6 +45,15 @@ class byteps_onebit {
     return kernels::code_bytes<kernels::sign_code>(elements) + sizeof(float);
   }
 
+  constexpr void expect_magnitudes() const {
+    if (!scales()) {
+      throw usage_error(
+          "compression::byteps_onebit: of parameters, or of what they have changed by, a sign that "
+          "is worth one says nothing but 1 or -1. Fix: worth mean_magnitude, or an architecture "
+          "that carries gradients.");
+    }
+  }
+
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out) const {
     if (scales()) {
@@ -77,7 +87,7 @@ class byteps_onebit {
  private:
   static constexpr float unscaled = 1;
 
-  bool scales() const { return options_.worth == sign_is_worth::mean_magnitude; }
+  constexpr bool scales() const { return options_.worth == sign_is_worth::mean_magnitude; }
   static float* magnitude(wire out) {
     return reinterpret_cast<float*>(out.data + out.size - sizeof(float));
   }

@@ -31,6 +31,7 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
   static constexpr bool summable = false;
   static constexpr bool overflows = facts::overflows<Code>;
   static constexpr bool sends_signs_alone = facts::sends_signs_alone<Code>;
+  static constexpr bool sends_set_values = facts::sends_set_values<Code>;
   static constexpr bool decodes_in_scratch = true;
   static constexpr tutti::unit unit = facts::unit_of<Selection>;
 
@@ -115,6 +116,7 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
     tutti::expect_feedback(selection_, elements);
     tutti::expect_feedback(code_, selection_.selected(elements));
   }
+  constexpr void expect_magnitudes() const { tutti::expect_magnitudes(code_); }
 
   constexpr auto relay() const {
     return chain<decltype(tutti::relay(selection_)), decltype(tutti::relay(code_))>(

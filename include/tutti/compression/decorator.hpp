@@ -20,6 +20,8 @@ class decorator {
   static constexpr bool overflows = facts::overflows<C>;
   static constexpr bool keeps_momentum = facts::keeps_momentum<C>;
   static constexpr bool sends_signs_alone = facts::sends_signs_alone<C>;
+  static constexpr bool sends_set_values = facts::sends_set_values<C>;
+  static constexpr bool forgets_residuals = facts::forgets_residuals<C>;
   static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = Rows + facts::memory_per_element<C>;
@@ -40,6 +42,7 @@ class decorator {
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
     return tutti::scratch_bytes(compression_, elements);
   }
+  constexpr void expect_magnitudes() const { tutti::expect_magnitudes(compression_); }
 
   template <class Queue>
   requires(!facts::variable_length<C>) void encode(Queue& queue, std::span<const float> gradient,

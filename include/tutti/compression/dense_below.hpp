@@ -27,6 +27,8 @@ class dense_below {
   static constexpr bool overflows = facts::overflows<C>;
   static constexpr bool keeps_momentum = facts::keeps_momentum<C>;
   static constexpr bool sends_signs_alone = facts::sends_signs_alone<C>;
+  static constexpr bool sends_set_values = facts::sends_set_values<C>;
+  static constexpr bool forgets_residuals = facts::forgets_residuals<C>;
   static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = facts::memory_per_element<C>;
@@ -53,6 +55,7 @@ class dense_below {
       tutti::expect_feedback(compression_, elements);
     }
   }
+  constexpr void expect_magnitudes() const { tutti::expect_magnitudes(compression_); }
 
   constexpr std::size_t block() const requires(unit == tutti::unit::block) {
     return compression_.block();

@@ -43,7 +43,6 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
 
  public:
   static constexpr bool lossless = facts::lossless<C>;
-  static constexpr bool sends_signs_alone = false;  // the residual has what a sign has not
 
   using options = options_of<C>;
 

@@ -27,6 +27,8 @@ class fading_error_feedback : public decorator<fading_error_feedback<C>, error_f
   friend base;
 
  public:
+  static constexpr bool forgets_residuals = true;
+
   struct options {
     float keep{1};
     float most{std::numeric_limits<float>::max()};

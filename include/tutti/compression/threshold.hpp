@@ -26,6 +26,7 @@ requires(Bits == 1 || Bits == 2) class threshold {
   using role = tutti::role::compression;
   static constexpr bool summable = false;
   static constexpr bool sends_signs_alone = Bits == 1;
+  static constexpr bool sends_set_values = true;
   static constexpr tutti::unit unit = tutti::unit::block;
 
   struct options {

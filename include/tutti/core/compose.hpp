@@ -33,6 +33,7 @@ struct strategy
       private rule::check_kept_magnitudes_select<Architecture, Compression>,
       private rule::check_rounded_parameters_are_remembered<Architecture, Compression>,
       private rule::check_rounded_parameters_are_all_there<Architecture, Compression>,
+      private rule::check_rounded_parameters_have_magnitudes<Architecture, Compression>,
       private rule::check_native_adds_floats<Architecture, Compression>,
       private rule::check_one_payload_for_all<Architecture, Compression>,
       private rule::check_parameters_travel_whole<Architecture, Compression>,

@@ -74,6 +74,12 @@ plan plan_for(std::span<const tensor> forward, const typename Types::options& se
                           }
                           return its;
                         });
+  if constexpr (facts::carries_of<architecture> == carries::difference) {
+    expect_magnitudes(compressor);
+  }
+  if constexpr (facts::owns_parameters<architecture> && facts::encodes_means<architecture>) {
+    expect_magnitudes(relay(compressor));
+  }
   if constexpr (detail::has_element_bytes_at_run_time<typename Types::compression>) {
     detail::expect_elements_alone(compressor, made);
   }

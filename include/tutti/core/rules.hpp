@@ -61,7 +61,8 @@ requires(facts::owns_parameters<Architecture>&& facts::encodes_means<
 template <class Architecture, class Compression>
 struct rounded_parameters_are_remembered {
   using answers = typename answers_of_owners<Architecture, Compression>::type;
-  static constexpr bool holds = facts::lossless<answers> || remembers_residuals<answers>;
+  static constexpr bool holds = facts::lossless<answers> || (remembers_residuals<answers> &&
+                                                             !facts::forgets_residuals<answers>);
 };
 
 template <class Architecture, class Compression>
@@ -69,6 +70,12 @@ struct rounded_parameters_are_all_there {
   using answers = typename answers_of_owners<Architecture, Compression>::type;
   static constexpr bool holds =
       !clears_sent<answers> && !merges<answers> && !reaches_a_magnitude<answers>;
+};
+
+template <class Architecture, class Compression>
+struct rounded_parameters_have_magnitudes {
+  using answers = typename answers_of_owners<Architecture, Compression>::type;
+  static constexpr bool holds = !facts::sends_set_values<answers>;
 };
 
 template <class Architecture, class Compression>
@@ -301,6 +308,14 @@ struct check_rounded_parameters_are_all_there {
       "travel as floats.");
 };
 template <class Architecture, class Compression>
+struct check_rounded_parameters_have_magnitudes {
+  static_assert(
+      rounded_parameters_have_magnitudes<Architecture, Compression>::holds,
+      "tutti: this compressor knows a few values alone, as 1 and -1, and every parameter would be "
+      "one of them. Fix: a compressor that sends magnitudes, as block_int8, or push_only<C>, whose "
+      "parameters travel as floats.");
+};
+template <class Architecture, class Compression>
 struct check_native_adds_floats {
   static_assert(native_adds_floats<Architecture, Compression>::holds,
                 "tutti: the transport's own all-reduce adds floats, but this compressor sends "
@@ -357,8 +372,7 @@ struct check_differences_have_magnitudes {
   static_assert(differences_have_magnitudes<Architecture, Compression>::holds,
                 "tutti: this architecture sends what parameters have changed by, but this "
                 "compressor sends the sign of that alone, and each would change by 1. Fix: "
-                "compression::scaled_sign or error_feedback<C>, or an architecture that carries "
-                "gradients.");
+                "compression::scaled_sign, or an architecture that carries gradients.");
 };
 template <class Architecture, class Compression>
 struct check_kept_gradients_are_undivided {

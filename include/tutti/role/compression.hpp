@@ -91,6 +91,16 @@ template <class C>
 constexpr bool sends_signs_alone = requires {
   requires C::sends_signs_alone;
 };
+/// What arrives of an element is one of a few values that were set beforehand, as 1 and -1 are.
+template <class C>
+constexpr bool sends_set_values = (sends_signs_alone<C>) || requires {
+  requires C::sends_set_values;
+};
+/// Of what it remembers of an element it may forget a share, or what is above a bound.
+template <class C>
+constexpr bool forgets_residuals = requires {
+  requires C::forgets_residuals;
+};
 /// It decodes by way of the context's scratch.
 template <class C>
 constexpr bool decodes_in_scratch = requires {
@@ -128,6 +138,20 @@ requires requires {
 }
 constexpr bool sends_signs_alone<C> =
     (sends_signs_alone<typename C::chosen>) || (sends_signs_alone<typename C::otherwise>);
+template <class C>
+requires requires {
+  typename C::chosen;
+  typename C::otherwise;
+}
+constexpr bool sends_set_values<C> =
+    (sends_set_values<typename C::chosen>) || (sends_set_values<typename C::otherwise>);
+template <class C>
+requires requires {
+  typename C::chosen;
+  typename C::otherwise;
+}
+constexpr bool forgets_residuals<C> =
+    (forgets_residuals<typename C::chosen>) || (forgets_residuals<typename C::otherwise>);
 }  // namespace facts
 
 template <class C>
@@ -145,6 +169,15 @@ constexpr void expect_feedback([[maybe_unused]] const C& compression,
                                [[maybe_unused]] std::size_t elements) {
   if constexpr (requires { compression.expect_feedback(elements); }) {
     compression.expect_feedback(elements);
+  }
+}
+
+/// Throws usage_error where its options make what arrives of an element 1 or -1, however large it
+/// was.
+template <class C>
+constexpr void expect_magnitudes([[maybe_unused]] const C& compression) {
+  if constexpr (requires { compression.expect_magnitudes(); }) {
+    compression.expect_magnitudes();
   }
 }
 
@@ -539,14 +572,15 @@ concept knows_its_blocks = facts::unit_of<C>
 /// element, without looking at values; `selected(n)`, as selects_values has it; `residual(context,
 /// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback(n)`: throws
 /// usage_error where what it sends of n elements may be further from them than nothing is, so that
-/// residuals of it would grow without bound;
+/// residuals of it would grow without bound; `expect_magnitudes()`: throws usage_error where its
+/// options make of every element a sign that is worth 1;
 /// `rescale(queue, context, n, factor)`: what it remembers of n elements and measures in steps of
 /// the optimizer becomes `factor` times as much, for the learning rate has become 1 / factor of
 /// what it was;
 /// `voted_on(queue, values, context)`: of a vote that is not one on the gradient, what it was on;
 /// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
 /// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`,
-/// `overflows`, `keeps_momentum`, `sends_signs_alone`.
+/// `overflows`, `keeps_momentum`, `sends_signs_alone`, `sends_set_values`, `forgets_residuals`.
 template <class C>
 concept compression_policy = knows_its_blocks<C> &&
     (encodes_once<C> || encodes_in_rounds<C> || selects<C>);
