@@ -76,8 +76,8 @@ class shaped_process {
     if (first_) {
       std::rethrow_exception(first_);
     }
-    if (shared_.aborted()) {
-      throw communication_error(shared_.reason());  // of others: what the job took nobody knows
+    if (shared_.aborted() && !knew_) {
+      throw communication_error(shared_.reason());  // what the job took nobody knows
     }
     const auto events = static_cast<double>(std::max<std::uint64_t>(1, kept_.events));
     return {{kept_.time, kept_.events}, kept_.wall, kept_.late / events, kept_.worst};
@@ -97,6 +97,7 @@ class shaped_process {
       self.first_ = std::current_exception();
       self.shared_.abort(verdict_of(end.rank(), self.first_));
     }
+    self.knew_ = self.shared_.aborted();
     end.leave();
     self.finished_ = true;
   }
@@ -213,6 +214,7 @@ class shaped_process {
   punctuality kept_;
   std::exception_ptr first_;
   bool finished_ = false;
+  bool knew_ = false;  // of a failure, when it finished: what it has made of it stands
   bool told_ = false;
   enum class leaving { not_yet, adding_up, last_word } leaving_ = leaving::not_yet;
   seconds moved_ = 0;
