@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/transport.hpp"
+#include "tutti/transport/any_transport.hpp"
 
 namespace tutti::test {
 namespace {
@@ -381,6 +383,12 @@ TEST(StreamOrdered, WithoutGroupsAnExchangeHangs) {
     EXPECT_EQ(stuck, (wanted == groups::honoured ? std::vector{0, 0} : std::vector{1, 1}));
   }
 }
+
+/// Behind any_like an engine would not know in which order messages move.
+using host_streams = host_stream_world::transport;
+using any_stream = tutti::transport::any_like<host_streams>;
+static_assert(std::is_constructible_v<any_stream, host_streams&>);
+static_assert(!std::is_constructible_v<any_stream, streamed&>);
 
 }  // namespace
 }  // namespace tutti::test

@@ -280,7 +280,8 @@ class boundary_to final : public boundary<Queue> {
 
 /// Some transport, known at run time, with the queue of `Like`, or one that is derived from it: the
 /// one erased boundary, for registries. Its clock is the wall's, or, where that of `Like` is
-/// virtual, either: `in_real_time()` says which. Native all-reduce and rendezvous stay behind it.
+/// virtual, either: `in_real_time()` says which. Native all-reduce and rendezvous stay behind it;
+/// not one whose messages move as a queue comes to them, which an engine must know.
 /// Cost: two indirect calls a message, no allocation.
 template <class Like>
 class any_like {
@@ -292,7 +293,8 @@ class any_like {
   /// `inner` must outlive it.
   template <transport_policy Transport>
   requires(std::derived_from<typename Transport::queue_type, queue_type> &&
-           (virtual_time || !Transport::virtual_time) &&
+           (virtual_time || !Transport::virtual_time) && !is_stream_ordered<Transport> &&
+           !sends_what_is_written<Transport> &&
            !std::same_as<Transport, any_like>) explicit any_like(Transport& inner)
       : boundary_(::new (static_cast<void*>(&place_))
                       detail::boundary_to<Transport, queue_type>(inner)),
