@@ -202,6 +202,10 @@ TEST(AnyTransport, BehindTheBoundaryAVirtualClockShowsTheSame) {
   EXPECT_EQ(again.events, first.events);
 }
 
+/// An engine asks it, behind a record, too.
+static_assert(may_be_in_real_time<recording<any_like<simulated>>>);
+static_assert(!may_be_in_real_time<recording<simulated>>);
+
 TEST(Shaped, ANetworkThatIsAnotherOnSomeRankIsRefusedEverywhere) {
   const auto said = test::errors(2, [](in_process& world) {
     const network over = world.rank() == 0 ? network(2, nic, 2, nic) : network(2, nic);

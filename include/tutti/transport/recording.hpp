@@ -72,6 +72,8 @@ class recording {
     return inner_->complaint();
   }
   bool troubled() const requires is_stream_ordered<Transport> { return inner_->troubled(); }
+  bool in_real_time() const requires requires(const Transport& inner) { inner.in_real_time(); }
+  { return inner_->in_real_time(); }
   bool is_a_process() const { return tutti::is_a_process(*inner_); }
   bool single_threaded() const requires requires(const Transport& inner) {
     inner.single_threaded();
