@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <gtest/gtest.h>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -290,6 +292,28 @@ TEST(Simulated, TheDeviceReadsTwiceAndWritesOnceToAdd) {
     co_await world.exchange(peer, phantom(500), peer, phantom(500), chunk_0);
     EXPECT_DOUBLE_EQ(world.now(), 1e-3 + 500e-6 + 1500e-6 + 1e-3 + 500e-6);
   });
+}
+
+/// Rank 0 has thrown already, only because of it.
+TEST(Simulated, ThrowsWhatBeganIt) {
+  const auto run = [] {
+    run_simulated(2, slow, [](simulated& world) -> task {
+      if (world.rank() == 1) {
+        world.abort("rank 1 is about to fail");
+        std::string words;
+        co_await TransportLaw<simulated_world>::words_of(send_after(world, 1, 0, 1), words);
+        EXPECT_EQ(words, "rank 1 is about to fail");
+        throw std::runtime_error("out of data");
+      }
+      co_await world.receive(1, chunk_0, phantom(1));
+    });
+  };
+  try {
+    run();
+    FAIL() << "nothing was thrown";
+  } catch (const std::exception& failed) {
+    EXPECT_STREQ(failed.what(), "out of data");
+  }
 }
 
 }  // namespace tutti::test

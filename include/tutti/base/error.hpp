@@ -65,6 +65,13 @@ inline bool tells_of_others(const std::exception_ptr& failure) {
   }
 }
 
+/// `first` stays what began a job's failure: the earlier, unless it only tells of others.
+inline void keep_the_first(std::exception_ptr& first, const std::exception_ptr& why) {
+  if (!first || (tells_of_others(first) && !tells_of_others(why))) {
+    first = why;
+  }
+}
+
 /// What other ranks are told of `rank`'s failure: its words, with its number unless they name a
 /// rank already. All then end with one sentence.
 inline std::string verdict_of(int rank, const std::exception_ptr& failure) {

@@ -70,9 +70,7 @@ void run_ranks(int ranks, Body body, Arguments&&... arguments) {
       } catch (...) {
         const std::scoped_lock lock(mutex);
         const auto why = std::current_exception();
-        if (!first || (tells_of_others(first) && !tells_of_others(why))) {
-          first = why;
-        }
+        keep_the_first(first, why);
         shared.abort(verdict_of(rank, why));  // the first stays
       }
       world.leave();

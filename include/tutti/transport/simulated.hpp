@@ -394,11 +394,9 @@ class simulation {
     --self.unfinished_;
   }
 
-  void failed(int rank, std::exception_ptr why) {
-    if (!first_) {
-      first_ = why;
-      shared_.abort(verdict_of(rank, why));
-    }
+  void failed(int rank, const std::exception_ptr& why) {
+    keep_the_first(first_, why);
+    shared_.abort(verdict_of(rank, why));  // the first stays
   }
 
   void advance() {
