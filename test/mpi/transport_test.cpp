@@ -14,6 +14,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/role/collective.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
