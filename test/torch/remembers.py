@@ -251,6 +251,37 @@ def what_no_rank_uses_is_not_remembered():
         assert torch.equal(each.grad, old), (each.grad, old)
 
 
+def what_no_rank_uses_is_not_lost(of=laws.remembering):
+    """Contributed = applied + remembered, where passes leave a parameter alone whose gradient was
+    sent in part: nobody sees what zeros would bring of the rest."""
+    model = ours(Normed(), **of, find_unused_parameters=True, options={"compression.density": 0.05})
+    names = list(dict(model.module.named_parameters()))
+    contributed = applied = torch.zeros(len(names))
+    for step, uses in enumerate([True, False, False, True, False]):
+        model.zero_grad(set_to_none=True)
+        mine = torch.autograd.grad(model.module(batch(step), uses).square().mean(),
+                                   model.module.parameters(), allow_unused=True)
+        contributed = contributed + sums(mine)
+        model(batch(step), uses).square().mean().backward()
+        applied = applied + sums([each.grad for each in model.parameters()]) * ranks
+    of_gradients, of_means, *late = model.get_extra_state()["memories"]
+    under_way = sum(each.sum() for each in late)
+    everybodys = sum(of_every_rank(contributed)).sum()
+    kept = sum(of_every_rank((of_gradients.sum() + ranks * of_means.sum()).reshape(1)))
+    kept = kept + ranks * under_way
+    assert kept.abs() > 1e-3, "nothing was left out, so that nothing was tested"
+    assert torch.allclose(everybodys, applied.sum() + kept, 1e-4, 1e-4), (everybodys, applied, kept)
+
+
+def sums(gradients):
+    return torch.stack([torch.zeros(()) if each is None else each.sum() for each in gradients])
+
+
+def a_mean_of_the_step_before_is_seen():
+    """Also where this step's pass leaves the parameter alone."""
+    what_no_rank_uses_is_not_lost(laws.late)
+
+
 def others_state_is_refused():
     model, _ = made()
     train(model, torch.optim.Adam(model.parameters()), range(1))
@@ -265,4 +296,5 @@ def others_state_is_refused():
 laws.run([nothing_is_lost, a_replan_loses_nothing, ranks_must_replan_alike,
           resumed_is_uninterrupted, skipped_steps_change_nothing,
           an_overflow_is_one_without_a_scaler_too, rank_0_evaluates_alone,
-          what_no_rank_uses_is_not_remembered, others_state_is_refused])
+          what_no_rank_uses_is_not_remembered, what_no_rank_uses_is_not_lost,
+          a_mean_of_the_step_before_is_seen, others_state_is_refused])

@@ -85,7 +85,7 @@ class DataParallel(torch.nn.Module):
     Rank 0's parameters and buffers become everybody's; its buffers do so again before each forward
     pass, unless `broadcast_buffers` is false, or they are still the same: rank 0 may evaluate alone.
     A parameter without a gradient counts as zeros; with `find_unused_parameters` one that no rank
-    has used keeps its `.grad`, for a message a pass.
+    has used keeps its `.grad`, and what a compressor has left out of it, for a message a pass.
 
     With `optimizer`, a torch.optim.SGD of the module's parameters, or for strategies::OneBitAdam a
     tutti_torch.OneBitAdam, training crosses the iteration's end: `backward()` returns at once,

@@ -59,8 +59,9 @@ enum class gradients {
 /// Gradients without a fellow: what a rank does where its pass has none for a parameter.
 enum class unused_parameters {
   as_zeros,    ///< the mean of the others' gradients and of zeros
-  left_alone,  ///< a parameter that no rank has used keeps its `.grad`; costs a message a pass,
-               ///< for which a rank waits before it hands in what it has not used itself
+  left_alone,  ///< a parameter that no rank has used keeps its `.grad`, and what compression has
+               ///< left out of it waits until one does; costs a message a pass, for which a rank
+               ///< waits before it hands in what it has not used itself
 };
 
 namespace detail {
@@ -379,6 +380,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     bool handed_in = false;       ///< in this backward pass
     bool used = false;            ///< in this pass, or an earlier one that was only added up;
                                   ///< where unused ones are left alone, at its end by any rank
+    bool used_before = false;     ///< in the pass before, of which the mean comes with this one
     at::Tensor on_its_way{};      ///< what `.grad` is meanwhile
     bool awaited = false;         ///< since its last gradient departed
     bool read_by_others = false;  ///< than a module that waits for it
@@ -655,7 +657,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     }
     for (entry& each : trained_) {
       if (!each.handed_in) {
-        shows_mean(each) && each.parameter.grad().defined() ? hand_in(each) : absent(each);
+        is_used(each) && each.parameter.grad().defined() ? hand_in(each) : absent(each);
       }
     }
     if constexpr (updates) {
@@ -666,7 +668,11 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       ++passes_;
     } else {
       engine_->wait();
-      if (is_to_be_skipped()) {
+      const bool skips = is_to_be_skipped();
+      if (!skips || !goes_back()) {
+        remember_unseen();
+      }
+      if (skips) {
         for (auto& [type, arena] : arenas_) {
           arena.fill_(std::numeric_limits<float>::infinity());
         }
@@ -695,8 +701,20 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     }
   }
 
-  bool shows_mean(const entry& its) const {
+  /// What compressors remember is by then what it was before a step that is skipped.
+  bool goes_back() const {
+    if constexpr (takes_back) {
+      return engine_->values().goes_back();
+    } else {
+      return false;
+    }
+  }
+
+  bool is_used(const entry& its) const {
     return unused_ == unused_parameters::as_zeros || its.used;
+  }
+  bool shows_mean(const entry& its) const {
+    return is_used(its) || (a_step_late && its.used_before);
   }
   /// Of what no rank has used zeros travel, through its part of the arena: a `.grad` moves out.
   void leave_alone() {
@@ -714,11 +732,53 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     }
   }
 
+  /// A mean that nobody sees is of what an earlier pass has left out: it is left out again.
+  void remember_unseen() {
+    using compression = typename engine_type::compression;
+    if constexpr (facts::memory_per_element < compression >> 0) {
+      if (unused_ == unused_parameters::as_zeros) {
+        return;
+      }
+      const auto policy = make_policy<compression>(options_of<compression>());
+      const plan& made = engine_->planned();
+      const std::span<float> all = engine_->memories().front();
+      for (entry& its : trained_) {
+        if (!shows_mean(its) && is_finite(its)) {
+          const std::size_t position = made.position(id_of(its));
+          const bucket& group = made.buckets[made.bucket_of[position]];
+          chunk_context where{};
+          where.memory = all.data() + made.first_element[position];
+          where.stride = made.elements();
+          with_compressor(policy, made.chunks[group.first_chunk].chosen, [&](const auto& each) {
+            add_mean(its, left_out(each, where, elements(its)));
+          });
+        }
+      }
+    }
+  }
+  /// The part of its memory that a compressor sends with the next gradient.
+  template <class C>
+  static std::span<float> left_out(const C& compression, const chunk_context& where,
+                                   std::size_t n) {
+    if constexpr (facts::in_rounds<C>) {
+      return where.row(0, n);
+    } else {
+      return residual_of(compression, where, n);
+    }
+  }
+  static void add_mean(const entry& its, std::span<float> residual) {
+    if (!residual.empty()) {
+      const at::NoGradGuard no_graph;
+      in_memory_order(its, at::kFloat, residual.data()).add_(its.view);
+    }
+  }
+
   void show_means() {
     for (entry& its : trained_) {
       if (shows_mean(its)) {
         its.parameter.mutable_grad() = its.view;
       }
+      its.used_before = its.used;
       its.used = false;
       its.handed_in = false;
     }
