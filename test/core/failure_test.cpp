@@ -619,6 +619,40 @@ TEST(Failure, RunRanksThrowsWhatBeganIt) {
   }
 }
 
+/// Two workers and a server, of whom worker 1 throws.
+task train_or_serve(transport::simulated& world, std::string& said) {
+  try {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<architecture::parameter_server<>>>(world, memory.tensors(),
+                                                                         optimizer_of());
+    co_await engine.started();
+    if (engine.serves()) {
+      co_await engine.served();
+      co_return;
+    }
+    if (world.rank() == 1) {
+      co_await world.sleep(1);  // the server serves
+      throw std::runtime_error("out of data");
+    }
+    double mine = 0;
+    co_await engine.averaged(mine);
+  } catch (const std::exception& failed) {
+    said = failed.what();
+    throw;
+  }
+}
+TEST(Failure, AServerThatIsAwaitedFailsWithItsWorkers) {
+  std::vector<std::string> said(3);
+  EXPECT_THROW(transport::run_simulated(3, transport::link{1.25e9, 50e-6},
+                                        [&](transport::simulated& world) {
+                                          return train_or_serve(
+                                              world, said[static_cast<std::size_t>(world.rank())]);
+                                        }),
+               std::runtime_error);
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of data", "out of data",
+                                            "rank 1 failed: out of data"}));
+}
+
 /// Has no room for what it must remember, on one rank.
 struct finds_no_room : breaks_down {
   int unlucky{};

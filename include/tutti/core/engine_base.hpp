@@ -60,6 +60,7 @@ class engine_base {
   }
   /// Ends every wait.
   bool failed() const { return failure_.happened(); }
+  void rethrow_failure() const { failure_.rethrow(); }
   /// Messages about waiting so far, which are no progress.
   std::size_t words() const { return words_; }
   void count_word() { ++words_; }

@@ -101,6 +101,7 @@ class services {
     co_await listening_;
     co_await owner_->finish_architecture();
     co_await owner_->stop_answering();
+    owner_->rethrow_failure();  // of what nobody has awaited, too
     closed_ = true;
   }
   bool closed() const { return closed_; }
@@ -208,6 +209,8 @@ class services {
       }
     } catch (...) {
       owner_->broken(std::current_exception());
+      ended_.store(true, std::memory_order_release);
+      throw;
     }
     ended_.store(true, std::memory_order_release);
   }
