@@ -42,7 +42,7 @@ class flags {
     switch (reader) {
       case app::cell:
         trained();
-        steps("stop after so many; 0: after 20");
+        steps("stop after so many, or an epoch; 0: after 20");
         named("header", "print the table's header", po::bool_switch(&into_->header));
         break;
       case app::train:
@@ -66,7 +66,7 @@ class flags {
     text("model", into_->model,
          "what to train: mlp, cnn, resnet20, resnet50 or inception-bn-28-small");
     text("data", into_->data,
-         "fashion-mnist[:DIRECTORY], cifar10:DIRECTORY with its binary files, synthetic, or\n"
+         "fashion-mnist[:DIRECTORY], cifar10:DIRECTORY with its binary files, synthetic, or "
          "one-batch: that of every step, for throughput");
     count("batch-size", into_->batch_size, 1, 1 << 20, "images per worker and step");
     named("ranks", "workers in this process (=4); under mpirun and srun all ranks but the servers",
@@ -92,29 +92,30 @@ class flags {
     text("ranks", into_->rank_counts, "workers");
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
     text("server-hosts", into_->server_hosts,
-         "workers: the workers' hosts have them, one after the other; own: one more machine for\n"
+         "workers: the workers' hosts have them, one after the other; own: one more machine for "
          "each; mixed: the last ones with a worker each, a machine for each of the others");
     text("link", into_->links,
-         "NICs as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each; 10Gbit/50us/75%:\n"
+         "NICs as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each; 10Gbit/50us/75%: "
          "one message alone gets so much of the rate, several at once all (=10Gbit/50us)");
     text("network", into_->networks,
          "10GbE, 100GbE-TCP or 100GbIB, four ranks a host; or a FILE with lines as\n"
          "link 4x25Gbit/10us, a host's ranks and NIC;\n"
          "inside 48Gbit/5us, between ranks of a host;\n"
-         "servers 10Gbit/10us, the NICs of the servers' own hosts");
+         "servers 10Gbit/10us, the NICs of the servers' own hosts;\n"
+         "rank 2 1Gbit/10us, a worker's own NIC");
     text("world", into_->world,
-         "simulated; emulated: on the same logical clock, held back to the wall's, and\n"
-         "under mpirun each rank is a process; real: on the wall clock, over what\n"
+         "simulated; emulated: on the same logical clock, held back to the wall's, and "
+         "under mpirun each rank is a process; real: on the wall clock, over what "
          "connects mpirun's processes, beside what was predicted for --link");
     text("progress", into_->progress,
-         "of a real world, who moves communication on: caller, between its computations, or\n"
+         "of a real world, who moves communication on: caller, between its computations, or "
          "thread (=thread, for the device of the profile is another)");
     text("payloads", into_->payloads,
          "of an emulation: counted, or carried, which takes the host's "
          "time too");
     text("kernels", into_->kernels,
-         "profile: charged as its device has them; FILE: as bench-kernels has measured,\n"
-         "--benchmark_filter=rates --benchmark_out=FILE; in a real world cpu, run here and\n"
+         "profile: charged as its device has them; FILE: as bench-kernels has measured, "
+         "--benchmark_filter=rates --benchmark_out=FILE; in a real world cpu, run here and "
          "predicted at their rate here (=cpu there), or profile, slept (=profile elsewhere)");
     count("iterations", into_->iterations, 1, 1 << 20, "measured");
     count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
@@ -141,10 +142,10 @@ class flags {
     text("strategy", into_->strategy, "how to communicate");
     text("kvstore", into_->kvstore, "the strategy that MXNet's kvstore of this type is");
     text("optimizer", into_->optimizer,
-         "sgd, adam, adamw, lars or lamb; a strategy that brings its own, as OneBitAdam, has that\n"
+         "sgd, adam, adamw, lars or lamb; a strategy that brings its own, as OneBitAdam, has that "
          "(=sgd)");
     text("density-warm-up", into_->density_warm_up,
-         "shares that a compressor selects in the first epochs, as 0.25,0.0625; own: as the\n"
+         "shares that a compressor selects in the first epochs, as 0.25,0.0625; own: as the "
          "strategy's authors have them; none");
     spec();
     text("device", into_->device,
@@ -152,10 +153,10 @@ class flags {
     text("precision", into_->precision,
          "fp32, or bf16 where the device is cuda; parameters and gradients stay fp32");
     text("augment", into_->augment,
-         "crop-flip: windows as large as the model wants, of padded images, half of them turned\n"
+         "crop-flip: windows as large as the model wants, of padded images, half of them turned "
          "round; none");
     text("rate", into_->rate,
-         "how the learning rate falls to 0 over all epochs: linear or cosine; in_steps: by a\n"
+         "how the learning rate falls to 0 over all epochs: linear or cosine; in_steps: by a "
          "factor; constant");
     real("rate-warm-up", into_->rate_warm_up, "epochs in which it rises, step by step (=0)");
     real("rate-every", into_->rate_every, "epochs after which it falls, in_steps (=1)");
@@ -172,10 +173,10 @@ class flags {
 
   void spec() {
     text("all-reduce-spec", into_->all_reduce_spec,
-         "how TFReplicated adds up tensors by their elements, as tf_cnn_benchmarks:\n"
+         "how TFReplicated adds up tensors by their elements, as tf_cnn_benchmarks: "
          "xring#2, or pscpu:32k:nccl/xring");
     text("all-reduce-table", into_->all_reduce_table,
-         "the same, by which was fastest in FILE, of what bench-collectives has measured:\n"
+         "the same, by which was fastest in FILE, of what bench-collectives has measured: "
          "--benchmark_filter=all_reduce_spec --benchmark_out=FILE");
   }
 
@@ -434,6 +435,9 @@ int guarded(const char* program, const std::function<void()>& run) {
   };
   try {
     run();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw tutti::usage_error("standard output takes no more. Fix: free space or another file");
+    }
     return 0;
   } catch (const flag_error& wrong) {
     if (launched_as() == 0) {

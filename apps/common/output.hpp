@@ -1,18 +1,27 @@
 #pragma once
 
+#include <cerrno>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "tutti/base/error.hpp"
 
 namespace common {
 
+/// Throws tutti::usage_error with the system's reason if `out`, which was opened or flushed a
+/// moment before, has failed.
+inline void expect_writable(const std::ofstream& out, const std::string& file) {
+  if (!out) {
+    throw tutti::usage_error("cannot write " + file + ": " +
+                             std::generic_category().message(errno) + ". Fix: another file");
+  }
+}
+
 /// Throws tutti::usage_error that names `asked_for` if `file` cannot be written: before hours are
 /// spent on what cannot be kept.
 inline void check_writable(const std::string& file, const std::string& asked_for) {
-  if (!std::ofstream(file, std::ios::app)) {
-    throw tutti::usage_error("cannot write " + asked_for + ". Fix: a directory that exists");
-  }
+  expect_writable(std::ofstream(file, std::ios::app), asked_for);
 }
 
 }  // namespace common

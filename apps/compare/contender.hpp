@@ -128,6 +128,8 @@ struct row {
   }
   /// No iteration is shorter.
   double bound() const { return simulated.bound(of.where.nic.bytes_per_second); }
+  /// How many times as long as that; what takes no time is as fast as can be.
+  double of_bound() const { return iteration == bound() ? 1 : iteration / bound(); }
 };
 
 /// A strategy's replays of one row, in each of the worlds.
@@ -285,15 +287,22 @@ tutti::representatives stand_ins(tutti::placement many,
                              " workers at most. Fix: less --ranks, or --server-hosts own");
   }
   constexpr int few = 16;
+  tutti::representatives chosen{many};
   if constexpr (has_a_form<Strategy>) {
-    return tutti::represent<architecture_of<Strategy>>(many, few);
+    chosen = tutti::represent<architecture_of<Strategy>>(many, few);
   } else if constexpr (has_forms_of_chunks<Strategy>) {
     const auto chunks = chunks_of<Strategy>(model, set);
-    return tutti::represent<architecture_of<Strategy>>(set.architecture, many, few, chunks)
-        .value_or(tutti::representatives{many});
-  } else {
-    return {many};
+    chosen = tutti::represent<architecture_of<Strategy>>(set.architecture, many, few, chunks)
+                 .value_or(chosen);
   }
+  if (chosen.few.workers > message_by_message) {
+    throw common::flag_error(
+        std::to_string(chosen.few.workers) + " of " + std::to_string(many.workers) +
+        " workers would be simulated message by message, and " +
+        std::to_string(message_by_message) +
+        " can be. Fix: less --ranks, fewer of them on a host, or other strategies");
+  }
+  return chosen;
 }
 
 /// Lengths that only an encoder knows are those of what it has encoded.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <sstream>
@@ -90,7 +91,7 @@ class line_reader {
     return at(key, &json::is_number_unsigned).get<std::uint64_t>();
   }
   int count(const char* key) const { return static_cast<int>(real(key, 1e9)); }
-  double real(const char* key, double most = 1e18) const {
+  double real(const char* key, double most = std::numeric_limits<double>::max()) const {
     const auto value = at(key, &json::is_number).get<double>();
     if (!(value >= 0 && value <= most)) {
       refuse(key);
@@ -167,9 +168,10 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   for (const char* each : {"p5", "median", "p95"}) {
     shown.iterations.push_back(line.of_iterations(each));
   }
-  shown.iterations_per_second = line.real("iterations_per_second");
+  shown.iterations_per_second =  // JSON has no infinity
+      line.maybe("iterations_per_second").value_or(std::numeric_limits<double>::infinity());
   shown.pushes = line.pushes();
-  shown.bytes_sent = 3 * static_cast<std::uint64_t>(line.real("bytes_sent_per_rank"));
+  shown.bytes_sent = 3 * static_cast<std::uint64_t>(line.real("bytes_sent_per_rank", 1e18));
   shown.planned.hash = line.hash("plan_hash");
   shown.busiest_nic = line.real("busiest_nic_bytes");
   shown.crosses_iterations = line.truth("crosses_iterations");
@@ -193,9 +195,11 @@ earlier::earlier(const std::string& file) {
   if (file.empty()) {
     return;
   }
+  const tutti::usage_error cannot_read("cannot read " + file +
+                                       ". Fix: --resume what --json has written");
   std::ifstream in(file);
   if (!in) {
-    throw tutti::usage_error("cannot read " + file + ". Fix: --resume what --json has written");
+    throw cannot_read;
   }
   int number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -207,6 +211,9 @@ earlier::earlier(const std::string& file) {
     row known = read_row(where, parsed);
     const std::string job = known.job;
     rows_.insert_or_assign(job, std::move(known));
+  }
+  if (!in.eof()) {
+    throw cannot_read;
   }
 }
 

@@ -287,6 +287,16 @@ void leave_to_few_workers(std::vector<contender>& all, const common::job& asked,
   }
 }
 
+/// Where a few workers stand for many, those are alike.
+void check_workers_are_alike(const common::job& asked, int most) {
+  if (most > message_by_message && (asked.jitter > 0 || !asked.slow_rank.empty())) {
+    throw common::flag_error(std::string(asked.jitter > 0 ? "--jitter" : "--slow-rank") +
+                             " makes workers differ, who are then simulated message by message, " +
+                             std::to_string(message_by_message) +
+                             " at most. Fix: less --ranks, or leave it out");
+  }
+}
+
 tutti::server_hosts servers_on(const std::string& hosts) {
   const auto all = names(tutti::server_hosts());
   common::expect_one_of("place for servers", hosts, {all.begin(), all.end()});
@@ -299,6 +309,7 @@ void run(const common::job& asked) {
   check_policy_flags(asked, all);
   const auto where = places(asked);
   const auto counts = worker_counts(asked);
+  check_workers_are_alike(asked, *std::ranges::max_element(counts));
   leave_to_few_workers(all, asked, *std::ranges::max_element(counts));
   for (const auto& file : {asked.json, asked.csv}) {
     if (!file.empty()) {

@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/output.hpp"
 #include "common/staleness.hpp"
 #include "compare/break_even.hpp"
-#include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 
 namespace compare {
@@ -27,12 +27,6 @@ bool best_of_its_kind(const row& which, const std::vector<row>& rows) {
     return other.what == which.what && counts(other) && other.iteration < which.iteration;
   };
   return which.what != kind::apart && counts(which) && std::ranges::none_of(rows, beats);
-}
-
-void must_be_written(const std::ofstream& out, const std::string& file) {
-  if (!out) {
-    throw tutti::usage_error("cannot write " + file + ". Fix: a directory that exists");
-  }
 }
 
 nlohmann::ordered_json figures(const row& of) {
@@ -113,6 +107,18 @@ nlohmann::ordered_json figures(const row& of) {
   return line;
 }
 
+/// As RFC 4180 has it: a quote within quotes is two.
+std::string csv_field(const nlohmann::ordered_json& value) {
+  if (!value.is_string()) {
+    return value.dump();
+  }
+  std::string quoted = "\"";
+  for (const char each : value.get_ref<const std::string&>()) {
+    quoted.append(each == '"' ? 2 : 1, each);
+  }
+  return quoted + "\"";
+}
+
 /// The rate of a link below which a lossy row pays, as people write it.
 std::string pays_below(const row& which) {
   if (!which.pays_below) {
@@ -187,7 +193,7 @@ void print(const std::vector<row>& rows) {
                 best_of_its_kind(each, rows) ? '*' : ' ', width, each.strategy.c_str(),
                 name_of(each.what), each.machines(), each.samples_per_second(),
                 1e3 * each.iteration, 1e3 * each.exposed(), each.bytes_sent() / 1e6,
-                on_the_wire(each).c_str(), 1e3 * each.bound(), each.iteration / each.bound());
+                on_the_wire(each).c_str(), 1e3 * each.bound(), each.of_bound());
     if (shared.world == "real") {
       std::printf("  %12.2f  %7.2f  %-7s  %7.1f", 1e3 * each.predicted, 100 * each.error(),
                   each.of.kernels.c_str(), each.of.device.bytes_per_second / 1e9);
@@ -270,8 +276,9 @@ void print_consistency(const std::vector<row>& rows) {
 
 void append_json(const std::string& file, const row& of) {
   std::ofstream out(file, std::ios::app);
-  out << figures(of) << "\n" << std::flush;
-  must_be_written(out, file);
+  out << figures(of).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n"
+      << std::flush;
+  common::expect_writable(out, file);
 }
 
 void write_csv(const std::string& file, const std::vector<row>& rows) {
@@ -301,12 +308,12 @@ void write_csv(const std::string& file, const std::vector<row>& rows) {
   for (const row& each : rows) {
     const auto line = figures(each);
     for (const char* column : columns) {
-      out << line[column] << ",";
+      out << csv_field(line[column]) << ",";
     }
     out << line["iteration_ms"]["mean"] << "\n";
   }
   out.flush();
-  must_be_written(out, file);
+  common::expect_writable(out, file);
 }
 
 }  // namespace compare

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/output.hpp"
 #include "survey/three_methods.hpp"
-#include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 
 namespace survey {
@@ -225,9 +225,7 @@ void append_json(const std::string& file, const prediction& made) {
     out << figures(each, made.law) << "\n";
   }
   out.flush();
-  if (!out) {
-    throw tutti::usage_error("cannot write " + file + ". Fix: a directory that exists");
-  }
+  common::expect_writable(out, file);
 }
 
 }  // namespace survey

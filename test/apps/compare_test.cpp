@@ -473,6 +473,68 @@ TEST_F(Compare, TenThousandWorkersTakeSeconds) {
   EXPECT_NE(left.err.find("left out: KungFu is simulated message by message"), std::string::npos);
 }
 
+/// A host is simulated as full as it is, and a way without a closed form by its messages.
+TEST_F(Compare, MoreThanAThousandWorkersAreNeverSimulatedMessageByMessage) {
+  const std::string flags = "--model mobilenet_v2 ";
+  compare_refuses(flags + "--strategy DDP --ranks 10000 --link 1000x10Gbit/1us",
+                  "2000 of 10000 workers would be simulated message by message, and 1024 can be. "
+                  "Fix: less --ranks, fewer of them on a host, or other strategies");
+  compare_refuses(flags + "--strategy TFReplicated --all-reduce-spec xring:1k:pscpu --ranks 2000",
+                  "2000 of 2000 workers would be simulated message by message");
+  for (const std::string one : {"--slow-rank 1500:10", "--jitter 0.1"}) {
+    compare_refuses(flags + "--strategy BSP --ranks 4,2000 " + one,
+                    one.substr(0, one.find(' ')) +
+                        " makes workers differ, who are then simulated message by message, 1024 at "
+                        "most. Fix: less --ranks, or leave it out");
+  }
+}
+
+/// A few that push for many are not as stale.
+TEST_F(Compare, NobodyCountsThePushesOfManyWorkers) {
+  const auto all = rows(
+      "--model mobilenet_v2 --strategy MXNetDistAsync --server-hosts own --ranks 16,2000 "
+      "--iterations 1");
+  EXPECT_GT(all.front()["staleness"].size(), 1U);
+  EXPECT_TRUE(all[2]["staleness"].empty());
+}
+
+/// JSON has no infinity.
+TEST_F(Compare, ProfilesOfNoTimeAndOfAgesAreRowsToResume) {
+  for (const char* passes : {"0,0", "1e300,1e300"}) {
+    SCOPED_TRACE(passes);
+    std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,10," << passes;
+    std::ofstream(here_ / "kept").close();
+    const std::string flags =
+        "--model mine.csv --strategy Local,BSP --ranks 1 --json kept --resume kept";
+    const auto got = compare(flags);
+    EXPECT_EQ(got.status, 0) << got.err;
+    EXPECT_EQ(got.out.find("nan"), std::string::npos) << got.out;
+    const auto again = compare(flags);
+    EXPECT_EQ(again.status, 0) << again.err;
+    EXPECT_EQ(again.out, got.out);
+    EXPECT_EQ(lines(read(here_ / "kept")), 3U);
+  }
+}
+
+TEST_F(Compare, FilesMayHaveAnyNames) {
+  const std::string name = "a\"b\xff.csv";
+  std::ofstream(here_ / name) << "name,elements,forward_us,backward_us\nall,10,1,1\n";
+  const auto all = rows("--strategy BSP --csv table --model '" + name + "'");
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all.front()["model"], "a\"b\xef\xbf\xbd.csv") << "JSON is UTF-8";
+  const std::string table = read(here_ / "table");
+  EXPECT_NE(table.find("\n\"BSP\",\"exact\",\"a\"\"b\xff.csv\",\"simulated\","), std::string::npos)
+      << table;
+}
+
+TEST_F(Compare, AFullDiskIsSaid) {
+  const std::string full = "cannot write /dev/full: No space left on device. Fix: another file";
+  compare_refuses("--strategy BSP --model mobilenet_v2 --csv /dev/full", full);
+  compare_refuses("--strategy BSP --model mobilenet_v2 --json /dev/full", full);
+  refuses(shell("sh -c '" TUTTI_APPS_DIRECTORY "/tutti-compare --list-models >/dev/full'"),
+          "tutti-compare: standard output takes no more. Fix: free space or another file");
+}
+
 TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
                                        "first,1000,20000,40000\nlast,20000,20000,40000\n";
@@ -855,6 +917,7 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--strategy BytePS --architecture.servers 2147483647",
                   "--architecture.servers 2147483647 cannot be. Fix: from 1 to 1024");
   compare_refuses("--epochs 3", "there is no flag --epochs");
+  compare_refuses("--resume /", "cannot read /. Fix: --resume what --json has written");
   compare_refuses("--csv /nowhere/table", "cannot write /nowhere/table");
   compare_refuses("--json /nowhere/rows", "cannot write /nowhere/rows");
 }
