@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Every #include goes to the includer's own room or to a floor beneath it, and a foreign library
-enters by its one door. `--self-test` proves that the check can fail."""
+"""Every #include goes to the includer's own room or to a floor beneath it, a foreign library enters
+by its one door, and what every unit that trains reads leaves out what takes a compiler long.
+`--self-test` proves that the check can fail."""
 
 import posixpath
 import re
@@ -50,6 +51,10 @@ foreign = [
 ]
 standard = re.compile(r"[a-z0-9_]+|.*intrin\.h|(sys|net|netinet|arpa|linux)/.*|cxxabi\.h"
                       r"|(unistd|pthread|sched|fcntl|poll|signal|time|dlfcn|errno|spawn|semaphore)\.h")
+# Of the standard library what costs the first strategy of a unit a hundredth of its compilation or more.
+slow = ("cmath", "complex", "filesystem", "format", "functional", "future", "iostream", "map", "random", "ranges",
+        "regex", "unordered_map", "unordered_set")
+everybodys = "include/tutti/tutti.hpp"
 roots = ("include", "kernels", "strategies", "apps", "bench", "test")
 includes = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"@]+)"|<([^>@]+)>)', re.M)
 
@@ -70,9 +75,27 @@ def resolved(path: str, header: str, known: set[str]) -> str | None:
                  if each.startswith(room) and each.endswith("/" + header)), None)
 
 
+def read_with(path: str, texts: dict[str, str]) -> set[str]:
+    """The project's files that a compiler reads for one of them."""
+    read: set[str] = set()
+    ahead = [path]
+    while ahead:
+        each = ahead.pop()
+        if each in texts and each not in read:
+            read.add(each)
+            ahead += [resolved(each, match[1], set(texts)) or "" for match in includes.finditer(texts[each])
+                      if match[1]]
+    return read
+
+
 def faults(texts: dict[str, str]) -> list[str]:
     found = []
     known = set(texts)
+    for path in sorted(read_with(everybodys, texts)):
+        for match in includes.finditer(texts[path]):
+            if match[2] in slow:
+                found.append(f"{path}: every unit that trains reads <{match[2]}> for it, which takes the compiler "
+                             "long. Fix: include it where a policy needs it, or name the one builtin")
     for path, text in texts.items():
         if not path.startswith(tuple(places)):
             continue
@@ -117,7 +140,8 @@ def self_test() -> None:
              "include/tutti/role/fusion.hpp": "", "include/tutti/fusion/all.hpp": "",
              "include/tutti/collective/ring.hpp": "", "include/tutti/architecture/star.hpp": "",
              "include/tutti/core/engine.hpp": "", "strategies/tutti/strategies/bsp.hpp": "",
-             "include/tutti/tutti.hpp": "", "apps/models/mlp.hpp": "", "test/support/law.hpp": ""}
+             "include/tutti/tutti.hpp": '#include "tutti/core/engine.hpp"',
+             "apps/models/mlp.hpp": "", "test/support/law.hpp": ""}
     planted = [
         ("include/tutti/base/task.hpp", '#include "tutti/role/fusion.hpp"', "looks up"),
         ("include/tutti/base/task.hpp", '#include <tutti/role/fusion.hpp>', "looks up"),
@@ -139,6 +163,8 @@ def self_test() -> None:
         ("test/support/law.hpp", '#include "models/mlp.hpp"\n#include <gtest/gtest.h>', ""),
         ("strategies/tutti/strategies/bsp.hpp", '#include "tutti/core/engine.hpp"', ""),
         ("include/tutti/base/task.hpp", "#include <coroutine>\n#include <unistd.h>", ""),
+        ("include/tutti/core/engine.hpp", "#include <cmath>", "takes the compiler long"),
+        ("include/tutti/fusion/all.hpp", "#include <cmath>", ""),
     ]
     for path, line, sentence in planted:
         sources.expect(faults({**house, path: line}), sentence, f"{line} in {path}")

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,6 +24,14 @@ inline std::uint32_t largest_bits(std::span<const float> input) {
     largest = std::max(largest, key_of(each));
   }
   return largest;
+}
+
+TUTTI_HD inline double square_root(double value) {
+#if defined(__CUDA_ARCH__)
+  return __dsqrt_rn(value);
+#else
+  return __builtin_sqrt(value);  // of <cmath>, which compilers read for longer than all norms
+#endif
 }
 
 }  // namespace detail
@@ -70,7 +77,8 @@ struct keep_root_of_mean {
   float* result;
   std::size_t n;
   TUTTI_HD void operator()(double total) const {
-    *result = n == 0 ? 0.0f : static_cast<float>(std::sqrt(total / static_cast<double>(n)));
+    const double mean = total / static_cast<double>(n);
+    *result = n == 0 ? 0.0f : static_cast<float>(detail::square_root(mean));
   }
 };
 
