@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tutti/base/gate.hpp"
+#include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
@@ -46,15 +47,71 @@ struct chunk_record {
   bool at_rest() const { return running.done() && before.done(); }
 };
 
-/// All of a rank's chunks: where each stands, and the memory that its launches work in.
+/// Where each of a rank's chunks stands. Compiled once for all strategies.
+template <class Queue, bool Splits>
+class chunk_list {
+ public:
+  using record = chunk_record<Queue, Splits>;
+
+  explicit chunk_list(std::size_t chunks) : records_(chunks) {}
+
+  record& operator[](std::uint32_t number) { return records_[number]; }
+  const record& operator[](std::uint32_t number) const { return records_[number]; }
+  auto begin() { return records_.begin(); }
+  auto end() { return records_.end(); }
+  auto begin() const { return records_.begin(); }
+  auto end() const { return records_.end(); }
+  std::size_t size() const { return records_.size(); }
+  std::uint32_t number_of(const record& its) const {
+    return static_cast<std::uint32_t>(&its - records_.data());
+  }
+
+  bool at_rest() const {
+    return loops::all_of(records_, [](const record& each) { return each.at_rest(); });
+  }
+  /// The first that is under way, or else ready; null if there is none.
+  [[gnu::cold]] const record* first_begun() const {
+    // What is merely ready may wait for the others' credit: they come last.
+    const record* first = nullptr;
+    for (const record& each : records_) {
+      if (each.state != chunk_state::started && each.state != chunk_state::ready) {
+        continue;
+      }
+      if (first == nullptr || (each.state == first->state ? each.steps < first->steps
+                                                          : each.state == chunk_state::started)) {
+        first = &each;
+      }
+    }
+    return first;
+  }
+  /// The first that the stream has not come past; null if there is none.
+  [[gnu::cold]] const record* first_on_stream() const {
+    const record* first = nullptr;
+    for (const record& each : records_) {
+      const bool earlier = first == nullptr || each.started < first->started;
+      if (each.started != 0 && earlier && !Queue::passed(each.moved)) {
+        first = &each;
+      }
+    }
+    return first;
+  }
+
+ protected:
+  std::vector<record> records_;
+};
+
+/// All of a rank's chunks, and the memory that their launches work in.
 template <class Types>
-class chunk_records {
+class chunk_records
+    : public chunk_list<typename Types::transport::queue_type, surroundings<Types>::splits_phases> {
   using transport = typename Types::transport;
   using queue_type = typename transport::queue_type;
   using compression = typename Types::compression;
   using surroundings_type = surroundings<Types>;
   using state_type = typename Types::architecture::template state<surroundings_type>;
   static constexpr bool splits = surroundings_type::splits_phases;
+  using list = chunk_list<queue_type, splits>;
+  using list::records_;
   static constexpr bool delays = facts::delay<typename Types::architecture> > 0;
   static constexpr bool undoes = surroundings_type::undoes_steps;
   static constexpr std::size_t owner_rows = facts::encodes_means<typename Types::architecture>
@@ -62,19 +119,19 @@ class chunk_records {
                                                 : 0;
 
  public:
-  using record = chunk_record<queue_type, splits>;
+  using typename list::record;
   using buffers = fusion_buffers<queue_type>;
 
   /// Without the workspace of chunks that travel in a fusion's buffers.
   [[gnu::cold]] chunk_records(transport& world, const plan& made,
                               const model_memory<queue_type>& model,
                               const surroundings_type& around, const state_type& state)
-      : world_(&world),
+      : list(made.chunks.size()),
+        world_(&world),
         plan_(&made),
         model_(&model),
         around_(&around),
         state_(&state),
-        records_(made.chunks.size()),
         worker_memory_(world.queue(), facts::memory_per_element<compression>, model.remembered()),
         owner_memory_(world.queue(), owner_rows, model.remembered()),
         worker_kept_(world.queue(), undoes ? facts::memory_per_element<compression> : 0,
@@ -98,14 +155,6 @@ class chunk_records {
   chunk_records(const chunk_records&) = delete;
   chunk_records& operator=(const chunk_records&) = delete;
   [[gnu::cold]] ~chunk_records() = default;
-
-  record& operator[](std::uint32_t number) { return records_[number]; }
-  const record& operator[](std::uint32_t number) const { return records_[number]; }
-  auto begin() { return records_.begin(); }
-  auto end() { return records_.end(); }
-  auto begin() const { return records_.begin(); }
-  auto end() const { return records_.end(); }
-  std::size_t size() const { return records_.size(); }
 
   /// The chunk's compressor works on the one tensor that it holds: it is a launch by itself.
   bool is_alone(const chunk& piece) const {
@@ -202,36 +251,21 @@ class chunk_records {
 
   /// The first that is under way, or else ready, with its step.
   [[gnu::cold]] std::optional<chunk_step> first_begun() const {
-    // What is merely ready may wait for the others' credit: they come last.
-    const auto order = [](const record& each) {
-      const int place = each.state == chunk_state::started ? 0
-                        : each.state == chunk_state::ready ? 1
-                                                           : 2;
-      return std::pair{place, each.steps};
-    };
-    const auto found = std::min_element(
-        records_.begin(), records_.end(),
-        [&order](const record& a, const record& b) { return order(a) < order(b); });
-    if (found == records_.end() || order(*found).first == 2) {
+    const record* first = list::first_begun();
+    if (first == nullptr) {
       return std::nullopt;
     }
-    const bool counted = delays && found->state == chunk_state::started;  // its step is over
-    return chunk_step{static_cast<std::uint32_t>(found - records_.begin()), found->steps - counted};
+    const bool counted = delays && first->state == chunk_state::started;  // its step is over
+    return chunk_step{this->number_of(*first), first->steps - counted};
   }
 
   /// The first that the stream has not come past.
   std::optional<chunk_step> first_on_stream() const {
-    const record* first = nullptr;
-    for (const record& each : records_) {
-      const bool earlier = first == nullptr || each.started < first->started;
-      if (each.started != 0 && earlier && !queue_type::passed(each.moved)) {
-        first = &each;
-      }
-    }
+    const record* first = list::first_on_stream();
     if (first == nullptr) {
       return std::nullopt;
     }
-    return chunk_step{static_cast<std::uint32_t>(first - records_.data()), first->steps - 1};
+    return chunk_step{this->number_of(*first), first->steps - 1};
   }
 
  private:
@@ -299,7 +333,6 @@ class chunk_records {
   const model_memory<queue_type>* model_;
   const surroundings_type* around_;
   const state_type* state_;
-  std::vector<record> records_;
   state_memory<queue_type> worker_memory_;
   state_memory<queue_type> owner_memory_;
   state_memory<queue_type> worker_kept_;

@@ -183,10 +183,7 @@ class flow {
   }
   /// Some launch is on its way. For any thread.
   bool communicates() const { return in_flight_.load(std::memory_order_acquire) != 0; }
-  bool at_rest() const {
-    return order_.at_rest() && deciding_.done() &&
-           loops::all_of(chunks_, [](const auto& each) { return each.at_rest(); });
-  }
+  bool at_rest() const { return order_.at_rest() && deciding_.done() && chunks_.at_rest(); }
 
   /// Goes on from step `steps`; only where nothing is outstanding.
   [[gnu::cold]] void resume(std::uint64_t steps) {
