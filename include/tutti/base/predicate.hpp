@@ -1,23 +1,10 @@
 #pragma once
 
-#include <memory>
+#include "tutti/base/function_ref.hpp"
 
 namespace tutti {
 
-/// A question of the caller's, by reference, so that what asks it again and again is compiled once.
-/// Lives no longer than what it was made of. Cost: a call through a pointer.
-class predicate {
- public:
-  template <class F>
-  predicate(const F& asks)
-      : of_(std::addressof(asks)),
-        answer_([](const void* of) -> bool { return (*static_cast<const F*>(of))(); }) {}
-
-  bool operator()() const { return answer_(of_); }
-
- private:
-  const void* of_;
-  bool (*answer_)(const void*);
-};
+/// A question that is asked again and again.
+using predicate = function_ref<bool()>;
 
 }  // namespace tutti

@@ -11,6 +11,7 @@
 #include "tutti/base/assert.hpp"
 #include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/function_ref.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/fusion/none.hpp"
@@ -266,6 +267,47 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   }
 }
 
+/// What `make_plan` does, once for all strategies.
+[[gnu::cold]] inline plan make_plan_by(
+    std::span<const tensor> forward, const profile& known, std::string_view settings,
+    function_ref<tensor_class(const tensor_facts&)> class_of,
+    function_ref<std::vector<std::size_t>(std::span<const tensor_facts>, const profile&)>
+        group_ends,
+    function_ref<std::vector<std::size_t>(std::size_t)> piece_ends,
+    function_ref<void(plan&)> place) {
+  expect_memory(forward);
+  expect_shapes(forward);
+  expect_profile(forward, known);
+  plan made = backward_of(forward);
+  std::vector<tensor_class> classes(forward.size());  // by id
+  for (const tensor_facts& each : made.backward) {
+    classes[index(each.id)] = class_of(each);
+  }
+  part_classes(made, classes);
+  profile weighed = known;
+  for (std::size_t begin = 0; begin < classes.size();) {
+    const std::size_t tensors = as_many_alike(made, classes, begin);
+    const auto its = std::span<const tensor_facts>(made.backward).subspan(begin, tensors);
+    const tensor_class& theirs = classes[index(made.at(begin))];
+    weighed.payload = theirs.payload;
+    add_buckets(made, begin, tensors,
+                theirs.alone ? fusion::none().group_ends(its, weighed) : group_ends(its, weighed));
+    begin += tensors;
+  }
+  order_buckets(made);
+  for (std::uint32_t number = 0; number < made.buckets.size(); ++number) {
+    const std::size_t elements = made.buckets[number].elements;
+    const tensor_class& its = classes[index(made.at(made.buckets[number].first_tensor))];
+    add_chunks(made, number, its,
+               its.alone ? std::vector<std::size_t>{elements}
+                         : cut_between(piece_ends(elements), its.block));
+  }
+  expect_few_chunks(made);
+  place(made);
+  add_hash(made, forward, settings);
+  return made;
+}
+
 }  // namespace detail
 
 /// The plan of a strategy for these tensors; `place(plan)` says which rank owns each chunk, and
@@ -279,38 +321,12 @@ template <fusion_policy Fusion, partition_policy Partition, class Place,
 plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Partition& partition,
                const profile& known, Place place, std::string_view settings = {},
                ClassOf class_of = {}) {
-  detail::expect_memory(forward);
-  detail::expect_shapes(forward);
-  detail::expect_profile(forward, known);
-  plan made = detail::backward_of(forward);
-  std::vector<tensor_class> classes(forward.size());  // by id
-  for (const tensor_facts& each : made.backward) {
-    classes[index(each.id)] = class_of(each);
-  }
-  detail::part_classes(made, classes);
-  profile weighed = known;
-  for (std::size_t begin = 0; begin < classes.size();) {
-    const std::size_t tensors = detail::as_many_alike(made, classes, begin);
-    const auto its = std::span<const tensor_facts>(made.backward).subspan(begin, tensors);
-    const tensor_class& theirs = classes[index(made.at(begin))];
-    weighed.payload = theirs.payload;
-    detail::add_buckets(
-        made, begin, tensors,
-        theirs.alone ? fusion::none().group_ends(its, weighed) : fusion.group_ends(its, weighed));
-    begin += tensors;
-  }
-  detail::order_buckets(made);
-  for (std::uint32_t number = 0; number < made.buckets.size(); ++number) {
-    const std::size_t elements = made.buckets[number].elements;
-    const tensor_class& its = classes[index(made.at(made.buckets[number].first_tensor))];
-    detail::add_chunks(made, number, its,
-                       its.alone ? std::vector<std::size_t>{elements}
-                                 : detail::cut_between(partition.piece_ends(elements), its.block));
-  }
-  detail::expect_few_chunks(made);
-  place(made);
-  detail::add_hash(made, forward, settings);
-  return made;
+  return detail::make_plan_by(
+      forward, known, settings, class_of,
+      [&](std::span<const tensor_facts> backward, const profile& its) {
+        return fusion.group_ends(backward, its);
+      },
+      [&](std::size_t elements) { return partition.piece_ends(elements); }, place);
 }
 
 }  // namespace tutti
