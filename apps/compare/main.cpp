@@ -287,7 +287,7 @@ void leave_to_few_workers(std::vector<contender>& all, const common::job& asked,
   }
 }
 
-/// Where a few workers stand for many, those are alike.
+/// Where few workers are simulated in place of many, all are alike.
 void check_workers_are_alike(const common::job& asked, int most) {
   if (most > message_by_message && (asked.jitter > 0 || !asked.slow_rank.empty())) {
     throw common::flag_error(std::string(asked.jitter > 0 ? "--jitter" : "--slow-rank") +
