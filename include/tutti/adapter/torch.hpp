@@ -23,6 +23,8 @@
 #include "tutti/adapter/side_channel.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/loops.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
@@ -37,6 +39,7 @@
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/scaled_elsewhere.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/chunk_context.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
@@ -735,14 +738,16 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   /// A mean that nobody sees is of what an earlier pass has left out: it is left out again.
   void remember_unseen() {
     using compression = typename engine_type::compression;
-    if constexpr (facts::memory_per_element < compression >> 0) {
-      if (unused_ == unused_parameters::as_zeros) {
+    constexpr std::size_t rows = facts::memory_per_element<compression>;
+    if constexpr (rows != 0) {
+      if (std::ranges::all_of(trained_, [this](const entry& its) { return shows_mean(its); })) {
         return;
       }
+      engine_->drain();  // where means are late, this pass's gradients may be on their way
       const auto policy = make_policy<compression>(options_of<compression>());
       const plan& made = engine_->planned();
       const std::span<float> all = engine_->memories().front();
-      for (entry& its : trained_) {
+      for (const entry& its : trained_) {
         if (!shows_mean(its) && is_finite(its)) {
           const std::size_t position = made.position(id_of(its));
           const bucket& group = made.buckets[made.bucket_of[position]];
