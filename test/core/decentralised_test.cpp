@@ -33,6 +33,8 @@
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/compression/e3m0.hpp"
+#include "tutti/compression/nesterov_momentum.hpp"
+#include "tutti/compression/none.hpp"
 #include "tutti/optimizer/adam.hpp"
 
 namespace tutti::test {
@@ -762,7 +764,7 @@ template <class Strategy>
 std::string refusal(int ranks, engine_options<Strategy> set) {
   const auto said = errors(ranks, [&set](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    make_engine<Strategy>(world, memory.tensors(), optimizer_of(values), set);
+    make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(values), set);
   });
   for (const std::string& each : said) {
     EXPECT_EQ(each, said[0]);
@@ -800,6 +802,12 @@ TEST(Refused, PeriodsAndForcesThatNobodyCouldKeep) {
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 1}}),
             "architecture::diloco: the outer momentum must be from 0 to below 1. Fix: 0.9.");
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 0}}), "");
+  using twice = compose<architecture::diloco<>, compression::nesterov_momentum<compression::none>>;
+  EXPECT_EQ(
+      refusal<twice>(2, {}),
+      "architecture::diloco: this compressor sends each rank's momentum, and outer steps would "
+      "keep a momentum of that. Fix: 0 for the outer momentum.");
+  EXPECT_EQ(refusal<twice>(2, {.architecture = {.momentum = 0}}), "");
   using streamed = compose<architecture::streaming_diloco<>>;
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.keep = 1.5}}),
             "architecture::streaming_diloco: what is kept must be from 0 to 1. Fix: 0.5.");

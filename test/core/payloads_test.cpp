@@ -15,6 +15,7 @@
 #include "support/training.hpp"
 #include "support/training_worlds.hpp"
 #include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded_by_owners.hpp"
@@ -33,6 +34,7 @@
 #include "tutti/compression/remembering_answers.hpp"
 #include "tutti/compression/select.hpp"
 #include "tutti/compression/top_k.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 
 namespace tutti::test {
 
@@ -102,15 +104,14 @@ TEST(Payloads, WhoseResidualsWouldGrowAreRefused) {
   refuses_residuals_that_grow<architecture::parameter_server<>>();
 }
 
-/// Where gradients travel a sign may be worth 1; of parameters and their differences it would be
-/// all.
-template <class Compression, class Architecture>
+/// Where gradients travel a sign may be worth 1; of parameters and what moves them it would be all.
+template <class Compression, class Architecture, class Optimizer = optimizer::sgd>
 void takes_no_signs_alone(options_of<Compression> signs, const std::string& wanted) {
   using strategy = compose<Compression, Architecture>;
   for (const std::string& said : errors(2 + (has_servers<strategy> ? 1 : 0), [&](auto& world) {
          arena memory(declarations());
          auto engine =
-             make_engine<strategy>(world, memory.tensors(), optimizer_of(), {.compression = signs});
+             make_engine<strategy>(world, memory.tensors(), Optimizer(), {.compression = signs});
          if (engine.serves()) {
            engine.serve();
          }
@@ -131,6 +132,8 @@ TEST(Payloads, OfSignsAloneAreNeitherParametersNorDifferences) {
   takes_no_signs_alone<byteps_onebit, servers>(one, refused);
   takes_no_signs_alone<chain<top_k, byteps_onebit>, servers>({.code = one}, refused);
   takes_no_signs_alone<error_feedback<byteps_onebit>, owners>(one, refused);
+  takes_no_signs_alone<error_feedback<byteps_onebit>, architecture::momentum_exchange,
+                       optimizer::one_bit_adam>(one, refused);
   takes_no_signs_alone<compression::remembering_answers<byteps_onebit>, owners>(one, refused);
   const std::string taken{};
   takes_no_signs_alone<byteps_onebit, servers>({}, taken);

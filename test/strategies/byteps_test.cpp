@@ -260,6 +260,22 @@ TEST(dense_below, counts_bytes_as_they_travel) {
   static_assert(dense_below<byteps_onebit>().wire_bytes(16384) == 16384 / 8 + 4);
 }
 
+/// Elements that were compressed until a replan cut them otherwise have left something out.
+TEST(dense_below, sends_what_was_left_out_before_a_replan) {
+  const dense_below<compression::error_feedback<byteps_onebit>> codec({.bytes = 400});
+  floats residual{0.5f, -2, 0, 8};
+  chunk_context where{};
+  where.memory = residual.data();
+  where.stride = residual.size();
+  const floats gradient{1, 2, 3, 4};
+  floats sent(4);
+  inline_queue queue;
+  codec.encode(queue, gradient, {reinterpret_cast<std::byte*>(sent.data()), codec.wire_bytes(4)},
+               where);
+  EXPECT_EQ(sent, (floats{1.5f, 0, 3, 12}));
+  EXPECT_EQ(residual, floats(4));
+}
+
 /// Both ways a server and its workers draw the same elements: what arrives is exact, or nothing.
 TEST(BytePSRandomK, draws_the_same_everywhere) {
   engine_options<strategies::BytePSRandomK> set;

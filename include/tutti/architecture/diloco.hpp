@@ -13,18 +13,26 @@
 #include "tutti/base/sentence.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
 
 namespace tutti::architecture {
 
 /// Throws usage_error unless outer steps go along what models have come to, and their momentum
-/// fades.
-[[gnu::cold]] inline void expect_outer_steps(std::string_view whose, double rate, double momentum) {
+/// fades and is the only one.
+template <class Compression>
+[[gnu::cold]] void expect_outer_steps(std::string_view whose, double rate, double momentum) {
   if (!(rate > 0)) {
     throw usage_error(sentence({whose, ": the outer rate must be above 0. Fix: 0.7."}));
   }
   if (!(momentum >= 0 && momentum < 1)) {
     throw usage_error(
         sentence({whose, ": the outer momentum must be from 0 to below 1. Fix: 0.9."}));
+  }
+  if (facts::keeps_momentum<Compression> && momentum != 0) {
+    throw usage_error(
+        sentence({whose,
+                  ": this compressor sends each rank's momentum, and outer steps would keep "
+                  "a momentum of that. Fix: 0 for the outer momentum."}));
   }
 }
 
@@ -76,7 +84,8 @@ struct diloco : all_reduce<Collective> {
       if (set.period < 1) {
         throw usage_error("architecture::diloco: the period must be at least 1 step. Fix: 500.");
       }
-      expect_outer_steps("architecture::diloco", set.rate, set.momentum);
+      expect_outer_steps<typename World::compression>("architecture::diloco", set.rate,
+                                                      set.momentum);
     }
 
     bool sends(std::uint64_t step) const {

@@ -117,7 +117,8 @@ struct streaming_diloco : Mean {
         throw usage_error(
             "architecture::streaming_diloco: what is kept must be from 0 to 1. Fix: 0.5.");
       }
-      expect_outer_steps("architecture::streaming_diloco", set.rate, set.momentum);
+      expect_outer_steps<typename World::compression>("architecture::streaming_diloco", set.rate,
+                                                      set.momentum);
     }
 
     bool sends(std::uint64_t step) const {

@@ -48,7 +48,7 @@ class byteps_onebit {
   constexpr void expect_magnitudes() const {
     if (!scales()) {
       throw usage_error(
-          "compression::byteps_onebit: of parameters, or of what they have changed by, a sign that "
+          "compression::byteps_onebit: of parameters, or of what moves them, a sign that "
           "is worth one says nothing but 1 or -1. Fix: worth mean_magnitude, or an architecture "
           "that carries gradients.");
     }

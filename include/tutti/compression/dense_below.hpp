@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "tutti/compression/none.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti::compression {
@@ -13,7 +14,9 @@ namespace tutti::compression {
 /// Chunks of fewer bytes travel as floats; longer ones are compressed. `select` decides it by
 /// tensor, and groups each kind; this is for architectures that send every chunk in one way, as
 /// parameter servers do. A fusion's chunks are counted as they travel.
-/// Wire: n floats, or as the compressor that it decorates. Cost: none beside.
+/// What a compressor has left out of elements that travel as floats since a replan goes with them.
+/// Wire: n floats, or as the compressor that it decorates. Cost: none beside, or under error
+/// feedback a pass over what is not compressed.
 /// After: BytePS, `BYTEPS_MIN_COMPRESS_BYTES`, which counts a tensor before it is cut: there the
 /// last piece of a long tensor is compressed, however short.
 template <encodes_once C>
@@ -77,7 +80,7 @@ class dense_below {
   requires(!variable) void encode(Queue& queue, std::span<const float> gradient, wire out,
                                   const chunk_context& where) const {
     if (dense(gradient.size())) {
-      none{}.encode(queue, gradient, {out.data, none::wire_bytes(gradient.size())});
+      encode_dense(queue, gradient, out, where);
     } else {
       tutti::encode(compression_, queue, gradient, out, where);
     }
@@ -86,7 +89,7 @@ class dense_below {
   requires variable void encode(Queue& queue, std::span<const float> gradient, wire out,
                                 const chunk_context& where, std::size_t* length) const {
     if (dense(gradient.size())) {
-      none{}.encode(queue, gradient, {out.data, none::wire_bytes(gradient.size())});
+      encode_dense(queue, gradient, out, where);
       *length = none::wire_bytes(gradient.size());
     } else {
       compression_.encode(queue, gradient, out, where, length);
@@ -134,6 +137,18 @@ class dense_below {
 
  private:
   constexpr bool dense(std::size_t elements) const { return elements * sizeof(float) < bytes_; }
+
+  template <class Queue>
+  void encode_dense(Queue& queue, std::span<const float> gradient, wire out,
+                    const chunk_context& where) const {
+    const wire floats{out.data, none::wire_bytes(gradient.size())};
+    none{}.encode(queue, gradient, floats);
+    if constexpr (remembers_residuals<C>) {
+      const std::span<float> left_out = residual(where, gradient.size());
+      kernels::add(queue, floats.as<float>(), left_out);
+      queue.clear(left_out.data(), left_out.size_bytes());
+    }
+  }
 
   C compression_{};
   std::size_t bytes_{options{}.bytes};

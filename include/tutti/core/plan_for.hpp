@@ -74,7 +74,8 @@ plan plan_for(std::span<const tensor> forward, const typename Types::options& se
                           }
                           return its;
                         });
-  if constexpr (facts::carries_of<architecture> == carries::difference) {
+  if constexpr (facts::carries_of<architecture> == carries::difference ||
+                facts::exchanges_momenta<architecture>) {
     expect_magnitudes(compressor);
   }
   if constexpr (facts::owns_parameters<architecture> && facts::encodes_means<architecture>) {

@@ -134,7 +134,8 @@ struct parameters_travel_whole {
 
 template <class Architecture, class Compression>
 struct differences_have_magnitudes {
-  static constexpr bool holds = facts::carries_of<Architecture> != carries::difference ||
+  static constexpr bool holds = (facts::carries_of<Architecture> != carries::difference &&
+                                 !facts::exchanges_momenta<Architecture>) ||
                                 !facts::sends_signs_alone<Compression>;
 };
 
@@ -370,9 +371,9 @@ struct check_parameters_travel_whole {
 template <class Architecture, class Compression>
 struct check_differences_have_magnitudes {
   static_assert(differences_have_magnitudes<Architecture, Compression>::holds,
-                "tutti: this architecture sends what parameters have changed by, but this "
-                "compressor sends the sign of that alone, and each would change by 1. Fix: "
-                "compression::scaled_sign, or an architecture that carries gradients.");
+                "tutti: this architecture sends what parameters have changed by, or momenta that "
+                "move them, but this compressor sends the sign of that alone, and each would be 1. "
+                "Fix: compression::scaled_sign, or an architecture that carries gradients.");
 };
 template <class Architecture, class Compression>
 struct check_kept_gradients_are_undivided {
