@@ -206,10 +206,15 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
       refusal<WFBPUnlimited>("something else entirely", memory.tensors()),
       "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
   const auto fewer = std::vector<tensor>(memory.tensors().begin() + 1, memory.tensors().end());
-  EXPECT_EQ(refusal<WFBPUnlimited>(bytes, fewer),
-            "the checkpoint is of another model: 6 tensors instead of 5");
-  EXPECT_NE(refusal<TopK>(bytes, memory.tensors()).find("the checkpoint is of another strategy"),
-            std::string::npos);
+  EXPECT_EQ(
+      refusal<WFBPUnlimited>(bytes, fewer),
+      "the checkpoint is of another model: 6 tensors instead of 5. Fix: use the one that it was "
+      "saved with");
+  EXPECT_EQ(refusal<TopK>(bytes, memory.tensors()),
+            "the checkpoint is of another strategy: " +
+                std::string(type_name<WFBPUnlimited::strategy>()) + " instead of " +
+                std::string(type_name<TopK::strategy>()) +
+                ". Fix: use the one that it was saved with");
 }
 
 TEST(Checkpoint, OfAnotherNumberOfRanksIsRefused) {

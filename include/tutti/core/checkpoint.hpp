@@ -16,6 +16,7 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/base/type_name.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/role/architecture.hpp"
 
@@ -24,7 +25,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '5', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '6', '\n'};
 
 /// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
 class checkpoint_writer {
@@ -125,11 +126,6 @@ class checkpoint_reader {
   running_hash hash_;
 };
 
-template <class Strategy>
-constexpr std::string_view signature() {
-  return __PRETTY_FUNCTION__;
-}
-
 /// Of where chunks lie in the model and which rank owns each.
 inline std::uint64_t hash_of_owners(const plan& made) {
   running_hash hash;
@@ -149,8 +145,8 @@ inline bool remember_something(const std::vector<std::vector<std::vector<float>>
 inline void expect(std::string_view found, std::string_view wanted, std::string_view what) {
   if (found != wanted) {
     throw usage_error("the checkpoint is of another " + std::string(what) + ": " +
-                      std::string(found.substr(0, 200)) + " instead of " +
-                      std::string(wanted.substr(0, 200)));
+                      std::string(found) + " instead of " + std::string(wanted) +
+                      ". Fix: use the one that it was saved with");
   }
 }
 
@@ -212,7 +208,7 @@ void save(Engine& engine, std::ostream& out) {
   engine.meet();
   auto& queue = engine.world().queue();
   detail::checkpoint_writer file(out);
-  detail::write_head(file, {std::string(detail::signature<typename Engine::strategy>()),
+  detail::write_head(file, {std::string(type_name<typename Engine::strategy>()),
                             engine.world().size(), engine.worker(), engine.steps()});
   file.value(hash_of_order(engine.planned()));
   file.value(detail::hash_of_owners(engine.planned()));
@@ -267,7 +263,7 @@ void load(Engine& engine, std::istream& in) {
   };
   detail::checkpoint_reader file(in);
   const detail::checkpoint_head head = detail::read_head(file);
-  detail::expect(head.strategy, detail::signature<typename Engine::strategy>(), "strategy");
+  detail::expect(head.strategy, type_name<typename Engine::strategy>(), "strategy");
   if (head.ranks != engine.world().size()) {
     throw usage_error(
         sentence({"the checkpoint was written by ", head.ranks, " ranks and is read by ",
@@ -283,8 +279,9 @@ void load(Engine& engine, std::istream& in) {
       file.template value<std::uint64_t>() == detail::hash_of_owners(engine.planned());
   const auto tensors = file.template value<std::uint64_t>();
   if (tensors != engine.tensors().size()) {
-    throw usage_error(sentence({"the checkpoint is of another model: ", tensors,
-                                " tensors instead of ", engine.tensors().size()}));
+    throw usage_error(
+        sentence({"the checkpoint is of another model: ", tensors, " tensors instead of ",
+                  engine.tensors().size(), ". Fix: use the one that it was saved with"}));
   }
   if (order != hash_of_order(engine.planned())) {
     throw usage_error(
