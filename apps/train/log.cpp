@@ -9,8 +9,8 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "common/output.hpp"
 #include "common/staleness.hpp"
-#include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 
 namespace train {
@@ -99,6 +99,13 @@ void log::finish(const tutti::report& so_far) const {
   write_json({}, all_, so_far);
 }
 
+void log::nothing_left(std::size_t step) const {
+  if (speaks_) {
+    std::printf("%-14s nothing is left after step %zu. Fix: more --epochs or --steps\n",
+                strategy_.c_str(), step);
+  }
+}
+
 void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
                      const tutti::report& so_far) const {
   if (job_->json.empty()) {
@@ -153,10 +160,8 @@ void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
     line["worst_accuracy"] = *seen.worst_accuracy;
   }
   std::ofstream out(job_->json, std::ios::app);
-  out << line << "\n" << std::flush;
-  if (!out) {
-    throw tutti::usage_error("cannot write " + job_->json + ". Fix: another file");
-  }
+  out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n" << std::flush;
+  common::expect_writable(out, job_->json);
 }
 
 void timelines::add(int rank, const tutti::monitor::timeline& seen,
@@ -175,9 +180,8 @@ void timelines::write(const common::job& asked) const {
                                : asked.timeline;
   std::ofstream out(file);
   tutti::monitor::write_trace(out, seen_, names_);
-  if (!out.flush()) {
-    throw tutti::usage_error("cannot write " + file + ". Fix: another file");
-  }
+  out.flush();
+  common::expect_writable(out, file);
 }
 
 }  // namespace train

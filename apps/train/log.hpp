@@ -47,6 +47,8 @@ class log {
   void epoch(std::size_t epoch, const totals& seen, const tutti::report& so_far);
   /// After the last epoch.
   void finish(const tutti::report& so_far) const;
+  /// What was resumed has done all that it was asked for.
+  void nothing_left(std::size_t step) const;
 
  private:
   void write_json(std::optional<std::size_t> epoch, const totals& seen,

@@ -25,7 +25,7 @@ const train::device& find(const train::trainable& strategy, const common::job& a
     throw common::flag_error(
         "this build does not train " + asked.strategy + " on " + asked.device +
         ". Fix: cmake --preset cuda, where nvcc, cuBLAS and cuDNN are found, or "
-        "--device cpu, where alone OkTopk and QSGD train");
+        "--device cpu, where alone OkTopk, QSGD and BytePSDithering train");
   }
   found->expect(asked);
   return *found;

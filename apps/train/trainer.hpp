@@ -18,6 +18,7 @@
 #include "common/described.hpp"
 #include "common/input.hpp"
 #include "common/job.hpp"
+#include "common/output.hpp"
 #include "common/ways.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
@@ -69,16 +70,13 @@ void write_checkpoint(Engine& engine, Model& model, const std::string& file) {
   const std::string partial = file + ".partial";
   {
     std::ofstream out(partial, std::ios::binary);
-    if (!out) {
-      throw tutti::usage_error("cannot write " + partial + ". Fix: a directory that exists");
-    }
+    common::expect_writable(out, partial);
     tutti::save(engine, out);
     const auto statistics = tutti::host_view(model.queue(), model.statistics());
     out.write(reinterpret_cast<const char*>(statistics.data()),
               static_cast<std::streamsize>(model.statistics().size_bytes()));
-    if (!out.flush()) {
-      throw tutti::usage_error("cannot write " + partial + ". Fix: free space or another file");
-    }
+    out.flush();
+    common::expect_writable(out, partial);
   }
   engine.average(0);  // no rank goes ahead while another may still fail to write
   // Of any two ranks one may have come past this, and the other not yet; but none past the next
@@ -177,6 +175,9 @@ class session {
   void run() {
     if (!job_->resume.empty()) {
       read_checkpoint(*engine_, *model_, of_rank(job_->resume, engine_->worker()));
+      if (full() || done() >= job_->epochs * loader_.steps()) {
+        out_->nothing_left(done());
+      }
     }
     policies_.before_training(*engine_);
     for (std::size_t epoch = done() / loader_.steps(); epoch < job_->epochs && !full(); ++epoch) {

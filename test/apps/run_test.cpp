@@ -154,6 +154,16 @@ TEST_F(Apps, ChecksThatAllRanksResumeAtOneStep) {
   EXPECT_NE(got.err.find("not every rank's is"), std::string::npos) << got.err;
 }
 
+TEST_F(Apps, AResumedJobWithNothingLeftSaysSo) {
+  const std::string flags = "--strategy BSP --ranks 2 --steps 2 ";
+  ASSERT_EQ(train(flags + "--checkpoint saved").status, 0);
+  const auto got = train(flags + "--resume saved");
+  EXPECT_EQ(got.status, 0) << got.err;
+  EXPECT_NE(got.out.find("nothing is left after step 2. Fix: more --epochs or --steps\n"),
+            std::string::npos)
+      << got.out;
+}
+
 /// Ranks save in three moves: write FILE.partial, FILE becomes FILE.previous, FILE.partial FILE.
 /// The first is over on all of them before one makes the second.
 TEST_F(Apps, AJobThatIsKilledWhileItsRanksSaveGoesOn) {
@@ -352,6 +362,11 @@ TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {
 #else
   train_refuses("--device cuda",
                 "this build does not train Horovod on cuda. Fix: cmake --preset cuda");
+  train_refuses(
+      "--device cuda --strategy BytePSDithering",
+      "this build does not train BytePSDithering on cuda. Fix: cmake --preset cuda, where "
+      "nvcc, cuBLAS and cuDNN are found, or --device cpu, where alone OkTopk, QSGD and "
+      "BytePSDithering train");
 #endif
 }
 
