@@ -22,15 +22,13 @@ struct addressable {
 
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
-    const bool fits = data.all().size() <= inline_bytes;
-    const std::span<const std::byte> mine =
-        fits ? data.all() : std::as_bytes(std::span(&data.data, 1));
+    if (data.all().size() <= inline_bytes) {
+      const auto shown = co_await self.rendezvous(data.all());
+      add_shown(self, data, shown);
+      co_return;
+    }
     {
-      const auto shown = co_await self.rendezvous(mine);
-      if (fits) {
-        add_shown(self, data, shown);
-        co_return;
-      }
+      const auto shown = co_await self.rendezvous(std::as_bytes(std::span(&data.data, 1)));
       add_part(self, data, [&](int peer) { return shown.template shown<std::byte*>(peer); });
     }
     co_await self.rendezvous(std::span<const std::byte>{});
