@@ -114,18 +114,13 @@ class when_ready {
                                             begin + static_cast<std::ptrdiff_t>(kept),
                                             begin + static_cast<std::ptrdiff_t>(place));
       oldest_ = static_cast<std::size_t>(moved - begin);
+      std::sort(launch_.begin(), launch_.end());
       return launch_;
     }
 
    private:
-    /// Chunks travel in ascending order, in which they mostly become ready.
     std::size_t take(std::uint32_t chunk) {
-      std::size_t place = launch_.size();
       launch_.push_back(chunk);
-      for (; place != 0 && launch_[place - 1] > chunk; --place) {
-        launch_[place] = launch_[place - 1];
-      }
-      launch_[place] = chunk;
       return bytes_of(chunk);
     }
     std::size_t bytes_of(std::uint32_t chunk) const {
