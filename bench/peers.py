@@ -330,7 +330,7 @@ class Turn:
     """Steps of one contestant, which is alive in `train` alone."""
 
     def __init__(self, contestant, given, start):
-        self.seconds, self.losses = [], []
+        self.seconds, self.computes, self.losses = [], [], []
         alive = self.train(contestant, *model_and_loss(given, start), given["steps"])
         gc.collect()
         if alive() is not None:
@@ -340,6 +340,9 @@ class Turn:
 
     def train(self, contestant, model, loss, steps):
         trained, optimizer = contestant.made(model)
+        at_last_gradient = []  # when each backward pass came to the first layer's
+        next(model.parameters()).register_hook(
+            lambda _: at_last_gradient.append(time.perf_counter()))
 
         def step():
             contestant.begin(trained, len(self.losses))
@@ -357,6 +360,7 @@ class Turn:
             begin = time.perf_counter()
             step()
             self.seconds.append(time.perf_counter() - begin)
+            self.computes.append(at_last_gradient[-1] - begin)
         self.cpu = (used() - cpu) / steps
         self.bytes = (sent() - bytes_sent) / steps
         self.on_the_wire = []
@@ -387,10 +391,14 @@ def median_or_none(figures):
 
 def summary(name, turns):
     """`turns` holds a list of ranks for each round. A step lasts as long as on the slower rank."""
-    steps = [max(ranks) for turn in turns for ranks in zip(*(each["seconds"] for each in turn))]
+    def on_the_slower(what):
+        return [max(ranks) for turn in turns for ranks in zip(*(each[what] for each in turn))]
+
+    steps = on_the_slower("seconds")
     ranks = [each for turn in turns for each in turn]
     losses = [statistics.mean(step) for step in zip(*(each["losses"] for each in ranks))]
     return {"name": name, "median": statistics.median(steps), "worst": max(steps),
+            "computes": statistics.median(on_the_slower("computes")),
             "cpu": statistics.mean(each["cpu"] for each in ranks),
             "bytes": max(each["bytes"] for each in ranks),
             "loss": statistics.mean(losses[-max(1, len(losses) // 10):]),

@@ -57,7 +57,8 @@ def a_row_is_held_against_the_bare_model():
     """Two rounds of two steps on two ranks, of which the slower counts. Losses differ from DDP's in
     the second of three steps, in the second round on one rank."""
     def turn(*ranks_of_it):
-        return [{"seconds": seconds, "cpu": cpu, "bytes": sent, "idle": 0.0, "at_rest": 0.0,
+        return [{"seconds": seconds, "computes": [each - 0.5 for each in seconds],
+                 "cpu": cpu, "bytes": sent, "idle": 0.0, "at_rest": 0.0,
                  "on_the_wire": [sent / 1e6, None if sent == 0 else 2.0],
                  "losses": [3.0, 2.0, 1.0 + sent / 1e6]} for seconds, cpu, sent in ranks_of_it]
 
@@ -70,7 +71,7 @@ def a_row_is_held_against_the_bare_model():
 
     rows = list(front().rows_of({"contestants": [bare, ours, ddp], "carried": 1.25e6}))
     wanted = {"contestant": "ours", "step_ms": 3000.0, "worst_ms": 9000.0, "of_bare": 3.0,
-              "exposed_ms": 2000.0, "sent_mb": 5.0, "wire_ms": 4000.0,
+              "exposed_ms": 2000.0, "computes_of_bare": 5.0, "sent_mb": 5.0, "wire_ms": 4000.0,
               "first_to_last_ms": 2000.0, "cpu_s": 0.75, "at_rest": 0.0,
               "loss": 3.5, "loss_of_ddp": 1.75, "as_ddp": 1}
     assert rows[1] == wanted, rows[1]
@@ -94,6 +95,7 @@ def turns_are_taken():
     assert ddp["bytes"] > 0.99 * gradient, told
     assert ranks > 2 or ddp["losses"] == horovod["losses"] != bare["losses"], told
     assert [len(each) for each in ddp["losses"]] == [peers.warmup + 1] * ranks, told
+    assert all(0 < each["computes"] <= each["worst"] for each in told["contestants"]), told
     assert bare["on_the_wire"] is None and 0 < ddp["on_the_wire"] < 10, told
 
 
