@@ -21,10 +21,12 @@ namespace tutti::kernels {
 // A block of neighbouring elements has one scale, and each of its elements a code of eight bits: an
 // element is worth its code's number * scale. Only the last block may be shorter.
 //
-// A code says its `scale_for` a block's largest magnitude, told by its bits; the one
-// `nearest(value, inverse of the scale)`, and what number one is, `worth`. A product of that number
-// and the scale is exact, so that a processor that rounds a product and a sum once gives the same
-// bits as one that rounds twice. A scale is never subnormal, so that its inverse is finite.
+// A code says its `scale_for` a block's largest magnitude, told by its bits; which values every
+// scale has a number for, `held`, and whether a scale `saturates`, so that others may be in its
+// block; the one `nearest(value, inverse of the scale)`, and what number one is, `worth`. A product
+// of that number and the scale is exact, so that a processor that rounds a product and a sum once
+// gives the same bits as one that rounds twice. A scale is never subnormal, so that its inverse is
+// finite.
 
 /// What an element becomes, and the number that this stands for.
 template <class Stored>
@@ -50,6 +52,9 @@ struct int8_code {
     const std::uint32_t rounded_up = (std::bit_cast<std::uint32_t>(exact) + dropped) & ~dropped;
     return std::min(std::bit_cast<float>(rounded_up), largest);
   }
+
+  static constexpr bool saturates(float) { return false; }
+  TUTTI_HD static float held(float value) { return value; }
 
   /// The integer nearest to value * inverse, ties to even, of at most 127 in magnitude.
   ///
@@ -78,12 +83,8 @@ struct scaled_code {
   /// The least power of two that brings the largest magnitude to the format's largest number or
   /// below; one less where that number times it would be no float. What is not finite has no scale.
   TUTTI_HD static float scale_for(std::uint32_t largest_bits) {
-    constexpr std::uint32_t infinity = 0x7f80'0000u;
-    constexpr auto top = std::bit_cast<std::uint32_t>(Format::largest);
     constexpr std::uint32_t digits = top & ~infinity;
-    constexpr std::uint32_t above_one = (top & infinity) - (127u << 23);
     constexpr std::uint32_t least = above_one + (1u << 23);
-    constexpr std::uint32_t greatest = 254u << 23;
     if (largest_bits >= infinity) {
       return std::numeric_limits<float>::quiet_NaN();
     }
@@ -92,28 +93,41 @@ struct scaled_code {
     return std::bit_cast<float>(held - above_one);
   }
 
-  /// Of what is above the format's largest number, that number.
-  ///
+  static bool saturates(float scale) { return scale == greatest_scale; }
+
+  TUTTI_HD static float held(float value) {
+    constexpr float most = Format::largest * greatest_scale;
+    return value > most ? most : value < -most ? -most : value;
+  }
+
   /// An addition rounds to the digits that a number of this exponent has, or of the least exponent,
-  /// and a subtraction leaves that number.
+  /// and a subtraction leaves that number. The last bits of the sum are its digits and what the
+  /// addend had there: so much that they give the code together with the exponent.
   TUTTI_HD static coded<stored> nearest(float value, float inverse) {
-    constexpr auto largest = std::bit_cast<std::uint32_t>(Format::largest);
     constexpr std::uint32_t least = Format::least_normal;
-    const auto scaled = std::bit_cast<std::uint32_t>(value * inverse);
-    const std::uint32_t magnitude = scaled & 0x7fff'ffffu;
-    const std::uint32_t held = magnitude < largest ? magnitude : largest;
-    const std::uint32_t its_exponent = held & (255u << 23);
+    constexpr std::uint32_t up = Format::dropped << 23;
+    constexpr std::uint32_t last_bits = (0u - ((least + up) >> Format::dropped)) & 0xffu;
+    static_assert(last_bits % 2 == 0, "what is odd stays odd, for ties");
+    const float scaled = value * inverse;  // exactly: a compiler may join it with the addition
+    const auto bits = std::bit_cast<std::uint32_t>(scaled);
+    const std::uint32_t sign = bits & 0x8000'0000u;
+    const std::uint32_t its_exponent = bits & (255u << 23);
     const std::uint32_t exponent = its_exponent < least ? least : its_exponent;
-    const std::uint32_t aligned = exponent + (Format::dropped << 23);
-    const float rounded = std::bit_cast<float>(held) + std::bit_cast<float>(aligned);
-    const std::uint32_t digits = std::bit_cast<std::uint32_t>(rounded) - aligned;
-    const float number = rounded - std::bit_cast<float>(aligned);
-    const std::uint32_t sign = scaled & 0x8000'0000u;
-    return {static_cast<stored>((((exponent - least) >> Format::dropped) + digits) | sign >> 24),
-            std::bit_cast<float>(std::bit_cast<std::uint32_t>(number) | sign)};
+    const std::uint32_t aligned = exponent + (up | last_bits);
+    const float addend = std::bit_cast<float>(aligned | sign);
+    const float rounded = scaled + addend;
+    const std::uint32_t code = std::bit_cast<std::uint32_t>(rounded) + (aligned >> Format::dropped);
+    return {static_cast<stored>((code & 0x7fu) | sign >> 24), rounded - addend};
   }
 
   TUTTI_HD static float worth(stored code) { return Format::to_float(code); }
+
+ private:
+  static constexpr std::uint32_t infinity = 0x7f80'0000u;
+  static constexpr auto top = std::bit_cast<std::uint32_t>(Format::largest);
+  static constexpr std::uint32_t above_one = (top & infinity) - (127u << 23);
+  static constexpr std::uint32_t greatest = 254u << 23;  // of the exponents of numbers
+  static constexpr float greatest_scale = std::bit_cast<float>(greatest - above_one);
 };
 
 namespace detail {
@@ -137,10 +151,17 @@ void quantise_block(std::span<const float> input, float scale, float inverse,
     }
     return;
   }
-  for (std::size_t i = 0; i < input.size(); ++i) {
-    const coded<typename Code::stored> its = Code::nearest(input[i], inverse);
-    codes[i] = its.code;
-    take(i, its.number, scale);
+  const auto quantise_all = [=](const auto& held) {
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      const coded<typename Code::stored> its = Code::nearest(held(input[i]), inverse);
+      codes[i] = its.code;
+      take(i, its.number, scale);
+    }
+  };
+  if (Code::saturates(scale)) {
+    quantise_all(Code::held);
+  } else {
+    quantise_all([](float value) { return value; });
   }
 }
 
@@ -264,7 +285,8 @@ struct quantiser {
       : scale(Code::scale_for(largest_bits)), inverse(1 / scale) {}
 
   TUTTI_HD coded<typename Code::stored> nearest(float value) const {
-    return scale != scale ? coded<typename Code::stored>{} : Code::nearest(value, inverse);
+    return scale != scale ? coded<typename Code::stored>{}
+                          : Code::nearest(Code::held(value), inverse);
   }
 };
 
