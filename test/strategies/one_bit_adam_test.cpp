@@ -1,10 +1,13 @@
 // 1-bit Adam against its recurrence in plain loops over all workers.
 #include "tutti/strategies/one_bit_adam.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <numeric>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/monitor/counters.hpp"
+#include "tutti/partition/into.hpp"
 
 namespace tutti::test {
 namespace {
@@ -194,6 +198,71 @@ TEST(OneBitAdam, trains_in_buckets) {
   std::vector<std::string> saved(3);
   const floats x = trained<in_buckets>(3, 0, 3, 1, saved, set);
   EXPECT_EQ(different(x, trained_by_the_paper(3, 3, 1)), 0u);
+}
+
+/// What an engine trains of tensors of `sizes`, in backward order, whose elements travel together
+/// and in pieces; the second tensor's gradients have 16 bits.
+floats trained_in_pieces(int workers, int passes, const std::vector<std::size_t>& sizes) {
+  using in_pieces = compose<fusion::up_to, partition::into,
+                            compression::error_feedback<compression::norm_scaled_sign>,
+                            architecture::momentum_exchange>;
+  engine_options<in_pieces> set;
+  set.partition.elements = 100;
+  set.run.accumulation = static_cast<unsigned>(passes);
+  floats result;
+  transport::run_ranks(workers, [&](transport::in_process& world) {
+    const std::size_t all = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+    floats parameters(all);
+    floats gradients(all);
+    std::vector<std::uint16_t> narrow(all);
+    std::vector<tensor> tensors;
+    std::size_t first = all;
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      first -= sizes[i];
+      const auto its = std::span(parameters).subspan(first, sizes[i]);
+      if (i == 1) {
+        tensors.emplace_back("narrow", its, std::span(narrow).subspan(first, sizes[i]),
+                             element_type::bf16);
+      } else {
+        tensors.emplace_back("w" + std::to_string(i), its,
+                             std::span(gradients).subspan(first, sizes[i]));
+      }
+    }
+    for (std::size_t i = 0; i < all; ++i) {
+      parameters[i] = initial(i);
+    }
+    auto engine = make_engine<in_pieces>(world, tensors, values, set);
+    for (int step = 0; step < 7; ++step) {
+      for (std::size_t i = 0; i < all; ++i) {
+        const auto bits = std::bit_cast<std::uint32_t>(gradient(world.rank(), step, i)) >> 16;
+        narrow[i] = static_cast<std::uint16_t>(bits);
+        gradients[i] = std::bit_cast<float>(bits << 16);
+      }
+      const floats as_given = gradients;
+      for (int pass = 0; pass < passes; ++pass) {
+        for (std::size_t i = tensors.size(); i-- > 0;) {
+          engine.ready(tensor_id(i));
+        }
+      }
+      engine.wait();
+      EXPECT_EQ(gradients, as_given);
+    }
+    if (world.rank() == 0) {
+      result = parameters;
+    }
+  });
+  return result;
+}
+
+/// A momentum takes in what lies in several tensors, begins within one, or has to be widened.
+TEST(OneBitAdam, takes_gradients_in_wherever_they_lie) {
+  for (const int workers : {1, 2, 3}) {
+    for (const int passes : {1, 2}) {
+      EXPECT_EQ(trained_in_pieces(workers, passes, {5, 700, 0, 33}),
+                trained_in_pieces(workers, passes, {738}))
+          << workers << " workers, " << passes << " passes";
+    }
+  }
 }
 
 task count_bytes(transport::simulated& world, std::vector<std::uint64_t>& sent) {

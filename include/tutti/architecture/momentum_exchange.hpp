@@ -20,7 +20,8 @@ namespace tutti::architecture {
 /// of momenta, compressed at both ends as reduce_scatter_all_gather does. Every rank's momentum is
 /// then the one that came back. The optimizer is one that knows of it (one_bit_adam).
 /// Wire: 2(p-1)/p of the floats from every rank, then as much of the payload. Cost: a buffer as
-/// large as the model. After: Tang et al., "1-bit Adam", ICML 2021.
+/// large as the model, for means of gradients; momenta travel in the optimizer's memory. After:
+/// Tang et al., "1-bit Adam", ICML 2021.
 struct momentum_exchange : reduce_scatter_all_gather {
   static constexpr bool turns_on_steps = true;
   static constexpr bool exchanges_momenta = true;
@@ -44,20 +45,27 @@ struct momentum_exchange : reduce_scatter_all_gather {
     void depart(std::size_t position, std::uint64_t step) { departed_[position] = step; }
 
     void outgoing(const chunk& piece, std::span<float> buffer) {
-      world_->read_gradients(piece, buffer);
       if (world_->phantom()) {
         return;
       }
-      auto& queue = world_->queue();
-      if (world_->accumulation() != 1) {
-        kernels::scale(queue, buffer, 1.0f / static_cast<float>(world_->accumulation()));
-      }
       chunk_context where;
+      where.step = step_of(piece);
+      if (!world_->values().exchanges_momenta(where.step)) {
+        read_means_of_passes(piece, buffer);
+        return;
+      }
       where.memory = world_->momenta().data() + piece.first_element;
       where.stride = world_->momenta().size() / world_->momenta_per_element();
-      where.step = step_of(piece);
       where.first_element = piece.first_element;
-      world_->values().outgoing(queue, buffer, where);
+      const auto take_in = [&](std::span<const float> gradient, std::size_t in_chunk) {
+        world_->values().outgoing(world_->queue(), gradient, where.from(in_chunk));
+      };
+      if (world_->accumulation() == 1) {
+        world_->for_each_gradient(piece, buffer, take_in);
+      } else {
+        read_means_of_passes(piece, buffer);
+        take_in(buffer, 0);
+      }
     }
 
     task exchange(typename World::endpoint self, const launch& what) {
@@ -66,10 +74,21 @@ struct momentum_exchange : reduce_scatter_all_gather {
     }
 
     void arrive(std::size_t position, std::uint64_t step) {
-      world_->update_by_launches(position, step);
+      if (world_->values().exchanges_momenta(step)) {
+        world_->update_by_momentum(position, step);
+      } else {
+        world_->update_by_launches(position, step);
+      }
     }
 
    private:
+    void read_means_of_passes(const chunk& piece, std::span<float> buffer) const {
+      world_->read_gradients(piece, buffer);
+      if (world_->accumulation() != 1) {
+        kernels::scale(world_->queue(), buffer, 1.0f / static_cast<float>(world_->accumulation()));
+      }
+    }
+
     /// A chunk is on its way from when all its tensors have departed until the first of them
     /// departs again.
     std::uint64_t step_of(const chunk& piece) const {

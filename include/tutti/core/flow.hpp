@@ -470,7 +470,7 @@ class flow {
         swap_with_gradient(piece);
         make_tensors_arrive(number);
       } else if constexpr (facts::has_outgoing<state_type>) {
-        state_->outgoing(piece, what.data);
+        state_->outgoing(piece, model_->data(piece));
       } else {
         model_->pack(queue, number);
       }
@@ -509,7 +509,7 @@ class flow {
     };
     return {number,
             record.steps,
-            model_->data(piece),
+            data_of(piece, record.steps),
             &around_->compressor(),
             chunks_.worker_context(number),
             chunks_.owner_context(number),
@@ -521,6 +521,16 @@ class flow {
             [](void* self) { static_cast<flow*>(self)->half_done(); },
             this,
             gate_of(record)};
+  }
+
+  /// What travels: in its buffer, or a momentum where the optimizer has it.
+  std::span<float> data_of(const chunk& piece, [[maybe_unused]] std::uint64_t step) const {
+    if constexpr (facts::exchanges_momenta<architecture>) {
+      if (around_->values().exchanges_momenta(step)) {
+        return around_->momenta_of(piece, 0);
+      }
+    }
+    return model_->data(piece);
   }
 
   gate* gate_of([[maybe_unused]] record_type& record) {

@@ -170,6 +170,24 @@ class surroundings {
       });
     }
   }
+  /// Calls `take(gradient, its place in the chunk)` for a chunk's gradients where the model has
+  /// them, run by run; for those that are not of floats, in `room`, which is as long as the chunk.
+  template <class Take>
+  void for_each_gradient(const chunk& piece, std::span<float> room, Take take) const {
+    if (!phantom()) {
+      model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
+                                      std::size_t in_chunk) {
+        const tensor& from = model_->at(position);
+        if (from.gradient_type == element_type::fp32) {
+          take(std::span<const float>(from.gradient.subspan(offset, count)), in_chunk);
+        } else {
+          const std::span<float> widened = room.subspan(in_chunk, count);
+          model_->widen(queue(), position, offset, widened);
+          take(std::span<const float>(widened), in_chunk);
+        }
+      });
+    }
+  }
 
   /// A chunk's gradients are needed no more: memory that the engine has lent for them is the next
   /// bucket's. Once for each launch.
@@ -206,6 +224,13 @@ class surroundings {
   /// gathered at run time.
   void update_by_launches(std::size_t position, std::uint64_t step) {
     update(position, step, model_->data(position));
+  }
+
+  /// Updates from the mean that has come back into the optimizer's first row.
+  void update_by_momentum(std::size_t position, std::uint64_t step) {
+    update(position, step,
+           momenta_.at(plan_->first_element[position], {}, step)
+               .row(0, model_->at(position).elements));
   }
 
   /// The optimizer on this rank's own gradient, the mean of the passes that it is the sum of.

@@ -18,7 +18,7 @@ namespace tutti::optimizer {
 /// A bit moves each parameter, also one whose gradients have all been 0: divided by epsilon alone,
 /// such a step is no longer a small one. Where a model has parameters of that kind, as weights of
 /// units that never fire, training ends well with an epsilon of 1e-4; DeepSpeed's users mask them.
-/// Needs architecture::momentum_exchange. Cost: as adam; while frozen one pass and a copy less.
+/// Needs architecture::momentum_exchange. Cost: as adam; while frozen a pass less.
 /// After: Tang et al., "1-bit Adam", ICML 2021; DeepSpeed's OnebitAdam, whose first step moves
 /// nothing.
 struct one_bit_adam {
@@ -47,13 +47,11 @@ struct one_bit_adam {
 
   bool exchanges_momenta(std::uint64_t step) const { return step >= freeze_step; }
 
-  /// A gradient becomes what travels in its place.
+  /// The momentum takes a gradient in, and travels.
   template <class Queue>
-  void outgoing(Queue& queue, std::span<float> gradient, const chunk_context& where) const {
-    if (exchanges_momenta(where.step)) {
-      kernels::blend(queue, gradient, where.row(0, gradient.size()), static_cast<float>(1 - beta1),
-                     static_cast<float>(beta1));
-    }
+  void outgoing(Queue& queue, std::span<const float> gradient, const chunk_context& where) const {
+    kernels::blend(queue, where.row(0, gradient.size()), gradient, static_cast<float>(beta1),
+                   static_cast<float>(1 - beta1));
   }
 
   template <class Queue>
@@ -63,7 +61,6 @@ struct one_bit_adam {
     const std::span<float> m = where.row(0, n);
     const std::span<float> v = where.row(1, n);
     if (exchanges_momenta(where.step)) {
-      queue.copy(m.data(), mean.data(), mean.size_bytes());
       kernels::adam_along(queue, parameters, m, v, values());
     } else {
       kernels::adam(queue, parameters, m, v, mean, values());

@@ -447,7 +447,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   and `outgoing` follows.
 /// * `mixes_late`: what comes of an exchange can be mixed into whatever the model is by then.
 /// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
-/// * `exchanges_momenta`: it sends what an optimizer of such steps makes of a gradient.
+/// * `exchanges_momenta`: in steps of which its optimizer says so it sends the optimizer's first
+///   row, which is then the launch's `data`, and `outgoing` has the buffer to work in.
 /// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.
 /// * `listens(options, rank, size)`: this rank answers whoever asks; needs `serve`.
 /// * `place(plan, options, size)`: says which rank owns each chunk. Throws usage_error.

@@ -80,11 +80,13 @@ concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
 };
 
 /// Some of its steps take the mean of what ranks make of their own gradients and of what they
-/// remember alike: `exchanges_momenta(step)`, and `outgoing(queue, gradient, context)`, which
-/// writes that over the gradient. architecture::momentum_exchange sends it.
+/// remember alike: `exchanges_momenta(step)`, and `outgoing(queue, gradient, context)`, which in
+/// such a step takes a gradient into the momentum, the context's first row.
+/// architecture::momentum_exchange sends that from there, and there the mean comes back, before
+/// `apply` is given it.
 template <class O>
 concept exchanges_momenta = requires(const O& values, inline_queue& queue,
-                                     std::span<float> gradient, const chunk_context& where,
+                                     std::span<const float> gradient, const chunk_context& where,
                                      std::uint64_t step) {
   { values.exchanges_momenta(step) } -> std::same_as<bool>;
   values.outgoing(queue, gradient, where);
