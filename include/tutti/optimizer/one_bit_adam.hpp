@@ -18,7 +18,7 @@ namespace tutti::optimizer {
 /// A bit moves each parameter, also one whose gradients have all been 0: divided by epsilon alone,
 /// such a step is no longer a small one. Where a model has parameters of that kind, as weights of
 /// units that never fire, training ends well with an epsilon of 1e-4; DeepSpeed's users mask them.
-/// Needs architecture::momentum_exchange. Cost: as adam; while frozen a pass less.
+/// Needs architecture::momentum_exchange. Cost: as adam; while frozen as much, in two passes.
 /// After: Tang et al., "1-bit Adam", ICML 2021; DeepSpeed's OnebitAdam, whose first step moves
 /// nothing.
 struct one_bit_adam {
