@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
-#include <pthread.h>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -20,6 +19,7 @@
 #include "support/deadlines.hpp"
 #include "support/errors.hpp"
 #include "support/extent.hpp"
+#include "support/no_room_for_threads.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
@@ -490,28 +490,6 @@ TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
                                                   "rank 1 left by an exception"}));
   }
 }
-
-/// While this lives this process can start no thread: none has room for its stack.
-class no_room_for_threads {
- public:
-  no_room_for_threads() {
-    pthread_getattr_default_np(&before_);
-    pthread_attr_t huge;
-    pthread_getattr_default_np(&huge);
-    pthread_attr_setstacksize(&huge, std::size_t{1} << 46);
-    pthread_setattr_default_np(&huge);
-    pthread_attr_destroy(&huge);
-  }
-  no_room_for_threads(const no_room_for_threads&) = delete;
-  no_room_for_threads& operator=(const no_room_for_threads&) = delete;
-  ~no_room_for_threads() {
-    pthread_setattr_default_np(&before_);
-    pthread_attr_destroy(&before_);
-  }
-
- private:
-  pthread_attr_t before_;
-};
 
 /// The engine has begun, and listens, when its thread cannot be started. What has been sent to it
 /// comes back.

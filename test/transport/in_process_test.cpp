@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <gtest/gtest.h>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "support/failing_queue.hpp"
+#include "support/no_room_for_threads.hpp"
 #include "support/transports.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/tag.hpp"
@@ -379,6 +381,50 @@ TEST(RunRanks, AMessageToARankThatHasLeftNamesBoth) {
 
 TEST(RunRanks, NeedsARank) {
   EXPECT_THROW(run_ranks(0, [](in_process&) {}), usage_error);
+}
+
+/// The first takes the room from those whose threads have not been started by then, among them the
+/// last, which the others wait for.
+TEST(RunRanks, OneThatGetsNoThreadEndsAll) {
+  constexpr int ranks = 256;
+  int began = ranks;
+  while (began == ranks) {
+    std::vector<std::string> heard(ranks);
+    std::atomic<int> bodies{0};
+    std::string thrown;
+    try {
+      run_ranks(ranks, [&](in_process& world) {
+        std::optional<no_room_for_threads> from_now_on;
+        if (world.rank() == 0) {
+          from_now_on.emplace();
+        }
+        bodies += 1;
+        const auto hears_of_the_last = [](in_process& on) -> task {
+          std::byte sent{};
+          if (on.rank() + 1 == ranks) {
+            for (int rank = 0; rank + 1 < ranks; ++rank) {
+              co_await on.send(rank, chunk_0, bytes_of(sent));
+            }
+          } else {
+            co_await on.receive(ranks - 1, chunk_0, std::span(&sent, 1));
+          }
+        };
+        drive(world,
+              keep_words(hears_of_the_last(world), heard[static_cast<std::size_t>(world.rank())]));
+      });
+    } catch (const usage_error& refused) {
+      thrown = refused.what();
+    }
+    began = bodies;
+    const std::string why =
+        "rank " + std::to_string(began) +
+        " of 256 has got no thread: Resource temporarily unavailable. Fix: fewer ranks, or more "
+        "threads for a process (ulimit -u, ulimit -s)";
+    EXPECT_EQ(thrown, began == ranks ? "" : why);
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(heard[static_cast<std::size_t>(rank)], began < ranks && rank < began ? why : "");
+    }
+  }
 }
 
 TEST(InProcess, AMillionMessagesToOneselfCompleteAtOnceOnAFlatStack) {
