@@ -31,7 +31,8 @@ constexpr bool legal = rule::payloads_must_add<Architecture, Compression>::holds
                             rule::differences_have_magnitudes<Architecture, Compression>::holds&&
                                 rule::kept_gradients_are_undivided<Architecture,
                                                                    Compression>::holds&&
-                                    rule::compression_is_used<Architecture, Compression>::holds;
+                                    rule::residuals_are_sent<Architecture, Compression>::holds&&
+                                        rule::compression_is_used<Architecture, Compression>::holds;
 
 /// A piece of `n` elements that begins at the model's element `first`, on one of the workers.
 struct piece {
@@ -69,12 +70,12 @@ constexpr std::size_t limit = 128;  ///< elements of a piece: whole blocks of a 
 
 /// Servers that keep the parameters answer with floats, others with a code of the mean. A piece is
 /// sent in every step, or once in `period`.
-template <class Architecture>
+template <class Architecture, class Codes = codes>
 void sends_codes(bytes_of_codes stated, int first_steps = 1, int period = 1) {
   SCOPED_TRACE(type_name<Architecture>());
-  static_assert(legal<Architecture, codes>);
+  static_assert(legal<Architecture, Codes>);
   using strategy =
-      compose<schedule::as_ready, coordination::local, Architecture, codes, partition::into>;
+      compose<schedule::as_ready, coordination::local, Architecture, Codes, partition::into>;
   constexpr bool keeps_parameters =
       facts::owns_parameters<Architecture> || facts::updates_first<Architecture>;
   engine_options<strategy> options{.partition = {.bytes = 4 * limit}};
@@ -120,8 +121,7 @@ using sending_codes = std::tuple<
     architecture::sharded_by_owners, architecture::momentum_exchange, architecture::independent,
     parameter_server<>, parameter_server<synchronous, updated_by::servers>,
     parameter_server<synchronous, updated_by::servers_by_push>, parameter_server<asynchronous>,
-    parameter_server<asynchronous, updated_by::servers>, parameter_server<bounded_staleness>,
-    parameter_server<backup_workers, updated_by::servers>>;
+    parameter_server<asynchronous, updated_by::servers>, parameter_server<bounded_staleness>>;
 
 template <class Architecture>
 constexpr bytes_of_codes stated_of = facts::has_servers<Architecture> ? to_a_server : to_owners;
@@ -138,6 +138,7 @@ TEST(CompressedBytes, OfEveryFixedLength) {
   [&]<class... All>(const std::tuple<All...>*) {
     (each(static_cast<const All*>(nullptr)), ...);
   }(static_cast<const sending_codes*>(nullptr));
+  sends_codes<parameter_server<backup_workers, updated_by::servers>, fixed_lengths>(to_a_server);
   sends_codes<architecture::delayed<architecture::all_gather>>(to_all);
   sends_codes<architecture::streaming_diloco<architecture::all_gather>>(to_all, 1, 4);
 }

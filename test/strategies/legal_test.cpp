@@ -394,6 +394,8 @@ struct setting {
        of_architecture | of_compression},
       {rule::kept_gradients_are_undivided<A, K>::holds, "kept_gradients_are_undivided",
        of_architecture | of_compression},
+      {rule::residuals_are_sent<A, K>::holds, "residuals_are_sent",
+       of_architecture | of_compression},
       {rule::compression_is_used<A, K>::holds, "compression_is_used",
        of_architecture | of_compression},
       {rule::buckets_stay_whole<P, K>::holds, "buckets_stay_whole", of_partition | of_compression},

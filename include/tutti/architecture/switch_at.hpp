@@ -38,7 +38,8 @@ struct switch_options {
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
 /// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
 /// `switch_at<dense, all_gather>`. Momenta go on as they are. `engine.replan` with another
-/// `step` switches on what training shows; back to one that needs equal models it does not.
+/// `step` switches on what training shows; back to one that needs equal models it does not. What
+/// error feedback has left out would stay where the second does not compress: a rule.
 /// Where models that drift apart under `First` have to be equal under `Second`, ranks average in
 /// the step before the switch: each applies its own gradient, and then models and momenta become
 /// their mean, on all ranks. AdaSGD is `switch_at<model_averaging<>, all_reduce<>>`.
@@ -52,18 +53,22 @@ struct switch_at {
 
  private:
   template <class A>
-  static constexpr bool in_lock_step = !facts::has_servers<A> && !facts::owns_parameters<A> &&
-                                       !facts::receives_from_any<A> && facts::delay<A> == 0;
+  static constexpr bool in_lock_step =
+      !facts::has_servers<A> && !facts::owns_parameters<A> && !facts::receives_from_any<A> &&
+      facts::delay<A> == 0 && !facts::exchanges_momenta<A>;
   static_assert(
       in_lock_step<First> && in_lock_step<Second>,
       "tutti: an architecture that owns parameters elsewhere, answers whoever asks, keeps "
-      "copies of the parameters, or applies means a step late cannot take turns with "
-      "another. Fix: switch between such as all_reduce, local_sgd, model_averaging and "
+      "copies of the parameters, exchanges momenta, or applies means a step late cannot take turns "
+      "with another. Fix: switch between such as all_reduce, local_sgd, model_averaging and "
       "independent, or save, and start again with the other strategy.");
   /// Each rank has a model, and momenta, of its own.
   template <class A>
   static constexpr bool drifts = facts::stale<A> || A::completes_alone;
   static constexpr bool averages_models = drifts<First> && !drifts<Second>;
+  template <class A>
+  static constexpr bool compresses =
+      !facts::ignores_compression<A> && !facts::has_sends<tutti::detail::state_of<A>>;
 
   template <class A>
   struct collective_of {
@@ -91,6 +96,11 @@ struct switch_at {
   static constexpr bool owns_parts = facts::owns_parts<First> || facts::owns_parts<Second>;
   static constexpr bool ignores_compression =
       facts::ignores_compression<First> && facts::ignores_compression<Second>;
+  /// A residual is of what one of them carries, and of where that loses something.
+  static constexpr bool stops_compressing =
+      compresses<First> &&
+      (!compresses<Second> || facts::carries_of<First> != facts::carries_of<Second> ||
+       (facts::encodes_means<First> && !facts::encodes_means<Second>));
   static constexpr bool weighs_tensors =
       facts::weighs_tensors<First> || facts::weighs_tensors<Second>;
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
@@ -145,12 +155,13 @@ struct switch_at {
     template <class S>
     static constexpr bool keeps_nothing =
         !facts::has_serve<S> && !facts::has_resume<S> && !facts::has_finish<S>;
-    static_assert(keeps_nothing<first_state> && keeps_nothing<second_state>,
-                  "tutti: an architecture that owns parameters elsewhere, answers whoever asks, "
-                  "keeps copies of the parameters, or applies means a step late cannot take turns "
-                  "with another. Fix: switch between such as all_reduce, local_sgd, "
-                  "model_averaging and independent, or save, and start again with the other "
-                  "strategy.");
+    static_assert(
+        keeps_nothing<first_state> && keeps_nothing<second_state>,
+        "tutti: an architecture that owns parameters elsewhere, answers whoever asks, "
+        "keeps copies of the parameters, exchanges momenta, or applies means a step late "
+        "cannot take turns with another. Fix: switch between such as all_reduce, local_sgd, "
+        "model_averaging and independent, or save, and start again with the other "
+        "strategy.");
 
     template <class S>
     static constexpr bool gradients_travel =

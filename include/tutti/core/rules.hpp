@@ -146,6 +146,13 @@ struct kept_gradients_are_undivided {
 };
 
 template <class Architecture, class Compression>
+struct residuals_are_sent {
+  static constexpr bool holds =
+      (!facts::drops_gradients<Architecture> && !facts::stops_compressing<Architecture>) ||
+      !remembers_residuals<Compression>;
+};
+
+template <class Architecture, class Compression>
 struct compression_is_used {
   static constexpr bool holds =
       !facts::ignores_compression<Architecture> || facts::identity<Compression>;
@@ -381,6 +388,14 @@ struct check_kept_gradients_are_undivided {
                 "tutti: this architecture divides gradients by the number of ranks before it "
                 "encodes them, but what this compressor keeps of them outlives that number. Fix: "
                 "mean::after, or a compressor without memory.");
+};
+template <class Architecture, class Compression>
+struct check_residuals_are_sent {
+  static_assert(residuals_are_sent<Architecture, Compression>::holds,
+                "tutti: this compressor sends later what it has left out, but this architecture "
+                "drops payloads that come late, or from some step on sends none, and that would be "
+                "lost. Fix: a compressor without error feedback, or an architecture that takes "
+                "every payload and compresses to the end.");
 };
 template <class Architecture, class Compression>
 struct check_compression_is_used {

@@ -99,6 +99,11 @@ template <class A>
 constexpr bool drops_gradients = requires {
   requires A::drops_gradients;
 };
+/// From some step on, what the compressor has left out of earlier ones would go nowhere.
+template <class A>
+constexpr bool stops_compressing = requires {
+  requires A::stops_compressing;
+};
 /// What it sends, it sends as it is.
 template <class A>
 constexpr bool ignores_compression = requires {
@@ -436,6 +441,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `receives_from_any`: somebody takes what comes first, from whom is for the message to say.
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
 /// * `drops_gradients`: a step's mean is of the gradients that came first, and not of all.
+/// * `stops_compressing`: from some step on it does not send gradients by the compressor any more.
 /// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
 /// * `owns_parts`: sums are encoded again, or parameters owned, by parts of every chunk
