@@ -595,6 +595,15 @@ TEST(Conservation, OfFactors) {
   EXPECT_GT((conserves<listed<matrices_alone, architecture::replicated<>>>(false)).remembered, 0);
   EXPECT_GT((conserves<listed<matrices_alone, parameter_server<>>>(false)).remembered, 0);
 }
+/// What rounding has left of matrices until they travel as factors goes with those.
+TEST(Conservation, OfFactorsThatStartLater) {
+  using rounded_first =
+      error_feedback<compression::select<matrices, compression::power_sgd, compression::bf16>>;
+  using its = listed<rounded_first, architecture::replicated<>>;
+  auto set = its::plan(0, 1);
+  set.compression.start = steps / 2;
+  EXPECT_GT(conserves<its>(false, set).remembered, 0);
+}
 
 /// 1-bit Adam that moves by m alone, for v stays 0 and epsilon is 1. A worker gives m / 2 + g / 2,
 /// with g the mean of its passes, so that what it gives of m is half of all that was applied before

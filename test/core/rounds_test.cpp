@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "support/errors.hpp"
@@ -12,6 +13,9 @@
 #include "support/training.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/compression/bf16.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/select.hpp"
@@ -95,6 +99,35 @@ TEST(Rounds, StartLaterWhereAsked) {
     EXPECT_EQ(before, around * start * 4 * wanted.parameters.size());
     EXPECT_EQ(after, around * (steps - start) * wanted.payload_bytes);
   }
+}
+
+/// Tensors that are chosen later could not go on with what is remembered of them until then.
+template <class Chosen, class Otherwise>
+std::string refused_start() {
+  using selecting = compression::select<matrices, Chosen, Otherwise>;
+  try {
+    make_policy<selecting>({.start = 2});
+  } catch (const usage_error& refused) {
+    return refused.what();
+  }
+  return "";
+}
+TEST(Rounds, StartLaterOnlyWithMemoryOfOneMeaning) {
+  using compression::bf16;
+  using compression::error_feedback;
+  using compression::momentum_correction;
+  using compression::none;
+  using compression::power_sgd;
+  const std::string why =
+      "compression::select: before a start all tensors travel as those that are not chosen, and "
+      "what that has remembered of the chosen ones they could not go on with. Fix: start = 0, or a "
+      "compressor without memory for what is not chosen";
+  EXPECT_EQ((refused_start<none, error_feedback<bf16>>()), why);
+  EXPECT_EQ((refused_start<power_sgd, momentum_correction<bf16>>()), why);
+  EXPECT_EQ((refused_start<error_feedback<bf16>, momentum_correction<error_feedback<bf16>>>()),
+            why);
+  EXPECT_EQ((refused_start<power_sgd, error_feedback<bf16>>()), "");
+  EXPECT_EQ((refused_start<error_feedback<bf16>, none>()), "");
 }
 
 TEST(Rounds, ServersRefuseALaterStart) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/tensor_rule.hpp"
@@ -19,8 +20,8 @@ namespace compression {
 /// biases may travel in one launch. Wire: each tensor's as its compressor has it. Cost: neighbours
 /// in a bucket may lie apart in memory, and are copied then; a bucket of few small tensors is
 /// complete late. From step `start` on; before it all tensors travel as those that are not chosen,
-/// launch by launch as later, and nothing is remembered of them: a warm-up, of the whole model with
-/// `every_tensor`. Servers that add know no steps and refuse one.
+/// launch by launch as later: a warm-up, of the whole model with `every_tensor`. Residuals of those
+/// steps, if any, what is chosen goes on with. Servers that add know no steps and refuse one.
 /// After: what every published compressor does with biases; the start_powerSGD_iter of PyTorch's
 /// hook.
 template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>
@@ -51,11 +52,20 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   };
 
   constexpr select() = default;
+  /// Throws usage_error where what is remembered of the steps before `start` would be taken for
+  /// something else.
   explicit constexpr select(const options& values)
       : rule_(make_policy<Rule>(values.rule)),
         chosen_(make_policy<C>(values.chosen)),
         otherwise_(make_policy<Otherwise>(values.otherwise)),
-        start_(values.start) {}
+        start_(values.start) {
+    if (values.start > 0 && !goes_on_with_memory) {
+      throw usage_error(
+          "compression::select: before a start all tensors travel as those that are not chosen, "
+          "and what that has remembered of the chosen ones they could not go on with. Fix: start "
+          "= 0, or a compressor without memory for what is not chosen");
+    }
+  }
 
   constexpr bool chooses(const tensor_facts& tensor) const { return rule_(tensor); }
   constexpr std::uint64_t start() const { return start_; }
@@ -66,6 +76,12 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   }
 
  private:
+  /// A residual stays one, and a momentum.
+  static constexpr bool goes_on_with_memory =
+      facts::memory_per_element<Otherwise> == 0 ||
+      (facts::memory_per_element<Otherwise> == facts::memory_per_element<C> &&
+       facts::keeps_momentum<Otherwise> == facts::keeps_momentum<C>);
+
   Rule rule_{};
   C chosen_{};
   Otherwise otherwise_{};
