@@ -1,13 +1,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <istream>
 #include <iterator>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -27,6 +30,8 @@
 #include "train/evaluation.hpp"
 #include "train/log.hpp"
 #include "train/optimizer.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/core/acting.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/core/engine.hpp"
@@ -62,15 +67,53 @@ inline std::string of_rank(const std::string& file, int rank) {
 
 inline std::string previous(const std::string& file) { return file + ".previous"; }
 
+/// How a file begins that this program saves: by what its batches were drawn.
+struct drawn_by {
+  static constexpr std::array<char, 8> name{'t', 'r', 'a', 'i', 'n', '-', '1', '\n'};
+  std::array<char, 8> begins{name};
+  std::uint64_t batch_size{};
+  std::uint64_t seed{};
+
+  explicit drawn_by(const common::job& job) : batch_size(job.batch_size), seed(job.seed) {}
+};
+
+inline void write_head(std::ostream& out, const common::job& job) {
+  const drawn_by its(job);
+  out.write(reinterpret_cast<const char*>(&its), sizeof its);
+}
+
+/// Throws usage_error unless the file's batches were drawn as the job's: with others it would not
+/// be the run that goes on.
+inline void expect_head(std::istream& in, const common::job& job) {
+  drawn_by its(job);
+  in.read(reinterpret_cast<char*>(&its), sizeof its);
+  if (!in || its.begins != drawn_by::name) {
+    throw tutti::usage_error(
+        "this is no checkpoint of this version of tutti-train. Fix: name what its --checkpoint "
+        "wrote");
+  }
+  const auto expect = [](const char* flag, std::uint64_t saved, std::uint64_t asked) {
+    if (saved != asked) {
+      throw tutti::usage_error(
+          tutti::sentence({"the checkpoint is of a run with ", flag, " ", saved, ", and this has ",
+                           flag, " ", asked, ". Fix: ", flag, " ", saved}));
+    }
+  };
+  expect("--batch-size", its.batch_size, job.batch_size);
+  expect("--seed", its.seed, job.seed);
+}
+
 /// A checkpoint appears whole or not at all, and the one before stays until every rank has this
 /// one: whenever a job is killed, there is a step of which every rank has a checkpoint, from the
 /// first on. Every worker must call it.
 template <class Engine, class Model>
-void write_checkpoint(Engine& engine, Model& model, const std::string& file) {
+void write_checkpoint(Engine& engine, Model& model, const common::job& job,
+                      const std::string& file) {
   const std::string partial = file + ".partial";
   {
     std::ofstream out(partial, std::ios::binary);
     common::expect_writable(out, partial);
+    write_head(out, job);
     tutti::save(engine, out);
     const auto statistics = tutti::host_view(model.queue(), model.statistics());
     out.write(reinterpret_cast<const char*>(statistics.data()),
@@ -103,8 +146,10 @@ auto read_from(const std::string& file, Read read) {
 
 /// Loads one file. Every worker must call it.
 template <class Engine, class Model>
-void load_checkpoint(Engine& engine, Model& model, const std::string& file) {
+void load_checkpoint(Engine& engine, Model& model, const common::job& job,
+                     const std::string& file) {
   read_from(file, [&](std::istream& in) {
+    expect_head(in, job);
     tutti::load(engine, in);
     tutti::fill_from_host(model.queue(), model.statistics(), [&](std::span<float> statistics) {
       in.read(reinterpret_cast<char*>(statistics.data()),
@@ -120,13 +165,17 @@ void load_checkpoint(Engine& engine, Model& model, const std::string& file) {
 /// its ranks save leaves some a step ahead of the others, whose previous one is then the set's, and
 /// takes its place. Every worker must call it.
 template <class Engine, class Model>
-void read_checkpoint(Engine& engine, Model& model, const std::string& file) {
+void read_checkpoint(Engine& engine, Model& model, const common::job& job,
+                     const std::string& file) {
   std::error_code ignored;
   bool whole = std::filesystem::exists(file, ignored);
   const bool has_previous = std::filesystem::exists(previous(file), ignored);
   const auto chosen = [&] { return whole || !has_previous ? file : previous(file); };
   const auto step = [&] {
-    return static_cast<double>(read_from(chosen(), tutti::step_of_checkpoint));
+    return read_from(chosen(), [&](std::istream& in) {
+      expect_head(in, job);
+      return static_cast<double>(tutti::step_of_checkpoint(in));
+    });
   };
   double own = step();
   double mean = engine.average(own);
@@ -138,7 +187,7 @@ void read_checkpoint(Engine& engine, Model& model, const std::string& file) {
                              std::to_string(static_cast<std::uint64_t>(own)) +
                              ", but not every rank's is. Fix: use an earlier one");
   }
-  load_checkpoint(engine, model, chosen());
+  load_checkpoint(engine, model, job, chosen());
   if (!whole && has_previous) {
     std::filesystem::rename(previous(file), file, ignored);  // where nobody may write, it stays
   }
@@ -174,7 +223,7 @@ class session {
 
   void run() {
     if (!job_->resume.empty()) {
-      read_checkpoint(*engine_, *model_, of_rank(job_->resume, engine_->worker()));
+      read_checkpoint(*engine_, *model_, *job_, of_rank(job_->resume, engine_->worker()));
       if (full() || done() >= job_->epochs * loader_.steps()) {
         out_->nothing_left(done());
       }
@@ -193,7 +242,7 @@ class session {
       }
       out_->epoch(epoch, seen, report());
       if (!job_->checkpoint.empty()) {
-        write_checkpoint(*engine_, *model_, of_rank(job_->checkpoint, engine_->worker()));
+        write_checkpoint(*engine_, *model_, *job_, of_rank(job_->checkpoint, engine_->worker()));
       }
     }
     policies_.after_training(*engine_);

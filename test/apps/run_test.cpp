@@ -134,6 +134,11 @@ TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   train_refuses("--ranks 2 --resume /nowhere/saved", "cannot read /nowhere/saved.");
   train_refuses("--strategy WFBPUnlimited --ranks 2 --resume saved", "saved.");
   train_refuses("--strategy BSP --model cnn --ranks 2 --resume saved", "saved.");
+  const std::string saved = "--strategy BSP --ranks 2 --steps 3 --resume saved ";
+  const std::string another = ": the checkpoint is of a run with ";
+  refuses(train(saved + "--batch-size 64"),
+          another + "--batch-size 32, and this has --batch-size 64. Fix: --batch-size 32");
+  refuses(train(saved + "--seed 7"), another + "--seed 1, and this has --seed 7. Fix: --seed 1");
   std::filesystem::copy_file(here_ / "saved.1", here_ / "mine.1");
   std::filesystem::copy_file(here_ / "saved.0", here_ / "saved.1",
                              std::filesystem::copy_options::overwrite_existing);
