@@ -265,7 +265,7 @@ void take_policy_flags(const std::vector<std::string>& left, const po::options_d
     } else if (i + 1 < left.size()) {
       flags.emplace_back(name.substr(2), left[++i]);
     } else {
-      throw flag_error(name + " needs a value");
+      throw flag_error(name + " needs a value. Fix: as " + name + " 1");
     }
   }
 }

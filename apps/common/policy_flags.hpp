@@ -140,7 +140,8 @@ inline void expect_flags(const std::string& whose, const flag_values& asked,
     if (std::ranges::find(names, each.first) == names.end()) {
       const std::string closest = nearest(each.first, names);
       throw flag_error(whose + " has no --" + each.first +
-                       (closest.empty() ? "" : ". Did you mean --" + closest + "?"));
+                       (closest.empty() ? ", nor any other. Fix: leave it out"
+                                        : ". Did you mean --" + closest + "?"));
     }
   }
 }

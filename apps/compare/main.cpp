@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "compare/processes.hpp"
 #include "compare/slow_rank.hpp"
 #include "compare/table.hpp"
+#include "tutti/base/error.hpp"
 
 namespace compare {
 
@@ -104,13 +106,29 @@ common::job only_its_flags(const common::job& asked, const contender& who) {
   return own;
 }
 
+/// What `ask` of a strategy's answers. What it refuses begins with the strategy's name, for it is
+/// one of several.
+template <class Ask>
+auto in_its_name(const contender& who, Ask ask) {
+  const auto named = [&who](const std::exception& wrong) {
+    return std::string(who.name) + ": " + wrong.what();
+  };
+  try {
+    return ask();
+  } catch (const common::flag_error& wrong) {
+    throw common::flag_error(named(wrong));
+  } catch (const tutti::usage_error& wrong) {
+    throw tutti::usage_error(named(wrong));
+  }
+}
+
 void check_policy_flags(const common::job& asked, const std::vector<contender>& all) {
   std::vector<std::string> known;
   for (const auto& who : all) {
     for (const auto& each : who.flags(asked)) {
       known.push_back(each.first);
     }
-    who.servers(only_its_flags(asked, who));  // refuses a value that cannot be
+    in_its_name(who, [&] { return who.servers(only_its_flags(asked, who)); });
   }
   for (const auto& [flag, value] : asked.policy_flags) {
     if (std::ranges::find(known, flag) == known.end()) {
@@ -232,7 +250,7 @@ row compare_one(const scenario& of, const contender& who, const common::job& ask
     return *std::move(known);
   }
   say_progress(of, who.name);
-  row found = row_of(who, of, asked);
+  row found = in_its_name(who, [&] { return row_of(who, of, asked); });
   found.job = job;
   if (found.what == kind::lossy && found.strategy != baseline && of.world != "real") {
     found.pays_below = pays_below([&](double bits_per_second) {

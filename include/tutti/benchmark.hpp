@@ -381,20 +381,29 @@ struct replayed_choice {
 namespace detail {
 
 template <class Strategy>
-void simulate(::benchmark::State& state, const replayed_choice& choice,
-              const engine_options<Strategy>& options) {
+replayed simulated(const replayed_choice& choice, const engine_options<Strategy>& options) {
   int servers = 0;
   if constexpr (facts::has_servers<typename strategy_of<Strategy>::architecture>) {
     servers = options.architecture.servers;
   }
-  const transport::network over(choice.workers + servers, choice.nic);
+  replay<Strategy> job(choice.profile, options, payloads::counted);
+  transport::run_simulated(transport::network(choice.workers + servers, choice.nic), choice.device,
+                           [&](transport::simulated& world) { return job(world); });
+  return job.result();
+}
+
+template <class Strategy>
+void simulate(::benchmark::State& state, const replayed_choice& choice,
+              const engine_options<Strategy>& options) {
   replayed found;
-  for (auto _ : state) {
-    replay<Strategy> job(choice.profile, options, payloads::counted);
-    transport::run_simulated(over, choice.device,
-                             [&](transport::simulated& world) { return job(world); });
-    found = job.result();
-    state.SetIterationTime(found.mean());
+  try {
+    for (auto _ : state) {
+      found = simulated<Strategy>(choice, options);
+      state.SetIterationTime(found.mean());
+    }
+  } catch (const std::exception& failure) {
+    state.SkipWithError(failure.what());
+    return;
   }
   const seconds iteration = found.mean();
   auto& counters = state.counters;

@@ -88,6 +88,9 @@ TEST_F(Apps, ConvergencePrintsATableAndDrawsIt) {
   const auto refused = run("--only Horovod");
   EXPECT_NE(refused.status, 0);
   EXPECT_EQ(lines(refused.err), 1U) << refused.err;
+  EXPECT_NE(run("--strategy SMA,LocalSGD --only Horovod,SMA")
+                .err.find("--only Horovod is not in its list. Fix: of SMA, LocalSGD\n"),
+            std::string::npos);
   EXPECT_NE(run("--strategy Nobody").err.find("no strategy is named 'Nobody'"), std::string::npos);
   EXPECT_NE(run("--strategy SMA --plot nowhere/x.svg").err.find("Fix: a file that can be written"),
             std::string::npos);

@@ -151,7 +151,7 @@ TEST_F(Compare, ServersOnBothKindsOfHostsShareOutTheSums) {
   EXPECT_EQ(best["machines"], 6);
   EXPECT_EQ(best["server_hosts"], "mixed");
   compare_refuses(flags + "--link 1Gbit/0us --servers 3",
-                  "3 servers cannot be one on each of 4 workers' hosts");
+                  "BytePS: 3 servers cannot be one on each of 4 workers' hosts");
   compare_refuses(flags + "--link 2x1Gbit/0us --servers 6",
                   "--server-hosts mixed wants a NIC for each worker. Fix: --link without a number");
 }
@@ -175,7 +175,7 @@ TEST_F(Compare, ServersOnTheWorkersHostsShareTheirNics) {
                 .front()["machines"],
             3);
   compare_refuses(flags + " --server-hosts workers --ranks 2000",
-                  "--server-hosts workers is simulated message by message, so for 1024 workers");
+                  "BytePS: --server-hosts workers is simulated message by message, so for 1024");
   compare_refuses(flags + " --server-hosts mine", "no place for servers is named 'mine'.");
 }
 
@@ -476,9 +476,10 @@ TEST_F(Compare, TenThousandWorkersTakeSeconds) {
 /// A host is simulated as full as it is, and a worker that is unlike the others by itself.
 TEST_F(Compare, MoreThanAThousandWorkersAreNeverSimulatedMessageByMessage) {
   const std::string flags = "--model mobilenet_v2 ";
-  compare_refuses(flags + "--strategy DDP --ranks 10000 --link 1000x10Gbit/1us",
-                  "2000 of 10000 workers would be simulated message by message, and 1024 can be. "
-                  "Fix: less --ranks, fewer of them on a host, or other strategies");
+  compare_refuses(
+      flags + "--strategy DDP --ranks 10000 --link 1000x10Gbit/1us",
+      "DDP: 2000 of 10000 workers would be simulated message by message, and 1024 can be. "
+      "Fix: less --ranks, fewer of them on a host, or other strategies");
   for (const std::string one : {"--slow-rank 1500:10", "--jitter 0.1"}) {
     compare_refuses(flags + "--strategy BSP --ranks 4,2000 " + one,
                     one.substr(0, one.find(' ')) +
@@ -753,9 +754,10 @@ TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
   EXPECT_NEAR(milliseconds("--kernels times") - at_once, taken / 2, 0.02);
 
   compare_refuses(flags + "--kernels none", "--kernels none is no file. Fix: what bench-kernels ");
-  compare_refuses("--strategy EFSignSGD --kernels times",
-                  "times has no row rates/compression::rescaled_error_feedback<compression::"
-                  "scaled_sign>. Fix: what bench-kernels");
+  compare_refuses(
+      "--strategy EFSignSGD --kernels times",
+      "EFSignSGD: times has no row rates/compression::rescaled_error_feedback<compression::"
+      "scaled_sign>. Fix: what bench-kernels");
   std::ofstream(here_ / "times") << "{\"benchmarks\": [" << times(top_k, -1, 12, 1, 8) << "]}";
   compare_refuses(flags + "--kernels times", "times: 'encode_ns' of ");
   for (const char* other :
@@ -870,11 +872,12 @@ TEST_F(Compare, RefusesInOneLine) {
                   "--slow-rank '2' is no rank and how many times as long it "
                   "computes. Fix: 2:10");
   compare_refuses("--slow-rank 4:10", "--slow-rank: rank 4 does not train. Fix: from 0 to 3");
-  compare_refuses("--strategy SyncReplicas --architecture.backups 4",
-                  "4 backup workers among 4 leave a step no gradient to wait for. Fix: "
-                  "architecture.backups of at most 3");
+  compare_refuses(
+      "--strategy SyncReplicas --architecture.backups 4",
+      "SyncReplicas: 4 backup workers among 4 leave a step no gradient to wait for. Fix: "
+      "architecture.backups of at most 3");
   compare_refuses("--strategy SSP --architecture.staleness -1",
-                  "architecture.staleness of -1 cannot be kept");
+                  "SSP: architecture.staleness of -1 cannot be kept");
   compare_refuses("--link 10Gb/5us", "--link 10Gb/5us is no link. Fix: as 10Gbit/50us");
   compare_refuses("--link 0Gbit/5us", "--link 0Gbit/5us is no link");
   compare_refuses("--link 10Gbit", "--link 10Gbit is no link");
@@ -913,7 +916,7 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--strategy BytePS --architecture.servers 1e12",
                   "--architecture.servers 1e12 is not a number that fits. Fix:");
   compare_refuses("--strategy BytePS --architecture.servers 2147483647",
-                  "--architecture.servers 2147483647 cannot be. Fix: from 1 to 1024");
+                  "BytePS: --architecture.servers 2147483647 cannot be. Fix: from 1 to 1024");
   compare_refuses("--epochs 3", "there is no flag --epochs");
   compare_refuses("--resume /", "cannot read /. Fix: --resume what --json has written");
   compare_refuses("--csv /nowhere/table", "cannot write /nowhere/table");

@@ -98,7 +98,7 @@ TEST_F(Apps, ImpossibleNumbersAreRefused) {
   train_refuses("--progress threads", "--progress threads cannot be. Did you mean thread?");
   train_refuses("--fusion.bytes 32MB", "--fusion.bytes 32MB is not a number that fits");
   train_refuses("--fusion.bytes -1", "--fusion.bytes -1 is not a number that fits");
-  train_refuses("--fusion.bytes", "--fusion.bytes needs a value");
+  train_refuses("--fusion.bytes", "--fusion.bytes needs a value. Fix: as --fusion.bytes 1");
   train_refuses("--strategy TopK --compression.density 3", "compression::top_k: density must be");
   train_refuses("--strategy BytePS --architecture.servers 0", "0 servers among ");
   for (const char* number : {"1e12", "-1e12", "2147483648", "1.5", "nan"}) {
@@ -352,6 +352,8 @@ TEST_F(Apps, CellsTrainAndPrintARow) {
   }
   EXPECT_EQ(cell("none-off-none-all-reduce", "--header").out.find("fusion / priority"), 0U);
   refuses(cell("none-off-none-all-reduce", "--json file"), "combination: there is no flag --json");
+  refuses(cell("none-off-none-all-reduce", "--fusion.byte 1"),
+          "combination: this strategy has no --fusion.byte, nor any other. Fix: leave it out");
 }
 
 TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {

@@ -1,5 +1,6 @@
 // A user's strategy in a Google Benchmark program: one line registers it.
 #include <tutti/benchmark.hpp>
+#include <tutti/compression/top_k.hpp>
 #include <tutti/fusion/all.hpp>
 #include <tutti/tutti.hpp>
 
@@ -10,3 +11,8 @@ const auto mine = tutti::benchmark::add<Mine>("mine");
 
 BENCHMARK_MAIN();
 // example-end
+
+// One that cannot be is told so in its row, and the others run.
+const auto refused = tutti::benchmark::add_simulated<tutti::compose<tutti::compression::top_k>>(
+    "refused", {{.model = "none", .link = "8Gbit", .nic = {1e9, 0}, .workers = 2}},
+    {.compression = {.density = 3}});
