@@ -175,7 +175,8 @@ TEST_F(Compare, ServersOnTheWorkersHostsShareTheirNics) {
                 .front()["machines"],
             3);
   compare_refuses(flags + " --server-hosts workers --ranks 2000",
-                  "BytePS: --server-hosts workers is simulated message by message, so for 1024");
+                  "BytePS: --server-hosts workers is simulated message by message, so for 1024 "
+                  "workers");
   compare_refuses(flags + " --server-hosts mine", "no place for servers is named 'mine'.");
 }
 

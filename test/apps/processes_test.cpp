@@ -256,7 +256,8 @@ TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
   const auto got = compare(2, "--model mobilenet_v2 --ranks 3 --strategy WFBPUnlimited");
   EXPECT_NE(got.status, 0);
   const std::string sentence =
-      "tutti-compare: WFBPUnlimited: 3 workers and servers need as many processes, not 2. Fix: mpirun -np 3";
+      "tutti-compare: WFBPUnlimited: 3 workers and servers need as many processes, not 2. Fix: "
+      "mpirun -np 3";
   EXPECT_NE(got.err.find(sentence), std::string::npos) << got.err;
   EXPECT_EQ(got.err.find(sentence), got.err.rfind(sentence)) << "said once: " << got.err;
 }
