@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <exception>
 #include <gtest/gtest.h>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -383,48 +382,46 @@ TEST(RunRanks, NeedsARank) {
   EXPECT_THROW(run_ranks(0, [](in_process&) {}), usage_error);
 }
 
-/// The first takes the room from those whose threads have not been started by then, among them the
-/// last, which the others wait for.
-TEST(RunRanks, OneThatGetsNoThreadEndsAll) {
+/// Another thread takes the room while ranks are being started, sooner or later: of the first ones,
+/// which would wait for each other, none begins.
+TEST(RunRanks, NoneBeginsWhereOneGetsNoThread) {
   constexpr int ranks = 256;
-  int began = ranks;
-  while (began == ranks) {
-    std::vector<std::string> heard(ranks);
+  std::string said;
+  for (int later = 0; said.empty() || said.rfind("rank 0 ", 0) == 0; ++later) {
+    std::atomic<bool> starts{false};
+    std::atomic<bool> over{false};
+    std::thread takes_the_room([&] {
+      while (!starts) {
+      }
+      for (int i = 0; i < later % 500; ++i) {
+        std::this_thread::yield();
+      }
+      const no_room_for_threads here;
+      while (!over) {
+        std::this_thread::yield();
+      }
+    });
     std::atomic<int> bodies{0};
-    std::string thrown;
+    starts = true;
+    said.clear();
     try {
-      run_ranks(ranks, [&](in_process& world) {
-        std::optional<no_room_for_threads> from_now_on;
-        if (world.rank() == 0) {
-          from_now_on.emplace();
-        }
+      run_ranks(ranks, [&](in_process&) {
         bodies += 1;
-        const auto hears_of_the_last = [](in_process& on) -> task {
-          std::byte sent{};
-          if (on.rank() + 1 == ranks) {
-            for (int rank = 0; rank + 1 < ranks; ++rank) {
-              co_await on.send(rank, chunk_0, bytes_of(sent));
-            }
-          } else {
-            co_await on.receive(ranks - 1, chunk_0, std::span(&sent, 1));
-          }
-        };
-        drive(world,
-              keep_words(hears_of_the_last(world), heard[static_cast<std::size_t>(world.rank())]));
+        while (bodies != ranks) {
+          std::this_thread::yield();
+        }
       });
     } catch (const usage_error& refused) {
-      thrown = refused.what();
+      said = refused.what();
     }
-    began = bodies;
-    const std::string why =
-        "rank " + std::to_string(began) +
-        " of 256 has got no thread: Resource temporarily unavailable. Fix: fewer ranks, or more "
-        "threads for a process (ulimit -u, ulimit -s)";
-    EXPECT_EQ(thrown, began == ranks ? "" : why);
-    for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(heard[static_cast<std::size_t>(rank)], began < ranks && rank < began ? why : "");
-    }
+    over = true;
+    takes_the_room.join();
+    EXPECT_EQ(bodies, said.empty() ? ranks : 0);
   }
+  EXPECT_EQ(
+      said.substr(said.find(" of ")),
+      " of 256 has got no thread: Resource temporarily unavailable. Fix: fewer ranks, or more "
+      "threads for a process (ulimit -u, ulimit -s)");
 }
 
 TEST(InProcess, AMillionMessagesToOneselfCompleteAtOnceOnAFlatStack) {

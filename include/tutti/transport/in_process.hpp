@@ -51,8 +51,9 @@ using in_process = basic_in_process<inline_queue, by_mailbox>;
 static_assert(transport_policy<in_process> && has_addressable_peers<in_process>);
 
 /// Calls `body(world)` on `ranks` threads, each with its own end of one in-process transport, and
-/// returns when all have. If a rank throws, or gets no thread, the others end with its words, and
-/// the first exception is thrown here. What follows `body` is for the transport's delivery.
+/// returns when all have. No rank begins before all have a thread, or throws usage_error. If a rank
+/// throws, the others end with its words, and the first exception is thrown here. What follows
+/// `body` is for the transport's delivery.
 template <class Transport = in_process, class Body, class... Arguments>
 void run_ranks(int ranks, Body body, Arguments&&... arguments) {
   if (ranks < 1) {
@@ -61,33 +62,33 @@ void run_ranks(int ranks, Body body, Arguments&&... arguments) {
   typename Transport::fabric shared(ranks, std::forward<Arguments>(arguments)...);
   std::vector<std::thread> threads;
   std::mutex mutex;
+  bool all_there = false;
   std::exception_ptr first;
-  const auto fail = [&](int rank, const std::exception_ptr& why) {
-    const std::scoped_lock lock(mutex);
-    keep_the_first(first, why);
-    shared.abort(verdict_of(rank, why));  // the first stays
-  };
   const auto run = [&](int rank) {
+    if (const std::scoped_lock until_started(mutex); !all_there) {
+      return;
+    }
     Transport& world = shared.end(rank);
     try {
       body(world);
     } catch (...) {
-      fail(rank, std::current_exception());
+      const std::scoped_lock lock(mutex);
+      const auto why = std::current_exception();
+      keep_the_first(first, why);
+      shared.abort(verdict_of(rank, why));  // the first stays
     }
     world.leave();
   };
-  for (int rank = 0; rank < ranks; ++rank) {
-    try {
+  try {
+    const std::scoped_lock starting(mutex);
+    for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back(run, rank);
-    } catch (const std::exception& refused) {
-      fail(rank,
-           std::make_exception_ptr(usage_error(sentence(
-               {"rank ", rank, " of ", ranks, " has got no thread: ", refused.what(),
-                ". Fix: fewer ranks, or more threads for a process (ulimit -u, ulimit -s)"}))));
-      for (; rank < ranks; ++rank) {
-        shared.end(rank).leave();
-      }
     }
+    all_there = true;
+  } catch (const std::exception& refused) {
+    first = std::make_exception_ptr(usage_error(
+        sentence({"rank ", threads.size(), " of ", ranks, " has got no thread: ", refused.what(),
+                  ". Fix: fewer ranks, or more threads for a process (ulimit -u, ulimit -s)"})));
   }
   for (auto& each : threads) {
     each.join();
