@@ -21,6 +21,7 @@
 #include "tutti/base/cuda/memory.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/function_ref.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/source_place.hpp"
 #include "tutti/base/tag.hpp"
@@ -71,13 +72,16 @@ inline void check(ncclResult_t code, source_place where = source_place::current(
 /// its kernels; also one that is the user's, who must not use it any more.
 class nccl_communicator {
  public:
-  /// Collective. Throws nccl_error, or communication_error if the others do not come in time.
-  nccl_communicator(const ncclUniqueId& common, int rank, int ranks, seconds deadline)
+  /// Collective. Throws nccl_error, or communication_error if the others do not come in time;
+  /// `meanwhile`, again and again, may throw if it hears that they will not.
+  nccl_communicator(
+      const ncclUniqueId& common, int rank, int ranks, seconds deadline,
+      function_ref<void()> meanwhile = [] {})
       : deadline_(deadline), owned_(true) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     try {
-      check(settled(ncclCommInitRankConfig(&handle_, ranks, common, rank, &config)));
+      check(settled(ncclCommInitRankConfig(&handle_, ranks, common, rank, &config), meanwhile));
     } catch (...) {
       abort();
       throw;
@@ -135,7 +139,8 @@ class nccl_communicator {
   }
 
   /// What a call comes to that may still be under way, as one that connects two ranks first.
-  ncclResult_t settled(ncclResult_t code) const {
+  ncclResult_t settled(
+      ncclResult_t code, function_ref<void()> meanwhile = [] {}) const {
     const auto begin = std::chrono::steady_clock::now();
     while (code == ncclInProgress) {
       if (ncclCommGetAsyncError(handle_, &code) != ncclSuccess) {
@@ -147,6 +152,7 @@ class nccl_communicator {
             sentence({"NCCL has not come together within ", static_cast<int>(deadline_),
                       " s. Fix: NCCL_DEBUG=INFO says which ranks it waits for"}));
       }
+      meanwhile();
       std::this_thread::yield();
     }
     return code;
@@ -294,6 +300,15 @@ task bootstrap_nccl(Carrier& carrier, const nccl_peer& mine, nccl_invitation& an
   }
 }
 
+/// Throws what a carrier's rank has heard of the others' failure, who come to nothing any more.
+template <class Carrier>
+void expect_others(Carrier& carrier) {
+  carrier.poll();
+  if (const std::exception_ptr why = carrier.failure()) {
+    std::rethrow_exception(why);
+  }
+}
+
 /// Drives a carrier until `asking` has ended; at the deadline it fails, on every rank. Who knows
 /// that rank 0 has come leaves it the time from then on to name another. What we sent is rank 0's
 /// to read until it answers: where that never happens the job ends.
@@ -340,7 +355,7 @@ class nccl_library {
   template <host_transport Carrier>
   explicit nccl_library(Carrier& carrier, seconds deadline = 60)
       : stream_(cuda::priority::urgent), communicator_(connected(carrier, deadline)) {
-    connect(carrier.rank(), carrier.size(), deadline);
+    connect(carrier, deadline);
   }
   /// The user's communicator, whose ranks are the carrier's. Collective too, within the deadline of
   /// the communicator: it is connected here, where it may not have been. Versions and devices are
@@ -353,7 +368,7 @@ class nccl_library {
                                   communicator_.rank(), " of ", communicator_.size(),
                                   " in this NCCL communicator. Fix: make it with the same ranks"}));
     }
-    connect(carrier.rank(), carrier.size(), communicator_.deadline());
+    connect(carrier, communicator_.deadline());
   }
 
   cuda::stream& queue() { return stream_; }
@@ -402,12 +417,16 @@ class nccl_library {
     if (answer.why[0] != '\0') {
       throw usage_error(answer.why.data());
     }
-    return nccl_communicator(answer.common, carrier.rank(), carrier.size(), deadline);
+    return nccl_communicator(answer.common, carrier.rank(), carrier.size(), deadline,
+                             [&carrier] { detail::expect_others(carrier); });
   }
 
   /// NCCL connects two ranks at their first message, and blocks the host for it. Better here than
   /// in a step, where ranks that wait for each other must hear of each other.
-  void connect(int rank, int ranks, seconds deadline) {
+  template <class Carrier>
+  void connect(Carrier& carrier, seconds deadline) {
+    const int rank = carrier.rank();
+    const int ranks = carrier.size();
     cuda::buffer<std::byte> places =
         stream_.allocate<std::byte>(static_cast<std::size_t>(ranks) + 1);
     cuda::buffer<float> sum = stream_.allocate<float>(1);
@@ -431,6 +450,12 @@ class nccl_library {
         throw communication_error(
             found.empty() ? sentence({"rank ", rank, " could not exchange a byte with every other"})
                           : found);
+      }
+      try {
+        detail::expect_others(carrier);
+      } catch (...) {
+        abort();
+        throw;
       }
       std::this_thread::yield();
     }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -224,6 +225,21 @@ TEST(StandInNCCL, ABorrowedCommunicatorIsConnectedBeforeAnyStep) {
   });
   EXPECT_EQ(said[0], "rank 0 could not exchange a byte with every other");
   EXPECT_EQ(said[1], "");
+}
+
+/// Nor for one that has failed and will not come.
+TEST(StandInNCCL, ARankThatFailsBeforeItConnectsIsHeardOfAtOnce) {
+  ncclUniqueId common{};
+  transport::check(ncclGetUniqueId(&common));
+  const auto said = errors(2, [&](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    transport::nccl_communicator made(common, carrier.rank(), 2, 10);
+    if (carrier.rank() == 1) {
+      throw std::runtime_error("out of memory");
+    }
+    world_type world(carrier, transport::nccl_communicator::from_native_handle(made.release(), 10));
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of memory", "out of memory"}));
 }
 
 TEST(StandInNCCL, ABorrowedCommunicatorOfOtherRanksIsRefused) {
