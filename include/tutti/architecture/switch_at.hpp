@@ -38,8 +38,9 @@ struct switch_options {
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
 /// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
 /// `switch_at<dense, all_gather>`. Momenta go on as they are. `engine.replan` with another
-/// `step` switches on what training shows; back to one that needs equal models it does not. What
-/// error feedback has left out would stay where the second does not compress: a rule.
+/// `step` switches on what training shows; back to one that needs equal models it does not, and
+/// back to one that does not compress residuals wait for the switch. Where the second does not
+/// compress, they would stay for good: a rule.
 /// Where models that drift apart under `First` have to be equal under `Second`, ranks average in
 /// the step before the switch: each applies its own gradient, and then models and momenta become
 /// their mean, on all ranks. AdaSGD is `switch_at<model_averaging<>, all_reduce<>>`.

@@ -178,6 +178,7 @@ struct bounded_staleness {
 /// the beginning each worker has the token 0, and as many more as a step has where N > M. A worker
 /// waits for its token alone; one that is late finds them there. Once workers have ended, a step
 /// waits for no more gradients than the others have tokens.
+/// What a compressor remembers would be dropped with a gradient, so one that does is refused.
 /// After: Chen et al., "Revisiting distributed synchronous SGD", 2016; TensorFlow's
 /// SyncReplicasOptimizer.
 struct backup_workers {
