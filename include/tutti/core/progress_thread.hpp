@@ -32,7 +32,7 @@ struct progress_loop {
 /// while the model computes at once, it sleeps between two looks, for as long as the transports
 /// allow, until something is posted: the model wants the core.
 ///
-/// Cost where nothing happens: a look every 3 milliseconds. `wake` is one atomic operation while
+/// Cost where nothing happens: a look every 6 milliseconds. `wake` is one atomic operation while
 /// the thread is awake, a system call while it sleeps.
 class progress_thread {
  public:

@@ -36,14 +36,15 @@ class backoff {
   }
 
   /// A moment of waiting after `idle_polls` polls in a row that brought nothing, as a transport's
-  /// `idle` promises it. Naps double up to 3.2 ms, so that each is a small share of the wait so
-  /// far, from which on it costs little: 64 from 50 us on at a time, or, while nobody waits here,
-  /// 16 from 200 us on.
+  /// `idle` promises it. Naps double, so that each is a small share of the wait so far, until
+  /// looks cost little: 64 at a time from 50 us to 3.2 ms, or, while nobody waits here, 16 from
+  /// 200 us to 6.4 ms.
   seconds idle(std::size_t idle_polls, urgency who) const {
     if (idle_polls >= naps_from) {
       const std::size_t nap = idle_polls - naps_from;
-      const std::size_t doubled = who == urgency::unhurried ? 2 + nap / 16 : nap / 64;
-      return 50e-6 * static_cast<double>(1U << std::min<std::size_t>(6, doubled));
+      const std::size_t doubled = who == urgency::unhurried ? std::min<std::size_t>(7, 2 + nap / 16)
+                                                            : std::min<std::size_t>(6, nap / 64);
+      return 50e-6 * static_cast<double>(1U << doubled);
     }
     if (!crowded_ && idle_polls < 1000) {
       pause();
