@@ -33,10 +33,14 @@ struct regional_rule {
 /// The k-th largest magnitude; 0 where fewer than k are above 0, and zeros are never selected.
 template <class T>
 T kth_magnitude(const std::vector<T>& of, std::size_t k) {
-  std::vector<T> sorted(of.size());
-  std::ranges::transform(of, sorted.begin(), [](T each) { return std::abs(each); });
-  std::ranges::sort(sorted, std::greater<>());
-  return sorted.empty() ? T{} : sorted[std::min(k, sorted.size()) - 1];
+  if (of.empty()) {
+    return T{};
+  }
+  std::vector<T> all(of.size());
+  std::ranges::transform(of, all.begin(), [](T each) { return std::abs(each); });
+  const auto its = all.begin() + static_cast<std::ptrdiff_t>(std::min(k, all.size()) - 1);
+  std::nth_element(all.begin(), its, all.end(), std::greater<>());
+  return *its;
 }
 
 /// `gradient(rank, step, element)`.

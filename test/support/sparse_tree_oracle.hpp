@@ -25,13 +25,15 @@ using selected = std::map<std::size_t, T>;
 
 template <class T>
 selected<T> largest(const selected<T>& of, std::size_t k) {
-  std::vector<std::pair<std::size_t, T>> sorted(of.begin(), of.end());
-  std::ranges::sort(sorted, [](const auto& a, const auto& b) {
+  using pair = std::pair<std::size_t, T>;
+  std::vector<pair> all(of.begin(), of.end());
+  const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(k, all.size()));
+  std::nth_element(all.begin(), end, all.end(), [](const pair& a, const pair& b) {
     const T left = std::abs(a.second);
     const T right = std::abs(b.second);
     return left > right || (left == right && a.first < b.first);
   });
-  return {sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(std::min(k, sorted.size()))};
+  return {all.begin(), end};
 }
 
 /// `gradient(rank, step, element)`.
@@ -47,7 +49,7 @@ auto selected_by_a_tree(architecture::give_back rule, std::size_t ranks, std::si
       std::vector<number>& residual = all.residuals[rank];
       selected<number> whole;
       for (std::size_t i = 0; i < n; ++i) {
-        whole[i] = residual[i] += gradient(rank, step, i);
+        whole.emplace_hint(whole.end(), i, residual[i] += gradient(rank, step, i));
       }
       own[rank] = largest(whole, k);
       for (const auto& [i, value] : own[rank]) {
