@@ -114,7 +114,7 @@ TEST_F(Optimizers, TrainByTheOptimizerThatIsNamed) {
         std::pair{"--optimizer lars --learning-rate 10 --momentum 0.5", 1.0},
         std::pair{"--optimizer lamb --learning-rate 0.01", 2.0}}) {
     SCOPED_TRACE(flags);
-    const auto found = epochs(std::string("--epochs 2 ") + flags);
+    const auto found = epochs(std::string("--ranks 2 --batch-size 64 --epochs 2 ") + flags);
     ASSERT_EQ(found.size(), 2U);
     EXPECT_EQ(found.back()["optimizer_bytes"], 4 * floats * parameters);
     EXPECT_GT(found.back()["test_accuracy"], 0.9);
