@@ -107,7 +107,7 @@ struct scaled_code {
     constexpr std::uint32_t least = Format::least_normal;
     constexpr std::uint32_t up = Format::dropped << 23;
     constexpr std::uint32_t last_bits = (0u - ((least + up) >> Format::dropped)) & 0xffu;
-    static_assert(last_bits % 2 == 0, "what is odd stays odd, for ties");
+    static_assert(last_bits % 2 == 0);     // a tie goes to the digits that were even
     const float scaled = value * inverse;  // exactly: a compiler may join it with the addition
     const auto bits = std::bit_cast<std::uint32_t>(scaled);
     const std::uint32_t sign = bits & 0x8000'0000u;
