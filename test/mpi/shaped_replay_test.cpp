@@ -66,7 +66,7 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
     MPI_Bcast(&came, 1, MPI_INT, 0, MPI_COMM_WORLD);
   }
   if (came == never) {
-    GTEST_SKIP() << "this host was too busy for every run of 15 seconds";
+    GTEST_SKIP() << "this host was too busy for every run in 15 seconds";
   }
 }
 
