@@ -316,7 +316,7 @@ class mpi_on {
   bool poll() { return transfers_.poll(); }
 
   seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
-    const seconds affordable = idle_polls < glances ? 0 : transfers_.nap(who);
+    const seconds affordable = transfers_.nap(who);
     // A model on a device does not want the core.
     const urgency whose = on_device ? urgency::waited_for : who;
     const seconds nap = affordable > 0 ? affordable : backoff_.idle(idle_polls, whose);
@@ -333,8 +333,6 @@ class mpi_on {
   void abort(const std::string& reason) { transfers_.abort(reason); }
 
  private:
-  /// Polls before it is said that whoever waits may nap.
-  static constexpr std::size_t glances = 32;
   /// How long the living wait for the dead.
   static constexpr seconds departure_time = 5;
 
