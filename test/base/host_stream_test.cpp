@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "support/no_room_for_threads.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 
 namespace tutti::test {
@@ -133,6 +136,18 @@ TEST(HostStream, AnEventOutlivesItsStream) {
   stream.wait(last);
   stream.wait(host_stream::event{});
   stream.synchronize();
+}
+
+TEST(HostStream, WithoutAThreadSaysWhatToDo) {
+  const no_room_for_threads here;
+  try {
+    const host_stream stream;
+    ADD_FAILURE() << "it has got a thread";
+  } catch (const usage_error& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "a host_stream has got no thread: Resource temporarily unavailable. Fix: fewer "
+                 "streams, or more threads for a process (ulimit -u, ulimit -s)");
+  }
 }
 
 }  // namespace tutti::test

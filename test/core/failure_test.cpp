@@ -517,8 +517,10 @@ TEST(Failure, AProgressThreadThatCannotBeStartedEndsAllRanks) {
       throw;
     }
   });
-  EXPECT_EQ(said, (std::vector<std::string>{"Resource temporarily unavailable",
-                                            "rank 0 failed: Resource temporarily unavailable"}));
+  const std::string why =
+      "communication beside the model has got no thread: Resource temporarily unavailable. Fix: "
+      "run.progress = progress::by_caller, or more threads for a process (ulimit -u, ulimit -s)";
+  EXPECT_EQ(said, (std::vector<std::string>{why, "rank 0 failed: " + why}));
 }
 
 /// Adds up nothing, step by step.

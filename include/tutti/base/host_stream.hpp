@@ -22,6 +22,7 @@
 
 #include "tutti/base/assert.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/start_thread.hpp"
 
 namespace tutti {
 
@@ -50,7 +51,8 @@ class host_stream : public host_loops<host_stream> {
   host_stream() : host_stream(next_seed()) {}
   /// The seed decides how late each operation is: from not at all to 50 µs.
   explicit host_stream(std::uint64_t seed)
-      : passed_(std::make_shared<progress>()), thread_([this, seed] { work(seed); }) {}
+      : passed_(std::make_shared<progress>()),
+        thread_(start_thread("a host_stream", "fewer streams", [this, seed] { work(seed); })) {}
   host_stream(const host_stream&) = delete;
   host_stream& operator=(const host_stream&) = delete;
   /// Finishes what was enqueued.

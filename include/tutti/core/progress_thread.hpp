@@ -12,6 +12,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "tutti/base/start_thread.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -36,7 +37,10 @@ struct progress_loop {
 /// the thread is awake, a system call while it sleeps.
 class progress_thread {
  public:
-  progress_thread() : thread_([this] { run(); }) {}
+  /// Throws usage_error where there is no thread for it.
+  progress_thread()
+      : thread_(start_thread("communication beside the model", "run.progress = progress::by_caller",
+                             [this] { run(); })) {}
   progress_thread(const progress_thread&) = delete;
   progress_thread& operator=(const progress_thread&) = delete;
   ~progress_thread() {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
+
+namespace tutti {
+
+/// A thread that does `work`. Throws usage_error where the process gets none: whose it would have
+/// been, and how to do with fewer.
+template <class Work>
+std::thread start_thread(std::string_view whose, std::string_view fewer, Work work) {
+  try {
+    return std::thread(std::move(work));
+  } catch (const std::system_error& refused) {
+    throw usage_error(sentence({whose, " has got no thread: ", refused.what(), ". Fix: ", fewer,
+                                ", or more threads for a process (ulimit -u, ulimit -s)"}));
+  }
+}
+
+}  // namespace tutti
