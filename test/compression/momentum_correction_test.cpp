@@ -191,6 +191,23 @@ TEST(MomentumCorrection, MasksWhatIsSelectedAlone) {
   EXPECT_EQ(momenta(placed<of_byteps>(4, {.decorated = {.k = 2}})), rest);
 }
 
+/// Chunks that travel as floats have a dense optimizer's momentum, and what waited goes with it.
+TEST(MomentumCorrection, IsOfShortChunksToo) {
+  using some = compression::momentum_correction<compression::dense_below<remembered>>;
+  const auto set = [](std::size_t dense_below) {
+    return options_of<some>{.momentum = 0.5,
+                            .decorated = {.compressed = {.k = 1}, .bytes = dense_below}};
+  };
+  placed<some> codec(2, set(9));
+  EXPECT_EQ(codec.decode(codec.encode(floats{4, -1})), (floats{4, -1}));
+  EXPECT_EQ(codec.decode(codec.encode(floats{4, -1})), (floats{6, -1.5}));
+  EXPECT_EQ(codec.decode(codec.encode(floats{0, 0})), (floats{3, -0.75}));
+  codec.policy = some(set(8));
+  EXPECT_EQ(codec.decode(codec.encode(floats{0, 0})), (floats{1.5, 0}));
+  codec.policy = some(set(9));
+  EXPECT_EQ(codec.decode(codec.encode(floats{2, 0})), (floats{2, -0.1875 - 0.375}));
+}
+
 TEST(MomentumCorrection, RefusesWhatIsNone) {
   EXPECT_THROW(corrected({.momentum = 1}), usage_error);
   EXPECT_THROW(corrected({.momentum = -0.1}), usage_error);

@@ -15,6 +15,7 @@ namespace tutti::compression {
 /// tensor, and groups each kind; this is for architectures that send every chunk in one way, as
 /// parameter servers do. A fusion's chunks are counted as they travel.
 /// What a compressor has left out of elements that travel as floats since a replan goes with them.
+/// A momentum stands around it, and is of all chunks: `momentum_correction<dense_below<C>>`.
 /// Wire: n floats, or as the compressor that it decorates. Cost: none beside, or under error
 /// feedback a pass over what is not compressed.
 /// After: BytePS, `BYTEPS_MIN_COMPRESS_BYTES`, which counts a tensor before it is cut: there the
@@ -22,13 +23,16 @@ namespace tutti::compression {
 template <encodes_once C>
 class dense_below {
   static constexpr bool variable = facts::variable_length<C>;
+  static_assert(!facts::keeps_momentum<C>,
+                "tutti: chunks that are not compressed would be sent without the momentum that "
+                "this compressor sends of all others. Fix: the momentum outside, as in "
+                "momentum_correction<dense_below<C>>.");
 
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = false;
   static constexpr bool lossless = facts::lossless<C>;
   static constexpr bool overflows = facts::overflows<C>;
-  static constexpr bool keeps_momentum = facts::keeps_momentum<C>;
   static constexpr bool sends_signs_alone = facts::sends_signs_alone<C>;
   static constexpr bool sends_set_values = facts::sends_set_values<C>;
   static constexpr bool forgets_residuals = facts::forgets_residuals<C>;
