@@ -636,23 +636,30 @@ TEST(Failure, AServerThatIsAwaitedFailsWithItsWorkers) {
 /// Has no room for what it must remember, on one rank.
 struct finds_no_room : breaks_down {
   int unlucky{};
+  void (*says)(const char*){};
 
   std::size_t memory_per_element() const {
     if (rank == unlucky) {
-      throw std::runtime_error("out of room");
+      says("out of room");
     }
     return 0;
   }
 };
 
+template <class Error>
+[[noreturn]] void throws(const char* words) {
+  throw Error(words);
+}
+
 /// Also where the others have sent it their plans by then.
-TEST(Failure, ARankThatCannotStartIsHeardAtOnce) {
+void is_heard_at_once(void (*says)(const char*)) {
   for (int unlucky = 0; unlucky < 3; ++unlucky) {
     std::atomic<int> ended{0};
     const auto said = errors(3, [&](transport::in_process& world) {
       arena memory = model_of(world.rank());
       try {
-        make_engine<compose<>>(world, memory.tensors(), finds_no_room{{world.rank()}, unlucky},
+        make_engine<compose<>>(world, memory.tensors(),
+                               finds_no_room{{world.rank()}, unlucky, says},
                                impatient<compose<>>(2, progress::by_caller));
       } catch (...) {
         ++ended;
@@ -668,6 +675,10 @@ TEST(Failure, ARankThatCannotStartIsHeardAtOnce) {
                                 : "rank " + std::to_string(unlucky) + " failed: out of room");
     }
   }
+}
+TEST(Failure, ARankThatCannotStartIsHeardAtOnce) {
+  is_heard_at_once(throws<std::runtime_error>);
+  is_heard_at_once(throws<usage_error>);
 }
 
 /// A device that refuses every call from some moment on, as CUDA does after an illegal address.

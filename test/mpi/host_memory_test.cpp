@@ -227,6 +227,26 @@ TEST(HostMemory, WhoLeavesByAnExceptionEndsEveryRank) {
   });
 }
 
+/// A rank that is refused alone: who catches that tells nobody else.
+TEST(HostMemory, WhoIsRefusedEndsEveryRank) {
+  on_one_host([](mpi& world) {
+    if (world.size() == 1) {
+      GTEST_SKIP() << "one rank ends alone";
+    }
+    const std::string said = thrown_by([&] {
+      arena memory = shared_arena(world);
+      engine_options<compose<>> options;
+      options.run.deadline = 5;
+      options.run.accumulation = world.rank() == 1 ? 0 : 1;
+      make_engine<compose<>>(world, memory.tensors(), optimizer_of(), options);
+    });
+    const std::string why =
+        "run.accumulation of 0 passes leaves a step without gradients. Fix: 1, or as many as are "
+        "added up";
+    EXPECT_EQ(said, world.rank() == 1 ? why : "rank 1 failed: " + why);
+  });
+}
+
 }  // namespace
 }  // namespace tutti::test
 

@@ -21,6 +21,12 @@ class usage_error : public error {
   using error::error;
 };
 
+/// Ranks set or declare something otherwise than others, of which every rank has heard.
+class disagreement : public usage_error {
+ public:
+  using usage_error::usage_error;
+};
+
 /// What a selection says of a NaN among the elements to choose from, wherever it was found.
 [[noreturn]] inline void refuse_nan(std::uint64_t element) {
   throw usage_error(

@@ -19,15 +19,13 @@ class claim {
   /// Throws usage_error if an engine of this rank's has it already.
   [[gnu::cold]] claim(const run_queue& loop, int rank) : loop_(&loop), rank_(rank) {
     const std::scoped_lock lock(mutex());
-    for (const claim* other = latest(); other != nullptr; other = other->earlier_) {
-      if (other->loop_ == &loop && other->rank_ == rank) {
-        throw usage_error(sentence(
-            {"rank ", rank,
-             " trains over this transport already, and a second engine would take the first one's "
-             "messages. Fix: give it a transport of its own (another transport::mpi duplicates the "
-             "communicator; another run_ranks, and each other kind, is made anew), or end the "
-             "first engine"}));
-      }
+    if (is_listed(loop, rank)) {
+      throw usage_error(sentence(
+          {"rank ", rank,
+           " trains over this transport already, and a second engine would take the first one's "
+           "messages. Fix: give it a transport of its own (another transport::mpi duplicates the "
+           "communicator; another run_ranks, and each other kind, is made anew), or end the "
+           "first engine"}));
     }
     earlier_ = latest();
     latest() = this;
@@ -43,7 +41,20 @@ class claim {
     *its = earlier_;
   }
 
+  /// An engine of this rank's has it.
+  [[gnu::cold]] static bool is_made(const run_queue& loop, int rank) {
+    const std::scoped_lock lock(mutex());
+    return is_listed(loop, rank);
+  }
+
  private:
+  static bool is_listed(const run_queue& loop, int rank) {
+    const claim* each = latest();
+    while (each != nullptr && (each->loop_ != &loop || each->rank_ != rank)) {
+      each = each->earlier_;
+    }
+    return each != nullptr;
+  }
   static std::mutex& mutex() {
     static std::mutex one;
     return one;

@@ -467,7 +467,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 };
 
 /// An engine for `Strategy`, named or composed. `optimizer` runs where the architecture says; leave
-/// it out and averaged gradients come back for your own.
+/// it out and averaged gradients come back for your own. Throws on every rank if it does on one.
 template <class Strategy, class Transport, optimizer_policy Optimizer = optimizer::none,
           class Monitor = monitor::none>
 auto make_engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer = {},

@@ -10,6 +10,7 @@
 #include "tutti/base/predicate.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/core/claim.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
@@ -102,14 +103,18 @@ class failure {
 namespace detail {
 
 /// Every rank knows of the exception that is being handled, if its transport is told of it here.
+/// One who is alone may go on.
 template <class Transport>
 [[gnu::cold, gnu::noinline]] void tell_of_failed_start(Transport& world) {
   try {
     throw;
-  } catch (const usage_error&) {  // every rank's, or refused before others could wait for it
+  } catch (const disagreement&) {  // every rank has it
     return;
   } catch (const communication_error&) {  // every rank has it
   } catch (...) {
+    if (world.size() == 1 || claim::is_made(world.ready_coroutines(), world.rank())) {
+      return;  // the engine that has the claim trains on
+    }
     world.abort(verdict_of(world.rank(), std::current_exception()));
   }
   leave(world);

@@ -138,8 +138,8 @@ std::span<std::byte> bytes_of(T& value) {
 }
 
 /// Compares plans, and the settings that their hash covers, with rank 0's. Where they differ, every
-/// rank throws usage_error with one sentence that names both ranks and both tensors, or the setting
-/// and both values.
+/// rank throws disagreement with one sentence that names both ranks and both tensors, or the
+/// setting and both values.
 template <class Endpoint>
 [[gnu::cold]] task agree(Endpoint self, const plan& made, std::span<const tensor> forward,
                          std::string_view settings) {
@@ -164,7 +164,7 @@ template <class Endpoint>
     co_await collective::send_to_all(self, std::as_bytes(std::span(&common, 1)));
   }
   if (common.differs != 0) {
-    throw usage_error(common.why.data());
+    throw disagreement(common.why.data());
   }
 }
 
