@@ -28,6 +28,7 @@
 #include "tutti/architecture/selecting_all_gather.hpp"
 #include "tutti/architecture/sparse_regions.hpp"
 #include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/type_name.hpp"
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/block_int8.hpp"
@@ -52,6 +53,7 @@
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/random_k.hpp"
+#include "tutti/compression/remembering_answers.hpp"
 #include "tutti/compression/rescaled_error_feedback.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/select.hpp"
@@ -59,6 +61,7 @@
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/checkpoint.hpp"
+#include "tutti/core/rules.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/partition/into.hpp"
@@ -585,6 +588,24 @@ TEST(Conservation, OfPushesThatWaitForNobody) {
 TEST(Conservation, OfLongChunksAlone) {
   using its = listed<dense_below<error_feedback<top_k>>, parameter_server<>>;
   EXPECT_GT(conserves<its>(true).remembered, 0);
+}
+
+/// Means are encoded again before the switch alone, and have no residual: a worker's own goes on.
+struct pushed_in_turn : listed<compression::push_only<error_feedback<top_k>>,
+                               architecture::switch_at<architecture::reduce_scatter_all_gather,
+                                                       architecture::all_gather>> {
+  static options plan(int which, unsigned passes) {
+    options set = listed::plan(which, passes);
+    set.architecture.step = steps / 2;
+    return set;
+  }
+};
+TEST(Conservation, OfPushesAcrossASwitch) {
+  using switched = pushed_in_turn::architecture;
+  static_assert(!rule::residuals_are_sent<switched, error_feedback<top_k>>::holds);
+  using answering = compression::remembering_answers<compression::block_int8>;
+  static_assert(!rule::residuals_are_sent<switched, answering>::holds);
+  EXPECT_GT(conserves<pushed_in_turn>(true).remembered, 0);
 }
 
 /// What thin matrices leave of matrices, with vectors as they are or as one of them.

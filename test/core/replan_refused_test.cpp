@@ -11,11 +11,23 @@
 #include "support/errors.hpp"
 #include "support/replanning.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/dense.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
+#include "tutti/architecture/switch_at.hpp"
+#include "tutti/base/tensor_rule.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/ring.hpp"
+#include "tutti/compression/bf16.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fp16.hpp"
+#include "tutti/compression/none.hpp"
+#include "tutti/compression/push_only.hpp"
+#include "tutti/compression/select.hpp"
+#include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 
@@ -156,6 +168,54 @@ TEST(ReplanRefused, WhoDoesNotCallIsNamed) {
   for (const std::string& each : said) {
     EXPECT_EQ(each, "rank 1 never called replan()");
   }
+}
+
+/// The step from which on the strategy compresses is put off when that has been done in one: all
+/// ranks say `why`, or go on if that is empty.
+template <class Strategy, class StepOf>
+void putting_off_says(StepOf step_of, const std::string& why) {
+  const auto said =
+      said_after<Strategy>(2, plan_of<Strategy>(0), [step_of](auto& engine, arena& memory) {
+        engine.wait();
+        auto set = plan_of<Strategy>(1);
+        step_of(set) = 2;
+        engine.replan(set);
+        take_step(engine, memory, 1);
+        engine.wait();
+      });
+  for (const std::string& each : said) {
+    EXPECT_EQ(each.empty(), why.empty()) << each;
+    EXPECT_NE(each.find(why), std::string::npos) << each;
+  }
+}
+
+/// What is remembered would wait for a step that may never come.
+TEST(ReplanRefused, BackToWhatHasNoUseForWhatIsRemembered) {
+  using architecture::switch_at;
+  using compression::error_feedback;
+  using compression::select;
+  const auto start = [](auto& set) -> auto& { return set.compression.start; };
+  const auto step = [](auto& set) -> auto& { return set.architecture.step; };
+
+  using rounded = select<every_tensor, error_feedback<compression::fp16>, compression::none>;
+  putting_off_says<compose<rounded, dense, fusion::up_to>>(
+      start,
+      "compression::select: a start at step 2 is to come, and what has been remembered of the "
+      "chosen tensors in 1 steps would wait for it. Fix: a start that has passed");
+  using rounded_twice = error_feedback<select<every_tensor, compression::fp16, compression::bf16>>;
+  putting_off_says<compose<rounded_twice, dense, fusion::up_to>>(start, "");
+
+  using selected = error_feedback<compression::top_k>;
+  using selects_later = switch_at<architecture::dense, architecture::all_gather>;
+  const std::string why =
+      "architecture::switch_at: a switch at step 2 is to come, and what the compressor has "
+      "remembered in 1 steps would wait for it. Fix: a step that has passed";
+  putting_off_says<compose<selected, selects_later, fusion::up_to>>(step, why);
+  using encodes_means_later =
+      switch_at<architecture::all_gather, architecture::reduce_scatter_all_gather>;
+  putting_off_says<compose<selected, encodes_means_later, fusion::up_to>>(step, why);
+  using pushed = compression::push_only<selected>;
+  putting_off_says<compose<pushed, encodes_means_later, fusion::up_to>>(step, "");
 }
 
 }  // namespace

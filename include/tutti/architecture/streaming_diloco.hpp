@@ -77,6 +77,7 @@ struct streaming_diloco : Mean {
   static constexpr double busiest_nic(double, double, placement) { return 0; }
 
   /// Throws usage_error where a fragment is on its way, for another plan has other fragments.
+  template <class Compression>
   static void expect_replan(const options& was, const options&, std::uint64_t steps) {
     for (int late = 0; late < was.overlap && steps > 0; ++late) {
       if (const auto ago = static_cast<std::uint64_t>(late);

@@ -17,6 +17,7 @@
 #include "tutti/base/task.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/compression.hpp"
 
 namespace tutti::architecture {
 
@@ -38,9 +39,9 @@ struct switch_options {
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
 /// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
 /// `switch_at<dense, all_gather>`. Momenta go on as they are. `engine.replan` with another
-/// `step` switches on what training shows; back to one that needs equal models it does not, and
-/// back to one that does not compress residuals wait for the switch. Where the second does not
-/// compress, they would stay for good: a rule.
+/// `step` switches on what training shows; back to one that needs equal models it does not, nor,
+/// where the compressor remembers something, back to one that has no use for that. Where the second
+/// has none, residuals would stay for good: a rule.
 /// Where models that drift apart under `First` have to be equal under `Second`, ranks average in
 /// the step before the switch: each applies its own gradient, and then models and momenta become
 /// their mean, on all ranks. AdaSGD is `switch_at<model_averaging<>, all_reduce<>>`.
@@ -70,6 +71,20 @@ struct switch_at {
   template <class A>
   static constexpr bool compresses =
       !facts::ignores_compression<A> && !facts::has_sends<tutti::detail::state_of<A>>;
+  /// A residual is of what one of them carries, and of where that loses something.
+  template <class From, class To>
+  static constexpr bool leaves_residuals = compresses<From> &&
+                                           (!compresses<To> ||
+                                            facts::carries_of<From> != facts::carries_of<To>);
+  template <class From, class To>
+  static constexpr bool leaves_means =
+      compresses<From>&& facts::encodes_means<From> && !facts::encodes_means<To>;
+  /// What `Compression` has remembered under the second the first has no use for.
+  template <class Compression>
+  static constexpr bool waits_for_a_switch =
+      (leaves_residuals<Second, First> && facts::memory_per_element<Compression> > 0) ||
+      (leaves_means<Second, First> &&
+       facts::memory_per_element<decltype(relay(std::declval<const Compression&>()))> > 0);
 
   template <class A>
   struct collective_of {
@@ -97,11 +112,10 @@ struct switch_at {
   static constexpr bool owns_parts = facts::owns_parts<First> || facts::owns_parts<Second>;
   static constexpr bool ignores_compression =
       facts::ignores_compression<First> && facts::ignores_compression<Second>;
-  /// A residual is of what one of them carries, and of where that loses something.
   static constexpr bool stops_compressing =
-      compresses<First> &&
-      (!compresses<Second> || facts::carries_of<First> != facts::carries_of<Second> ||
-       (facts::encodes_means<First> && !facts::encodes_means<Second>));
+      leaves_residuals<First, Second> || facts::stops_compressing<Second>;
+  static constexpr bool stops_encoding_means =
+      leaves_means<First, Second> || facts::stops_encoding_means<Second>;
   static constexpr bool weighs_tensors =
       facts::weighs_tensors<First> || facts::weighs_tensors<Second>;
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;
@@ -118,21 +132,23 @@ struct switch_at {
 
   using options = switch_options<options_of<First>, options_of<Second>>;
 
-  /// Throws usage_error if a switch that has been made would have to be taken back.
-  static void expect_replan(const options& was, const options& wanted,
-                            std::uint64_t steps) requires(drifts<Second> && !drifts<First>) {
-    if (steps > was.step && wanted.step > steps) {
+  /// Throws usage_error if a switch that has been made would have to be taken back, or if the step
+  /// that ranks would have averaged in has passed.
+  template <class Compression>
+  static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
+    const bool goes_back = steps > was.step && wanted.step > steps;
+    if (goes_back && drifts<Second> && !drifts<First>) {
       throw usage_error(sentence(
           {"architecture::switch_at: a switch at step ", wanted.step, " is to come, and after ",
            steps,
            " steps every rank has a model of its own already. Fix: a step that has passed"}));
     }
-  }
-
-  /// Throws usage_error if the step that ranks would have averaged in has passed.
-  static void expect_replan(const options& was, const options& wanted,
-                            std::uint64_t steps) requires averages_models {
-    if (steps > 0 && steps < was.step && wanted.step <= steps) {
+    if (goes_back && waits_for_a_switch<Compression>) {
+      throw usage_error(sentence({"architecture::switch_at: a switch at step ", wanted.step,
+                                  " is to come, and what the compressor has remembered in ", steps,
+                                  " steps would wait for it. Fix: a step that has passed"}));
+    }
+    if (averages_models && steps > 0 && steps < was.step && wanted.step <= steps) {
       throw usage_error(sentence(
           {"architecture::switch_at: models become equal in the step before the switch, but of ",
            steps, " steps before step ", wanted.step,

@@ -6,6 +6,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/options.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/tensor_rule.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -21,7 +22,9 @@ namespace compression {
 /// in a bucket may lie apart in memory, and are copied then; a bucket of few small tensors is
 /// complete late. From step `start` on; before it all tensors travel as those that are not chosen,
 /// launch by launch as later: a warm-up, of the whole model with `every_tensor`. Residuals of those
-/// steps, if any, what is chosen goes on with. Servers that add know no steps and refuse one.
+/// steps, if any, what is chosen goes on with; so it does where `engine.replan` puts the start off,
+/// if what is not chosen remembers as much, and else that is refused. Servers that add know no
+/// steps and refuse a start.
 /// After: what every published compressor does with biases; the start_powerSGD_iter of PyTorch's
 /// hook.
 template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>
@@ -64,6 +67,17 @@ requires(!selects<C> && !selects<Otherwise>) class select {
           "compression::select: before a start all tensors travel as those that are not chosen, "
           "and what that has remembered of the chosen ones they could not go on with. Fix: start "
           "= 0, or a compressor without memory for what is not chosen");
+    }
+  }
+
+  /// Throws usage_error where what is remembered would wait for a start that is put off.
+  static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
+    if (facts::memory_per_element < C >> 0 && facts::memory_per_element<Otherwise> == 0 &&
+        steps > was.start && wanted.start > steps) {
+      throw usage_error(
+          sentence({"compression::select: a start at step ", wanted.start,
+                    " is to come, and what has been remembered of the chosen tensors in ", steps,
+                    " steps would wait for it. Fix: a start that has passed"}));
     }
   }
 

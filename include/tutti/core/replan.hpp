@@ -225,6 +225,7 @@ class replan_steps {
                              make_policy<compression>(next.compression), its.optimizer_);
       who = has_servers ? audience::everybody : audience::nobody;  // servers do not find that
       expect_same_order(its.plan_, made);
+      expect_memory_is_used(its, next);
       who = audience::everybody;
       handing_in<Types, Engine>::expect_gradients_come_back(its, next, made);
       if constexpr (has_servers) {
@@ -319,9 +320,16 @@ class replan_steps {
           "as before");
     }
     if constexpr (requires {
-                    architecture::expect_replan(next.architecture, next.architecture, 0);
+                    architecture::template expect_replan<compression>(next.architecture,
+                                                                      next.architecture, 0);
                   }) {
-      architecture::expect_replan(its.set_.architecture, next.architecture, its.steps());
+      architecture::template expect_replan<compression>(its.set_.architecture, next.architecture,
+                                                        its.steps());
+    }
+  }
+  [[gnu::cold]] static void expect_memory_is_used(const Engine& its, const options& next) {
+    if constexpr (requires { compression::expect_replan(next.compression, next.compression, 0); }) {
+      compression::expect_replan(its.set_.compression, next.compression, its.steps());
     }
   }
 

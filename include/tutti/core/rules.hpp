@@ -147,9 +147,15 @@ struct kept_gradients_are_undivided {
 
 template <class Architecture, class Compression>
 struct residuals_are_sent {
-  static constexpr bool holds =
-      (!facts::drops_gradients<Architecture> && !facts::stops_compressing<Architecture>) ||
-      !remembers_residuals<Compression>;
+  static constexpr bool holds = [] {
+    if constexpr (facts::drops_gradients<Architecture> || facts::stops_compressing<Architecture>) {
+      return !remembers_residuals<Compression>;
+    } else if constexpr (facts::stops_encoding_means<Architecture>) {
+      return !remembers_residuals<decltype(relay(std::declval<const Compression&>()))>;
+    } else {
+      return true;
+    }
+  }();
 };
 
 template <class Architecture, class Compression>

@@ -104,6 +104,11 @@ template <class A>
 constexpr bool stops_compressing = requires {
   requires A::stops_compressing;
 };
+/// Or what it has left out of means.
+template <class A>
+constexpr bool stops_encoding_means = requires {
+  requires A::stops_encoding_means;
+};
 /// What it sends, it sends as it is.
 template <class A>
 constexpr bool ignores_compression = requires {
@@ -442,6 +447,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
 /// * `drops_gradients`: a step's mean is of the gradients that came first, and not of all.
 /// * `stops_compressing`: from some step on it does not send gradients by the compressor any more.
+/// * `stops_encoding_means`: from some step on it encodes no sums again.
 /// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
 /// * `owns_parts`: sums are encoded again, or parameters owned, by parts of every chunk
