@@ -400,8 +400,9 @@ struct check_residuals_are_sent {
   static_assert(residuals_are_sent<Architecture, Compression>::holds,
                 "tutti: this compressor sends later what it has left out, but this architecture "
                 "drops payloads that come late, or from some step on sends none, and that would be "
-                "lost. Fix: a compressor without error feedback, or an architecture that takes "
-                "every payload and compresses to the end.");
+                "lost. Fix: a compressor without error feedback, push_only<C> where means alone "
+                "are compressed no more, or an architecture that takes every payload and "
+                "compresses to the end.");
 };
 template <class Architecture, class Compression>
 struct check_compression_is_used {
