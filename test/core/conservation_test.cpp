@@ -42,6 +42,7 @@
 #include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/dithering.hpp"
 #include "tutti/compression/e3m0.hpp"
+#include "tutti/compression/elementwise.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fading_error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -616,13 +617,30 @@ TEST(Conservation, OfFactors) {
   EXPECT_GT((conserves<listed<matrices_alone, architecture::replicated<>>>(false)).remembered, 0);
   EXPECT_GT((conserves<listed<matrices_alone, parameter_server<>>>(false)).remembered, 0);
 }
+/// As many halves as a number has, whole ones: something is left of most, and sums are exact.
+struct whole_halves {
+  using bits = std::int32_t;
+  static bits to_bits(float value) { return static_cast<bits>(2 * value); }
+  static float to_float(bits halves) { return static_cast<float>(halves) / 2; }
+};
+using rounded = compression::elementwise<whole_halves>;
+
 /// What rounding has left of matrices until they travel as factors goes with those.
 TEST(Conservation, OfFactorsThatStartLater) {
   using rounded_first =
-      error_feedback<compression::select<matrices, compression::power_sgd, compression::bf16>>;
+      error_feedback<compression::select<matrices, compression::power_sgd, rounded>>;
   using its = listed<rounded_first, architecture::replicated<>>;
   auto set = its::plan(0, 1);
   set.compression.start = steps / 2;
+  EXPECT_GT(conserves<its>(false, set).remembered, 0);
+}
+/// Until they do, residuals follow the rate as those of what travels.
+TEST(Conservation, OfResidualsThatFollowTheRateUntilAStart) {
+  using rounded_first = compression::select<matrices, compression::power_sgd,
+                                            compression::rescaled_error_feedback<rounded>>;
+  using its = listed<rounded_first, architecture::replicated<>>;
+  auto set = its::plan(0, 1);
+  set.compression.start = steps;
   EXPECT_GT(conserves<its>(false, set).remembered, 0);
 }
 

@@ -204,7 +204,8 @@ class chunk_records
   [[gnu::cold]] void rescale(float factor) {
     for (std::uint32_t number = 0; number < records_.size(); ++number) {
       const chunk& piece = plan_->chunks[number];
-      with_compressor(around_->compressor(), piece.chosen, [&](const auto& its) {
+      const std::uint64_t step = records_[number].steps;  // the next
+      with_compressor(around_->compressor(), piece.chosen, step, [&](const auto& its) {
         rescale(its, worker_memory_, number, factor);
         // Owners of parameters remember what those have lost, which is in no rate's steps.
         if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>> &&
