@@ -225,7 +225,9 @@ class replan_steps {
                              make_policy<compression>(next.compression), its.optimizer_);
       who = has_servers ? audience::everybody : audience::nobody;  // servers do not find that
       expect_same_order(its.plan_, made);
-      expect_memory_is_used(its, next);
+      if constexpr (requires { &compression::expect_replan; }) {
+        compression::expect_replan(its.set_.compression, next.compression, its.steps());
+      }
       who = audience::everybody;
       handing_in<Types, Engine>::expect_gradients_come_back(its, next, made);
       if constexpr (has_servers) {
@@ -319,17 +321,9 @@ class replan_steps {
           "who trains and who serves cannot change while they do. Fix: replan with as many servers "
           "as before");
     }
-    if constexpr (requires {
-                    architecture::template expect_replan<compression>(next.architecture,
-                                                                      next.architecture, 0);
-                  }) {
+    if constexpr (requires { &architecture::template expect_replan<compression>; }) {
       architecture::template expect_replan<compression>(its.set_.architecture, next.architecture,
                                                         its.steps());
-    }
-  }
-  [[gnu::cold]] static void expect_memory_is_used(const Engine& its, const options& next) {
-    if constexpr (requires { compression::expect_replan(next.compression, next.compression, 0); }) {
-      compression::expect_replan(its.set_.compression, next.compression, its.steps());
     }
   }
 
@@ -365,8 +359,7 @@ class replan_steps {
     }
   }
 
-  /// Takes what is remembered under the old plan, makes what stands on a plan anew, and gives it
-  /// back.
+  /// Makes what stands on a plan anew, and gives it what is remembered under the old one.
   [[gnu::cold]] static task move_over(Engine& its, const options& next, plan& made) {
     auto& queue = its.world_->queue();
     endpoint_type self = host_endpoint(its);
