@@ -12,6 +12,7 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/lost.hpp"
@@ -23,6 +24,8 @@
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
+#include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/transport/simulated.hpp"
 
@@ -338,6 +341,35 @@ TEST(SparseRegions, KeepNoMagnitudeThatIsNoNumber) {
       EXPECT_EQ(finite >= 10, step > 0) << "step " << step;
     }
   });
+}
+
+/// A step after one that loss scaling has skipped is as one before which there was none.
+TEST(SparseRegions, KeepNothingOfASkippedStep) {
+  constexpr std::size_t n = 2000;
+  const auto after = [](std::size_t skipped) {
+    std::array<std::pair<std::vector<float>, std::uint64_t>, 3> all;
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      arena memory(std::vector<arena::declaration>{{"one", n}});
+      optimizer::loss_scaled<optimizer::sgd> scaled;
+      scaled.learning_rate = 1;
+      scaled.scale = static_cast<float>(1 << skipped);
+      auto engine = make_engine<strategy>(world, memory.tensors(), scaled, with({20, 30, 30}));
+      for (std::size_t step = 0; step <= skipped; ++step) {
+        const std::uint64_t before = engine.counted().bytes_sent;
+        for (std::size_t i = 0; i < n; ++i) {
+          memory.gradients()[i] = step < skipped ? std::numeric_limits<float>::infinity()
+                                                 : static_cast<float>(drifting(rank, 0, i));
+        }
+        engine.ready(tensor_id(0));
+        engine.wait();
+        all[rank].second = engine.counted().bytes_sent - before;
+      }
+      all[rank].first.assign(memory.parameters().begin(), memory.parameters().end());
+    });
+    return all;
+  };
+  EXPECT_EQ(after(1), after(0));
 }
 
 TEST(SparseRegions, RefuseWhatCannotBe) {

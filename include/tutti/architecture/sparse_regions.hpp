@@ -50,9 +50,9 @@ namespace tutti::architecture {
 /// sent, and ever more of them reach a magnitude that stays.
 ///
 /// What is kept outlives plans and is in checkpoints. A launch that is not the one of which it was
-/// kept, as under a new plan or density, finds everything anew; so does one after sums that are no
-/// numbers, as of a step that loss scaling skips, and, in every step, a short chunk without a
-/// multiple of 1024 among its elements' places in the model.
+/// kept, as under a new plan or density, finds everything anew; so does one after a step that loss
+/// scaling skips or sums that are no numbers, and, in every step, a short chunk without a multiple
+/// of 1024 among its elements' places in the model.
 /// Wire: (p-1)/p of a payload of k from every rank, twice; where the second magnitude is found up
 /// to p times as much the second time, where regions are 4 (p-1)^2 bytes more, and where sums may
 /// be balanced 4 (p-1) more and at most a payload of k a third time. Cost: a read of the chunk to
@@ -142,6 +142,11 @@ struct sparse_regions {
     }
 
     std::vector<std::span<float>> memories() { return {span_of(kept_)}; }
+    /// Magnitudes of zeros that have travelled in place of infinities would let everything through.
+    void undo_step() {
+      const std::span<float> all = span_of(kept_);
+      world_->queue().clear(all.data(), all.size_bytes());
+    }
 
     task exchange(typename World::endpoint self, const launch& what) {
       auto& queue = self.queue();

@@ -439,7 +439,7 @@ class engine_core : engine_base<Transport> {
       }
     }
   }
-  /// What this rank remembers as a server is what it was before the last step.
+  /// What this rank's architecture remembers is what it was before the last step.
   void undo_step() {
     if constexpr (world_type::undoes_steps && facts::has_undo_step<state_type>) {
       state_->undo_step();

@@ -699,6 +699,7 @@ class flow {
                                              : 0.0);
       if (factor == 0 && kept) {
         chunks_.undo_step();
+        owner_->undo_step();
         co_await owner_->undo_on_servers();
       }
       if (const float change = change_of_scale(before, around_->values()); change != 1) {

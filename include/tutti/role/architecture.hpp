@@ -502,8 +502,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   where ranks own parts of every chunk, one span for each chunk, row by row.
 /// * `rescale(factor)`: residuals of means that it remembers itself, in steps of the optimizer,
 ///   become `factor` times as much.
-/// * `undo_step()`: the last step has updated nothing, and residuals of its means are what they
-///   were before it; on ranks that serve.
+/// * `undo_step()`: the last step has updated nothing, and nothing that it made is remembered:
+///   residuals of its means are what they were before it.
 /// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
 /// * `worker_left(worker)` -> task: it pushes no more; on ranks that serve.
 /// * `holds_back(chunk)`: on a rank that serves, some worker's answer of the chunk waits for what
