@@ -331,15 +331,14 @@ TEST(device_low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two
     };
     const auto wanted = made_by(apart);
     EXPECT_TRUE(same_bits(made_by(at_once), wanted)) << named(size);
-    std::vector<float> widest;
-    kernels::widest_of_exact_products(
-        [&](const auto& multiply_add) { widest = made_by(multiply_add); });
-    EXPECT_TRUE(same_bits(widest, wanted)) << named(size);
+    std::vector<float> vectorised;
+    const auto make = [&](const auto& multiply_add) { vectorised = made_by(multiply_add); };
+    kernels::widest_of_exact_products(make);
+    EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__clang__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-      kernels::detail::with_avx2_and_fma(
-          [&](const auto& multiply_add) { widest = made_by(multiply_add); });
-      EXPECT_TRUE(same_bits(widest, wanted)) << named(size);
+      kernels::detail::with_avx2_and_fma(make);
+      EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
     }
 #endif
   }
