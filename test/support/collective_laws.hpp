@@ -168,6 +168,7 @@ inline std::vector<placement_of_ranks> placements() {
                                            {0, 1, 0, 1, 0, 0, 0}}) {
     all.push_back(uneven);
   }
+  std::erase_if(all, [](const placement_of_ranks& hosts) { return hosts.size() > most_placed; });
   return all;
 }
 
