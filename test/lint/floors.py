@@ -46,7 +46,7 @@ foreign = [
     (r"zmq.*", ["include/tutti/transport/zmq.hpp"]),
     (r"benchmark/.*", ["bench/", "include/tutti/benchmark.hpp", "test/consumer/"]),
     (r"gtest/.*|gmock/.*", ["test/"]),
-    (r"(torch|ATen|c10)/.*", ["include/tutti/adapter/torch.hpp", "apps/torch/", "test/torch/"]),
+    (r"(torch|ATen|c10)/.*", ["include/tutti/adapter/torch", "apps/torch/", "test/torch/"]),
     (r"pybind11/.*", ["apps/torch/"]),
 ]
 standard = re.compile(r"[a-z0-9_]+|.*intrin\.h|(sys|net|netinet|arpa|linux)/.*|cxxabi\.h"

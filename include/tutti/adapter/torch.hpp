@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -21,8 +20,12 @@
 #include <vector>
 
 #include "tutti/adapter/side_channel.hpp"
+#include "tutti/adapter/torch_broadcast.hpp"
+#include "tutti/adapter/torch_infinities.hpp"
+#include "tutti/adapter/torch_memory.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/loops.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
@@ -34,7 +37,6 @@
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/core/startup.hpp"
-#include "tutti/kernels/norms.hpp"
 #include "tutti/monitor/none.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/scaled_elsewhere.hpp"
@@ -69,25 +71,45 @@ enum class unused_parameters {
 
 namespace detail {
 
-/// Residuals wait for the next step, and can be taken back where this one is skipped.
+/// What an engine remembers of one step for the next.
 template <class Types>
-constexpr bool takes_residuals_back =
-    facts::memory_per_element<typename Types::compression> +
-            facts::memory_per_element<typename Types::relay> >
-        0 &&
-    rule::all_gradients_are_seen<typename Types::architecture, optimizer::scaled_elsewhere>::holds;
+struct residuals {
+  static constexpr bool exist = facts::memory_per_element<typename Types::compression> +
+                                    facts::memory_per_element<typename Types::relay> >
+                                0;
+  using taking_back = optimizer::scaled_elsewhere;
+  /// They can be taken back where a step is skipped.
+  static constexpr bool go_back =
+      exist && rule::all_gradients_are_seen<typename Types::architecture, taking_back>::holds &&
+      rule::norms_are_added_on_the_host<taking_back, typename Types::transport>::holds;
+};
+
+template <class Transport>
+struct told_beside {
+  using type = Transport;
+};
+template <class Transport>
+requires requires { typename Transport::carrier_type; }
+struct told_beside<Transport> {
+  using type = typename Transport::carrier_type;
+};
 
 }  // namespace detail
 
 /// What an engine has in place of an optimizer of the user's, who may skip steps.
 template <class Strategy, class Transport>
 using left_to_the_user = std::conditional_t<
-    detail::takes_residuals_back<engine_types<Strategy, Transport, optimizer::none, monitor::none>>,
+    detail::residuals<engine_types<Strategy, Transport, optimizer::none, monitor::none>>::go_back,
     optimizer::scaled_elsewhere, optimizer::none>;
+
+/// What carries words beside `Transport`'s gradients: the like of it, or its carrier's.
+template <class Transport>
+using told_beside = typename detail::told_beside<Transport>::type;
 
 /// A LibTorch model trained by all workers of `Strategy`: as soon as autograd has written a
 /// gradient it is on its way, and when `backward()` returns each `.grad` is the mean, as PyTorch's
-/// DistributedDataParallel promises, so that no line of a training loop changes.
+/// DistributedDataParallel promises, so that no line of a training loop changes. One file although
+/// it is long: what autograd and the user may call, in any order, is one state machine.
 ///
 /// Gradients lie in one arena per element type, in backward order; each `.grad` is a view of it
 /// with the strides of its parameter, also after it was reset to nothing. An optimizer of the
@@ -105,18 +127,31 @@ using left_to_the_user = std::conditional_t<
 /// when every gradient is on its way, each parameter is updated when its own mean has arrived, and
 /// whoever reads one calls `wait` for it first. After: Peng et al., "ByteScheduler", SOSP 2019.
 ///
-/// Both transports are this model's own: one for gradients, one for what is told beside them.
+/// Both transports are this model's own: one for gradients, and `Beside`, of the host's memory, for
+/// what is told beside them.
+///
+/// Where `Transport` moves a device's memory, the model lies there, all of it, and
+/// adapter/torch_cuda.hpp is included. Gradients depart behind what torch's current stream has done
+/// by then, and that stream sees means and parameters behind the last of them: the host waits for
+/// its peers, and for the device where a pass begins, until the means of the one before are there,
+/// whose errors it hears of then. No residual is taken back there where a step is skipped, so that
+/// a compressor that remembers is refused a loss that is scaled. It has never run on a GPU:
+/// test/torch/cuda_stand_in.cpp trains by threads of the host in its place.
+///
 /// Errors: usage_error and communication_error, out of `backward()` and of the verbs below.
 /// Cost: a copy of each gradient that autograd has not written to the arena itself, which it does
-/// while `.grad` stays defined; with an `Optimizer` of ours, of every gradient.
+/// while `.grad` stays defined; with an `Optimizer` of ours, of every gradient. `broadcast` takes a
+/// device's tensors through the host's memory, which waits for the device.
 /// After: Li et al., "PyTorch Distributed", VLDB 2020.
-/// One file although it is long: what autograd and the user may call, in any order, is one state
-/// machine.
 template <class Strategy, class Transport,
-          optimizer_policy Optimizer = left_to_the_user<Strategy, Transport>>
-requires(!has_virtual_time<Transport>)  // autograd waits
-    class data_parallel {
+          optimizer_policy Optimizer = left_to_the_user<Strategy, Transport>,
+          class Beside = told_beside<Transport>>
+requires(!has_virtual_time<Transport> &&  // autograd waits
+         !has_own_memory<typename Beside::queue_type>) class data_parallel {
   using engine_type = engine<Strategy, Transport, Optimizer>;
+  using types = engine_types<Strategy, Transport, Optimizer, monitor::none>;
+  using queue_type = typename Transport::queue_type;
+  static constexpr bool on_device = has_own_memory<queue_type>;
 
  public:
   using options = engine_options<Strategy>;
@@ -141,9 +176,9 @@ requires(!has_virtual_time<Transport>)  // autograd waits
 
   /// `parameters` as the forward pass uses them; rank 0's become everybody's. What does not require
   /// a gradient is broadcast and then left alone. Every rank makes it with the same model.
-  data_parallel(Transport& world, Transport& beside, std::vector<named_parameter> parameters,
+  data_parallel(Transport& world, Beside& beside, std::vector<named_parameter> parameters,
                 options set = {}, unused_parameters unused = {}, Optimizer values = until_scaled())
-      : unused_(unused), all_(std::move(parameters)) {
+      : unused_(unused), all_(std::move(parameters)), memory_(world.queue()) {
     lay_out();
     if constexpr (updates) {
       expect_zeros_where_unused();
@@ -151,15 +186,16 @@ requires(!has_virtual_time<Transport>)  // autograd waits
         set.run.progress = progress::by_thread;  // nobody calls the engine between two layers
       }
     }
+    world.queue().wait(memory_.current().record());  // torch may still write the parameters
     engine_ = std::make_unique<engine_type>(world, tensors(), values, set);
     for (entry& each : trained_) {
-      if (!each.wide.empty()) {
+      if (each.wide.defined()) {
         const at::NoGradGuard no_graph;
-        each.parameter.copy_(in_memory_order(each, at::kFloat, each.wide.data()));
+        each.parameter.copy_(each.wide);
       }
     }
-    beside_ = std::make_unique<detail::side_channel<Transport>>(beside, engine_->workers(),
-                                                                set.run.deadline);
+    beside_ = std::make_unique<detail::side_channel<Beside>>(beside, engine_->workers(),
+                                                             set.run.deadline);
     if (!serves()) {
       hides_infinities_ = !updates && !takes_back && engine_->average(has_memory() ? 1 : 0) > 0;
       std::vector<at::Tensor> frozen;
@@ -216,6 +252,10 @@ requires(!has_virtual_time<Transport>)  // autograd waits
           "under this architecture means arrive a step late, when the loss may be scaled "
           "otherwise, and steps cannot be skipped. Fix: train without a scaler, or with "
           "architecture::replicated");
+    } else if (on_device && detail::residuals<types>::exist && scale != 1) {
+      throw usage_error(
+          "on a device no residual follows the loss's scale, or is taken back where a step is "
+          "skipped. Fix: train without a scaler, or with a compressor that remembers nothing");
     }
   }
   /// Other options from the next pass on, on every rank alike and between the same two steps: a
@@ -283,6 +323,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   /// A step that this rank has no batch for: it takes part with zeros.
   void take_part() {
     begun_ = true;
+    await_the_pass_before();
     if constexpr (updates) {
       take_values();
     }
@@ -296,7 +337,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
 
   /// Parameter `which` is about to be read: returns when its last update is done.
   void wait(std::size_t which) requires updates {
-    engine_->wait(id_of(trained_[which]));
+    let_torch_see(trained_[which]);
     trained_[which].awaited = true;
   }
   /// Every parameter is about to be read: returns when all last updates are done.
@@ -330,34 +371,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
 
   /// Values of rank `root` become everybody's.
   void broadcast(std::vector<at::Tensor> values, int root = 0) {
-    const at::NoGradGuard no_graph;
-    std::vector<std::byte> bytes;
-    std::vector<at::Tensor> dense;
-    std::size_t length = 0;
-    for (const at::Tensor& each : values) {
-      expect_on_the_host(each, "a buffer");
-      dense.push_back(each.contiguous());
-      length += dense.back().nbytes();
-    }
-    if (length == 0) {
-      return;
-    }
-    bytes.reserve(length);
-    for (const at::Tensor& each : dense) {
-      const auto* its = static_cast<const std::byte*>(each.data_ptr());
-      bytes.insert(bytes.end(), its, its + each.nbytes());
-    }
-    beside_->broadcast(root, bytes);
-    if (rank() == root) {
-      return;
-    }
-    auto from = bytes.cbegin();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      at::Tensor received = at::empty(dense[i].sizes(), dense[i].options());
-      std::copy_n(from, received.nbytes(), static_cast<std::byte*>(received.data_ptr()));
-      from += static_cast<std::ptrdiff_t>(received.nbytes());
-      values[i].copy_(received);
-    }
+    detail::broadcast(*beside_, memory_, std::move(values), rank(), root);
   }
 
   /// Each flag becomes the largest of any worker's.
@@ -379,7 +393,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     std::string name;
     at::Tensor parameter;
     at::Tensor view{};            ///< of the arena, with the parameter's strides
-    std::vector<float> wide{};    ///< the parameter as floats, where it has 16 bits an element
+    at::Tensor wide{};            ///< the parameter as floats, where it has 16 bits an element
     bool handed_in = false;       ///< in this backward pass
     bool used = false;            ///< in this pass, or an earlier one that was only added up;
                                   ///< where unused ones are left alone, at its end by any rank
@@ -410,15 +424,8 @@ requires(!has_virtual_time<Transport>)  // autograd waits
 
   // ---- the model as the engine sees it
 
-  static void expect_on_the_host(const at::Tensor& value, const std::string& name) {
-    if (!value.device().is_cpu()) {
-      throw usage_error(sentence({name, " lies on ", value.device().str(),
-                                  ", and this adapter trains on the host. Fix: model.cpu()"}));
-    }
-  }
-
-  static void expect_trainable(const named_parameter& its) {
-    expect_on_the_host(its.value, its.name);
+  void expect_trainable(const named_parameter& its) const {
+    memory_.expect(its.value, its.name);
     const auto type = its.value.scalar_type();
     if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) {
       throw usage_error(sentence({its.name, " is of ", at::toString(type),
@@ -499,7 +506,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     }
     std::map<at::ScalarType, std::int64_t> offsets;
     for (const auto& [type, length] : lengths) {
-      arenas_[type] = at::zeros({length}, at::TensorOptions(type));
+      arenas_[type] = at::zeros({length}, trained_.front().parameter.options().dtype(type));
     }
     for (std::size_t i = trained_.size(); i-- > 0;) {  // in backward order
       entry& its = trained_[i];
@@ -508,49 +515,31 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       its.view = arenas_[type].as_strided(its.parameter.sizes(), its.parameter.strides(), offset);
       offset += its.parameter.numel();
       if (type != at::kFloat) {
-        its.wide.resize(elements(its));
         const at::NoGradGuard no_graph;
-        in_memory_order(its, at::kFloat, its.wide.data()).copy_(its.parameter);
+        its.wide = at::empty_strided(its.parameter.sizes(), its.parameter.strides(),
+                                     its.parameter.options().dtype(at::kFloat));
+        its.wide.copy_(its.parameter);
       }
     }
+    infinities_.expect_of(trained_.size(), trained_.front().parameter);
   }
 
   static std::size_t elements(const entry& its) {
     return static_cast<std::size_t>(its.parameter.numel());
-  }
-  /// `memory` with the sizes and strides of the parameter.
-  static at::Tensor in_memory_order(const entry& its, at::ScalarType type, void* memory) {
-    return at::from_blob(memory, its.parameter.sizes(), its.parameter.strides(),
-                         at::TensorOptions(type));
-  }
-
-  /// Lengths as they lie in memory: of a channels-last weight, the channels are the fastest.
-  static tensor_shape shape_of(const at::Tensor& value) {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(value.dim()));
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      order[i] = static_cast<std::int64_t>(i);
-    }
-    std::ranges::stable_sort(
-        order, [&](std::int64_t a, std::int64_t b) { return value.stride(a) > value.stride(b); });
-    std::vector<std::size_t> lengths;
-    for (const std::int64_t dimension : order) {
-      lengths.push_back(static_cast<std::size_t>(value.size(dimension)));
-    }
-    return tensor_shape(lengths);
   }
 
   std::vector<tensor> tensors() {
     std::vector<tensor> forward;
     for (entry& each : trained_) {
       const std::size_t n = elements(each);
-      const tensor_shape shape = shape_of(each.parameter);
-      if (each.wide.empty()) {
+      const tensor_shape shape = detail::shape_of(each.parameter);
+      if (!each.wide.defined()) {
         forward.emplace_back(each.name, std::span(each.parameter.template data_ptr<float>(), n),
                              std::span(each.view.template data_ptr<float>(), n), shape);
       } else {
         const auto type =
             each.parameter.scalar_type() == at::kHalf ? element_type::fp16 : element_type::bf16;
-        forward.emplace_back(each.name, std::span(each.wide),
+        forward.emplace_back(each.name, std::span(each.wide.template data_ptr<float>(), n),
                              std::span(static_cast<std::uint16_t*>(each.view.data_ptr()), n), type,
                              shape);
       }
@@ -601,9 +590,8 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       its.view.copy_(gradient);
       gradient = its.view;
     }
-    if (hides_infinities_ && !is_finite(its)) {
-      has_hidden_ = true;
-      its.view.zero_();
+    if (hides_infinities_) {
+      infinities_.hide(index(id_of(its)), its.view);
     }
     if constexpr (updates) {
       gradient = its.on_its_way;
@@ -612,34 +600,48 @@ requires(!has_virtual_time<Transport>)  // autograd waits
     }
     its.handed_in = true;
     its.awaited = false;
-    engine_->ready(id_of(its));
-  }
-  /// Reads the gradient once, where at::isfinite writes and reads flags, too.
-  static bool is_finite(const entry& its) {
-    if (!its.wide.empty()) {
-      return at::isfinite(its.view).all().template item<bool>();
-    }
-    inline_queue here;
-    float largest = 0;
-    kernels::largest_magnitude(here, {its.view.template data_ptr<float>(), elements(its)},
-                               &largest);
-    return std::isfinite(largest);
+    engine_->ready(id_of(its), memory_.current());
   }
   void absent(entry& its) {
     await_departed(its);
     its.handed_in = true;
     its.awaited = false;
+    let_the_engine_see();
     engine_->absent(id_of(its));
   }
   /// The arena may still hold the last gradient of a parameter that no forward pass has read.
   void await_departed(const entry& its) {
     if constexpr (updates) {
-      engine_->wait(id_of(its));
+      let_torch_see(its);
+    }
+  }
+
+  // ---- torch's work on the memory, and the engine's
+
+  /// Whatever this thread has torch do from now on finds the tensor as the engine leaves it.
+  void let_torch_see(const entry& its) { engine_->wait(id_of(its), memory_.current()); }
+  void let_torch_see_means() {
+    if constexpr (on_device) {
+      for (const entry& each : trained_) {
+        let_torch_see(each);
+      }
+    } else {
+      engine_->wait();
+    }
+  }
+  /// And the engine finds what this thread has had torch do.
+  void let_the_engine_see() { engine_->world().queue().wait(memory_.current().record()); }
+  /// The host is ahead of the device by one pass at most: whoever is silent meanwhile, and what its
+  /// work refuses, is heard of by then.
+  void await_the_pass_before() {
+    if constexpr (on_device) {
+      engine_->wait();
     }
   }
 
   void begin_pass() {
     if (averages_ && !begun_.exchange(true)) {
+      await_the_pass_before();
       if constexpr (updates) {
         try {
           expect_forwarded();
@@ -670,7 +672,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       }
       ++passes_;
     } else {
-      engine_->wait();
+      let_torch_see_means();
       const bool skips = is_to_be_skipped();
       if (!skips || !goes_back()) {
         remember_unseen();
@@ -692,8 +694,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       const std::uint32_t before = std::exchange(skipped_, engine_->values().skipped);
       return skipped_ != before;
     } else {
-      const bool skips =
-          hides_infinities_ && engine_->average(has_hidden_.exchange(false) ? 1 : 0) > 0;
+      const bool skips = hides_infinities_ && engine_->average(infinities_.any() ? 1 : 0) > 0;
       if (skips && a_step_late) {
         throw usage_error(
             "a rank has a gradient that is not finite, and under this architecture the step that "
@@ -748,7 +749,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
       const plan& made = engine_->planned();
       const std::span<float> all = engine_->memories().front();
       for (const entry& its : trained_) {
-        if (!shows_mean(its) && is_finite(its)) {
+        if (!shows_mean(its) && detail::is_finite<queue_type>(its.view)) {
           const std::size_t position = made.position(id_of(its));
           const bucket& group = made.buckets[made.bucket_of[position]];
           chunk_context where{};
@@ -759,6 +760,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
           });
         }
       }
+      let_the_engine_see();
     }
   }
   /// The part of its memory that a compressor sends with the next gradient.
@@ -774,7 +776,7 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   static void add_mean(const entry& its, std::span<float> residual) {
     if (!residual.empty()) {
       const at::NoGradGuard no_graph;
-      in_memory_order(its, at::kFloat, residual.data()).add_(its.view);
+      detail::floats_as(its.parameter, residual.data()).add_(its.view);
     }
   }
 
@@ -793,10 +795,12 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   std::vector<named_parameter> all_;
   std::vector<known> known_;    ///< of each of them, when it was given
   std::vector<entry> trained_;  ///< those that require a gradient
+  torch_memory<queue_type> memory_;
+  detail::hidden_infinities<queue_type> infinities_{};
   std::map<at::ScalarType, at::Tensor> arenas_;
   std::vector<std::pair<std::shared_ptr<::torch::autograd::Node>, std::uintptr_t>> hooked_;
   std::unique_ptr<engine_type> engine_;
-  std::unique_ptr<detail::side_channel<Transport>> beside_;
+  std::unique_ptr<detail::side_channel<Beside>> beside_;
   bool hides_infinities_ = false;  ///< some rank keeps what compression has left out, for good
   std::uint32_t skipped_ = 0;      ///< steps so far, as the engine has counted them
   bool averages_ = true;
@@ -804,7 +808,6 @@ requires(!has_virtual_time<Transport>)  // autograd waits
   std::optional<Optimizer> next_{};
   std::uint64_t passes_ = 0;
   std::atomic<bool> begun_{false};
-  std::atomic<bool> has_hidden_{false};
 };
 
 }  // namespace tutti::adapter

@@ -75,6 +75,7 @@ class stream_ordered {
  public:
   using role = tutti::role::transport;
   using queue_type = typename Library::queue_type;
+  using carrier_type = Carrier;
   static constexpr bool virtual_time = false;
   static constexpr bool completes_when_enqueued = true;
 

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "tutti/base/memory.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/norms.hpp"
+
+namespace tutti::adapter::detail {
+
+/// Every element is a number. On a device the host waits for it.
+/// Cost on the host: of floats, one pass, where at::isfinite writes and reads flags, too.
+template <class Queue>
+bool is_finite(const at::Tensor& gradient) {
+  if constexpr (!has_own_memory<Queue>) {
+    if (gradient.scalar_type() == at::kFloat) {
+      inline_queue here;
+      float largest = 0;
+      kernels::largest_magnitude(
+          here, {gradient.template data_ptr<float>(), static_cast<std::size_t>(gradient.numel())},
+          &largest);
+      return std::isfinite(largest);
+    }
+  }
+  return at::isfinite(gradient).all().template item<bool>();
+}
+
+/// Zeros in place of gradients that are not finite. Safe from several threads, each with tensors of
+/// its own.
+/// Cost on a device: a few kernels a gradient; nobody waits for them before `any`.
+template <class Queue>
+class hidden_infinities {
+ public:
+  /// Of the gradient of tensor `which` among `tensors`.
+  void hide(std::size_t which, at::Tensor& gradient) {
+    if constexpr (has_own_memory<Queue>) {
+      const at::Tensor found = at::isfinite(gradient).all().logical_not();
+      gradient.masked_fill_(found, 0);
+      of_tensor_.select(0, static_cast<std::int64_t>(which)).copy_(found);
+    } else if (!is_finite<Queue>(gradient)) {
+      some_ = true;
+      gradient.zero_();
+    }
+  }
+
+  /// Some was hidden since it was last asked.
+  bool any() {
+    if constexpr (has_own_memory<Queue>) {
+      const at::Tensor found = of_tensor_.any();
+      of_tensor_.zero_();
+      return found.template item<bool>();
+    } else {
+      return some_.exchange(false);
+    }
+  }
+
+  /// For so many tensors, which lie where `like` does.
+  void expect_of(std::size_t tensors, const at::Tensor& like) {
+    if constexpr (has_own_memory<Queue>) {
+      of_tensor_ = at::zeros({static_cast<std::int64_t>(tensors)}, like.options().dtype(at::kBool));
+    }
+  }
+
+ private:
+  std::atomic<bool> some_{false};
+  at::Tensor of_tensor_{};  ///< a flag each, on a device
+};
+
+}  // namespace tutti::adapter::detail
