@@ -18,4 +18,7 @@ install(FILES ${PROJECT_BINARY_DIR}/tutti-config.cmake
 # Python finds the headers in a folder above its own.
 install(DIRECTORY apps/torch/tutti_torch DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/python
         FILES_MATCHING PATTERN "*.py" PATTERN "*.hpp")
+# And compiles the kernels of a GPU's strategies.
+install(FILES kernels/tutti/kernels/cuda/library.cu
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti/kernels/cuda)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -165,7 +165,7 @@ at::Tensor gradient_of(const at::Tensor& parameter, int rank, int ranks, int ste
   for (int i = 0; i < parameter.numel(); ++i) {
     made.data_ptr<float>()[i] = gradient_of(rank, ranks, step, tensor, i);
   }
-  return made.to(parameter.scalar_type());
+  return made.view(parameter.sizes()).to(parameter.scalar_type());
 }
 float mean_of(int ranks, int step, std::size_t tensor, int i) {
   float sum = 0;
@@ -202,7 +202,8 @@ template <class Strategy>
 void averages(int ranks, at::ScalarType type, unused_parameters unused) {
   run_on_devices(ranks, [&](world_type& world, in_process& beside) {
     const int rank = world.rank();
-    const model its(rank, type, {{"weight", 8}, {"bias", 3}, {"unused", 4}});
+    model its(rank, type, {{"weight", 8}, {"bias", 3}, {"unused", 4}});
+    its.parameters[0].value = at::full({2, 4}, rank, type).t().requires_grad_();
     adapter::data_parallel<Strategy, world_type> trained(world, beside, its.parameters, {}, unused);
     trained.listen();
     std::vector<std::vector<float>> expected{std::vector<float>(8), std::vector<float>(3)};

@@ -23,7 +23,10 @@ std::string refusal_of(const at::Tensor& value) {
 
 at::Tensor said_to_lie_on(at::Device device) {
   static float nothing = 0;
-  return at::from_blob(&nothing, {1}, at::TensorOptions(at::kFloat).device(device), device);
+  return at::for_blob(&nothing, {1})
+      .options(at::TensorOptions(at::kFloat).device(device))
+      .target_device(device)
+      .make_tensor();
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 import laws
 from laws import ours, rank, refused
+from tutti_torch import building, toolkit
 
 
 def linear():
@@ -72,6 +73,35 @@ def a_missing_ninja():
     os.environ["PATH"] = folder
     refused("ninja", lambda: ours(linear(), strategy="strategies::ByteScheduler"))
     os.environ["PATH"] = whole
+
+
+def what_a_gpu_needs():
+    """Of a model that lies on one, before anything is compiled for it."""
+    def build():
+        building.Build("strategies::BSP", None, place="on_cuda")
+
+    names = ("CUDA_HOME", "CUDA_PATH", "NCCL_ROOT", "TORCH_CUDA_ARCH_LIST", "PATH")
+    known = {each: os.environ.pop(each, None) for each in names}
+    its, torch.version.cuda = torch.version.cuda, None
+    refused("is built without CUDA", build)
+    torch.version.cuda = "13.0"
+    folder = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"toolkit.{rank}")
+    toolkit.usual = {"CUDA": folder, "NCCL": folder, "wheel": "nvidia.none"}
+    refused("no nvcc is found", build)
+    os.makedirs(os.path.join(folder, "bin"))
+    nvcc = os.path.join(folder, "bin", "nvcc")
+    for release, sentence in (("12.4", "is of release 12.4"), ("13.1", "NCCL's header or library")):
+        with open(nvcc, "w") as script:
+            script.write(f"#!/bin/sh\necho Cuda compilation tools, release {release}, V{release}.9\n")
+        os.chmod(nvcc, 0o755)
+        refused(sentence, build)
+    for each in ("include/nccl.h", "lib/libnccl.so.2"):
+        os.makedirs(os.path.dirname(os.path.join(folder, each)))
+        open(os.path.join(folder, each), "w").close()
+    if not torch.cuda.is_available():
+        refused("no GPU is here", build)
+    torch.version.cuda = its
+    os.environ.update({each: value for each, value in known.items() if value is not None})
 
 
 def options():
@@ -194,7 +224,8 @@ def a_step_late_cannot_be_skipped():
     refused("means arrive a step late", lambda: model(torch.ones(1, 3)))
 
 
-laws.run([without_torch, a_missing_mpicxx, a_cache_that_cannot_be, options, models, a_rank_without_a_pass,
-          a_refused_composition, what_is_no_strategy, a_missing_ninja, models_on_servers,
-          a_scaler_that_comes_too_late, a_launcher_that_mpi_does_not_know, a_changed_model,
+laws.run([without_torch, a_missing_mpicxx, a_cache_that_cannot_be, what_a_gpu_needs, options,
+          models, a_rank_without_a_pass, a_refused_composition, what_is_no_strategy,
+          a_missing_ninja, models_on_servers, a_scaler_that_comes_too_late,
+          a_launcher_that_mpi_does_not_know, a_changed_model,
           gradients, a_second_gradient, a_step_late_cannot_be_skipped])

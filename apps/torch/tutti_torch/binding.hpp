@@ -17,6 +17,7 @@
 
 #include "tutti/adapter/torch.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -96,23 +97,23 @@ Optimizer optimizer_from(const py::dict& given, Optimizer values = {}) {
 }
 
 /// One model's transports, and the model that trains over them.
-template <class Strategy, class Optimizer>
+template <class Transports, class Strategy, class Optimizer>
 class trainer {
-  using transport = tutti::transport::mpi;
-
  public:
-  using data_parallel = tutti::adapter::data_parallel<Strategy, transport, Optimizer>;
+  using data_parallel =
+      tutti::adapter::data_parallel<Strategy, typename Transports::transport, Optimizer>;
 
   trainer(std::vector<tutti::adapter::named_parameter> parameters,
           tutti::engine_options<Strategy> set, tutti::adapter::unused_parameters unused,
           const Optimizer& values)
-      : model_(world_, beside_, std::move(parameters), set, unused, values) {}
+      : transports_(parameters),
+        model_(transports_.world(), transports_.beside(), std::move(parameters), set, unused,
+               values) {}
 
   data_parallel& model() { return model_; }
 
  private:
-  transport world_{};
-  transport beside_{};
+  Transports transports_;
   data_parallel model_;
 };
 
@@ -127,7 +128,7 @@ struct ends_released {
 template <class Held>
 using held_by_python = std::unique_ptr<Held, ends_released>;
 
-/// What policies remember, as tensors of their own.
+/// What policies remember, as tensors of their own, of the host's.
 template <class Trainer>
 std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
   auto& engine = self.model().trained_by();
@@ -139,8 +140,10 @@ std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
   std::vector<at::Tensor> all;
   engine.drain();
   for (const std::span<float> each : engine.memories()) {
+    auto values = tutti::host_view(engine.world().queue(), each);
     all.push_back(
-        at::from_blob(each.data(), {static_cast<std::int64_t>(each.size())}, at::kFloat).clone());
+        at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat)
+            .clone());
   }
   return {engine.steps(), all};
 }
@@ -153,7 +156,7 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
   engine.drain();
   tutti::memories_of_rank mine;
   for (const at::Tensor& each : memories) {
-    const at::Tensor dense = each.contiguous();
+    const at::Tensor dense = each.cpu().contiguous();
     const float* begin = dense.data_ptr<float>();
     mine.emplace_back(begin, begin + dense.numel());
   }
@@ -173,12 +176,13 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
   engine.resume(steps, engine.values(), engine.rate_of_residuals(), {}, mine);
 }
 
-/// Fills a module of Python's with `Strategy`, and an optimizer of ours or none. Whatever waits
-/// lets other threads of Python run.
-template <class Strategy,
-          class Optimizer = tutti::adapter::left_to_the_user<Strategy, tutti::transport::mpi>>
+/// Fills a module of Python's with `Strategy` over such transports, and an optimizer of ours or
+/// none. Whatever waits lets other threads of Python run.
+template <
+    class Transports, class Strategy,
+    class Optimizer = tutti::adapter::left_to_the_user<Strategy, typename Transports::transport>>
 void bind(py::module_& module) {
-  using trainer = tutti_torch::trainer<Strategy, Optimizer>;
+  using trainer = tutti_torch::trainer<Transports, Strategy, Optimizer>;
   using tutti::adapter::gradients;
   using tutti::adapter::named_parameter;
   using tutti::adapter::unused_parameters;

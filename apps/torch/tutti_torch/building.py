@@ -17,16 +17,18 @@ from typing import NoReturn
 
 import torch
 
+from .toolkit import Toolkit
+
 source = """\
 #include <tutti/tutti.hpp>
 #include <tutti/strategies.hpp>
 {policies}
-#include <tutti_torch/binding.hpp>
+#include <tutti_torch/{place}.hpp>
 
 using namespace tutti;
 using Trained = {strategy};
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
-  tutti_torch::bind<{arguments}>(module);
+  tutti_torch::bind<tutti_torch::{place}, {arguments}>(module);
 }}
 """
 
@@ -73,30 +75,11 @@ def sentence_of(strategy: str, output: str) -> str:
             f"{os.environ.get('CXX', 'c++')} be a C++20 compiler with memory and disk to work")
 
 
-class Build:
-    """One text, of a strategy and an optimizer, with one compiler: a folder of the cache, which
-    holds the module that was built last, the hash of every header in it, and a lock that a dead
-    process does not keep."""
+class Kept:
+    """What a compiler makes, by one key: a folder of the cache, which holds what was built last,
+    the hash of every header in it, and a lock that a dead process does not keep."""
 
-    def __init__(self, strategy: str, header: str | None, optimizer: str | None = None):
-        self.strategy = strategy
-        self.folders = include_folders()
-        headers = pathlib.Path(self.folders[0])
-        policies = [f"#include <{each.relative_to(headers)}>" for role in roles
-                    for each in sorted(headers.glob(f"tutti/{role}/*.hpp"))]
-        if header:
-            policies.append(f'#include "{os.path.abspath(header)}"')
-        self.text = source.format(policies="\n".join(policies), strategy=strategy,
-                                  arguments=", ".join(filter(None, ("Trained", optimizer))))
-        compiler = os.environ.get("CXX", "c++")
-        mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
-        self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-fno-math-errno",
-                      "-DOMPI_SKIP_MPICXX",
-                      *shlex.split(answer_of(mpi, "--showme:compile")),
-                      *shlex.split(os.environ.get("CXXFLAGS", ""))]
-        self.links = shlex.split(answer_of(mpi, "--showme:link"))
-        key = [self.text, self.folders, compiler, answer_of(compiler, "--version"), self.flags,
-               self.links, torch.__version__, torch._C._GLIBCXX_USE_CXX11_ABI]
+    def __init__(self, *key):
         self.name = "tutti_" + hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]
         cache = os.environ.get("TUTTI_CACHE", os.path.expanduser("~/.cache/tutti"))
         self.folder = pathlib.Path(cache) / self.name
@@ -107,8 +90,8 @@ class Build:
             raise RuntimeError(f"compiled strategies cannot be kept in {cache}: {reason.strerror}. "
                                "Fix: TUTTI_CACHE=a folder that can be written") from None
 
-    def module(self):
-        """The compiled module. Of the ranks of a host one builds, and the others wait."""
+    def used_by(self, use):
+        """`use(path)` of what is built. Of the ranks of a host one builds, and the others wait."""
         began = time.time()
         with open(self.folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -116,18 +99,27 @@ class Build:
             if path is None:
                 self.refuse_again(since=began)
                 path = self.build()
-            spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
+            return use(path)
 
     def built(self) -> str | None:
         """What was built last, if every header in it is still the same."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             known = json.loads((self.folder / "built.json").read_text())
             if all(digest(path) == its for path, its in known["headers"].items()):
-                return known["module"]
+                return known["file"]
         return None
+
+    def build(self) -> str:
+        """In a folder of its own, which is kept in place of those before."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        file, headers = self.compile(folder)
+        (folder / "built.json").write_text(json.dumps(
+            {"file": file, "headers": {each: digest(each) for each in headers}}))
+        (folder / "built.json").replace(self.folder / "built.json")
+        for other in self.folder.iterdir():
+            if other.is_dir() and other != folder:
+                shutil.rmtree(other)  # who has loaded it keeps it
+        return file
 
     def refuse_again(self, since: float) -> None:
         """What another rank has been told while this one waited holds for this one, too."""
@@ -139,7 +131,80 @@ class Build:
         (self.folder / "refused").write_text(sentence)
         raise RuntimeError(sentence) from None
 
-    def build(self) -> str:
+
+class Kernels(Kept):
+    """tutti's kernels for the GPUs of this host, which all strategies share: one object file."""
+
+    def __init__(self, toolkit: Toolkit, folders: list[str]):
+        self.source = next(str(path) for path in (pathlib.Path(each) / "tutti/kernels/cuda/library.cu"
+                                                  for each in folders) if path.exists())
+        self.command = [toolkit.nvcc, *toolkit.kernel_flags, *(f"-I{each}" for each in folders),
+                        "-c", self.source]
+        super().__init__(self.command, toolkit.release)
+
+    def compile(self, folder: pathlib.Path) -> tuple[str, list[str]]:
+        made, told = str(folder / "kernels.o"), folder / "kernels.d"
+        done = subprocess.run([*self.command, "-o", made, "-MD", "-MF", str(told)],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = " ".join((done.stderr + done.stdout).split())[:300]
+            self.refuse(f"tutti's kernels do not compile: {said}. Fix: CUDA 13's toolkit, and "
+                        "NVCC_CCBIN=a host compiler that it knows")
+        return made, told.read_text().replace("\\\n", " ").split(": ", 1)[1].split()
+
+
+class Build(Kept):
+    """One text, of a strategy, an optimizer and where tensors lie, with one compiler: a module."""
+
+    def __init__(self, strategy: str, header: str | None, optimizer: str | None = None,
+                 place: str = "on_host"):
+        self.strategy = strategy
+        self.folders = include_folders()
+        self.toolkit = Toolkit() if place == "on_cuda" else None
+        headers = pathlib.Path(self.folders[0])
+        policies = [f"#include <{each.relative_to(headers)}>" for role in roles
+                    for each in sorted(headers.glob(f"tutti/{role}/*.hpp"))]
+        if header:
+            policies.append(f'#include "{os.path.abspath(header)}"')
+        self.text = source.format(policies="\n".join(policies), strategy=strategy, place=place,
+                                  arguments=", ".join(filter(None, ("Trained", optimizer))))
+        compiler = os.environ.get("CXX", "c++")
+        mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
+        self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-fno-math-errno",
+                      "-DOMPI_SKIP_MPICXX",
+                      *shlex.split(answer_of(mpi, "--showme:compile")),
+                      *(self.toolkit.flags if self.toolkit else ()),
+                      *shlex.split(os.environ.get("CXXFLAGS", ""))]
+        self.links = [*shlex.split(answer_of(mpi, "--showme:link")),
+                      *(self.toolkit.links if self.toolkit else ())]
+        super().__init__(self.text, self.folders, compiler, answer_of(compiler, "--version"),
+                         self.flags, self.links, torch.__version__,
+                         torch._C._GLIBCXX_USE_CXX11_ABI,
+                         self.toolkit.kernel_flags if self.toolkit else [])
+
+    def module(self):
+        """The compiled module."""
+        return self.used_by(self.loaded)
+
+    @staticmethod
+    def loaded(path: str):
+        spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def compile(self, folder: pathlib.Path) -> tuple[str, list[str]]:
+        if self.toolkit is None:
+            return self.compile_with(folder, [])
+        kernels = Kernels(self.toolkit, self.folders)
+        try:
+            kernels.used_by(lambda path: shutil.copy(path, folder))
+        except RuntimeError as reason:
+            self.refuse(str(reason))
+        file, headers = self.compile_with(folder, [str(folder / "kernels.o")])
+        return file, [*headers, *json.loads((kernels.folder / "built.json").read_text())["headers"]]
+
+    def compile_with(self, folder: pathlib.Path, objects: list[str]) -> tuple[str, list[str]]:
         from torch.utils import cpp_extension  # it looks for CUDA, and says what it finds
 
         try:
@@ -147,12 +212,11 @@ class Build:
         except RuntimeError as reason:
             raise RuntimeError("torch builds extensions by ninja, which is not installed. "
                                "Fix: apt-get install ninja-build, or pip install ninja") from reason
-        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         (folder / "module.cpp").write_text(self.text)
         try:
             module = cpp_extension.load(  # which one process may not load twice by one name
                 f"{self.name}_{folder.name}", [str(folder / "module.cpp")],
-                extra_cflags=self.flags, extra_ldflags=self.links,
+                extra_cflags=self.flags, extra_ldflags=[*objects, *self.links],
                 extra_include_paths=self.folders, build_directory=str(folder),
                 with_cuda=False).__file__
         except RuntimeError as reason:
@@ -161,10 +225,4 @@ class Build:
             self.refuse(f"{self.strategy} compiles and does not load: {reason}. "
                         "Fix: a header that defines what it declares")
         told = answer_of("ninja", "-C", str(folder), "-t", "deps", "module.o").splitlines()
-        headers = {path.strip(): digest(path.strip()) for path in told if path.startswith("    ")}
-        (folder / "built.json").write_text(json.dumps({"module": module, "headers": headers}))
-        (folder / "built.json").replace(self.folder / "built.json")
-        for other in self.folder.iterdir():
-            if other.is_dir() and other != folder:
-                shutil.rmtree(other)  # who has loaded it keeps it
-        return module
+        return module, [path.strip() for path in told if path.startswith("    ")]

@@ -49,7 +49,7 @@ class OnItsWay(torch.Tensor):
 
 def on_its_way(parameter):
     """Of the parameter's shape, without its memory: whoever writes to it fails."""
-    return torch.zeros(()).expand(parameter.shape).as_subclass(OnItsWay)
+    return torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(OnItsWay)
 
 
 class Optimizer:

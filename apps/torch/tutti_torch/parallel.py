@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import itertools
 import os
 import sys
 import weakref
@@ -11,7 +12,7 @@ import torch
 from .building import Build
 from .optimizer import Optimizer, on_its_way
 
-_modules = {}  # compiled, by strategy, header and optimizer
+_modules = {}  # compiled, by strategy, header, optimizer and place
 _session = None  # MPI's, from the first model to the process's end
 _models = weakref.WeakSet()
 
@@ -25,6 +26,12 @@ def _compiled(*build):
         atexit.register(_end)
     _expect_company(_session.processes)
     return _modules[build]
+
+
+def _place_of(parameters) -> str:
+    """Where the model lies: its first parameter that is trained says it for all."""
+    trained = (each for _, each in parameters if each.requires_grad)
+    return "on_cuda" if any(each.is_cuda for each in itertools.islice(trained, 1)) else "on_host"
 
 
 def _expect_company(processes: int) -> None:
@@ -103,6 +110,10 @@ class DataParallel(torch.nn.Module):
     it a pass, and follows the scale; rank 0's is everybody's, for a message a pass.
     Under architecture::delayed, where a step has the mean of the one before, both are refused.
 
+    The model lies on the host, or on a GPU of each rank's own: then gradients travel by NCCL, behind
+    torch's current stream, MPI carries the rest, and `scaler` is refused where a compressor
+    remembers. What is compiled for a GPU has never run on one.
+
     Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the
     job's, `serves` is true on them: call `serve()` and end.
     """
@@ -120,7 +131,7 @@ class DataParallel(torch.nn.Module):
         self._scaler = scaler
         parameters = list(module.named_parameters())
         its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
-        compiled = _compiled(strategy, header, its.type if its else None)
+        compiled = _compiled(strategy, header, its.type if its else None, _place_of(parameters))
         self._options = dict(options or {})
         self._trainer = compiled.Trainer(parameters, self._options, find_unused_parameters,
                                          its.values() if its else {})

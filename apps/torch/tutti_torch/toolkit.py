@@ -1,0 +1,84 @@
+"""What strategies for a GPU are compiled and linked with: CUDA's toolkit, NCCL, torch's CUDA half."""
+
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import torch
+
+usual = {"CUDA": "/usr/local/cuda", "NCCL": "/usr", "wheel": "nvidia.nccl"}
+
+class Toolkit:
+    """Flags, and what is missing as one sentence. None of what they build has ever run on a GPU."""
+
+    def __init__(self):
+        if torch.version.cuda is None:
+            raise RuntimeError(f"this torch, {torch.__version__}, is built without CUDA, and tutti "
+                               "has kernels for CUDA alone. Fix: install one that is built for it, "
+                               "or model.cpu()")
+        self.home = self._home()
+        self.nvcc = str(self.home / "bin/nvcc")
+        self.release = self._release()
+        header, library = self._nccl()
+        pytorch = pathlib.Path(torch.__file__).parent / "lib"
+        cudart = next((each for each in (self.home / "lib64", self.home / "lib")
+                       if each.is_dir()), self.home)
+        self.flags = ["-isystem", str(self.home / "include"), "-isystem", str(header)]
+        self.links = [f"-L{pytorch}", "-lc10_cuda", "-ltorch_cuda", f"-L{cudart}", "-lcudart",
+                      str(library), f"-Wl,-rpath,{library.parent}"]
+        self.kernel_flags = [
+            "-std=c++20", "-O3", "--extended-lambda", "--expt-relaxed-constexpr", "--fmad=false",
+            "-Xcompiler=-fPIC,-ffp-contract=off,-fno-math-errno",
+            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+            *(f"-gencode=arch=compute_{each},code=sm_{each}" for each in self._capabilities())]
+
+    @staticmethod
+    def _home() -> pathlib.Path:
+        nvcc = shutil.which("nvcc")
+        for each in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"),
+                     nvcc and pathlib.Path(nvcc).resolve().parent.parent, usual["CUDA"]):
+            if each and (pathlib.Path(each) / "bin/nvcc").exists():
+                return pathlib.Path(each)
+        raise RuntimeError("the model lies on a GPU, and no nvcc is found to compile tutti's "
+                           f"kernels with. Fix: CUDA {torch.version.cuda}'s toolkit, and CUDA_HOME="
+                           "its folder, or model.cpu()")
+
+    def _release(self) -> str:
+        """nvcc's, whose runtime is the one that torch has loaded."""
+        said = subprocess.run([self.nvcc, "--version"], capture_output=True, text=True,
+                              check=False).stdout
+        found = re.search(r"release (\d+)[.]\d+", said)
+        wanted = torch.version.cuda.split(".")[0]
+        if not found or found[1] != wanted:
+            raise RuntimeError(f"this torch is built for CUDA {torch.version.cuda}, and {self.nvcc} "
+                               f"is of {found[0] if found else 'no release that it says'}. Fix: "
+                               f"CUDA_HOME=the folder of a toolkit of CUDA {wanted}")
+        return said
+
+    def _nccl(self) -> tuple[pathlib.Path, pathlib.Path]:
+        """The folder of its header, and its library: those that torch was installed with, first."""
+        wheel = importlib.util.find_spec("nvidia") and importlib.util.find_spec(usual["wheel"])
+        roots = [*(wheel.submodule_search_locations if wheel else ()),
+                 os.environ.get("NCCL_ROOT"), self.home, usual["NCCL"]]
+        for root in (pathlib.Path(each) for each in roots if each):
+            for folder in ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"):
+                library = root / folder / "libnccl.so.2"
+                if (root / "include/nccl.h").exists() and library.exists():
+                    return root / "include", library
+        raise RuntimeError("the model lies on a GPU, and NCCL's header or library is not found, by "
+                           "which gradients travel. Fix: pip install nvidia-nccl-cu"
+                           f"{torch.version.cuda.split('.')[0]}, or NCCL_ROOT=its folder")
+
+    @staticmethod
+    def _capabilities() -> list[str]:
+        """Of the GPUs here, as "90", unless torch's own variable says which."""
+        named = re.findall(r"(\d+)\.(\d+[af]?)", os.environ.get("TORCH_CUDA_ARCH_LIST", ""))
+        found = named or {torch.cuda.get_device_capability(each)
+                          for each in range(torch.cuda.device_count())}
+        if not found:
+            raise RuntimeError("no GPU is here to compile tutti's kernels for. Fix: "
+                               "TORCH_CUDA_ARCH_LIST=9.0, say")
+        return sorted({f"{major}{minor}" for major, minor in found})
