@@ -21,10 +21,7 @@ namespace tutti::adapter {
 /// adapter/torch_cuda.hpp has a device's.
 template <class Queue>
 class torch_memory {
-  static_assert(std::is_same_v<Queue, inline_queue>,
-                "tutti: this transport moves memory of a device's, in which LibTorch's tensors are "
-                "not known to lie. Fix: include tutti/adapter/torch_cuda.hpp beside "
-                "tutti/adapter/torch.hpp.");
+  static_assert(std::is_same_v<Queue, inline_queue>);  // else include tutti/adapter/torch_cuda.hpp
 
  public:
   explicit torch_memory(Queue&) {}
