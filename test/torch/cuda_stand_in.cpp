@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
@@ -404,6 +405,34 @@ TEST_P(TorchOnAStandIn, OurOptimizerCrossesTheBarrier) {
     EXPECT_EQ(values(its[0]), parameters[0]);
     EXPECT_EQ(values(its[1]), parameters[1]);
     EXPECT_EQ(values(its[2]), std::vector<float>(4));
+  });
+}
+
+/// While the others wait for their devices alone, whose streams wait for its gradient.
+TEST_P(TorchOnAStandIn, ARankThatFailsEndsAll) {
+  const int ranks = GetParam();
+  run_on_devices(ranks, [&](world_type& world, in_process& beside) {
+    const int rank = world.rank();
+    const model its(rank, at::kFloat, {{"weight", 8}, {"bias", 3}});
+    adapter::data_parallel<strategies::WFBPUnlimited, world_type> trained(world, beside,
+                                                                          its.parameters);
+    trained.listen();
+    trained.forward(gradients::averaged);
+    backward(its, 2, rank, ranks, 0);
+    if (rank == ranks - 1) {
+      trained.fail(std::make_exception_ptr(communication_error("no batch is left")));
+      return;
+    }
+    try {
+      for (int step = 1; step < 3; ++step) {
+        trained.forward(gradients::averaged);
+        backward(its, 2, rank, ranks, step);
+      }
+      ADD_FAILURE() << "rank " << rank << " goes on alone";
+    } catch (const std::exception& heard) {
+      EXPECT_NE(std::string(heard.what()).find("no batch is left"), std::string::npos)
+          << heard.what();
+    }
   });
 }
 

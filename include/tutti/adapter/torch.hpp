@@ -182,9 +182,10 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     lay_out();
     if constexpr (updates) {
       expect_zeros_where_unused();
-      if (set.run.progress == progress::automatic) {
-        set.run.progress = progress::by_thread;  // nobody calls the engine between two layers
-      }
+    }
+    if ((updates || on_device) && set.run.progress == progress::automatic) {
+      // Nobody calls the engine between two layers, or while the host waits for a device.
+      set.run.progress = progress::by_thread;
     }
     world.queue().wait(memory_.current().record());  // torch may still write the parameters
     engine_ = std::make_unique<engine_type>(world, tensors(), values, set);
