@@ -321,10 +321,13 @@ TEST(device_low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two
                                          right.data(), size, left.data());
       kernels::detail::transposed_times_thin(multiply_add, matrix.data(), left.data(), size,
                                              back.data());
-      kernels::detail::each_block_of_product(left.data(), back.data(), size,
-                                             [&](std::size_t first, const auto& sums) {
-                                               std::ranges::copy(sums, product.data() + first);
-                                             });
+      kernels::detail::each_block_of_product(
+          left.data(), back.data(), size,
+          [&](std::size_t row, std::size_t column, const auto& sums) {
+            for (std::size_t each = 0; each < std::size(sums); ++each) {
+              std::ranges::copy(sums[each], product.data() + (row + each) * size.columns + column);
+            }
+          });
       left.insert(left.end(), back.begin(), back.end());
       left.insert(left.end(), product.begin(), product.end());
       return left;

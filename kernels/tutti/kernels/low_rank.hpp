@@ -117,14 +117,12 @@ void expand_and_subtract(Queue& queue, const float* left, const float* right, co
   queue.run([=] {
     const float share = 1.0f / static_cast<float>(ranks);
     widest([=] {
-      detail::each_block_of_product(left, right, size, [=](std::size_t first, const auto& sums) {
-        for (std::size_t i = 0; i < std::size(sums); ++i) {
-          product[first + i] = sums[i] * average;
-        }
-        for (std::size_t i = 0; i < std::size(sums); ++i) {
-          rest[first + i] -= sums[i] * share;
-        }
-      });
+      detail::each_block_of_product(
+          left, right, size, [=](std::size_t row, std::size_t column, const auto& sums) {
+            const std::size_t first = row * size.columns + column;
+            detail::write_block(sums, average, share, product.data() + first, rest.data() + first,
+                                size.columns, detail::to_next_rows(size, row, std::size(sums)));
+          });
     });
   });
 }

@@ -106,6 +106,15 @@ void some_rows(std::size_t count, const F& f) {
   }
 }
 
+/// Asks memory for what will be used soon: a row ends before a processor's prefetchers have settled
+/// on it, so products ask for the next rows while they add these.
+inline void ask_for(const float* element) { __builtin_prefetch(element, 0, 2); }
+
+/// How many elements behind some rows the next ones are; 0 where so many do not follow.
+inline std::size_t to_next_rows(const low_rank& size, std::size_t row, std::size_t rows) {
+  return row + 2 * rows <= size.rows ? rows * size.columns : 0;
+}
+
 /// What a product reads of a matrix, copied to where a compiler sees that nothing else is.
 struct elements_of {
   const float* matrix;
@@ -116,6 +125,9 @@ struct elements_of {
       values[i] = matrix[first + i];
     }
   }
+  template <std::size_t N>
+  void keep(std::size_t, const float (&)[N]) const {}
+  void ask_for(std::size_t element) const { detail::ask_for(matrix + element); }
 };
 
 /// What it reads of a matrix that takes in an addend on the way.
@@ -125,13 +137,19 @@ struct elements_with_addend {
 
   template <std::size_t N>
   void read(std::size_t first, float (&values)[N]) const {
-    elements_of{matrix}.read(first, values);
     for (std::size_t i = 0; i < N; ++i) {
-      values[i] += addend[first + i];
+      values[i] = matrix[first + i] + addend[first + i];
     }
+  }
+  template <std::size_t N>
+  void keep(std::size_t first, const float (&values)[N]) const {
     for (std::size_t i = 0; i < N; ++i) {
       matrix[first + i] = values[i];
     }
+  }
+  void ask_for(std::size_t element) const {
+    detail::ask_for(matrix + element);
+    detail::ask_for(addend + element);
   }
 };
 
@@ -148,6 +166,8 @@ void add_products(const MultiplyAdd& multiply_add, const float (&a)[N], const fl
 
 /// Adds the products of `N` neighbours from `first` on, and of those a row, two and so on behind
 /// them, with those at `right` in each of `Together` columns, pair by pair, to sums from `lane` on.
+/// All are read before one is kept: of rows a page apart, a processor takes a read for one of what
+/// was just written.
 template <std::size_t N, std::size_t Together, class MultiplyAdd, class Elements,
           std::size_t... Pair>
 void add_pairs(const MultiplyAdd& multiply_add, const Elements& elements, std::size_t first,
@@ -158,18 +178,24 @@ void add_pairs(const MultiplyAdd& multiply_add, const Elements& elements, std::s
   for (std::size_t row = 0; row < rows; ++row) {
     elements.read(first + row * columns, held[row]);
   }
+  for (std::size_t row = 0; row < rows; ++row) {
+    elements.keep(first + row * columns, held[row]);
+  }
   (add_products(multiply_add, held[Pair / Together], right + Pair % Together * columns,
                 sums[Pair] + lane),
    ...);
 }
 
-/// Writes what `dot` makes of each of some rows, the first at `first`, and each of `Together`
-/// columns, pair by pair.
+/// Writes what `dot` makes of each of some rows, from `row` on, and each of `Together` columns,
+/// pair by pair.
 template <std::size_t Together, class MultiplyAdd, class Elements, std::size_t... Pair>
-void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& elements,
-                        std::size_t first, const float* right, const low_rank& size,
-                        const segments& cut, float* left, std::index_sequence<Pair...> pairs) {
+void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& elements, std::size_t row,
+                        const float* right, const low_rank& size, const segments& cut, float* left,
+                        std::index_sequence<Pair...> pairs) {
+  constexpr std::size_t rows = sizeof...(Pair) / Together;
   const std::size_t columns = size.columns;
+  const std::size_t first = row * columns;
+  const std::size_t next = first + to_next_rows(size, row, rows);
   double totals[sizeof...(Pair)] = {};
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
     const std::size_t end = cut.end(segment);
@@ -178,6 +204,9 @@ void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& element
     for (; i + dot_lanes <= end; i += dot_lanes) {
       add_pairs<dot_lanes, Together>(multiply_add, elements, first + i, right + i, columns, partial,
                                      0, pairs);
+      for (std::size_t each = 0; each < rows; ++each) {
+        elements.ask_for(next + each * columns + i);
+      }
     }
     for (std::size_t lane = 0; i < end; ++i, ++lane) {
       add_pairs<1, Together>(multiply_add, elements, first + i, right + i, columns, partial, lane,
@@ -192,7 +221,7 @@ void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& element
     }
   }
   for (std::size_t pair = 0; pair < sizeof...(Pair); ++pair) {
-    left[pair % Together * size.rows + pair / Together] = static_cast<float>(totals[pair]);
+    left[pair % Together * size.rows + row + pair / Together] = static_cast<float>(totals[pair]);
   }
 }
 
@@ -204,9 +233,9 @@ void matrix_times_thin(const MultiplyAdd& multiply_add, const Elements& elements
   some_rows<3>(size.rows, [&](std::size_t row, auto rows) {
     some_columns(size.rank, [&](std::size_t first, auto together) {
       const auto multiply = [&](const auto& from) {
-        rows_times_columns<together>(
-            multiply_add, from, row * size.columns, right + first * size.columns, size, cut,
-            left + first * size.rows + row, std::make_index_sequence<rows * together>());
+        rows_times_columns<together>(multiply_add, from, row, right + first * size.columns, size,
+                                     cut, left + first * size.rows,
+                                     std::make_index_sequence<rows * together>());
       };
       if (first == 0) {
         multiply(elements);
@@ -283,10 +312,14 @@ void add_rows(const MultiplyAdd& multiply_add, const float* matrix, const float*
     }
   }
   const float* const from = matrix + row * size.columns;
+  const float* const next = from + to_next_rows(size, row, Rows);
   const auto rows = std::make_index_sequence<Rows>();
   std::size_t i = 0;
   for (; i + at_once <= n; i += at_once) {
     add_neighbours<at_once>(multiply_add, from, size.columns, factor, i, sums, rows);
+    for (std::size_t each = 0; each < Rows; ++each) {
+      ask_for(next + each * size.columns + i);
+    }
   }
   for (; i < n; ++i) {
     add_neighbours<1>(multiply_add, from, size.columns, factor, i, sums, rows);
@@ -351,40 +384,30 @@ void transposed_times_thin(const MultiplyAdd& multiply_add, const float* matrix,
 /// that the sums of four rows stay in registers.
 constexpr std::size_t product_block = 32;
 
-/// Adds, to the sums of a block of columns of each of some rows, the products of some columns of
-/// the thin matrices.
-template <std::size_t Together, std::size_t Rows, std::size_t Columns>
-void add_columns(const float* left, const float* right, const low_rank& size,
-                 float (&sums)[Rows][Columns]) {
-  for (std::size_t k = 0; k < Together; ++k) {
-    for (std::size_t row = 0; row < Rows; ++row) {
-      const float factor = left[k * size.rows + row];
-      for (std::size_t i = 0; i < Columns; ++i) {
-        sums[row][i] += factor * right[k * size.columns + i];
-      }
-    }
-  }
-}
-
-/// Calls `f(first element, sums)` for the product of the factors, block by block of some rows and
-/// so many columns, from column `begin` on, while there are so many. Answers where that ends.
+/// Calls `f(row, column, sums)` for the product of the factors, in blocks of some rows and so many
+/// columns, from column `begin` on, while there are so many. Answers where that ends. The rank is
+/// not 0.
 template <std::size_t Columns, std::size_t Rows, class F>
 std::size_t some_blocks_of_product(const float* left, const float* right, const low_rank& size,
                                    std::size_t row, std::size_t begin, const F& f) {
   for (; begin + Columns <= size.columns; begin += Columns) {
     float sums[Rows][Columns] = {};
-    some_columns(size.rank, [&](std::size_t first, auto together) {
-      add_columns<together>(left + first * size.rows + row, right + first * size.columns + begin,
-                            size, sums);
-    });
-    for (std::size_t each = 0; each < Rows; ++each) {
-      f((row + each) * size.columns + begin, sums[each]);
-    }
+    std::size_t k = 0;
+    do {  // once at least, or a compiler would keep the sums in memory
+      for (std::size_t each = 0; each < Rows; ++each) {
+        const float factor = left[k * size.rows + row + each];
+        for (std::size_t i = 0; i < Columns; ++i) {
+          sums[each][i] += factor * right[k * size.columns + begin + i];
+        }
+      }
+    } while (++k != size.rank);
+    f(row, begin, sums);
   }
   return begin;
 }
 
-/// Calls `f(first element, sums)` for the product of the factors.
+/// Calls `f(row, column, sums)` for the product of the factors, block by block: the sums of some
+/// neighbours in each of some rows.
 template <class F>
 void each_block_of_product(const float* left, const float* right, const low_rank& size,
                            const F& f) {
@@ -393,6 +416,30 @@ void each_block_of_product(const float* left, const float* right, const low_rank
     begin = some_blocks_of_product<8, rows>(left, right, size, row, begin, f);
     some_blocks_of_product<1, rows>(left, right, size, row, begin, f);
   });
+}
+
+/// Of a block of the product, the sums times `average` go into `product`, and `rest` loses them
+/// times `share`, before that: of rows a page apart, a processor takes what is read for what was
+/// just written. Asks for the block that lies `next` elements behind.
+template <std::size_t Rows, std::size_t Columns>
+void write_block(const float (&sums)[Rows][Columns], float average, float share, float* product,
+                 float* rest, std::size_t columns, std::size_t next) {
+  for (std::size_t row = 0; row < Rows; ++row) {
+    for (std::size_t i = 0; i < Columns; ++i) {
+      rest[row * columns + i] -= sums[row][i] * share;
+    }
+  }
+  for (std::size_t row = 0; row < Rows; ++row) {
+    for (std::size_t i = 0; i < Columns; ++i) {
+      product[row * columns + i] = sums[row][i] * average;
+    }
+  }
+  for (std::size_t row = 0; row < Rows; ++row) {
+    for (std::size_t i = 0; i < Columns; i += 16) {
+      ask_for(rest + next + row * columns + i);
+      ask_for(product + next + row * columns + i);
+    }
+  }
 }
 
 }  // namespace detail
