@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <algorithm>
 #include <array>
+#include <barrier>
 #include <c10/core/CPUAllocator.h>
 #include <cmath>
 #include <cstddef>
@@ -430,6 +431,39 @@ TEST_P(TorchOnAStandIn, ARankThatFailsEndsAll) {
     } catch (const std::exception& heard) {
       EXPECT_NE(std::string(heard.what()).find("no batch is left"), std::string::npos)
           << heard.what();
+    }
+  });
+}
+
+/// What was awaited before anything of a pass departed leaves none half done.
+TEST_P(TorchOnAStandIn, APassThatCannotBeginIsNotIncomplete) {
+  const int ranks = GetParam();
+  std::barrier<> first_pass(ranks);
+  run_on_devices(ranks, [&](world_type& world, in_process& beside) {
+    const int rank = world.rank();
+    const model its(rank, at::kFloat, {{"weight", 8}, {"bias", 3}});
+    adapter::data_parallel<strategies::WFBPUnlimited, world_type> trained(world, beside,
+                                                                          its.parameters);
+    trained.listen();
+    trained.forward(gradients::averaged);
+    backward(its, 2, rank, ranks, 0);
+    first_pass.arrive_and_wait();
+    trained.fail(std::make_exception_ptr(communication_error("no batch is left")));
+    const auto expect_its_words = [](const auto& begin) {
+      try {
+        begin();
+        ADD_FAILURE() << "a pass after the end";
+      } catch (const std::exception& heard) {
+        EXPECT_NE(std::string(heard.what()).find("no batch is left"), std::string::npos)
+            << heard.what();
+      }
+    };
+    for (int step = 1; step < 3; ++step) {
+      expect_its_words([&] {
+        trained.forward(gradients::averaged);
+        backward(its, 2, rank, ranks, step);
+      });
+      expect_its_words([&] { trained.take_part(); });
     }
   });
 }

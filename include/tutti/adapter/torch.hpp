@@ -323,11 +323,11 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
   /// A step that this rank has no batch for: it takes part with zeros.
   void take_part() {
-    begun_ = true;
     await_the_pass_before();
     if constexpr (updates) {
       take_values();
     }
+    begun_ = true;
     for (entry& each : trained_) {
       absent(each);
     }
@@ -642,15 +642,15 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
   void begin_pass() {
     if (averages_ && !begun_.exchange(true)) {
-      await_the_pass_before();
-      if constexpr (updates) {
-        try {
+      try {
+        await_the_pass_before();
+        if constexpr (updates) {
           expect_forwarded();
           take_values();
-        } catch (...) {
-          begun_ = false;  // nothing is on its way
-          throw;
         }
+      } catch (...) {
+        begun_ = false;  // nothing is on its way
+        throw;
       }
       ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
     }
