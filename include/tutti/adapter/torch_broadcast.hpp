@@ -1,9 +1,8 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,62 +30,40 @@ inline void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& into)
   }
 }
 
+/// They lie all on the host, or all on one device, whose bytes come through the host's memory in
+/// one copy.
 template <class Beside>
-void broadcast_on_host(side_channel<Beside>& beside, const std::vector<at::Tensor>& values,
-                       int rank, int root) {
-  std::vector<std::byte> bytes;
-  std::vector<at::Tensor> dense;
-  std::size_t length = 0;
-  for (const at::Tensor& each : values) {
-    dense.push_back(each.contiguous());
-    length += dense.back().nbytes();
-  }
-  if (length == 0) {
+void broadcast_packed(side_channel<Beside>& beside, const std::vector<at::Tensor>& values, int rank,
+                      int root) {
+  if (values.empty()) {
     return;
   }
-  bytes.reserve(length);
-  for (const at::Tensor& each : dense) {
-    const auto* its = static_cast<const std::byte*>(each.data_ptr());
-    bytes.insert(bytes.end(), its, its + each.nbytes());
-  }
-  beside.broadcast(root, bytes);
-  if (rank == root) {
-    return;
-  }
-  auto from = bytes.cbegin();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    at::Tensor received = at::empty(dense[i].sizes(), dense[i].options());
-    std::copy_n(from, received.nbytes(), static_cast<std::byte*>(received.data_ptr()));
-    from += static_cast<std::ptrdiff_t>(received.nbytes());
-    values[i].copy_(received);
+  const at::Tensor bytes = packed(values);
+  const at::Tensor on_host = bytes.cpu();
+  beside.broadcast(
+      root, std::as_writable_bytes(std::span(on_host.data_ptr<std::uint8_t>(), on_host.nbytes())));
+  if (rank != root) {
+    unpack(on_host.to(bytes.device()), values);
   }
 }
 
-/// Values of rank `root` become everybody's. A device's come through the host's memory, all of them
-/// in one copy.
+/// Values of rank `root` become everybody's.
 template <class Beside, class Queue>
 void broadcast(side_channel<Beside>& beside, const torch_memory<Queue>& memory,
-               std::vector<at::Tensor> values, int rank, int root) {
+               const std::vector<at::Tensor>& values, int rank, int root) {
   const at::NoGradGuard no_graph;
+  std::vector<at::Tensor> of_host;
   std::vector<at::Tensor> of_device;
-  std::erase_if(values, [&](const at::Tensor& each) {
+  for (const at::Tensor& each : values) {
     if (memory.is_on_host(each)) {
-      return false;
+      of_host.push_back(each);
+    } else {
+      memory.expect(each, "a buffer");
+      of_device.push_back(each);
     }
-    memory.expect(each, "a buffer");
-    of_device.push_back(each);
-    return true;
-  });
-  if (of_device.empty()) {
-    broadcast_on_host(beside, values, rank, root);
-    return;
   }
-  const at::Tensor bytes = packed(of_device);
-  values.push_back(bytes.cpu());
-  broadcast_on_host(beside, values, rank, root);
-  if (rank != root) {
-    unpack(values.back().to(bytes.device()), of_device);
-  }
+  broadcast_packed(beside, of_host, rank, root);
+  broadcast_packed(beside, of_device, rank, root);
 }
 
 }  // namespace tutti::adapter::detail
