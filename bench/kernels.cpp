@@ -492,7 +492,7 @@ void add_dithering() {
 void add_clipping() {
   add("find_clip_factor", [](arrays& on) {
     return comparison{
-        {"", [&on] { kernels::find_clip_factor(queue, on.gradient, 1, on.sum.data()); },
+        {"", [&on] { kernels::find_clip_factor(queue, on.gradient, 1, 1, on.sum.data()); },
          on.bytes(4)},
         on.reading()};
   });

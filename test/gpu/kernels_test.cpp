@@ -721,6 +721,7 @@ TEST_F(Kernels, RunsOfManyTensors) {
 TEST_F(Kernels, ClippedMomenta) {
   cuda::stream queue;
   inline_queue host;
+  const double scale = 8;
   for (const std::size_t n : sizes) {
     const auto gradient = normal_values(n, 15);
     const on_gpu there_gradient(queue, gradient);
@@ -729,8 +730,8 @@ TEST_F(Kernels, ClippedMomenta) {
       const on_gpu there_momentum(queue, momentum);
       std::vector<float> factor(1);
       const on_gpu<float> there_factor(queue, 1);
-      kernels::find_clip_factor(host, gradient, bound, factor.data());
-      kernels::find_clip_factor(queue, there_gradient.input(), bound, there_factor.data());
+      kernels::find_clip_factor(host, gradient, scale, bound, factor.data());
+      kernels::find_clip_factor(queue, there_gradient.input(), scale, bound, there_factor.data());
       EXPECT_FLOAT_EQ(there_factor.read()[0], factor[0]) << n << ", " << bound;
       factor[0] = there_factor.read()[0];
       kernels::blend_clipped(host, std::span(momentum), gradient, 0.9f, factor.data());

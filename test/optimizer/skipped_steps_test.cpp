@@ -19,6 +19,7 @@
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fading_error_feedback.hpp"
 #include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
@@ -176,6 +177,8 @@ TEST(LossScaled, LeavesResidualsWhereItSkips) {
     engine_options<strategy> set;
     set.compression.decorated.density = 0.05;
     skipped_steps_leave_residuals<strategy>(set);
+    set.compression.clip = 1;
+    skipped_steps_leave_residuals<strategy>(set);
   }
   {
     using strategy = compose<compression::push_only<error_feedback<compression::top_k>>,
@@ -200,6 +203,16 @@ engine_options<signs_at_servers> at_two_servers() {
 }
 TEST(LossScaled, TellsServersOfAStepThatItSkips) {
   skipped_steps_leave_residuals<signs_at_servers>(at_two_servers());
+}
+/// A bound is one of gradients as they would be if the loss were not multiplied, at both ends.
+TEST(LossScaled, MultipliesBoundsOfResiduals) {
+  using strategy = compose<compression::fading_error_feedback<compression::block_sign>,
+                           architecture::parameter_server<>, fusion::all, partition::into>;
+  engine_options<strategy> set;
+  set.partition.bytes = 1000;
+  set.architecture.servers = 2;
+  set.compression.most = 4;
+  skipped_steps_leave_residuals<strategy>(set);
 }
 TEST(LossScaled, LeavesTheFactorsOfATensorWhereItSkips) {
   skipped_steps_leave_residuals<compose<compression::power_sgd>>({});

@@ -15,6 +15,7 @@ namespace tutti::compression {
 /// Error feedback that forgets: before a step's gradient is added, each element of the residual e
 /// becomes keep * e, and where that is above `most` in magnitude, +most or -most. What is stale
 /// fades, what has grown is cut.
+/// `most` is a magnitude as if the loss were not multiplied, as loss scaling multiplies it.
 /// Its loss: a step loses e - clip(keep * e) of every element, and nothing else; the two defaults
 /// lose nothing.
 /// Wire, cost: as error_feedback, and a pass over the residual.
@@ -80,7 +81,7 @@ class fading_error_feedback : public decorator<fading_error_feedback<C>, error_f
   template <class Queue, class Encode>
   void encode_instead(Queue& queue, std::span<const float> gradient, wire,
                       const chunk_context& where, Encode encode) const {
-    kernels::fade(queue, this->residual(where, gradient.size()), keep_, most_);
+    kernels::fade(queue, this->residual(where, gradient.size()), keep_, where.scale * most_);
     encode(gradient, where);
   }
 

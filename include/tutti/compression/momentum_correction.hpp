@@ -26,7 +26,8 @@ constexpr std::array<std::string_view, 2> names(factor_masking) { return {"sent"
 ///
 /// Clipping: each rank's gradient whose euclidean norm is above clip / sqrt(p) is scaled down to
 /// that before it enters the momentum. The norm is a chunk's: with fusion::all the model's, as
-/// published, otherwise a bucket's.
+/// published, otherwise a bucket's; and of gradients as if the loss were not multiplied, as loss
+/// scaling multiplies it.
 ///
 /// What is conserved: the momenta, as they were when they were given to the compressor, are what it
 /// has sent and what it remembers. Deviation: the mean of momenta has no part for weight decay.
@@ -104,7 +105,7 @@ class momentum_correction : public decorator<momentum_correction<C>, C, 1> {
     if (options_.clip > 0) {
       auto* const factor = reinterpret_cast<float*>(where.scratch.data());
       const double bound = options_.clip / std::sqrt(static_cast<double>(where.ranks));
-      kernels::find_clip_factor(queue, gradient, bound, factor);
+      kernels::find_clip_factor(queue, gradient, where.scale, bound, factor);
       kernels::blend_clipped(queue, row, gradient, keep, factor);
     } else {
       kernels::blend(queue, row, gradient, keep, 1.0f);

@@ -24,6 +24,7 @@
 #include "tutti/kernels/workspace.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
@@ -322,6 +323,7 @@ class chunk_records
     chunk_context where = memory.at(piece.first_element, span_of(mine.scratch), mine.steps);
     where.rank = static_cast<std::uint64_t>(world_->rank());
     where.ranks = static_cast<std::uint64_t>(around_->workers());
+    where.scale = scale_of(around_->values());
     if constexpr (facts::works_on_tensors<compression> || selects<compression>) {
       where.tensor = &around_->tensor_of(piece);
       where.remembered = mine.remembered.size() == 0 ? nullptr : mine.remembered.data();

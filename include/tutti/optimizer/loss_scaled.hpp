@@ -15,9 +15,10 @@ namespace tutti::optimizer {
 /// go on in a step that updates nothing.
 ///
 /// What compressors remember, on workers and on servers, is then as it was before that step; it
-/// always becomes as many times as large as the scale does. They are given no infinity: where a
-/// worker has one, or NaN, zeros travel in its chunk's place, and the workers tell each other. Not
-/// for compressors whose mean is as long whatever the gradient is: a vote would be divided, too.
+/// always becomes as many times as large as the scale does, and so do bounds of theirs. They are
+/// given no infinity: where a worker has one, or NaN, zeros travel in its chunk's place, and the
+/// workers tell each other. Not for compressors whose mean is as long whatever the gradient is: a
+/// vote would be divided, too.
 /// On the host alone. Cost: two passes over the mean gradient; where a compressor remembers, as
 /// much memory again, a copy of it and a pass over the gradient each step, and 8 bytes from each
 /// worker to rank 0 and back.

@@ -27,6 +27,9 @@ struct chunk_context {
   /// The tensor at hand and `remembers(tensor)` floats for it, where the unit is a tensor.
   const tensor_facts* tensor{};
   float* remembered{};
+  /// What the loss has been multiplied by, and with it gradients and what is remembered of them: a
+  /// bound is this many times as large.
+  float scale{1.0f};
 
   /// The context of the same chunk's elements from `first` on.
   chunk_context from(std::size_t first) const {

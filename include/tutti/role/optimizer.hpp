@@ -134,15 +134,19 @@ inline float change_of_rate(double& measured, double rate) {
   return is_first ? 1 : factor;
 }
 
-/// Gradients under the values `after` are so many times those under `before`: the quotient of what
-/// the loss is multiplied by, or 1 where it is not.
+/// What the loss is multiplied by, or 1 where it is not.
 template <optimizer_policy O>
-float change_of_scale(const O& before, const O& after) {
-  if constexpr (requires { after.scale; }) {
-    return after.scale / before.scale;
+float scale_of([[maybe_unused]] const O& values) {
+  if constexpr (requires { values.scale; }) {
+    return values.scale;
   } else {
     return 1.0f;
   }
+}
+/// Gradients under the values `after` are so many times those under `before`.
+template <optimizer_policy O>
+float change_of_scale(const O& before, const O& after) {
+  return scale_of(after) / scale_of(before);
 }
 
 /// The share of its last direction that it keeps, by either of its names; 0 where it has none.

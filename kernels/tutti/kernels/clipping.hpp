@@ -18,9 +18,10 @@ namespace element {
 /// PyTorch's clip_grad_norm_ and those who followed it add a millionth to the norm.
 struct keep_clip_factor {
   float* factor;
+  double scale;
   double bound;
   TUTTI_HD void operator()(double squares) const {
-    const double wanted = bound / (std::sqrt(squares) + 1e-6);
+    const double wanted = bound / (std::sqrt(squares) / scale + 1e-6);
     *factor = wanted < 1 ? static_cast<float>(wanted) : 1.0f;
   }
 };
@@ -45,19 +46,20 @@ struct fade {
 
 }  // namespace element
 
-/// *factor becomes what brings the euclidean norm of `input` down to `bound`, and 1 where it is
-/// below: bound / (norm + 1e-6), computed in double and rounded once. A device adds up the squares
-/// in an order of its own: the two factors are the same float or neighbours.
+/// *factor becomes what brings the euclidean norm of `input` / scale down to `bound`, and 1 where
+/// it is below: bound / (norm + 1e-6), computed in double and rounded once. A device adds up the
+/// squares in an order of its own: the two factors are the same float or neighbours.
 template <host_queue Queue>
-void find_clip_factor(Queue& queue, std::span<const float> input, double bound, float* factor) {
+void find_clip_factor(Queue& queue, std::span<const float> input, double scale, double bound,
+                      float* factor) {
   queue.run([=] {
     widest([=] {
       const auto square = [=](std::size_t i) { return element::square{}(input[i]); };
-      element::keep_clip_factor{factor, bound}(sum_in_lanes(input.size(), square));
+      element::keep_clip_factor{factor, scale, bound}(sum_in_lanes(input.size(), square));
     });
   });
 }
-void find_clip_factor(cuda::stream& queue, std::span<const float> input, double bound,
+void find_clip_factor(cuda::stream& queue, std::span<const float> input, double scale, double bound,
                       float* factor);
 
 /// into[i] = keep * into[i] + *factor * from[i], each product rounded; the factor is read when the

@@ -25,6 +25,7 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti::architecture {
@@ -348,12 +349,13 @@ class parameter_server_server {
 
   chunk_context context_of(shelf& mine, const chunk& piece, floats& rows,
                            std::uint64_t step) const {
-    return {rows.size() == 0 ? nullptr : rows.data(),
-            piece.elements,
-            span_of(mine.scratch),
-            step,
-            piece.first_element,
-            static_cast<std::uint64_t>(world_->rank())};
+    return {.memory = rows.size() == 0 ? nullptr : rows.data(),
+            .stride = piece.elements,
+            .scratch = span_of(mine.scratch),
+            .step = step,
+            .first_element = piece.first_element,
+            .rank = static_cast<std::uint64_t>(world_->rank()),
+            .scale = scale_of(world_->values())};
   }
 
   /// The push takes effect, unless it is dropped: as a gradient, by the optimizer; as a difference,

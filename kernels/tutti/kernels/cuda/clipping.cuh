@@ -11,9 +11,9 @@
 namespace tutti::kernels {
 
 [[gnu::used]] inline void find_clip_factor(cuda::stream& queue, std::span<const float> input,
-                                           double bound, float* factor) {
+                                           double scale, double bound, float* factor) {
   device::add_up(queue, input.data(), input.size(), element::square{},
-                 element::keep_clip_factor{factor, bound});
+                 element::keep_clip_factor{factor, scale, bound});
 }
 
 [[gnu::used]] inline void blend_clipped(cuda::stream& queue, std::span<float> into,
