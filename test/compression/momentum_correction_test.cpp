@@ -173,6 +173,9 @@ TEST(MomentumCorrection, IsForAnyCompressor) {
   placed<halves> codec(3, {.momentum = 0.5});
   EXPECT_EQ(codec.decode(codec.encode(floats{1, 2, 3})), (floats{1, 2, 3}));
   EXPECT_EQ(codec.decode(codec.encode(floats{1, 2, 3})), (floats{1.5, 3, 4.5}));
+  placed<compression::momentum_correction<compression::none>> whole(3, {.momentum = 0.5});
+  EXPECT_EQ(whole.decode(whole.encode(floats{1, 2, 3})), (floats{1, 2, 3}));
+  EXPECT_EQ(whole.decode(whole.encode(floats{1, 2, 3})), (floats{1.5, 3, 4.5}));
 }
 
 /// What travels as floats is no selection, and BytePS's selections are some.

@@ -19,7 +19,7 @@
 #include "tutti/compression/none.hpp"
 #include "tutti/compression/qsgd.hpp"
 #include "tutti/compression/select.hpp"
-#include "tutti/compression/signum.hpp"
+#include "tutti/compression/sign.hpp"
 
 namespace tutti {
 namespace {
@@ -420,11 +420,11 @@ TEST(select, asks_a_tensors_shape_size_or_name) {
                            return 0;
                          }),
             8 * 2 * 4u);
-  const compression::select<at_least, compression::signum, compression::none> by_size(
+  const compression::select<at_least, compression::sign, compression::none> by_size(
       {.rule = {.elements = 64}});
   EXPECT_TRUE(by_size.chooses(tensor_of({8, 8})));
   EXPECT_FALSE(by_size.chooses(tensor_of({7, 9})));
-  const compression::select<named<"*.bias">, compression::none, compression::signum> by_name;
+  const compression::select<named<"*.bias">, compression::none, compression::sign> by_name;
   EXPECT_TRUE(by_name.chooses({{}, 4, {}, "conv1.bias"}));
   EXPECT_FALSE(by_name.chooses({{}, 4, {}, "conv1.weight"}));
   const compression::select<both<matrices, at_least>, compression::power_sgd, compression::none>

@@ -20,15 +20,20 @@ namespace compression {
 /// share a launch. Plan: the fusion groups each kind as if the other were not there, so that all
 /// biases may travel in one launch. Wire: each tensor's as its compressor has it. Cost: neighbours
 /// in a bucket may lie apart in memory, and are copied then; a bucket of few small tensors is
-/// complete late. From step `start` on; before it all tensors travel as those that are not chosen,
-/// launch by launch as later: a warm-up, of the whole model with `every_tensor`. Residuals of those
-/// steps, if any, what is chosen goes on with; so it does where `engine.replan` puts the start off,
-/// if what is not chosen remembers as much, and else that is refused. Servers that add know no
-/// steps and refuse a start.
+/// complete late. A momentum is sent of both or of neither. From step `start` on; before it all
+/// tensors travel as those that are not chosen, launch by launch as later: a warm-up, of the whole
+/// model with `every_tensor`. Residuals of those steps, if any, what is chosen goes on with; so it
+/// does where `engine.replan` puts the start off, if what is not chosen remembers as much, and else
+/// that is refused. Servers that add know no steps and refuse a start.
 /// After: what every published compressor does with biases; the start_powerSGD_iter of PyTorch's
 /// hook.
 template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>
 requires(!selects<C> && !selects<Otherwise>) class select {
+  static_assert(facts::keeps_momentum<C> == facts::keeps_momentum<Otherwise>,
+                "tutti: some tensors would be sent without the momentum that is sent of all "
+                "others. Fix: a momentum on both sides, as in select<Rule, momentum_correction<C>, "
+                "momentum_correction<none>>, or the optimizer's alone.");
+
  public:
   using role = tutti::role::compression;
   static constexpr bool summable = facts::summable<C> && facts::summable<Otherwise>;
@@ -93,8 +98,7 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   /// A residual stays one, and a momentum.
   static constexpr bool goes_on_with_memory =
       facts::memory_per_element<Otherwise> == 0 ||
-      (facts::memory_per_element<Otherwise> == facts::memory_per_element<C> &&
-       facts::keeps_momentum<Otherwise> == facts::keeps_momentum<C>);
+      facts::memory_per_element<Otherwise> == facts::memory_per_element<C>;
 
   Rule rule_{};
   C chosen_{};
