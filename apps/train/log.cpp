@@ -50,11 +50,13 @@ log::log(const common::job& job, std::string_view strategy, int rank)
       strategy_(strategy),
       speaks_(rank == 0),
       // mpirun gives every process a terminal, wherever its own output goes.
-      terminal_(isatty(STDOUT_FILENO) != 0 && !common::under_launcher()) {
+      terminal_(isatty(STDOUT_FILENO) != 0 && !common::under_launcher()) {}
+
+void log::begin(std::string_view ways) const {
   if (speaks_) {
     std::printf(
-        "%-14s epoch   loss    train   test   images/s   ms/step  exposed ms  MB sent/step\n",
-        "strategy");
+        "%.*s%-14s epoch   loss    train   test   images/s   ms/step  exposed ms  MB sent/step\n",
+        static_cast<int>(ways.size()), ways.data(), "strategy");
   }
 }
 

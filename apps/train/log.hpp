@@ -43,6 +43,8 @@ class log {
  public:
   log(const common::job& job, std::string_view strategy, int rank);
 
+  /// How gradients travel, and the head of the table: what may refuse the job has not.
+  void begin(std::string_view ways) const;
   void progress(std::size_t epoch, std::size_t step, std::size_t steps, float loss);
   void epoch(std::size_t epoch, const totals& seen, const tutti::report& so_far);
   /// After the last epoch.

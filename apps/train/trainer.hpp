@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <istream>
@@ -188,6 +187,7 @@ void read_checkpoint(Engine& engine, Model& model, const common::job& job,
                              ", but not every rank's is. Fix: use an earlier one");
   }
   load_checkpoint(engine, model, job, chosen());
+  engine.average(0);  // no rank goes ahead while another may still refuse its file
   if (!whole && has_previous) {
     std::filesystem::rename(previous(file), file, ignored);  // where nobody may write, it stays
   }
@@ -224,9 +224,10 @@ class session {
   void run() {
     if (!job_->resume.empty()) {
       read_checkpoint(*engine_, *model_, *job_, of_rank(job_->resume, engine_->worker()));
-      if (full() || done() >= job_->epochs * loader_.steps()) {
-        out_->nothing_left(done());
-      }
+    }
+    out_->begin(common::ways_of<Strategy>(engine_->planned(), common::options<Strategy>(*job_)));
+    if (!job_->resume.empty() && (full() || done() >= job_->epochs * loader_.steps())) {
+      out_->nothing_left(done());
     }
     policies_.before_training(*engine_);
     for (std::size_t epoch = done() / loader_.steps(); epoch < job_->epochs && !full(); ++epoch) {
@@ -375,11 +376,6 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
   if (engine.serves()) {
     engine.serve();
   } else {
-    if (world.rank() == 0) {
-      std::fputs(
-          common::ways_of<Strategy>(engine.planned(), common::options<Strategy>(job)).c_str(),
-          stdout);
-    }
     log out(job, Strategy::name, world.rank());
     session<Strategy, decltype(engine), decltype(model)>(engine, model, job, images, out).run();
   }

@@ -91,7 +91,9 @@ class Apps : public ::testing::Test {
   }
   void train_refuses(const std::string& flags, const std::string& sentence) const {
     SCOPED_TRACE(flags);
-    refuses(train("--steps 1 " + flags), "tutti-train: " + sentence);
+    const auto got = train("--steps 1 " + flags);
+    refuses(got, "tutti-train: " + sentence);
+    EXPECT_EQ(got.out, "") << "before a table";
   }
 
   std::filesystem::path here_;
