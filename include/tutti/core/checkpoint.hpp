@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/error.hpp"
@@ -18,6 +20,7 @@
 #include "tutti/base/tensor.hpp"
 #include "tutti/base/type_name.hpp"
 #include "tutti/core/control.hpp"
+#include "tutti/core/engine_options.hpp"
 #include "tutti/role/architecture.hpp"
 
 namespace tutti {
@@ -25,7 +28,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '6', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '7', '\n'};
 
 /// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
 class checkpoint_writer {
@@ -52,6 +55,11 @@ class checkpoint_writer {
   void numbers(std::span<const std::uint32_t> written) {
     value(std::uint64_t{written.size()});
     bytes(std::as_bytes(written));
+  }
+  template <class Options>
+  void options(const Options& set) {
+    Options::describe(
+        set, [this](std::string_view, const auto& each, std::string_view) { this->value(each); });
   }
   void finish() {
     const std::uint64_t sum = hash_.value();
@@ -109,6 +117,16 @@ class checkpoint_reader {
     std::vector<std::uint32_t> read(length);
     bytes(std::as_writable_bytes(std::span(read)));
     return read;
+  }
+  /// Whether they are what was written.
+  template <class Options>
+  bool options(Options& set) {
+    bool same = true;
+    Options::describe(set, [&](std::string_view, auto& each, std::string_view) {
+      const auto before = std::exchange(each, value<std::remove_reference_t<decltype(each)>>());
+      same = same && before == each;
+    });
+    return same;
   }
   void finish() {
     const std::uint64_t expected = hash_.value();
@@ -212,6 +230,8 @@ void save(Engine& engine, std::ostream& out) {
                             engine.world().size(), engine.worker(), engine.steps()});
   file.value(hash_of_order(engine.planned()));
   file.value(detail::hash_of_owners(engine.planned()));
+  file.options(engine.asked().architecture);
+  file.options(engine.asked().compression);
   file.value(std::uint64_t{engine.tensors().size()});
   for (const auto& each : engine.tensors()) {
     file.text(each.name);
@@ -251,7 +271,7 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// Continues from what `save` wrote: on each rank the file that it wrote, all of one step where
 /// workers keep one; the same strategy, model, optimizer and number of ranks; and the same fusion
 /// and partition, where each rank updates a part of every chunk, or remembers what the mean of a
-/// part has lost.
+/// part has lost. Other options are as after a re-plan, and refused where that is.
 /// Throws usage_error, naming the difference, if the file is of another run or damaged; nothing
 /// has been changed then but memory of this engine, which must not be used on.
 template <class Engine>
@@ -277,6 +297,9 @@ void load(Engine& engine, std::istream& in) {
   const auto order = file.template value<std::uint64_t>();
   const bool same_owners =
       file.template value<std::uint64_t>() == detail::hash_of_owners(engine.planned());
+  auto was = engine.asked();
+  const bool same_architecture = file.options(was.architecture);
+  const bool same_compression = file.options(was.compression);
   const auto tensors = file.template value<std::uint64_t>();
   if (tensors != engine.tensors().size()) {
     throw usage_error(
@@ -301,6 +324,10 @@ void load(Engine& engine, std::istream& in) {
   }
   if constexpr (!facts::keeps_no_step<typename Engine::architecture>) {
     detail::expect_one_step(engine, head.steps);
+  }
+  if (!same_owners || !same_architecture || !same_compression) {
+    expect_goes_on<typename Engine::architecture, typename Engine::compression>(was, engine.asked(),
+                                                                                head.steps);
   }
   for (const auto& each : engine.tensors()) {
     detail::expect(file.text(), each.name, "model");

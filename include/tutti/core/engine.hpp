@@ -73,6 +73,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using core::resume_architecture;
   using core::room_per_element_;
   using core::services_;
+  using core::set_;
   using core::startup_;
   using core::synchronize;
   using core::wait_for;
@@ -285,6 +286,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     tell(values);
   }
   const Optimizer& values() const { return optimizer_; }
+  /// The options that it was made with, or has been re-planned to.
+  const options& asked() const { return set_; }
 
   /// From the next step on this engine is as one made with `set` that has trained so far: the
   /// strategy is the same type, and thresholds, partitions, windows, credit, a compressor's density

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 #include "tutti/base/cost.hpp"
@@ -63,5 +64,19 @@ struct engine_options {
   run_options run{};
   tutti::profile profile{};
 };
+
+/// Throws usage_error where what a strategy has done in `steps` steps under the options `was`, or
+/// remembers of them, it could not go on with under those that are wanted.
+template <class Architecture, class Compression, class Options>
+[[gnu::cold]] void expect_goes_on([[maybe_unused]] const Options& was,
+                                  [[maybe_unused]] const Options& wanted,
+                                  [[maybe_unused]] std::uint64_t steps) {
+  if constexpr (requires { &Architecture::template expect_replan<Compression>; }) {
+    Architecture::template expect_replan<Compression>(was.architecture, wanted.architecture, steps);
+  }
+  if constexpr (requires { &Compression::expect_replan; }) {
+    Compression::expect_replan(was.compression, wanted.compression, steps);
+  }
+}
 
 }  // namespace tutti

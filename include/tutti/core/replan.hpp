@@ -225,9 +225,6 @@ class replan_steps {
                              make_policy<compression>(next.compression), its.optimizer_);
       who = has_servers ? audience::everybody : audience::nobody;  // servers do not find that
       expect_same_order(its.plan_, made);
-      if constexpr (requires { &compression::expect_replan; }) {
-        compression::expect_replan(its.set_.compression, next.compression, its.steps());
-      }
       who = audience::everybody;
       handing_in<Types, Engine>::expect_gradients_come_back(its, next, made);
       if constexpr (has_servers) {
@@ -321,10 +318,7 @@ class replan_steps {
           "who trains and who serves cannot change while they do. Fix: replan with as many servers "
           "as before");
     }
-    if constexpr (requires { &architecture::template expect_replan<compression>; }) {
-      architecture::template expect_replan<compression>(its.set_.architecture, next.architecture,
-                                                        its.steps());
-    }
+    expect_goes_on<architecture, compression>(its.set_, next, its.steps());
   }
 
   [[gnu::cold]] static void expect_same_order(const plan& before, const plan& made) {
