@@ -1,7 +1,7 @@
 // Nothing is lost: what ranks have contributed is what has been applied and what is remembered, in
-// histories drawn at random: steps of one pass or two, tensors without a gradient, other plans on
-// the way, checkpoints that other engines go on from, rates that change. A composition joins a
-// list. One file, for all of them go through one history and are added up in one ledger.
+// histories drawn at random: steps of one pass or two, tensors without a gradient, other plans and
+// passes on the way, checkpoints that other engines go on from, rates that change. A composition
+// joins a list. One file, for all of them go through one history and are added up in one ledger.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -101,6 +101,7 @@ constexpr std::size_t elements = 196;
 constexpr int steps = 24;
 constexpr int segments = 3;  ///< engines of a history, each of which loads what the last has saved
 constexpr float most_rate = 4;
+constexpr unsigned most_passes = 2;
 
 /// A gradient of few bits, so that sums are exact.
 float dyadic(int worker, int step, unsigned pass, std::size_t i) {
@@ -118,7 +119,9 @@ struct history {
 
   explicit history(unsigned seed) {
     std::mt19937 random(seed);
-    passes = 1 + random() % 2;
+    for (unsigned& each : passes) {
+      each = 1 + random() % most_passes;
+    }
     for (event& each : events) {
       each.replans = random() % 3 == 0;
       each.rate_times = std::array{1.0f, 1.0f, 0.5f, 2.0f}[random() % 4];
@@ -132,7 +135,7 @@ struct history {
            0;
   }
 
-  unsigned passes;
+  std::array<unsigned, 2> passes{};  ///< of a step, under each plan
   std::array<event, steps> events{};
 };
 
@@ -244,7 +247,8 @@ class part_of_history {
       if constexpr (requires { Listed::lost_of(0.0, 0.0, 0.0, 0.0); }) {
         const auto after = own_rows(engine);
         for (std::size_t i = 0; i < elements; ++i) {
-          lost_[i] += Listed::lost_of(before[0][i], before[1][i], given_[i], after[1][i]);
+          lost_[i] +=
+              weight() * Listed::lost_of(before[0][i], before[1][i], given_[i], after[1][i]);
         }
       }
       if constexpr (requires { Listed::lost_by_all(all.given[0], all.lost); }) {
@@ -265,11 +269,16 @@ class part_of_history {
   float rate = 1;
 
  private:
-  float scale() const { return Listed::averaged(workers_, told_->passes); }
+  unsigned passes() const { return told_->passes[static_cast<std::size_t>(which)]; }
+  float scale() const { return Listed::averaged(workers_, most_passes); }
+  /// Of a gradient, so that it counts as one of the most passes.
+  double weight() const {
+    return static_cast<double>(scale()) / static_cast<double>(Listed::averaged(workers_, passes()));
+  }
   /// Of a mean, so that it counts as its sum.
   float worth() const { return rate * scale(); }
   options plan() const {
-    options set = Listed::plan(which, told_->passes);
+    options set = Listed::plan(which, passes());
     set.compression = compressing_->compression;
     return set;
   }
@@ -300,7 +309,7 @@ class part_of_history {
   void hand_in(Engine& engine, arena& memory, int step) {
     before_.assign(memory.parameters().begin(), memory.parameters().end());
     std::ranges::fill(given_, 0.0);
-    for (unsigned pass = 0; pass < told_->passes; ++pass) {
+    for (unsigned pass = 0; pass < passes(); ++pass) {
       std::size_t begin = elements;
       for (std::size_t tensor = 0; tensor < tensors().size(); ++tensor) {
         const std::span<float> gradient = memory.tensors()[tensor].gradient;
@@ -313,8 +322,8 @@ class part_of_history {
           const float value = dyadic(world_->rank(), step, pass, begin + i);
           gradient[i] = pass == 0 ? value : gradient[i] + value;
           given_[begin + i] += static_cast<double>(value);
-          contributed_[begin + i] +=
-              Listed::taken(told_->passes) * static_cast<double>(rate) * static_cast<double>(value);
+          contributed_[begin + i] += Listed::taken(passes()) * weight() *
+                                     static_cast<double>(rate) * static_cast<double>(value);
         }
         engine.ready(tensor_id(tensor));
       }
@@ -327,7 +336,7 @@ class part_of_history {
   void push_zeros(Engine& engine, arena& memory) {
     before_.assign(memory.parameters().begin(), memory.parameters().end());
     std::ranges::fill(memory.gradients(), 0.0f);
-    for (unsigned pass = 0; pass < told_->passes; ++pass) {
+    for (unsigned pass = 0; pass < passes(); ++pass) {
       for (std::size_t tensor = 0; tensor < tensors().size(); ++tensor) {
         engine.ready(tensor_id(tensor));
       }
@@ -356,7 +365,7 @@ class part_of_history {
     auto& mine = given.of_ranks[at(world_->rank())];
     mine = residual;
     for (std::size_t i = 0; i < elements; ++i) {
-      mine[i] += given_[i];
+      mine[i] = weight() * (mine[i] + given_[i]);
     }
   }
 
@@ -370,7 +379,7 @@ class part_of_history {
     for (std::size_t at = elements, id = 0; id < tensors().size() && !own.empty(); ++id) {
       at -= tensors()[id].elements;
       for (std::size_t i = 0; i < tensors()[id].elements; ++i) {
-        visit(at + i, own[made.first_element[made.position(tensor_id(id))] + i], 1.0);
+        visit(at + i, own[made.first_element[made.position(tensor_id(id))] + i], weight());
       }
     }
     if constexpr (Listed::has_owners && has_servers<strategy>) {
@@ -417,7 +426,7 @@ class part_of_history {
     if constexpr (requires { Listed::waiting(0.0); }) {
       const auto rows = own_rows(engine);
       for (std::size_t i = 0; i < elements; ++i) {
-        left[i] += Listed::waiting(rows[0][i]);
+        left[i] += weight() * Listed::waiting(rows[0][i]);
       }
     }
     const std::scoped_lock lock(mutex);
@@ -489,7 +498,7 @@ left_over conserves(bool exact, typename Listed::options compressing = Listed::p
       const ledger all = account<Listed>(workers, told, compressing);
       const bool no_rounding = exact && (workers & (workers - 1)) == 0;
       // A sum of magnitudes up to 2 rounds once at each worker and thrice on its way, every step.
-      const double largest = static_cast<double>(most_rate) * steps * workers * 2 * told.passes;
+      const double largest = static_cast<double>(most_rate) * steps * workers * 2 * most_passes;
       const double bound = no_rounding ? 0 : std::ldexp(steps * (workers + 3) * largest, -24);
       for (std::size_t i = 0; i < elements; ++i) {
         EXPECT_NEAR(all.contributed[i], all.applied[i] + all.remembered[i] + all.lost[i], bound)

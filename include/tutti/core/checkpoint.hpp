@@ -232,6 +232,7 @@ void save(Engine& engine, std::ostream& out) {
   file.value(detail::hash_of_owners(engine.planned()));
   file.options(engine.asked().architecture);
   file.options(engine.asked().compression);
+  file.options(engine.asked().run);
   file.value(std::uint64_t{engine.tensors().size()});
   for (const auto& each : engine.tensors()) {
     file.text(each.name);
@@ -300,6 +301,7 @@ void load(Engine& engine, std::istream& in) {
   auto was = engine.asked();
   const bool same_architecture = file.options(was.architecture);
   const bool same_compression = file.options(was.compression);
+  file.options(was.run);
   const auto tensors = file.template value<std::uint64_t>();
   if (tensors != engine.tensors().size()) {
     throw usage_error(
@@ -343,6 +345,9 @@ void load(Engine& engine, std::istream& in) {
   for (const std::span<float> each : engine.memories()) {
     memories.emplace_back(each.size());
     file.floats(memories.back());
+  }
+  for (float& each : memories.front()) {
+    each *= change_of_passes<typename Engine::architecture>(was.run, engine.asked().run);
   }
   std::vector<std::uint32_t> book;
   if constexpr (Engine::learns) {

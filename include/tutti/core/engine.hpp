@@ -292,10 +292,10 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// From the next step on this engine is as one made with `set` that has trained so far: the
   /// strategy is the same type, and thresholds, partitions, windows, credit, a compressor's density
   /// and the architecture's values may be others. Residuals, momenta and what architectures
-  /// remember are kept by their place in the model, and move to whoever owns that place now. Every
-  /// worker must call it between the same two steps, with the same options; servers hear of it. Who
-  /// serves, which tensors a compressor selects, the deadline and who makes progress stay as they
-  /// were.
+  /// remember are kept by their place in the model, and move to whoever owns that place now; what
+  /// waits of gradients weighs what it did where a step has other passes now. Every worker must
+  /// call it between the same two steps, with the same options; servers hear of it. Who serves,
+  /// which tensors a compressor selects, the deadline and who makes progress stay as they were.
   ///
   /// Waits for every tensor first. Errors end the engine on every rank: options that differ or are
   /// refused, as usage_error; a rank that does not call, as communication_error by its name.

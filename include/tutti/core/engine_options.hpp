@@ -8,6 +8,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/role/architecture.hpp"
 
 namespace tutti {
 
@@ -64,6 +65,16 @@ struct engine_options {
   run_options run{};
   tutti::profile profile{};
 };
+
+/// What ranks have not sent of their gradients becomes so many times as much where steps have other
+/// passes: they are added up, and the sum is divided by their number.
+template <class Architecture>
+constexpr float change_of_passes(const run_options& was, const run_options& wanted) {
+  return facts::carries_of<Architecture> == carries::gradient &&
+                 !facts::exchanges_momenta<Architecture>
+             ? static_cast<float>(wanted.accumulation) / static_cast<float>(was.accumulation)
+             : 1.0f;
+}
 
 /// Throws usage_error where what a strategy has done in `steps` steps under the options `was`, or
 /// remembers of them, it could not go on with under those that are wanted.

@@ -360,7 +360,11 @@ class replan_steps {
     co_await its.finish_architecture();
 
     const std::uint64_t steps = its.steps();
-    const std::vector<float> of_chunks = joined(queue, its.flow_->memories());
+    std::vector<float> of_chunks = joined(queue, its.flow_->memories());
+    const float change = change_of_passes<architecture>(its.set_.run, next.run);
+    for (float& each : std::span(of_chunks).first(its.flow_->memories().front().size())) {
+      each *= change;
+    }
     std::vector<float> of_state;
     if constexpr (moves_parts) {
       of_state = parts_by_place(its);
