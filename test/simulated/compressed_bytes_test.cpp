@@ -32,7 +32,10 @@ constexpr bool legal = rule::payloads_must_add<Architecture, Compression>::holds
                                 rule::kept_gradients_are_undivided<Architecture,
                                                                    Compression>::holds&&
                                     rule::residuals_are_sent<Architecture, Compression>::holds&&
-                                        rule::compression_is_used<Architecture, Compression>::holds;
+                                        rule::momenta_are_of_all_steps<Architecture,
+                                                                       Compression>::holds&&
+                                            rule::compression_is_used<Architecture,
+                                                                      Compression>::holds;
 
 /// A piece of `n` elements that begins at the model's element `first`, on one of the workers.
 struct piece {

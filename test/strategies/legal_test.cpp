@@ -396,6 +396,8 @@ struct setting {
        of_architecture | of_compression},
       {rule::residuals_are_sent<A, K>::holds, "residuals_are_sent",
        of_architecture | of_compression},
+      {rule::momenta_are_of_all_steps<A, K>::holds, "momenta_are_of_all_steps",
+       of_architecture | of_compression},
       {rule::compression_is_used<A, K>::holds, "compression_is_used",
        of_architecture | of_compression},
       {rule::buckets_stay_whole<P, K>::holds, "buckets_stay_whole", of_partition | of_compression},

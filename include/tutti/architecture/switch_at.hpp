@@ -116,6 +116,9 @@ struct switch_at {
       leaves_residuals<First, Second> || facts::stops_compressing<Second>;
   static constexpr bool stops_encoding_means =
       leaves_means<First, Second> || facts::stops_encoding_means<Second>;
+  static constexpr bool compresses_at_times = compresses<First> != compresses<Second> ||
+                                              facts::compresses_at_times<First> ||
+                                              facts::compresses_at_times<Second>;
   static constexpr bool weighs_tensors =
       facts::weighs_tensors<First> || facts::weighs_tensors<Second>;
   static constexpr bool counts_votes = facts::counts_votes<First> || facts::counts_votes<Second>;

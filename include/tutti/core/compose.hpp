@@ -40,6 +40,7 @@ struct strategy
       private rule::check_differences_have_magnitudes<Architecture, Compression>,
       private rule::check_kept_gradients_are_undivided<Architecture, Compression>,
       private rule::check_residuals_are_sent<Architecture, Compression>,
+      private rule::check_momenta_are_of_all_steps<Architecture, Compression>,
       private rule::check_compression_is_used<Architecture, Compression>,
       private rule::check_buckets_stay_whole<Partition, Compression>,
       private rule::check_weighed_tensors_stay_whole<Partition, Architecture>,

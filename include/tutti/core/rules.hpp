@@ -159,6 +159,12 @@ struct residuals_are_sent {
 };
 
 template <class Architecture, class Compression>
+struct momenta_are_of_all_steps {
+  static constexpr bool holds =
+      !facts::compresses_at_times<Architecture> || !facts::keeps_momentum<Compression>;
+};
+
+template <class Architecture, class Compression>
 struct compression_is_used {
   static constexpr bool holds =
       !facts::ignores_compression<Architecture> || facts::identity<Compression>;
@@ -403,6 +409,14 @@ struct check_residuals_are_sent {
                 "lost. Fix: a compressor without error feedback, push_only<C> where means alone "
                 "are compressed no more, or an architecture that takes every payload and "
                 "compresses to the end.");
+};
+template <class Architecture, class Compression>
+struct check_momenta_are_of_all_steps {
+  static_assert(momenta_are_of_all_steps<Architecture, Compression>::holds,
+                "tutti: this compressor sends each rank's momentum, but this architecture sends "
+                "gradients as they are before some step, or from it on, and those would have none. "
+                "Fix: an architecture that compresses in every step, or a compressor without a "
+                "momentum, and the optimizer's.");
 };
 template <class Architecture, class Compression>
 struct check_compression_is_used {

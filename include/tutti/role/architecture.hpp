@@ -109,6 +109,11 @@ template <class A>
 constexpr bool stops_encoding_means = requires {
   requires A::stops_encoding_means;
 };
+/// In some steps it sends gradients by the compressor, and in others not.
+template <class A>
+constexpr bool compresses_at_times = requires {
+  requires A::compresses_at_times;
+};
 /// What it sends, it sends as it is.
 template <class A>
 constexpr bool ignores_compression = requires {
@@ -448,6 +453,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `drops_gradients`: a step's mean is of the gradients that came first, and not of all.
 /// * `stops_compressing`: from some step on it does not send gradients by the compressor any more.
 /// * `stops_encoding_means`: from some step on it encodes no sums again.
+/// * `compresses_at_times`: before some step, or from it on, it sends none by the compressor.
 /// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
 /// * `owns_parts`: sums are encoded again, or parameters owned, by parts of every chunk

@@ -1,0 +1,21 @@
+// expect: tutti: this compressor sends each rank's momentum, but this architecture sends gradients as they are before some step, or from it on, and those would have none. Fix: an architecture that compresses in every step, or a compressor without a momentum, and the optimizer's.
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/dense.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/switch_at.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/momentum_correction.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/core/compose.hpp"
+
+using tutti::architecture::all_gather;
+using tutti::architecture::switch_at;
+using selection = tutti::compression::error_feedback<tutti::compression::top_k>;
+
+#ifdef GOOD
+using in_turn = switch_at<all_gather, tutti::architecture::reduce_scatter_all_gather>;
+#else
+using in_turn = switch_at<tutti::architecture::dense, all_gather>;
+#endif
+
+tutti::compose<in_turn, tutti::compression::momentum_correction<selection>> composed;
