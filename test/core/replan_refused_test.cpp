@@ -247,6 +247,10 @@ TEST(ReplanRefused, BackToWhatHasNoUseForWhatIsRemembered) {
       "architecture::switch_at: a switch at step 2 is to come, and what the compressor has "
       "remembered in 1 steps would wait for it. Fix: a step that has passed";
   putting_off_says<compose<selected, selects_later, fusion::up_to>>(step, why);
+  using in_three_turns =
+      compose<selected, switch_at<architecture::dense, selects_later>, fusion::up_to>;
+  putting_off_says<in_three_turns>(
+      [](auto& set) -> auto& { return set.architecture.second.step; }, why);
   using encodes_means_later =
       switch_at<architecture::all_gather, architecture::reduce_scatter_all_gather>;
   putting_off_says<compose<selected, encodes_means_later, fusion::up_to>>(step, why);

@@ -157,6 +157,11 @@ struct switch_at {
            steps, " steps before step ", wanted.step,
            " none did that. Fix: a step that is still to come"}));
     }
+    if (wanted.step > steps) {
+      expect_replan_of<First, Compression>(was.first, wanted.first, steps);
+    } else {
+      expect_replan_of<Second, Compression>(was.second, wanted.second, steps);
+    }
   }
 
   /// Of a step of whichever sends less.
@@ -340,6 +345,16 @@ struct switch_at {
   };
 
  private:
+  /// Whoever's turn comes next may be a switch itself.
+  template <class A, class Compression>
+  static void expect_replan_of([[maybe_unused]] const options_of<A>& was,
+                               [[maybe_unused]] const options_of<A>& wanted,
+                               [[maybe_unused]] std::uint64_t steps) {
+    if constexpr (requires { &A::template expect_replan<Compression>; }) {
+      A::template expect_replan<Compression>(was, wanted, steps);
+    }
+  }
+
   template <class A>
   static constexpr double nic_of(const options_of<A>& set, double payload, double dense,
                                  placement who) {
