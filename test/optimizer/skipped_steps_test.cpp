@@ -85,6 +85,9 @@ remembered_outcome trained_with_residuals(int workers, const std::vector<int>& t
       return;
     }
     for (const int step : told) {
+      if (step == 3) {
+        engine.replan(set);
+      }
       const float scale = engine.values().scale;
       const auto parameters =
           std::vector<float>(memory.parameters().begin(), memory.parameters().end());

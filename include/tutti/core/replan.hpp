@@ -195,10 +195,11 @@ class replan_steps {
     std::vector<std::vector<float>> rows_{};
   };
 
-  /// What rank 0 tells servers of the options: all that is theirs.
+  /// What rank 0 tells servers: all that is theirs of the options, and values that count steps.
   struct told {
     policy_options<typename Types::strategy> policies{};
     unsigned accumulation{};
+    typename Types::optimizer values{};
   };
 
  public:
@@ -250,6 +251,7 @@ class replan_steps {
       static_assert(std::is_trivially_copyable_v<told>);
       told heard;
       co_await receive_now(host_endpoint(its), 0, bytes_of(heard));
+      its.optimizer_ = heard.values;
       const options next = of_workers(its, heard);
       const std::string settings = its.settings(next);
       plan made = asked(its, settings);
@@ -345,7 +347,8 @@ class replan_steps {
   [[gnu::cold]] static task tell_servers(Engine& its, const options& next) {
     told all{{next.fusion, next.partition, next.schedule, next.coordination, next.compression,
               next.architecture},
-             next.run.accumulation};
+             next.run.accumulation,
+             its.optimizer_};
     endpoint_type to_servers = host_endpoint(its);
     for (int rank = its.workers_; rank < its.world_->size(); ++rank) {
       co_await its.world_->send(rank, its.services_.service_tag(service::replan), {});
@@ -358,7 +361,6 @@ class replan_steps {
     auto& queue = its.world_->queue();
     endpoint_type self = host_endpoint(its);
     co_await its.finish_architecture();
-
     const std::uint64_t steps = its.steps();
     std::vector<float> of_chunks = joined(queue, its.flow_->memories());
     const float change = change_of_passes<architecture>(its.set_.run, next.run);
