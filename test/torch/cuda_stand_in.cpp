@@ -1,6 +1,7 @@
 // LibTorch's models over NCCL, where every device is one of the stand-in's and its memory the
 // host's: tensors of the host stand for a device's. What gradients and parameters come to is small
-// integers of plain loops here, and what is rounded nowhere is equal.
+// integers of plain loops here, and what is rounded nowhere is equal. One file, for what stands in
+// for torch's memory does so in a whole program.
 #include <ATen/ATen.h>
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <torch/csrc/autograd/variable.h>
 #include <utility>
@@ -22,6 +24,7 @@
 #include "tutti/adapter/torch.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/core/checkpoint.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/horovod.hpp"
@@ -489,6 +492,29 @@ TEST_P(TorchOnAStandIn, BuffersOfAnyTypeBecomeEverybodys) {
     EXPECT_TRUE(buffers[3].eq(root + 0.5).all().item<bool>());
     EXPECT_TRUE(buffers[5].eq(root).all().item<bool>());
   });
+}
+
+/// By a host's model, whose residuals are taken back: who loads a state skips no step for those
+/// that had been skipped when it was saved.
+TEST(TorchOnTheHost, AStepIsSkippedOnce) {
+  std::stringstream state;
+  for (const bool resumed : {false, true}) {
+    in_process::fabric others(1);
+    transport::run_ranks(1, [&](in_process& world) {
+      const model its(0, at::kFloat, {{"weight", 8}});
+      adapter::data_parallel<strategies::TopK, in_process> trained(world, others.end(0),
+                                                                   its.parameters);
+      trained.listen();
+      if (resumed) {
+        load(trained.trained_by(), state);
+      }
+      trained.scaled_by(2);
+      trained.forward(gradients::averaged);
+      (its[0] * (resumed ? 2 : std::numeric_limits<float>::infinity())).sum().backward();
+      EXPECT_EQ(its[0].grad().isinf().all().item<bool>(), !resumed);
+      save(trained.trained_by(), state);
+    });
+  }
 }
 
 }  // namespace tutti::test

@@ -323,7 +323,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
   /// A step that this rank has no batch for: it takes part with zeros.
   void take_part() {
-    await_the_pass_before();
+    prepare_pass();
     if constexpr (updates) {
       take_values();
     }
@@ -632,18 +632,21 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   }
   /// And the engine finds what this thread has had torch do.
   void let_the_engine_see() { engine_->world().queue().wait(memory_.current().record()); }
-  /// The host is ahead of the device by one pass at most: whoever is silent meanwhile, and what its
-  /// work refuses, is heard of by then.
-  void await_the_pass_before() {
+  /// Nothing of a pass departs before. The host is ahead of the device by one pass at most: whoever
+  /// is silent meanwhile, and what its work refuses, is heard of by then.
+  void prepare_pass() {
     if constexpr (on_device) {
       engine_->wait();
+    }
+    if constexpr (takes_back) {
+      skipped_ = engine_->values().skipped;
     }
   }
 
   void begin_pass() {
     if (averages_ && !begun_.exchange(true)) {
       try {
-        await_the_pass_before();
+        prepare_pass();
         if constexpr (updates) {
           expect_forwarded();
           take_values();
@@ -692,8 +695,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   /// travelled in its place. Now every rank sees one, so that all of them skip the step.
   bool is_to_be_skipped() {
     if constexpr (takes_back) {
-      const std::uint32_t before = std::exchange(skipped_, engine_->values().skipped);
-      return skipped_ != before;
+      return engine_->values().skipped != skipped_;
     } else {
       const bool skips = hides_infinities_ && engine_->average(infinities_.any() ? 1 : 0) > 0;
       if (skips && a_step_late) {
@@ -803,7 +805,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   std::unique_ptr<engine_type> engine_;
   std::unique_ptr<detail::side_channel<Beside>> beside_;
   bool hides_infinities_ = false;  ///< some rank keeps what compression has left out, for good
-  std::uint32_t skipped_ = 0;      ///< steps so far, as the engine has counted them
+  std::uint32_t skipped_ = 0;      ///< steps before this pass, as the engine has counted them
   bool averages_ = true;
   bool forwarded_ = false;  ///< an averaged pass that has no backward pass yet
   std::optional<Optimizer> next_{};
