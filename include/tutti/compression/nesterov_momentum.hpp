@@ -23,6 +23,9 @@ class nesterov_momentum : public decorator<nesterov_momentum<C>, C, 1> {
   using base = decorator<nesterov_momentum<C>, C, 1>;
   friend base;
   using base::compression_;
+  static_assert(!facts::keeps_momentum<C>,
+                "tutti: this compressor would be given momenta and make a momentum of them, which "
+                "diverges. Fix: one of the two, as in momentum_correction<error_feedback<C>>.");
 
  public:
   static constexpr bool keeps_momentum = true;
