@@ -4,17 +4,21 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compression/in_hex.hpp"
+#include "core/ok_topk_vectors.hpp"
 #include "support/lost.hpp"
 #include "support/sparse_regions_oracle.hpp"
 #include "support/training.hpp"
@@ -27,6 +31,7 @@
 #include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/partition/into.hpp"
+#include "tutti/strategies/ok_topk.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace tutti::test {
@@ -203,6 +208,62 @@ TEST(SparseRegions, AreTheirLoopsWhereMagnitudesFollow) {
     return selected_in_regions(rule, 3, 5001, 8, constant).bytes[0];
   };
   EXPECT_LT(sent(follows), 0.8 * static_cast<double>(sent(stays))) << "nothing had to rise";
+}
+
+/// Of values that are multiples of `unit`: place from 1 times how many.
+std::int64_t placed_sum(std::span<const float> values, double unit) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double count = static_cast<double>(values[i]) / unit;
+    EXPECT_EQ(count, std::nearbyint(count)) << "element " << i;
+    sum += static_cast<std::int64_t>(i + 1) * std::llround(count);
+  }
+  return sum;
+}
+/// The original multiplies magnitudes in double: each of 31 steps may have rounded six times here.
+void expect_magnitude(float ours, double theirs) {
+  EXPECT_NEAR(static_cast<double>(ours), theirs, 6 * 31 * std::ldexp(theirs, -24));
+}
+
+/// What is applied, remembered and sent, magnitudes and regions, in steps that find them anew, that
+/// raise, and that correct in both directions.
+TEST(SparseRegions, AreTheOriginals) {
+  constexpr std::size_t n = 256;
+  for (const ok_topk_run& theirs : ok_topk_runs()) {
+    const std::size_t ranks = theirs.own.size();
+    SCOPED_TRACE(ranks);
+    transport::run_ranks(static_cast<int>(ranks), [&](transport::in_process& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      arena memory(std::vector<arena::declaration>{{"one", n}});
+      engine_options<strategies::OkTopk> set;
+      set.compression.density = 0.0625;
+      auto engine =
+          make_engine<strategies::OkTopk>(world, memory.tensors(), optimizer::none{}, set);
+      const std::span<const float> residual = engine.memories().front();
+      const std::span<const float> kept = engine.memories().back();
+      for (std::size_t step = 0, compared = 0; step < theirs.sums.size(); ++step) {
+        const std::uint64_t before = engine.counted().bytes_sent;
+        std::ranges::copy(gradient_in_512ths(n, ranks * step + rank), memory.gradients().begin());
+        engine.ready(tensor_id(0));
+        engine.wait();
+        const auto mean = static_cast<double>(512 * ranks);
+        EXPECT_EQ(placed_sum(memory.gradients(), 1 / mean), theirs.sums[step]) << "step " << step;
+        const std::size_t begins = step % 64 == 0 ? 4 * (ranks - 1) * (ranks - 1) : 0;
+        EXPECT_EQ(engine.counted().bytes_sent - before,
+                  2 * 4 * (ranks - 1) + 8 * theirs.sent[rank][step] + begins)
+            << "step " << step;
+        for (std::size_t i = 1; i < ranks; ++i) {
+          EXPECT_EQ(std::bit_cast<std::uint32_t>(kept[4 + i]),
+                    (step < 64 ? theirs.first_begins : theirs.begins)[i - 1]);
+        }
+        if (step == 31 || step == 63 || step == 67) {
+          expect_magnitude(kept[3], theirs.own[rank][compared]);
+          expect_magnitude(kept[4], theirs.of_sums[compared++]);
+        }
+      }
+      EXPECT_EQ(placed_sum(residual, 1.0 / 512), theirs.residuals[rank]);
+    });
+  }
 }
 
 task count_bytes(transport::simulated& world, std::size_t above, std::uint64_t& sent) {
