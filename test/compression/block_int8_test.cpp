@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
@@ -12,7 +14,9 @@
 #include <vector>
 
 #include "compression/fused.hpp"
+#include "compression/in_hex.hpp"
 #include "compression/placed.hpp"
+#include "compression/zero_plus_plus_vectors.hpp"
 #include "tutti/compression/error_feedback.hpp"
 
 namespace tutti {
@@ -148,6 +152,37 @@ TEST(block_int8, sends_zeros_as_zeros) {
     const auto payload = codec.encode(std::vector<float>(n, -0.0f));
     EXPECT_EQ(read(payload, n, 256).codes, std::vector<std::int8_t>(n));
     EXPECT_EQ(codec.decode(payload), std::vector<float>(n, 0.0f));
+  }
+}
+
+/// ZeRO++'s scale is a 128th of the largest magnitude, and 1 for zeros. Its codes are clipped to
+/// 127, so that what is as large and positive loses a whole scale; here nothing loses more than
+/// half of one, and codes differ by 1 at most.
+TEST(block_int8, divides_by_127_where_zero_plus_plus_clips) {
+  for (const zero_plus_plus_blocks& theirs : blocks_by_zero_plus_plus()) {
+    std::vector<float> input = gradient_in_512ths(256, theirs.step);
+    input.resize(theirs.elements);
+    expect_as_defined(input, theirs.block);
+    placed<block_int8> codec(input.size(), {.block = theirs.block});
+    const quantised ours = read(codec.encode(input), input.size(), theirs.block);
+    std::vector<std::byte> codes;
+    int clipped = 0;
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      const std::size_t block = i / theirs.block;
+      const auto begin = input.begin() + static_cast<std::ptrdiff_t>(block * theirs.block);
+      const float largest = std::fabs(
+          *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(theirs.block),
+                            [](float a, float b) { return std::fabs(a) < std::fabs(b); }));
+      const float factor = largest == 0 ? 1 : 128 / largest;
+      ASSERT_EQ(theirs.scales[block], 1 / factor) << "block " << block;
+      const int nearest = static_cast<int>(std::nearbyint(input[i] * factor));
+      const int code = std::min(nearest, 127);
+      codes.push_back(static_cast<std::byte>(code));
+      clipped += nearest > 127 ? 1 : 0;
+      ASSERT_LE(std::abs(ours.codes[i] - code), 1) << "element " << i;
+    }
+    EXPECT_EQ(in_hex(codes).substr(0, 512), theirs.codes);
+    EXPECT_GT(clipped, 0);
   }
 }
 
