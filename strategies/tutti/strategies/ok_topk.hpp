@@ -21,10 +21,8 @@ struct OkTopk {
   static constexpr std::string_view deviations =
       "What owners gather is not dealt out evenly before; no dense steps come first, there 512; an "
       "element of exactly a kept magnitude is sent, in their code only larger ones; regions are "
-      "cut "
-      "evenly, there the last has what a division leaves over; magnitudes are corrected as for "
-      "VGG, "
-      "for LSTM and BERT there by other factors and at other bounds.";
+      "cut evenly, there the last has what a division leaves over; magnitudes are corrected as "
+      "for VGG, for LSTM and BERT there by other factors and at other bounds.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::by_kth_magnitude>,
                            architecture::sparse_regions>;
   static constexpr policy_options<strategy> defaults() {
