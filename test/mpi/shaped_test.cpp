@@ -1,5 +1,5 @@
 // Processes connected as over a network: what a message, a crowd and a ring take is worked out by
-// hand, on the network's clock. The host's clock is never looked at.
+// hand, on the network's clock. The host's says at most that a run is none.
 #include "tutti/transport/shaped.hpp"
 
 #include <cstddef>
@@ -79,6 +79,23 @@ void takes(seconds time, const network& over, Body body) {
   });
 }
 
+/// The same where ranks share a NIC, whose turns go to whoever comes first: had this host come to
+/// one of them later than a turn lasts, the order might be another, and the run is none.
+template <class Body>
+void takes_in_turns(seconds time, const network& over, Body body) {
+  among(over.ranks(), [&](MPI_Comm some) {
+    tutti::transport::mpi carrier(some);
+    for (int run_number = 0; run_number < 200; ++run_number) {
+      const emulated_run run = tutti::transport::run_shaped(carrier, over, body);
+      if (run.worst_lateness < busy) {
+        EXPECT_NEAR(run.time, time, rounding) << over.ranks() << " ranks";
+        return;
+      }
+    }
+    GTEST_SKIP() << "this host was too busy for every one of 200 runs";
+  });
+}
+
 /// Each of the first half sends to its opposite in the other.
 task half_sends(processes& world) {
   const int half = world.size() / 2;
@@ -135,7 +152,7 @@ TEST(Shaped, ManySendersShareTheReceiversNic) {
 
 TEST(Shaped, RanksOfAHostShareItsNic) {
   takes(nic.latency + busy, network(4, nic), half_sends);
-  takes(nic.latency + 2 * busy, network(4, nic, 2, network::at_once), half_sends);
+  takes_in_turns(nic.latency + 2 * busy, network(4, nic, 2, network::at_once), half_sends);
 }
 
 TEST(Shaped, WhatStaysInsideAHostDoesNotPassItsNic) {
