@@ -79,8 +79,9 @@ void takes(seconds time, const network& over, Body body) {
   });
 }
 
-/// The same where ranks share a NIC, whose turns go to whoever comes first: had this host come to
-/// one of them later than a turn lasts, the order might be another, and the run is none.
+/// Expects `body` to take `time` where ranks share a NIC, whose turns go to whoever comes first.
+/// Had this host come to one of them later than a turn lasts, the order might be another: such a
+/// run says nothing.
 template <class Body>
 void takes_in_turns(seconds time, const network& over, Body body) {
   among(over.ranks(), [&](MPI_Comm some) {
