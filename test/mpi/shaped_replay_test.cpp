@@ -45,8 +45,8 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
   replay<Strategy> simulation(model(), set, payloads::counted, length);
   run_simulated(over, each, [&](simulated& world) { return simulation(world); });
   const seconds expected = simulation.result().quantile(0.5);
-  // A run that says of itself that this host was too busy for it is none; nor one in which a
-  // message was later than may be measured: where all wait for it, so is the iteration.
+  // A run does not count if it says itself that this host was too busy for it, or if one message
+  // was later than the tolerance: where all ranks wait for that message, the iteration is as late.
   const seconds tolerance = 0.05 * expected;
   enum verdict : int { given, not_yet, never };
   int came = not_yet;

@@ -1,5 +1,5 @@
 // Processes connected as over a network: what a message, a crowd and a ring take is worked out by
-// hand, on the network's clock. The host's says at most that a run is none.
+// hand, on the network's clock. The host's clock tells at most that a run does not count.
 #include "tutti/transport/shaped.hpp"
 
 #include <cstddef>

@@ -166,8 +166,8 @@ void add_products(const MultiplyAdd& multiply_add, const float (&a)[N], const fl
 
 /// Adds the products of `N` neighbours from `first` on, and of those a row, two and so on behind
 /// them, with those at `right` in each of `Together` columns, pair by pair, to sums from `lane` on.
-/// All are read before one is kept: of rows a page apart, a processor takes a read for one of what
-/// was just written.
+/// All are read before one is kept: where rows begin at the same place of their pages, a processor
+/// holds a read up behind a write to the row before ("4K aliasing").
 template <std::size_t N, std::size_t Together, class MultiplyAdd, class Elements,
           std::size_t... Pair>
 void add_pairs(const MultiplyAdd& multiply_add, const Elements& elements, std::size_t first,
@@ -418,9 +418,9 @@ void each_block_of_product(const float* left, const float* right, const low_rank
   });
 }
 
-/// Of a block of the product, the sums times `average` go into `product`, and `rest` loses them
-/// times `share`, before that: of rows a page apart, a processor takes what is read for what was
-/// just written. Asks for the block that lies `next` elements behind.
+/// Of a block of the product, `rest` loses the sums times `share`, and then those times `average`
+/// go into `product`: in this order fewer reads stand behind writes to the same place of another
+/// page, as in `add_pairs`. Asks for the block that lies `next` elements behind.
 template <std::size_t Rows, std::size_t Columns>
 void write_block(const float (&sums)[Rows][Columns], float average, float share, float* product,
                  float* rest, std::size_t columns, std::size_t next) {
