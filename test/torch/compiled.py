@@ -11,4 +11,4 @@ strategy = {"dense": {"strategy": laws.dense, "header": None}, "remembering": la
             "crossing": {"strategy": laws.crossing, "header": None, "optimizer": "optimizer::sgd"},
             "momenta": {"strategy": laws.momenta, "header": None,
                         "optimizer": "optimizer::one_bit_adam"}}
-Build(**strategy[sys.argv[1]]).module()
+Build(**strategy[sys.argv[1]], place=laws.place).module()

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.utils.checkpoint import checkpoint
 
 import laws
-from laws import equal, ours, rank, ranks, theirs
+from laws import device, equal, ours, rank, ranks, theirs
 
 
 class Everything(torch.nn.Module):
@@ -40,8 +40,8 @@ class Everything(torch.nn.Module):
 def batches(count):
     made = torch.Generator().manual_seed(100 + rank)
     for _ in range(count):
-        yield (torch.randn(8, 3, 6, 6, generator=made),
-               torch.randint(5, (8,), generator=made))
+        yield (torch.randn(8, 3, 6, 6, generator=made).to(device),
+               torch.randint(5, (8,), generator=made).to(device))
 
 
 def loss_of(model, batch):
@@ -142,7 +142,7 @@ def kept_gradients():
         seen = {}
         for step in range(5):
             chosen = [0, 1, 2] if step == 0 else [0, 1] if rank == step % 2 else [0]
-            model(torch.ones(3) * (rank + 1 + step), chosen)[0].backward()
+            model(torch.ones(3, device=device) * (rank + 1 + step), chosen)[0].backward()
             for i, each in enumerate(model.module.weights):
                 seen[f"{i} in step {step}"] = each.grad.clone()
                 each.grad.add_(rank)
@@ -155,7 +155,7 @@ def a_parameter_that_is_answered():
     """Its hooks do not add up, nor an input's."""
     model, _ = made(Chosen, ours)
     model.module.forward = lambda x: (model.module.weights[0] * x, model.module.weights[0], x)
-    x = torch.ones(3, requires_grad=True)
+    x = torch.ones(3, device=device, requires_grad=True)
     for _ in range(4):
         sum(model(x)).sum().backward()
         for each in (model.module.weights[0], x):
@@ -200,7 +200,7 @@ def activation_checkpointing():
             model, optimizer = made(lambda: Recomputed(reentrant), wrap)
             numbers = torch.Generator().manual_seed(rank)
             for _ in range(4):
-                model(torch.randn(3, 5, generator=numbers)).square().sum().backward()
+                model(torch.randn(3, 5, generator=numbers).to(device)).square().sum().backward()
                 optimizer.step()
                 optimizer.zero_grad()
             if wrap is ours:  # a pass within the pass is no step of its own
@@ -218,7 +218,7 @@ def two_models():
                                                          torch.nn.Linear(6, 1)), wrap)
         numbers = torch.Generator().manual_seed(rank)
         for _ in range(10):
-            noise, real = (torch.randn(6, n, generator=numbers) for n in (3, 4))
+            noise, real = (torch.randn(6, n, generator=numbers).to(device) for n in (3, 4))
             whose.zero_grad()
             (critic(maker(noise).detach()).mean() - critic(real).mean()).backward()
             whose.step()
@@ -261,13 +261,13 @@ def sixteen_bits():
     for type_ in (torch.bfloat16, torch.float16):
         model, _ = made(lambda: Product(type_), ours)
         equal(model.module.weight.detach().float(), of_rank_0(model.module.weight), "the parameter")
-        x = torch.randn(40, generator=torch.Generator().manual_seed(rank))
+        x = torch.randn(40, generator=torch.Generator().manual_seed(rank)).to(device)
         alone = torch.autograd.grad(model.module(x).square().sum(), model.module.weight)[0]
         assert alone.dtype == type_
         total = sum(each for each in laws.of_every_rank(alone.float()))
         model(x).square().sum().backward()
         mean = (total * (1 / ranks)).to(type_)
-        assert torch.equal(model.module.weight.grad, mean), f"{type_}"
+        assert torch.equal(model.module.weight.grad.cpu(), mean), f"{type_}"
         assert model.module.weight.grad.dtype == type_
 
 
@@ -278,7 +278,7 @@ def of_rank_0(value):
 def others_run_while_it_waits():
     """Rank 1 goes on only when a thread of rank 0's has run, whose main thread waits for rank 1."""
     model, _ = made(lambda: torch.nn.Linear(2, 2), ours)
-    loss = model(torch.ones(1, 2)).sum()
+    loss = model(torch.ones(1, 2, device=device)).sum()
     said = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "went")
     if rank == 0:
         def speak():

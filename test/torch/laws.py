@@ -1,4 +1,7 @@
-"""What every test here needs: ranks of mpirun's, which torch.distributed knows too, and cases."""
+"""What every test here needs: ranks of mpirun's, which torch.distributed knows too, and cases.
+
+With TUTTI_TEST_DEVICE=cuda models lie on a GPU, one for all ranks, which NCCL takes for those of as
+many hosts."""
 
 import os
 import sys
@@ -12,6 +15,13 @@ import tutti_torch
 
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 ranks = int(os.environ["OMPI_COMM_WORLD_SIZE"])
+device = os.environ.get("TUTTI_TEST_DEVICE", "cpu")
+place = "on_host"
+if device == "cuda":
+    place = "on_cuda"
+    os.environ["NCCL_HOSTID"] = str(rank)
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what torch asks for equal products
+    torch.use_deterministic_algorithms(True, warn_only=True)
 dense = "strategies::Horovod"
 crossing = "strategies::ByteScheduler"
 momenta = "strategies::OneBitAdam"
@@ -22,25 +32,26 @@ late = {**remembering, "strategy": "mine::Late"}
 
 
 def ours(module, **named):
-    return tutti_torch.DataParallel(module, **{"strategy": dense, **named})
+    return tutti_torch.DataParallel(module.to(device), **{"strategy": dense, **named})
 
 
 def theirs(module, **named):
-    return DistributedDataParallel(module, **named)
+    return DistributedDataParallel(module.to(device), **named)
 
 
 def equal(mine, other, what):
     """Two ranks add in one order only. More round otherwise than others do, and BatchNorm
     amplifies that from step to step."""
-    mine, other = torch.as_tensor(mine), torch.as_tensor(other)
+    mine, other = torch.as_tensor(mine).cpu(), torch.as_tensor(other).cpu()
     same = torch.equal(mine, other) if ranks <= 2 else torch.allclose(mine, other, 1e-3, 1e-5)
     assert same, f"{what}: {mine} is not {other}"
 
 
 def of_every_rank(value):
-    """Each rank's tensor, in the ranks' order."""
+    """Each rank's tensor, in the ranks' order, on the host."""
+    value = value.cpu().contiguous()
     all_of_them = [torch.empty_like(value) for _ in range(ranks)]
-    dist.all_gather(all_of_them, value.contiguous())
+    dist.all_gather(all_of_them, value)
     return all_of_them
 
 

@@ -5,7 +5,7 @@ import os
 import torch
 
 import laws
-from laws import equal, of_every_rank, ours, rank, ranks, refused
+from laws import device, equal, of_every_rank, ours, rank, ranks, refused
 
 
 def made(seed=3, **named):
@@ -16,7 +16,7 @@ def made(seed=3, **named):
 
 
 def batch(step):
-    return torch.randn(6, 8, generator=torch.Generator().manual_seed(31 * step + rank))
+    return torch.randn(6, 8, generator=torch.Generator().manual_seed(31 * step + rank)).to(device)
 
 
 def train(model, optimizer, steps):
@@ -48,6 +48,7 @@ def nothing_is_lost():
     of_gradients, of_means, *_ = model.get_extra_state()["memories"]
     kept = sum(of_every_rank((of_gradients.sum() + ranks * of_means.sum()).reshape(1)))
     assert kept.abs() > 1e-3, "nothing was left out, so that nothing was tested"
+    applied = applied.cpu()
     assert torch.allclose(everybodys, applied + kept, 1e-4, 1e-4), (everybodys, applied, kept)
 
 
@@ -68,7 +69,7 @@ def a_replan_loses_nothing():
         if density == 1.0:
             assert residuals(model).count_nonzero() == 0
             everybodys = sum(of_every_rank(contributed))
-            assert torch.allclose(everybodys, applied, 1e-4, 1e-5), (everybodys, applied)
+            assert torch.allclose(everybodys, applied.cpu(), 1e-4, 1e-5), (everybodys, applied)
         else:
             assert means.count_nonzero() < means.numel() / 2 and residuals(model).abs().max() > 1e-3
     refused("this strategy has no option", lambda: model.replan({"compression.destiny": 0.1}))
@@ -274,7 +275,7 @@ def what_no_rank_uses_is_not_lost(of=laws.remembering):
 
 
 def sums(gradients):
-    return torch.stack([torch.zeros(()) if each is None else each.sum() for each in gradients])
+    return torch.tensor([0.0 if each is None else each.sum().item() for each in gradients])
 
 
 def a_mean_of_the_step_before_is_seen():
@@ -293,8 +294,15 @@ def others_state_is_refused():
     refused("another model's", lambda: model.set_extra_state(dict(state, memories=[])))
 
 
+def a_scaler_is_refused():
+    model, _ = made(scaler=Scaler(2.0 ** 13))
+    refused("on a device no residual follows the loss's scale", lambda: model(batch(0)))
+    model._close()
+
+
+of_scalers = ([skipped_steps_change_nothing, rank_0_evaluates_alone] if device == "cpu" else
+              [a_scaler_is_refused])
 laws.run([nothing_is_lost, a_replan_loses_nothing, ranks_must_replan_alike,
-          resumed_is_uninterrupted, skipped_steps_change_nothing,
-          an_overflow_is_one_without_a_scaler_too, rank_0_evaluates_alone,
+          resumed_is_uninterrupted, *of_scalers, an_overflow_is_one_without_a_scaler_too,
           what_no_rank_uses_is_not_remembered, what_no_rank_uses_is_not_lost,
           a_mean_of_the_step_before_is_seen, others_state_is_refused])
