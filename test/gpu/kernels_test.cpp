@@ -313,6 +313,17 @@ TEST_F(Kernels, MeansAreWithinOneUlp) {
   }
 }
 
+/// A device's sums have one NaN, which a small format keeps the sign of.
+template <class Format>
+bool same_numbers(std::vector<typename Format::bits> a, std::vector<typename Format::bits> b) {
+  for (auto* const all : {&a, &b}) {
+    std::ranges::replace_if(
+        *all, [](auto each) { return std::isnan(Format::to_float(each)); },
+        Format::to_bits(std::numeric_limits<float>::quiet_NaN()));
+  }
+  return same_bits(a, b);
+}
+
 template <class Format>
 void casts_agree() {
   using bits = typename Format::bits;
@@ -335,7 +346,7 @@ void casts_agree() {
       EXPECT_TRUE(same_bits(there.read(), here)) << n;
       kernels::add_narrow<Format>(host, std::span(here), std::vector(here).data());
       kernels::add_narrow<Format>(queue, there.span(), there.data());
-      EXPECT_TRUE(same_bits(there.read(), here)) << n;
+      EXPECT_TRUE(same_numbers<Format>(there.read(), here)) << n;
       kernels::widen<Format>(host, here.data(), input);
       kernels::widen<Format>(queue, there.data(), there_input.span());
       EXPECT_TRUE(same_bits(there_input.read(), input)) << n;
