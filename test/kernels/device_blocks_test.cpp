@@ -120,9 +120,19 @@ TEST(device_blocks, signs_are_the_hosts) {
       EXPECT_EQ(words_here, words_there) << n << " in blocks of " << block;
 
       kernels::add_block_signs(queue, means_here.data(), words_here.data(), block, here);
-      on_lanes(n, block,
-               element::add_block{means_there.data(), words_there.data(), there.data(), n, block});
+      const element::decode_signs<kernels::detail::added> decode{
+          words_there.data(), means_there.data(), there.data(), n, block};
+      auto one_by_one = there;
+      auto in_packs_of_one = decode;
+      in_packs_of_one.out = one_by_one.data();
+      for (std::size_t i = 0; i < n; ++i) {
+        in_packs_of_one.pack<1>(i);
+      }
+      for (std::size_t i = 0; i < kernels::block_count(n, 4); ++i) {
+        decode.pack<4>(i);
+      }
       EXPECT_TRUE(same_bits(here, there)) << n << " in blocks of " << block;
+      EXPECT_TRUE(same_bits(here, one_by_one)) << n << " in blocks of " << block;
     }
   }
 }

@@ -447,6 +447,7 @@ void are_added_as_the_hosts_are(std::size_t n) {
   std::vector<std::uint32_t> packed(words);
   inline_queue queue;
   kernels::pack_signs(queue, input, packed.data());
+  const std::size_t whole = round_up(n, Width);
   const float magnitude = 0.3f;
   for (const float* each : {&magnitude, static_cast<const float*>(nullptr)}) {
     auto sum = normal_values(n, 17);
@@ -454,20 +455,21 @@ void are_added_as_the_hosts_are(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
       expected[i] += (input[i] < 0 ? -1.0f : 1.0f) * (each == nullptr ? 1.0f : 0.3f);
     }
-    on_packs<Width>(
-        words, element::decode_words<kernels::detail::added>{packed.data(), each, sum.data(), n});
+    on_packs<Width>(whole, element::decode_signs<kernels::detail::added>{packed.data(), each,
+                                                                         sum.data(), n, n});
     EXPECT_TRUE(same_bits(sum, expected)) << n;
     std::vector<float> unpacked(n);
     kernels::unpack_signs(queue, packed.data(), each, unpacked);
-    on_packs<Width>(
-        words, element::decode_words<kernels::detail::written>{packed.data(), each, sum.data(), n});
+    on_packs<Width>(whole, element::decode_signs<kernels::detail::written>{packed.data(), each,
+                                                                           sum.data(), n, n});
     EXPECT_TRUE(same_bits(sum, unpacked)) << n;
   }
 }
 
 TEST(device_signs, are_added_as_the_hosts_are) {
   for (const std::size_t n : sizes) {
-    at_every_width(n, [n](auto width) { are_added_as_the_hosts_are<width>(n); });
+    are_added_as_the_hosts_are<1>(n);
+    are_added_as_the_hosts_are<4>(n);
   }
 }
 

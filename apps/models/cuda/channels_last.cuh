@@ -90,10 +90,11 @@ void channels_last<T>::normalise_gradient(stream& queue, const T* x, const T* dy
     nhwc::add_columns<Width>(queue, of, nhwc::gradient_moments_term<T, Width>{x, dy, by}, scratch,
                              nhwc::keep_gradients{scale_gradient, offset_gradient});
     nhwc::in_mode(mode, [&]<gradients Mode>(nhwc::constant<Mode>) {
-      device::for_each(queue, of.size() / Width,
-                       nhwc::normalise_gradient_pack<T, Width, Mode>{
-                           x, dy, dx, of.channels / Width, static_cast<float>(of.rows), by,
-                           scale_gradient, offset_gradient});
+      const std::size_t packs = of.channels / Width;
+      const std::size_t lanes = nhwc::lanes_of(of);
+      device::for_each(queue, lanes * packs,
+                       nhwc::normalise_gradient_rows<T, Width, Mode>{
+                           x, dy, dx, of.rows, packs, lanes, by, scale_gradient, offset_gradient});
     });
   });
 }
@@ -108,9 +109,11 @@ template <class T>
 void channels_last<T>::pool_gradient(stream& queue, const max_pool& form, T* dx, shape in,
                                      gradients mode, const T* dy, shape out,
                                      const std::uint8_t* winners, std::size_t images) {
-  nhwc::in_mode(mode, [&]<gradients Mode>(nhwc::constant<Mode>) {
-    device::for_each(queue, images * in.size(),
-                     nhwc::pool_gradient_of_one<T, Mode>{form, dx, in, dy, out, winners});
+  nhwc::in_packs<T>(in.channels, [&]<int Width>(std::integral_constant<int, Width>) {
+    nhwc::in_mode(mode, [&]<gradients Mode>(nhwc::constant<Mode>) {
+      device::for_each(queue, images * in.size() / Width,
+                       nhwc::pool_gradient_pack<T, Width, Mode>{form, dx, in, dy, out, winners});
+    });
   });
 }
 

@@ -104,8 +104,8 @@ void add_block_signs(cuda::stream& queue, const float* magnitudes, const std::ui
 namespace element {
 
 // Lanes of a device share a block. Each reads every sixteenth element, for that is the order in
-// which hosts add them up, and then has a word or more of the signs. The block is read twice, the
-// second time from the first-level cache.
+// which hosts add them up, and then has some words of the signs. The block is read twice, the
+// second time from a cache.
 
 struct magnitude_of_both {
   const float* a;
@@ -116,23 +116,36 @@ struct magnitude_of_both {
 /// The mean of `term(i)` for i in [0, n).
 template <class Lanes, class Term>
 TUTTI_HD float mean_of_block(const Lanes& lanes, std::size_t n, const Term& term) {
+  constexpr std::size_t ahead = 8;  // loads on their way at once, for memory is far away
   float mean = 0;
   keep_mean{&mean, n}(lanes.add_up([&](std::size_t lane) {
     double sum = 0;
-    for (std::size_t i = lane; i < n; i += block_lanes) {
-      sum += static_cast<double>(term(i));
+    for (std::size_t first = lane; first < n; first += ahead * block_lanes) {
+      float held[ahead];
+      for (std::size_t a = 0; a < ahead; ++a) {
+        const std::size_t i = first + a * block_lanes;
+        held[a] = i < n ? term(i) : 0.0f;
+      }
+      for (const float each : held) {
+        sum += static_cast<double>(each);
+      }
     }
     return sum;
   }));
   return mean;
 }
 
-/// Calls `f.pack<1>(word)` for every word of n elements' signs.
-template <class Lanes, class F>
-TUTTI_HD void for_each_word(const Lanes& lanes, std::size_t n, const F& f) {
+/// Calls `f.pack<Width>(i)` for every pack of the words of n elements' signs, or `f.pack<1>(i)` for
+/// every word where those or `arrays` do not allow that.
+template <int Width, class Lanes, class F, class... Arrays>
+TUTTI_HD void for_each_word(const Lanes& lanes, std::size_t n, const F& f, Arrays... arrays) {
+  const std::size_t words = sign_words(n);
+  if (Width > 1 && (words % Width != 0 || !aligned_for<Width>(arrays...))) {
+    return for_each_word<1>(lanes, n, f);
+  }
   lanes.each([&](std::size_t lane) {
-    for (std::size_t word = lane; word < sign_words(n); word += block_lanes) {
-      f.template pack<1>(word);
+    for (std::size_t i = lane; i < words / Width; i += block_lanes) {
+      f.template pack<Width>(i);
     }
   });
 }
@@ -149,7 +162,8 @@ struct pack_block {
     const block_of here(number, block, n);
     const float* const from = input + here.begin;
     magnitudes[number] = mean_of_block(lanes, here.n, magnitude{from});
-    for_each_word(lanes, here.n, pack_words{from, here.n, words + here.begin / 32});
+    std::uint32_t* const out = words + here.begin / 32;
+    for_each_word<2>(lanes, here.n, pack_words{from, here.n, out}, from, out);
   }
 };
 
@@ -168,24 +182,8 @@ struct add_and_pack_block {
     const float* const added = from + here.begin;
     const float mean = mean_of_block(lanes, here.n, magnitude_of_both{sum, added});
     magnitudes[number] = mean;
-    for_each_word(lanes, here.n,
-                  add_and_pack_words{sum, added, here.n, &mean, words + here.begin / 32});
-  }
-};
-
-struct add_block {
-  const float* magnitudes;
-  const std::uint32_t* words;
-  float* sum;
-  std::size_t n;
-  std::size_t block;
-
-  template <class Lanes>
-  TUTTI_HD void operator()(const Lanes& lanes, std::size_t number) const {
-    const block_of here(number, block, n);
-    for_each_word(lanes, here.n,
-                  decode_words<kernels::detail::added>{words + here.begin / 32, magnitudes + number,
-                                                       sum + here.begin, here.n});
+    for_each_word<1>(lanes, here.n,  // two arrays of packs are more than a thread's registers
+                     add_and_pack_words{sum, added, here.n, &mean, words + here.begin / 32});
   }
 };
 

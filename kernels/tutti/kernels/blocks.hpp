@@ -59,6 +59,11 @@ struct host_lanes {
   }
 };
 
+/// a / b, in 32 bits where they are enough: devices divide those several times as fast.
+TUTTI_HD constexpr std::size_t divided(std::size_t a, std::size_t b) {
+  return (a | b) >> 32 == 0 ? static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b) : a / b;
+}
+
 /// One block of an array of n elements.
 struct block_of {
   std::size_t begin;

@@ -11,6 +11,7 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
@@ -166,10 +167,12 @@ inline bool add_and_vote(float& into, float from) {
 
 /// What a number becomes with a sign's value: the sum of the two.
 struct added {
+  static constexpr bool reads = true;
   TUTTI_HD float operator()(float before, float value) const { return before + value; }
 };
 /// That value, as if there had been a zero.
 struct written {
+  static constexpr bool reads = false;
   TUTTI_HD float operator()(float, float value) const { return 0.0f + value; }
 };
 
@@ -410,38 +413,49 @@ struct add_and_pack_words {
   }
 };
 
+/// A thread has `Width` neighbours of `out`, or what is left of them, so that a group writes all of
+/// a stretch of memory. Their words are read once for each of 32 rows, from the caches.
 template <class How>
-struct decode_words {
-  const std::uint32_t* in;
-  const float* magnitude;  // null: 1
+struct decode_signs {
+  const std::uint32_t* in;  // of each block, one behind the other
+  const float* magnitudes;  // a block's; null: 1
   float* out;
   std::size_t n;
+  std::size_t block;
 
   template <int Width>
   TUTTI_HD void pack(std::size_t i) const {
-    const columns<Width> mine(n, i);
-    const float positive = magnitude == nullptr ? 1 : *magnitude;
-    const auto words = *reinterpret_cast<const words_of<Width>*>(in + mine.first);
-    if (!mine.whole()) {
-      for (std::size_t each = 0; each < Width; ++each) {
-        unsigned row = 0;
-        for (std::size_t element = mine.first + each; element < n; element += mine.words) {
-          out[element] =
-              How()(out[element], kernels::detail::signed_like(words.value[each], row++, positive));
-        }
+    const std::size_t first = i * Width;
+    const std::size_t number = divided(first, block);
+    const block_of here(number, block, n);
+    const std::size_t words = sign_words(here.n);
+    const std::uint32_t* const its = in + here.begin / 32;
+    const float positive = magnitudes == nullptr ? 1 : magnitudes[number];
+    std::size_t row = divided(first - here.begin, words);
+    std::size_t column = first - here.begin - row * words;
+    const auto decode = [&](float& to) {
+      to = How()(to,
+                 kernels::detail::signed_like(its[column], static_cast<unsigned>(row), positive));
+      if (++column == words) {
+        column = 0;
+        ++row;
+      }
+    };
+    if (first + Width > n) {
+      for (std::size_t left = first; left < n; ++left) {
+        decode(out[left]);
       }
       return;
     }
-    for (unsigned row = 0; row < 32; row += rows_at_once) {
-      some_rows<float, Width> some(mine, out, row);
-      for (unsigned r = 0; r < rows_at_once; ++r) {
-        for (int each = 0; each < Width; ++each) {
-          float& its = some.held[r].value[each];
-          its = How()(its, kernels::detail::signed_like(words.value[each], row + r, positive));
-        }
-      }
-      some.store(mine, row);
+    using row_of = kernels::detail::pack_of<float, Width>;
+    row_of values{};
+    if constexpr (How::reads) {
+      values = reinterpret_cast<const row_of*>(out)[i];
     }
+    for (float& each : values.value) {
+      decode(each);
+    }
+    reinterpret_cast<row_of*>(out)[i] = values;
   }
 };
 

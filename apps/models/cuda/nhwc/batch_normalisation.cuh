@@ -13,12 +13,13 @@ namespace models::nhwc {
 template <class T, int Width>
 struct moments_term {
   static constexpr std::size_t sums = 2;
+  using values = pack<T, Width>;
   const T* x;
 
-  TUTTI_HD void operator()(std::size_t place, std::size_t, double (&sum)[sums][Width]) const {
-    const auto values = reinterpret_cast<const pack<T, Width>*>(x)[place];
+  TUTTI_HD values at(std::size_t place) const { return neighbours<Width>(x + place); }
+  TUTTI_HD void add(const values& its, std::size_t, double (&sum)[sums][Width]) const {
     for (std::size_t i = 0; i < Width; ++i) {
-      const auto value = static_cast<double>(widened(values.at[i]));
+      const auto value = static_cast<double>(widened(its.at[i]));
       sum[0][i] += value;
       sum[1][i] += value * value;
     }
@@ -58,46 +59,68 @@ struct keep_running {
   }
 };
 
+/// Rows that one thread has, which reads once what holds for a channel, and the threads that share
+/// a channel's rows then.
+constexpr std::size_t rows_of_a_thread = 4;
+inline std::size_t lanes_of(extent of) {
+  return (of.rows + rows_of_a_thread - 1) / rows_of_a_thread;
+}
+
 template <class T, int Width>
-struct normalise_pack {
+struct normalise_rows {
   const T* x;
   T* y;
+  std::size_t rows;
   std::size_t packs;
+  std::size_t lanes;
   normalisation by;
 
-  TUTTI_HD void operator()(std::size_t i) const {
-    auto values = reinterpret_cast<const pack<T, Width>*>(x)[i];
-    const std::size_t first = i % packs * Width;
-    for (std::size_t each = 0; each < Width; ++each) {
-      const std::size_t channel = first + each;
-      const float standard =
-          (widened(values.at[each]) - by.mean[channel]) * by.inverse_deviation[channel];
-      values.at[each] = narrowed<T>(standard * by.scale[channel] + by.offset[channel]);
+  TUTTI_HD void operator()(std::size_t thread) const {
+    const share_of_columns mine(thread, packs);
+    const std::size_t channel = mine.pack * Width;
+    const auto mean = neighbours<Width>(by.mean + channel);
+    const auto inverse = neighbours<Width>(by.inverse_deviation + channel);
+    const auto scale = neighbours<Width>(by.scale + channel);
+    const auto offset = neighbours<Width>(by.offset + channel);
+    for (std::size_t a = 0; a < rows_of_a_thread && mine.lane + a * lanes < rows; ++a) {
+      const std::size_t place = ((mine.lane + a * lanes) * packs + mine.pack) * Width;
+      auto values = neighbours<Width>(x + place);
+      for (std::size_t i = 0; i < Width; ++i) {
+        const float standard = (widened(values.at[i]) - mean.at[i]) * inverse.at[i];
+        values.at[i] = narrowed<T>(standard * scale.at[i] + offset.at[i]);
+      }
+      *reinterpret_cast<pack<T, Width>*>(y + place) = values;
     }
-    reinterpret_cast<pack<T, Width>*>(y)[i] = values;
   }
 };
 
 template <int Width, class T>
 void apply(stream& queue, const T* x, T* y, extent of, const normalisation& by) {
-  device::for_each(queue, of.size() / Width,
-                   normalise_pack<T, Width>{x, y, of.channels / Width, by});
+  const std::size_t packs = of.channels / Width;
+  const std::size_t lanes = lanes_of(of);
+  device::for_each(queue, lanes * packs, normalise_rows<T, Width>{x, y, of.rows, packs, lanes, by});
 }
 
 template <class T, int Width>
 struct gradient_moments_term {
   static constexpr std::size_t sums = 2;
+  struct values {
+    pack<T, Width> x;
+    pack<T, Width> dy;
+  };
   const T* x;
   const T* dy;
   normalisation by;
 
-  TUTTI_HD void operator()(std::size_t place, std::size_t first, double (&sum)[sums][Width]) const {
-    const auto values = reinterpret_cast<const pack<T, Width>*>(x)[place];
-    const auto slopes = reinterpret_cast<const pack<T, Width>*>(dy)[place];
+  TUTTI_HD values at(std::size_t place) const {
+    return {neighbours<Width>(x + place), neighbours<Width>(dy + place)};
+  }
+  TUTTI_HD void add(const values& its, std::size_t channel, double (&sum)[sums][Width]) const {
+    const auto mean = neighbours<Width>(by.mean + channel);
+    const auto inverse = neighbours<Width>(by.inverse_deviation + channel);
     for (std::size_t i = 0; i < Width; ++i) {
-      const float standard =
-          (widened(values.at[i]) - by.mean[first + i]) * by.inverse_deviation[first + i];
-      const auto slope = static_cast<double>(widened(slopes.at[i]));
+      const float standard = (widened(its.x.at[i]) - mean.at[i]) * inverse.at[i];
+      const auto slope = static_cast<double>(widened(its.dy.at[i]));
       sum[0][i] += slope;
       sum[1][i] += slope * static_cast<double>(standard);
     }
@@ -115,34 +138,45 @@ struct keep_gradients {
 };
 
 template <class T, int Width, gradients Mode>
-struct normalise_gradient_pack {
+struct normalise_gradient_rows {
   const T* x;
   const T* dy;
   T* dx;
+  std::size_t rows;
   std::size_t packs;
-  float rows;
+  std::size_t lanes;
   normalisation by;
   const float* scale_gradient;
   const float* offset_gradient;
 
-  TUTTI_HD void operator()(std::size_t i) const {
-    const auto values = reinterpret_cast<const pack<T, Width>*>(x)[i];
-    const auto slopes = reinterpret_cast<const pack<T, Width>*>(dy)[i];
-    auto& out = reinterpret_cast<pack<T, Width>*>(dx)[i];
-    pack<T, Width> made;
-    if constexpr (Mode == gradients::accumulate) {
-      made = out;
+  TUTTI_HD void operator()(std::size_t thread) const {
+    const share_of_columns mine(thread, packs);
+    const std::size_t channel = mine.pack * Width;
+    const auto mean = neighbours<Width>(by.mean + channel);
+    const auto inverse = neighbours<Width>(by.inverse_deviation + channel);
+    auto factor = neighbours<Width>(by.scale + channel);
+    auto of_scale = neighbours<Width>(scale_gradient + channel);
+    auto of_offset = neighbours<Width>(offset_gradient + channel);
+    for (std::size_t i = 0; i < Width; ++i) {
+      factor.at[i] *= inverse.at[i];
+      of_scale.at[i] /= static_cast<float>(rows);
+      of_offset.at[i] /= static_cast<float>(rows);
     }
-    const std::size_t first = i % packs * Width;
-    for (std::size_t each = 0; each < Width; ++each) {
-      const std::size_t channel = first + each;
-      const float standard =
-          (widened(values.at[each]) - by.mean[channel]) * by.inverse_deviation[channel];
-      const float slope = widened(slopes.at[each]) - offset_gradient[channel] / rows -
-                          standard * (scale_gradient[channel] / rows);
-      put<Mode>(made.at[each], by.scale[channel] * by.inverse_deviation[channel] * slope);
+    for (std::size_t a = 0; a < rows_of_a_thread && mine.lane + a * lanes < rows; ++a) {
+      const std::size_t place = ((mine.lane + a * lanes) * packs + mine.pack) * Width;
+      const auto values = neighbours<Width>(x + place);
+      const auto slopes = neighbours<Width>(dy + place);
+      pack<T, Width> made;
+      if constexpr (Mode == gradients::accumulate) {
+        made = neighbours<Width>(dx + place);
+      }
+      for (std::size_t i = 0; i < Width; ++i) {
+        const float standard = (widened(values.at[i]) - mean.at[i]) * inverse.at[i];
+        const float slope = widened(slopes.at[i]) - of_offset.at[i] - standard * of_scale.at[i];
+        put<Mode>(made.at[i], factor.at[i] * slope);
+      }
+      *reinterpret_cast<pack<T, Width>*>(dx + place) = made;
     }
-    out = made;
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "models/cuda/nhwc/elements.cuh"
@@ -17,8 +18,24 @@ namespace device = tutti::kernels::device;
 namespace models::nhwc {
 
 template <class T, int Width>
-struct alignas(sizeof(T) * Width) pack {
+struct alignas(sizeof(T) * Width < 16 ? sizeof(T) * Width : 16) pack {
   T at[Width];
+};
+
+template <int Width, class T>
+TUTTI_HD pack<T, Width> neighbours(const T* from) {
+  return *reinterpret_cast<const pack<T, Width>*>(from);
+}
+
+/// Which channels a thread has, and which of the threads that have them it is. 32 bits, which
+/// devices divide fast: a network refuses batches with more elements.
+struct share_of_columns {
+  std::uint32_t lane;
+  std::uint32_t pack;
+
+  TUTTI_HD share_of_columns(std::size_t thread, std::size_t packs)
+      : lane(static_cast<std::uint32_t>(thread) / static_cast<std::uint32_t>(packs)),
+        pack(static_cast<std::uint32_t>(thread) % static_cast<std::uint32_t>(packs)) {}
 };
 
 template <class T, class F>
@@ -34,6 +51,9 @@ void in_packs(std::size_t channels, const F& f) {
 constexpr std::size_t most_threads = std::size_t{1} << 16;
 constexpr std::size_t most_sums = 2;
 
+/// Loads that a thread has on their way at once, for memory is far away.
+constexpr std::size_t ahead = 4;
+
 /// A thread adds `term` over every `lanes`-th row of some neighbouring columns.
 template <int Width, class Term>
 struct sum_lanes {
@@ -44,15 +64,24 @@ struct sum_lanes {
   double* partial;  // of each sum, lane and channel
 
   TUTTI_HD void operator()(std::size_t thread) const {
-    const std::size_t lane = thread / packs;
-    const std::size_t first = thread % packs;
+    const share_of_columns mine(thread, packs);
     double sums[Term::sums][Width] = {};
-    for (std::size_t row = lane; row < rows; row += lanes) {
-      term(row * packs + first, first * Width, sums);
+    for (std::size_t row = mine.lane; row < rows; row += ahead * lanes) {
+      typename Term::values held[ahead];
+      for (std::size_t a = 0; a < ahead; ++a) {
+        if (row + a * lanes < rows) {
+          held[a] = term.at(((row + a * lanes) * packs + mine.pack) * Width);
+        }
+      }
+      for (std::size_t a = 0; a < ahead; ++a) {
+        if (row + a * lanes < rows) {
+          term.add(held[a], mine.pack * Width, sums);
+        }
+      }
     }
     for (std::size_t which = 0; which < Term::sums; ++which) {
       for (std::size_t i = 0; i < Width; ++i) {
-        partial[((which * lanes + lane) * packs + first) * Width + i] = sums[which][i];
+        partial[((which * lanes + mine.lane) * packs + mine.pack) * Width + i] = sums[which][i];
       }
     }
   }
@@ -60,6 +89,7 @@ struct sum_lanes {
 
 /// Adds lanes onto the first `to` of them.
 struct fold_lanes {
+  static constexpr std::size_t together = 16;
   double* partial;
   std::size_t lanes;  // between a sum's and the next one's
   std::size_t channels;
@@ -68,13 +98,20 @@ struct fold_lanes {
 
   TUTTI_HD void operator()(std::size_t thread) const {
     const std::size_t which = thread / (to * channels);
-    double* place = partial + which * lanes * channels + thread % (to * channels);
+    double* const first = partial + which * lanes * channels + thread % (to * channels);
+    const double* place = first;
     double sum = 0;
-    for (std::size_t lane = thread % (to * channels) / channels, i = 0; lane < from;
-         lane += to, i += to * channels) {
-      sum += place[i];
+    for (std::size_t lane = thread % (to * channels) / channels; lane < from;
+         lane += together * to, place += together * to * channels) {
+      double held[together];
+      for (std::size_t a = 0; a < together; ++a) {
+        held[a] = lane + a * to < from ? place[a * to * channels] : 0.0;
+      }
+      for (std::size_t a = 0; a < together; ++a) {
+        sum += held[a];
+      }
     }
-    *place = sum;
+    *first = sum;
   }
 };
 
@@ -118,10 +155,10 @@ struct add_bias_to {
 
   TUTTI_HD void operator()(std::size_t i) const {
     auto& values = reinterpret_cast<pack<T, Width>*>(x)[i];
-    const std::size_t first = i % packs * Width;
+    const auto added = neighbours<Width>(bias + share_of_columns(i, packs).pack * Width);
     auto sums = values;
     for (std::size_t each = 0; each < Width; ++each) {
-      put<gradients::accumulate>(sums.at[each], bias[first + each]);
+      put<gradients::accumulate>(sums.at[each], added.at[each]);
     }
     values = sums;
   }
@@ -130,12 +167,13 @@ struct add_bias_to {
 template <class T, int Width>
 struct sum_term {
   static constexpr std::size_t sums = 1;
+  using values = pack<T, Width>;
   const T* dy;
 
-  TUTTI_HD void operator()(std::size_t place, std::size_t, double (&sum)[sums][Width]) const {
-    const auto values = reinterpret_cast<const pack<T, Width>*>(dy)[place];
+  TUTTI_HD values at(std::size_t place) const { return neighbours<Width>(dy + place); }
+  TUTTI_HD void add(const values& slopes, std::size_t, double (&sum)[sums][Width]) const {
     for (std::size_t i = 0; i < Width; ++i) {
-      sum[0][i] += static_cast<double>(widened(values.at[i]));
+      sum[0][i] += static_cast<double>(widened(slopes.at[i]));
     }
   }
 };

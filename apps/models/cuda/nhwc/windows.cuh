@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "models/cuda/nhwc/columns.cuh"
 #include "models/cuda/nhwc/elements.cuh"
 #include "tutti/base/host_device.hpp"
 
@@ -63,8 +64,8 @@ struct pool_one {
 };
 
 /// Each input looks at the squares that it lies in, in their order.
-template <class T, gradients Mode>
-struct pool_gradient_of_one {
+template <class T, int Width, gradients Mode>
+struct pool_gradient_pack {
   max_pool form;
   T* dx;
   shape in;
@@ -73,8 +74,8 @@ struct pool_gradient_of_one {
   const std::uint8_t* winners;
 
   TUTTI_HD void operator()(std::size_t i) const {
-    const auto at = place::of(i, in);
-    float slope = 0;
+    const auto at = place::of(i * Width, in);
+    float slope[Width] = {};
     const std::size_t bottom = at.row + form.padding;
     const std::size_t right = at.column + form.padding;
     for (std::size_t p = first(bottom); p < out.height && p * form.stride <= bottom; ++p) {
@@ -83,10 +84,21 @@ struct pool_gradient_of_one {
                                         static_cast<std::uint32_t>(q), at.channel}
                                       .in(out);
         const std::size_t mine = (bottom - p * form.stride) * form.kernel + right - q * form.stride;
-        slope += winners[there] == mine ? widened(dy[there]) : 0.0F;
+        const auto won = neighbours<Width>(winners + there);
+        const auto slopes = neighbours<Width>(dy + there);
+        for (std::size_t each = 0; each < Width; ++each) {
+          slope[each] += won.at[each] == mine ? widened(slopes.at[each]) : 0.0F;
+        }
       }
     }
-    put<Mode>(dx[i], slope);
+    pack<T, Width> made;
+    if constexpr (Mode == gradients::accumulate) {
+      made = neighbours<Width>(dx + i * Width);
+    }
+    for (std::size_t each = 0; each < Width; ++each) {
+      put<Mode>(made.at[each], slope[each]);
+    }
+    reinterpret_cast<pack<T, Width>*>(dx)[i] = made;
   }
 
  private:

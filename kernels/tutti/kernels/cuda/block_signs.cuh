@@ -6,6 +6,7 @@
 
 #include "tutti/kernels/block_signs.hpp"
 #include "tutti/kernels/cuda/each.cuh"
+#include "tutti/kernels/cuda/signs.cuh"
 
 // The definitions of what block_signs.hpp declares for a cuda::stream.
 namespace tutti::kernels {
@@ -30,9 +31,7 @@ namespace tutti::kernels {
 [[gnu::used]] inline void add_block_signs(cuda::stream& queue, const float* magnitudes,
                                           const std::uint32_t* words, std::size_t block,
                                           std::span<float> sum) {
-  const std::size_t n = sum.size();
-  device::for_each_block(queue, block_count(n, block),
-                         element::add_block{magnitudes, words, sum.data(), n, block});
+  device::decode_signs<detail::added>(queue, words, magnitudes, sum, block);
 }
 
 }  // namespace tutti::kernels

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cub/device/device_transform.cuh>
 #include <cuda/std/tuple>
@@ -8,6 +9,7 @@
 #include "tutti/base/cuda/loops.cuh"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/host_device.hpp"
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
 #if defined(__CUDACC__)  // who compiles this for a host has brought a launcher
 #include "tutti/kernels/cuda/launcher.cuh"
@@ -65,19 +67,35 @@ void make_each(cuda::stream& queue, std::size_t n, const F& f, const U* from, T*
   transform(queue, n, made<F, T>{f}, to, from);
 }
 
-template <class F, class... Arrays>
-struct at_index {
+/// A thread's part where neighbours are loaded together.
+template <int Width, class F, class... Arrays>
+struct sharing {
   F f;
+  std::size_t n;
+  std::size_t threads;
   ::cuda::std::tuple<Arrays...> arrays;
-  TUTTI_HD void operator()(std::size_t i) const {
-    ::cuda::std::apply([&](auto... each) { f(each[i]...); }, arrays);
+  TUTTI_HD void operator()(std::size_t thread) const {
+    ::cuda::std::apply([&](auto... each) { share_of<Width>(thread, threads, n, f, each...); },
+                       arrays);
   }
 };
 
-/// Calls `f(arrays[i]...)` for every i in [0, n); it may write several of them.
-template <class F, class... Arrays>
-void each(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
-  for_each(queue, n, at_index<F, Arrays...>{f, {arrays...}});
+template <int Width, class F, class... Arrays>
+void share(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
+  const std::size_t threads = block_count(n, Width);
+  for_each(queue, threads, sharing<Width, F, Arrays...>{f, n, threads, {arrays...}});
+}
+
+/// Calls `f(arrays[i]...)` for every i in [0, n); it may write several of them. Sixteen bytes of
+/// each are loaded together, and stored unless they are const, where all arrays allow it.
+template <class F, class... Elements>
+void each(cuda::stream& queue, std::size_t n, const F& f, Elements*... arrays) {
+  constexpr int width = 16 / std::max({sizeof(Elements)...});
+  if (aligned_for<width>(arrays...)) {
+    share<width>(queue, n, f, arrays...);
+  } else {
+    share<1>(queue, n, f, arrays...);
+  }
 }
 
 /// Calls `f.pack<Width>(i)` for every pack of neighbours in [0, n), as wide as those allow whose

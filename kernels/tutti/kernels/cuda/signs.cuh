@@ -35,20 +35,31 @@ namespace tutti::kernels {
                     into.data(), from.data(), words);
 }
 
+namespace device {
+
+/// Of blocks, with a magnitude each.
+template <class How>
+void decode_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitudes,
+                  std::span<float> out, std::size_t block) {
+  using decode = element::decode_signs<How>;
+  const decode each{words, magnitudes, out.data(), out.size(), block};
+  if (aligned_for<4>(out.data())) {
+    for_each(queue, block_count(out.size(), 4), in_packs<4, decode>{each});
+  } else {
+    for_each(queue, out.size(), in_packs<1, decode>{each});
+  }
+}
+
+}  // namespace device
+
 [[gnu::used]] inline void add_signs(cuda::stream& queue, const std::uint32_t* words,
                                     const float* magnitude, std::span<float> sum) {
-  const std::size_t n = sum.size();
-  device::each_pack(queue, sign_words(n),
-                    element::decode_words<detail::added>{words, magnitude, sum.data(), n}, words,
-                    sum.data());
+  device::decode_signs<detail::added>(queue, words, magnitude, sum, sum.size());
 }
 
 [[gnu::used]] inline void unpack_signs(cuda::stream& queue, const std::uint32_t* words,
                                        const float* magnitude, std::span<float> out) {
-  const std::size_t n = out.size();
-  device::each_pack(queue, sign_words(n),
-                    element::decode_words<detail::written>{words, magnitude, out.data(), n}, words,
-                    out.data());
+  device::decode_signs<detail::written>(queue, words, magnitude, out, out.size());
 }
 
 namespace device {
