@@ -73,7 +73,7 @@ class Detached(torch.nn.Module):
 
 def network(kind=Network):
     torch.manual_seed(5)
-    return kind()
+    return kind().to(laws.device)
 
 
 def made(kind=Network, **named):
@@ -88,7 +88,7 @@ def wrapped(module, optimizer, **named):
 
 
 def batch(step, of=rank):
-    return torch.randn(5, 6, generator=torch.Generator().manual_seed(97 * step + of))
+    return torch.randn(5, 6, generator=torch.Generator().manual_seed(97 * step + of)).to(laws.device)
 
 
 def backward(model, x):
@@ -186,7 +186,7 @@ def rank_0_evaluates_alone():
     with torch.no_grad():
         model.eval()(batch(7, 0))
     for mine in model.module.buffers():
-        assert torch.equal(mine, laws.of_every_rank(mine)[0]), "buffers of another step"
+        assert torch.equal(mine.cpu(), laws.of_every_rank(mine)[0]), "buffers of another step"
 
 
 def torchs_recurrence():
@@ -247,7 +247,8 @@ def a_layer_waits_for_its_own():
     plain.step(0)
     if rank == 0:
         with torch.no_grad():
-            equal(model.module.last(torch.ones(1, 4)), plain.network.last(torch.ones(1, 4)), "last")
+            ones = torch.ones(1, 4, device=laws.device)
+            equal(model.module.last(ones), plain.network.last(ones), "last")
         if ranks > 1:
             equal(model.module.first.weight.detach(), untouched, "on its way")
         open(read, "w").close()
@@ -321,7 +322,7 @@ def loading_waits():
     model, optimizer = made(Pair)
     backward(model, batch(0))
     optimizer.step()
-    loaded = Pair()
+    loaded = Pair().to(laws.device)
     model.module.load_state_dict(loaded.state_dict())
     model.wait()
     for (name, mine), other in zip(model.module.named_parameters(), loaded.parameters()):
