@@ -25,9 +25,12 @@ namespace steps = kernels::steps;
 using kernels::low_rank;
 using kernels::detail::segments;
 
-/// Wide, narrow, smaller than a block of threads, and so few sums that they are cut.
-constexpr low_rank shapes[] = {{1, 1, 1},   {2, 5, 2},    {33, 9, 4},   {16, 31, 5},  {64, 577, 2},
-                               {7, 301, 9}, {3, 5000, 3}, {5001, 3, 3}, {2065, 40, 1}};
+/// Wide, narrow, smaller than a block of threads, and so few sums that they are cut; more and fewer
+/// rows, columns and thin columns than a thread takes together, and as many.
+constexpr low_rank shapes[] = {{1, 1, 1},     {2, 5, 2},   {33, 9, 4},   {16, 31, 5},
+                               {64, 577, 2},  {7, 301, 9}, {3, 5000, 3}, {5001, 3, 3},
+                               {2065, 40, 1}, {6, 400, 4}, {9, 192, 3},  {4, 379, 1},
+                               {18, 193, 2},  {47, 33, 4}, {48, 32, 5},  {1025, 65, 3}};
 
 std::string named(const low_rank& size) {
   return std::to_string(size.rows) + " x " + std::to_string(size.columns) + ", rank " +
@@ -72,14 +75,16 @@ std::vector<float> with_opposite_rows(std::vector<float> matrix, const low_rank&
 class device_sums {
  public:
   device_sums(std::size_t sums, std::size_t terms)
-      : out(sums, 99.0f),
+      : out(sums + 1, 99.0f),
         partial_(kernels::detail::most_partial_sums, std::nan("")),
         to{kernels::detail::of_a_product(sums, terms), sums, partial_.data(), out.data()} {}
 
-  void finish() const {
+  void finish() {
     for (std::size_t sum = 0; sum < to.sums && to.cut.count() > 1; ++sum) {
       steps::add_segments{to}(sum);
     }
+    EXPECT_EQ(out.back(), 99) << "wrote past the sums";
+    out.pop_back();
   }
 
   std::vector<float> out;
@@ -138,7 +143,7 @@ void expect_times_thin(const std::vector<float>& matrix, const std::vector<float
   kernels::matrix_times_thin(queue, matrix.data(), right.data(), size, here.data());
   device_sums there(here.size(), size.columns);
   const steps::matrix_times_thin step{matrix.data(), right.data(), size, there.to};
-  for (std::size_t number = size.rows * there.to.cut.count(); number-- > 0;) {
+  for (std::size_t number = step.blocks(); number-- > 0;) {
     step(kernels::host_lanes{}, number);
   }
   there.finish();

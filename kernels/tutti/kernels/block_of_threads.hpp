@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -7,7 +8,8 @@
 
 /// What a kernel for blocks of threads may ask of one. A `Block` calls a function for each of its
 /// threads (`each`) or warps (`each_warp`), and lets none of them go on before the others are done,
-/// so that a host can stand for one and the same text is tested without a device.
+/// as a warp does with its lanes, so that a host can stand for one and the same text is tested
+/// without a device.
 namespace tutti::kernels::steps {
 
 inline constexpr std::uint32_t lanes = 32;
@@ -40,6 +42,10 @@ TUTTI_HD void for_each_bit(std::uint32_t word, const F& f) {
 /// A host that stands for a block: one thread after another.
 struct host_block {
   struct warp {
+    /// What each lane keeps from one call to the next.
+    template <class T>
+    using of_lanes = std::array<T, lanes>;
+
     template <class F>
     void each(const F& f) const {
       for (std::uint32_t lane = 0; lane < lanes; ++lane) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "tutti/base/host_device.hpp"
 #include "tutti/kernels/block_of_threads.hpp"
@@ -14,41 +15,41 @@
 /// How a device multiplies with thin matrices: its sums are the host's, in the host's order, and
 /// one read of the matrix is enough for four columns of a thin one. Neighbouring threads read
 /// neighbouring elements.
+///
+/// Memory is far away and doubles are dear to make of floats, so threads read many elements of the
+/// matrix before they use the first, without a condition that would hold reads back, and share what
+/// they read of a thin matrix. Where elements end, zeros are added: a sum that began as +0 is never
+/// -0, so they change no bit.
 namespace tutti::kernels::steps {
 
 using kernels::detail::segments;
 
-/// Columns whose sums a thread keeps.
-inline constexpr std::size_t together = 4;
+/// Columns of a thin matrix whose sums a thread keeps.
+inline constexpr std::size_t most_together = 4;
 
-struct some_sums {
-  double of[together];
-};
-
-/// Sums of the products of matrix[i * stride] with thin[k * length + i] for every `Every`-th i of
-/// [begin, end), for each of up to `together` columns k.
-template <std::size_t Every>
-TUTTI_HD some_sums sum_products(const float* matrix, std::size_t stride, const float* thin,
-                                std::size_t length, std::size_t columns, std::size_t begin,
-                                std::size_t end) {
-  constexpr std::size_t ahead = 8;  // loads on their way at once, for memory is far away
-  some_sums sums{};
-  for (std::size_t first = begin; first < end; first += ahead * Every) {
-    float held[ahead];
-    for (std::size_t a = 0; a < ahead; ++a) {
-      const std::size_t i = first + a * Every;
-      held[a] = i < end ? matrix[i * stride] : 0.0f;
-    }
-    for (std::size_t a = 0; a < ahead; ++a) {
-      const std::size_t i = first + a * Every;
-      for (std::size_t k = 0; k < together; ++k) {
-        if (i < end && k < columns) {
-          sums.of[k] += double{thin[k * length + i]} * double{held[a]};
-        }
-      }
-    }
+/// Calls `f(first, how many)`, the latter a constant, for `count` columns of a thin matrix.
+template <class F>
+TUTTI_HD void columns_together(std::size_t count, const F& f) {
+  std::size_t first = 0;
+  for (; first + most_together <= count; first += most_together) {
+    f(first, std::integral_constant<std::size_t, most_together>());
   }
-  return sums;
+  if (count - first == 3) {
+    f(first, std::integral_constant<std::size_t, 3>());
+  } else if (count - first == 2) {
+    f(first, std::integral_constant<std::size_t, 2>());
+  } else if (count - first == 1) {
+    f(first, std::integral_constant<std::size_t, 1>());
+  }
+}
+
+/// Adds the product of what were floats: it is exact, so one rounding or two make no difference.
+TUTTI_HD inline void add_product(double& sum, double a, double b) {
+#if defined(__CUDA_ARCH__)
+  sum = __fma_rn(a, b, sum);
+#else
+  sum += a * b;
+#endif
 }
 
 /// Where so many sums go: into `out`, or their segments into `partial`, for add_segments.
@@ -80,32 +81,100 @@ struct add_segments {
   }
 };
 
-/// Sixteen lanes for each segment of a row.
+/// Sixteen lanes for each segment of four rows, which share a read of the thin matrix.
 struct matrix_times_thin {
   const float* matrix;
   const float* right;
   low_rank size;
   product_sums to;
 
+  static constexpr std::size_t rows_together = 4;
+
+  template <std::size_t Columns>
+  struct sums {
+    double of[rows_together][Columns];
+  };
+
+  TUTTI_HD constexpr std::size_t blocks() const {
+    return block_count(size.rows, rows_together) * to.cut.count();
+  }
+
   template <class Lanes>
   TUTTI_HD void operator()(const Lanes& lanes_of, std::size_t number) const {
-    const std::size_t line = number / to.cut.count();
+    const std::size_t line = number / to.cut.count() * rows_together;
     const std::size_t segment = number % to.cut.count();
-    typename Lanes::template of_lanes<some_sums> held;
-    for (std::size_t first = 0; first < size.rank; first += together) {
+    columns_together(size.rank, [&](std::size_t first, auto columns) {
+      typename Lanes::template of_lanes<sums<columns>> held;
       lanes_of.each([&](std::size_t lane) {
-        held[lane] = sum_products<block_lanes>(
-            matrix + line * size.columns, 1, right + first * size.columns, size.columns,
-            size.rank - first, to.cut.begin(segment) + lane, to.cut.end(segment));
+        held[lane] = sum_products<columns>(line, first, segment, lane);
       });
-      for (std::size_t k = 0; k < together; ++k) {
-        if (first + k < size.rank) {
-          const double total = lanes_of.add_up([&](std::size_t lane) { return held[lane].of[k]; });
-          lanes_of.each([&](std::size_t lane) {
-            if (lane == 0) {
-              to.keep((first + k) * size.rows + line, segment, total);
-            }
-          });
+      sums<columns> total;
+      for (std::size_t row = 0; row < rows_together; ++row) {
+        for (std::size_t k = 0; k < columns; ++k) {
+          total.of[row][k] =
+              lanes_of.add_up([&](std::size_t lane) { return held[lane].of[row][k]; });
+        }
+      }
+      lanes_of.each([&](std::size_t lane) {
+        for (std::size_t row = 0; lane == 0 && row < rows_together && line + row < size.rows;
+             ++row) {
+          for (std::size_t k = 0; k < columns; ++k) {
+            to.keep((first + k) * size.rows + line + row, segment, total.of[row][k]);
+          }
+        }
+      });
+    });
+  }
+
+ private:
+  /// A lane's sums of every sixteenth product in a segment. Rows behind the last are the last
+  /// again.
+  template <std::size_t Columns>
+  TUTTI_HD sums<Columns> sum_products(std::size_t line, std::size_t first, std::size_t segment,
+                                      std::size_t lane) const {
+    const float* row[rows_together];
+    for (std::size_t each = 0; each < rows_together; ++each) {
+      const std::size_t number = line + each < size.rows ? line + each : size.rows - 1;
+      row[each] = matrix + number * size.columns;
+    }
+    const float* const thin = right + first * size.columns;
+    constexpr std::size_t many = 12;
+    constexpr std::size_t few = 4;
+    const std::size_t end = to.cut.end(segment);
+    std::size_t i = to.cut.begin(segment);
+    sums<Columns> sum{};
+    for (; i + many * block_lanes <= end; i += many * block_lanes) {
+      add_products<many>(
+          row, thin, i + lane, [](std::size_t) { return true; }, sum);
+    }
+    for (; i < end; i += few * block_lanes) {
+      add_products<few>(
+          row, thin, i + lane, [=](std::size_t at) { return at < end; }, sum);
+    }
+    return sum;
+  }
+
+  /// Those of `Steps` elements of each row from i on.
+  template <std::size_t Steps, std::size_t Columns, class IsThere>
+  TUTTI_HD void add_products(const float* const (&row)[rows_together], const float* thin,
+                             std::size_t i, const IsThere& is_there, sums<Columns>& sum) const {
+    float held[Steps][rows_together];
+    for (std::size_t step = 0; step < Steps; ++step) {
+      const std::size_t at = i + step * block_lanes;
+      for (std::size_t each = 0; each < rows_together; ++each) {
+        held[step][each] = is_there(at) ? row[each][at] : 0.0f;
+      }
+    }
+    for (std::size_t step = 0; step < Steps; ++step) {
+      const std::size_t at = i + step * block_lanes;
+      double element[rows_together];
+      for (std::size_t each = 0; each < rows_together; ++each) {
+        element[each] = double{held[step][each]};
+      }
+      for (std::size_t k = 0; k < Columns; ++k) {
+        const double factor = is_there(at) ? double{thin[k * size.columns + at]} : 0.0;
+        for (std::size_t each = 0; each < rows_together; ++each) {
+          add_product(sum.of[each][k], factor, element[each]);
         }
       }
     }
@@ -113,6 +182,7 @@ struct matrix_times_thin {
 };
 
 /// A block for each segment of as many columns as a warp has lanes: its warps have some rows each.
+/// All lanes of a warp need the same elements of the thin matrix: each reads those of another row.
 struct transposed_times_thin {
   const float* matrix;
   const float* left;
@@ -120,44 +190,98 @@ struct transposed_times_thin {
   product_sums to;
 
   static constexpr unsigned min_blocks_per_sm = 2;
+  static constexpr std::size_t rows_together = 16;
 
   struct memory {
-    double of_warp[warps][together][lanes];
+    double factor[warps][rows_together][most_together];
+    double of_warp[warps][most_together][lanes];
   };
 
   TUTTI_HD constexpr std::size_t strips() const { return block_count(size.columns, lanes); }
 
   template <class Block>
   TUTTI_HD void operator()(const Block& block, memory& shared) const {
-    const std::size_t segment = block.number / strips();
-    const std::size_t begin = to.cut.begin(segment);
-    const segments cut = kernels::detail::of_rows(to.cut.end(segment) - begin);
-    const std::size_t column = block.number % strips() * lanes;
-    for (std::size_t first = 0; first < size.rank; first += together) {
+    const auto strips_of_segment = static_cast<std::uint32_t>(strips());
+    const std::uint32_t segment = block.number / strips_of_segment;
+    const std::size_t column = std::size_t{block.number % strips_of_segment} * lanes;
+    columns_together(size.rank, [&](std::size_t first, auto columns) {
       block.each_warp([&](const typename Block::warp& lanes_of, std::uint32_t g) {
-        lanes_of.each([&](std::uint32_t lane) {
-          if (g < cut.count() && column + lane < size.columns) {
-            const some_sums sums = sum_products<1>(
-                matrix + column + lane, size.columns, left + first * size.rows, size.rows,
-                size.rank - first, begin + cut.begin(g), begin + cut.end(g));
-            for (std::size_t k = 0; k < together; ++k) {
-              shared.of_warp[g][k][lane] = sums.of[k];
-            }
-          }
-        });
+        const std::size_t begin = to.cut.begin(segment);
+        const segments cut = kernels::detail::of_rows(to.cut.end(segment) - begin);
+        sum_products<columns>(lanes_of, column, first, begin + cut.begin(g), begin + cut.end(g),
+                              shared.factor[g], shared.of_warp[g]);
       });
       block.each([&](std::uint32_t thread) {
         const std::size_t k = thread / lanes;
         const std::size_t lane = thread % lanes;
-        if (k < together && first + k < size.rank && column + lane < size.columns) {
+        if (k < columns && column + lane < size.columns) {
           double total = 0;
-          for (std::size_t g = 0; g < cut.count(); ++g) {
+          for (std::size_t g = 0; g < warps; ++g) {  // of which some may have no rows
             total += shared.of_warp[g][k][lane];
           }
           to.keep((first + k) * size.columns + column + lane, segment, total);
         }
       });
+    });
+  }
+
+ private:
+  template <std::size_t Columns>
+  struct of_lane {
+    float held[rows_together];
+    double sum[Columns];
+  };
+
+  /// A warp's sums over the rows [row, end), as many rows at a time as it has lanes.
+  template <std::size_t Columns, class Warp>
+  TUTTI_HD void sum_products(const Warp& lanes_of, std::size_t column, std::size_t first,
+                             std::size_t row, std::size_t end,
+                             double (&factor)[rows_together][most_together],
+                             double (&sums)[most_together][lanes]) const {
+    typename Warp::template of_lanes<of_lane<Columns>> of;
+    lanes_of.each([&](std::uint32_t lane) { of[lane] = {}; });
+    for (; row + rows_together <= end; row += rows_together) {
+      add_products<Columns>(
+          lanes_of, column, first, row, [](std::size_t) { return true; }, factor, of);
     }
+    if (const std::size_t rest = end - row; rest != 0) {
+      add_products<Columns>(
+          lanes_of, column, first, row, [=](std::size_t each) { return each < rest; }, factor, of);
+    }
+    lanes_of.each([&](std::uint32_t lane) {
+      for (std::size_t k = 0; k < Columns; ++k) {
+        sums[k][lane] = of[lane].sum[k];
+      }
+    });
+  }
+
+  /// Lanes behind the last column have the last again.
+  template <std::size_t Columns, class Warp, class IsThere>
+  TUTTI_HD void add_products(const Warp& lanes_of, std::size_t column, std::size_t first,
+                             std::size_t row, const IsThere& is_there,
+                             double (&factor)[rows_together][most_together],
+                             typename Warp::template of_lanes<of_lane<Columns>>& of) const {
+    lanes_of.each([&](std::uint32_t lane) {
+      const std::size_t its = column + lane < size.columns ? column + lane : size.columns - 1;
+      const float* const from = matrix + row * size.columns + its;
+      for (std::size_t each = 0; each < rows_together; ++each) {
+        of[lane].held[each] = is_there(each) ? from[each * size.columns] : 0.0f;
+      }
+      if (lane < rows_together) {
+        for (std::size_t k = 0; k < Columns; ++k) {
+          factor[lane][k] =
+              is_there(lane) ? double{left[(first + k) * size.rows + row + lane]} : 0.0;
+        }
+      }
+    });
+    lanes_of.each([&](std::uint32_t lane) {
+      for (std::size_t each = 0; each < rows_together; ++each) {
+        const double element = of[lane].held[each];
+        for (std::size_t k = 0; k < Columns; ++k) {
+          add_product(of[lane].sum[k], factor[each][k], element);
+        }
+      }
+    });
   }
 };
 

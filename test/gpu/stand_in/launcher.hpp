@@ -18,7 +18,7 @@ void for_each_with_list(cuda::stream& queue, std::size_t n, const F& f) {
   test::stood_in_by(queue.native_handle()).for_each(n, f);
 }
 
-template <class F>
+template <unsigned Threads = 0, class F>
 void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
   test::stood_in_by(queue.native_handle()).for_each(blocks, [f](std::size_t number) {
     f(host_lanes{}, number);

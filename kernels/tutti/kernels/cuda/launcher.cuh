@@ -14,9 +14,9 @@ namespace tutti::kernels::device {
 
 inline constexpr unsigned threads_a_block = 256;
 /// Blocks for so many threads, but no more than any device runs at once; threads go on from there.
-inline unsigned blocks_for(std::size_t threads) {
+inline unsigned blocks_for(std::size_t threads, std::size_t a_block = threads_a_block) {
   constexpr std::size_t most = 16384;
-  return static_cast<unsigned>(std::min(most, (threads + threads_a_block - 1) / threads_a_block));
+  return static_cast<unsigned>(std::min(most, block_count(threads, a_block)));
 }
 
 template <class F>
@@ -73,8 +73,8 @@ struct lanes_of_block {
   }
 };
 
-template <class F>
-__global__ void __launch_bounds__(threads_a_block, 4) share_blocks(std::size_t blocks, F f) {
+template <unsigned Threads, class F>
+__global__ void __launch_bounds__(Threads, 4) share_blocks(std::size_t blocks, F f) {
   const lanes_of_block lanes{threadIdx.x % block_lanes, 0xffffu << (threadIdx.x & 16u)};
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x / block_lanes;
   const std::size_t thread = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -83,24 +83,32 @@ __global__ void __launch_bounds__(threads_a_block, 4) share_blocks(std::size_t b
   }
 }
 
-/// Calls `f(lanes, number)` for every block of elements.
-template <class F>
+/// Calls `f(lanes, number)` for every block of elements. The fewer threads share a multiprocessor,
+/// four times `Threads` at least, the more registers each may have.
+template <unsigned Threads = threads_a_block, class F>
 void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
   if (blocks == 0) {
     return;
   }
   const cuda::on_device here(queue.device());
-  share_blocks<<<blocks_for(blocks * block_lanes), threads_a_block, 0, queue.native_handle()>>>(
-      blocks, f);
+  share_blocks<Threads>
+      <<<blocks_for(blocks * block_lanes, Threads), Threads, 0, queue.native_handle()>>>(blocks, f);
   cuda::check(cudaGetLastError());
 }
 
 /// A block of threads that take a step together.
 struct block_of_threads {
   struct warp {
+    template <class T>
+    struct of_lanes {
+      T mine;
+      __device__ T& operator[](std::size_t) { return mine; }
+    };
+
     template <class F>
     __device__ void each(const F& f) const {
       f(threadIdx.x % steps::lanes);
+      __syncwarp();
     }
   };
   std::uint32_t number;

@@ -34,8 +34,8 @@ inline void add_cut(cuda::stream& queue, const steps::product_sums& of) {
 [[gnu::used]] inline void matrix_times_thin(cuda::stream& queue, const float* matrix,
                                             const float* right, const low_rank& size, float* left) {
   const auto to = device::sums_of(queue, size.rows * size.rank, size.columns, left);
-  device::for_each_block(queue, size.rows * to.cut.count(),
-                         steps::matrix_times_thin{matrix, right, size, to});
+  const steps::matrix_times_thin step{matrix, right, size, to};
+  device::for_each_block<64>(queue, step.blocks(), step);
   device::add_cut(queue, to);
 }
 
