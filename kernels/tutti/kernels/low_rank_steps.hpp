@@ -127,8 +127,8 @@ struct matrix_times_thin {
   }
 
  private:
-  /// A lane's sums of every sixteenth product in a segment. Rows behind the last are the last
-  /// again.
+  /// A lane's sums of every sixteenth product in a segment: many at a time, and a few where those
+  /// end. Rows behind the last are the last again.
   template <std::size_t Columns>
   TUTTI_HD sums<Columns> sum_products(std::size_t line, std::size_t first, std::size_t segment,
                                       std::size_t lane) const {
@@ -154,7 +154,7 @@ struct matrix_times_thin {
     return sum;
   }
 
-  /// Those of `Steps` elements of each row from i on.
+  /// Adds those of `Steps` elements of each row, from i on.
   template <std::size_t Steps, std::size_t Columns, class IsThere>
   TUTTI_HD void add_products(const float* const (&row)[rows_together], const float* thin,
                              std::size_t i, const IsThere& is_there, sums<Columns>& sum) const {
@@ -182,7 +182,8 @@ struct matrix_times_thin {
 };
 
 /// A block for each segment of as many columns as a warp has lanes: its warps have some rows each.
-/// All lanes of a warp need the same elements of the thin matrix: each reads those of another row.
+/// All lanes of a warp need the same elements of the thin matrix: one lane makes doubles of a
+/// row's, and shares them.
 struct transposed_times_thin {
   const float* matrix;
   const float* left;
@@ -190,6 +191,7 @@ struct transposed_times_thin {
   product_sums to;
 
   static constexpr unsigned min_blocks_per_sm = 2;
+  /// More would not leave their sums in the registers of two blocks.
   static constexpr std::size_t rows_together = 16;
 
   struct memory {
@@ -232,7 +234,7 @@ struct transposed_times_thin {
     double sum[Columns];
   };
 
-  /// A warp's sums over the rows [row, end), as many rows at a time as it has lanes.
+  /// A warp's sums over the rows [row, end).
   template <std::size_t Columns, class Warp>
   TUTTI_HD void sum_products(const Warp& lanes_of, std::size_t column, std::size_t first,
                              std::size_t row, std::size_t end,
@@ -255,7 +257,8 @@ struct transposed_times_thin {
     });
   }
 
-  /// Lanes behind the last column have the last again.
+  /// Adds those of as many rows as are read together, from `row` on. Lanes behind the last column
+  /// have the last again.
   template <std::size_t Columns, class Warp, class IsThere>
   TUTTI_HD void add_products(const Warp& lanes_of, std::size_t column, std::size_t first,
                              std::size_t row, const IsThere& is_there,

@@ -35,7 +35,8 @@ inline void add_cut(cuda::stream& queue, const steps::product_sums& of) {
                                             const float* right, const low_rank& size, float* left) {
   const auto to = device::sums_of(queue, size.rows * size.rank, size.columns, left);
   const steps::matrix_times_thin step{matrix, right, size, to};
-  device::for_each_block<64>(queue, step.blocks(), step);
+  constexpr unsigned few = 64;  // a lane keeps dozens of elements and sums in registers
+  device::for_each_block<few>(queue, step.blocks(), step);
   device::add_cut(queue, to);
 }
 
