@@ -694,8 +694,63 @@ TEST_F(Kernels, AdversarialSelection) {
   }
 }
 
+/// From some length on candidates are gathered first, if k is not more than a quarter. What a
+/// sample says of these inputs is right, or wrong in either way.
+TEST_F(Kernels, SelectionOfMany) {
+  cuda::stream queue;
+  constexpr std::size_t gathers = std::size_t{1} << 20;
+  for (const std::size_t n : {gathers - 1, gathers, gathers + 4099}) {
+    const auto input = normal_values(n, 8);
+    for (const std::size_t k : {std::size_t{1}, n / 1000, n / 4, n / 4 + 1, n / 2}) {
+      selects_as_the_host(queue, input, k, "normal");
+    }
+  }
+  constexpr std::size_t n = gathers + 4099;
+  constexpr std::size_t k = n / 1000;
+  const auto selects = [&](const std::vector<float>& input, const char* what) {
+    selects_as_the_host(queue, input, k, what);
+  };
+  std::vector<float> input(n, -1.5f);
+  selects(input, "all equal");
+  for (std::size_t i = 0; i < n; ++i) {
+    input[i] = static_cast<float>(i);
+  }
+  selects(input, "rising");
+  std::ranges::reverse(input);
+  selects(input, "falling");
+  for (std::size_t i = 0; i < n; ++i) {
+    input[i] = static_cast<float>(i * 7919 % 5) - 2.0f;
+  }
+  selects(input, "five values");
+  std::ranges::fill(input, 0.0f);
+  for (std::size_t i = 0; i < 10; ++i) {
+    input[n - 1 - 3 * i] = static_cast<float>(i + 1);
+  }
+  selects(input, "mostly zeros");
+  const kernels::detail::sample which = kernels::detail::sample_for(n, k);
+  const auto is_sampled = [&](float in_sample, float elsewhere) {
+    for (std::size_t i = 0; i < n; ++i) {
+      input[i] = elsewhere + static_cast<float>(i % 1000) * 1e-3f;
+    }
+    for (std::size_t i = 0; i < which.size; ++i) {
+      input[which.place(i)] = in_sample + static_cast<float>(i);
+    }
+  };
+  is_sampled(1e6f, 1.0f);
+  selects(input, "large where the sample lies: too few are gathered");
+  is_sampled(-1e6f, 1e7f);
+  selects(input, "small where the sample lies: too many are gathered");
+  for (std::size_t i = 0; i < n; ++i) {
+    input[i] = i % 5 != 0   ? 1.0f
+               : i % 2 != 0 ? std::numeric_limits<float>::infinity()
+                            : -std::numeric_limits<float>::infinity();
+  }
+  selects(input, "many infinities");
+}
+
 TEST_F(Kernels, NaNIsRefusedWhereTheHostSynchronises) {
-  for (const std::size_t n : {std::size_t{100}, std::size_t{100'003}}) {
+  for (const std::size_t n :
+       {std::size_t{100}, std::size_t{100'003}, std::size_t{1} << 20, std::size_t{1'100'003}}) {
     cuda::stream queue;
     auto input = normal_values(n, 9);
     input[60] = std::numeric_limits<float>::quiet_NaN();

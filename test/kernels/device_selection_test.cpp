@@ -1,7 +1,6 @@
 // How a device selects, run on the host as device_steps_test.cpp runs the other kernels: the oracle
 // is plain code of this file; the host's selection must agree too.
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -9,12 +8,14 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "kernels/values.hpp"
+#include "tutti/kernels/block_of_threads.hpp"
 #include "tutti/kernels/radix_search.hpp"
 #include "tutti/kernels/selection.hpp"
 #include "tutti/kernels/sparse_pairs.hpp"
@@ -25,43 +26,68 @@ namespace {
 namespace radix = kernels::radix;
 namespace element = kernels::element;
 
+/// Of what the k largest were selected.
+enum class looked_at { all, candidates };
+
 struct selected {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
   unsigned long long refused = nothing_refused;
+  looked_at from = looked_at::all;
 
   static constexpr unsigned long long nothing_refused = ~0ULL;
 };
 
-/// Selects as a device does, in memory that nobody has cleared, with loops for CUB's histograms and
-/// its scan. What a device does at once is done the last first.
+/// As many blocks as share n elements take a step, the last first, on memory that nobody has
+/// cleared.
+template <class Step>
+void on_blocks(std::size_t blocks, const Step& step) {
+  for (std::size_t number = blocks; number-- > 0;) {
+    const auto shared = std::make_unique_for_overwrite<typename Step::memory>();
+    std::memset(static_cast<void*>(shared.get()), 0xFF, sizeof *shared);
+    step(kernels::steps::host_block{static_cast<std::uint32_t>(number),
+                                    static_cast<std::uint32_t>(blocks)},
+         *shared);
+  }
+}
+
+/// What is gathered, and how much of it there is room for.
+struct gathering {
+  kernels::detail::sample which{};
+  std::size_t room{};
+};
+
+/// Selects as a device does, with a loop for CUB's selection.
 selected on_device(const std::vector<float>& input, std::size_t k,
-                   const std::uint32_t* names = nullptr) {
+                   const std::uint32_t* names = nullptr, const gathering& some = {}) {
   const std::size_t n = input.size();
   selected out{std::vector<std::uint32_t>(k, 99), std::vector<float>(k, 99.0f)};
-  std::array<radix::search, radix::rounds> found;
-  std::memset(static_cast<void*>(found.data()), 0xFF, sizeof found);
-  const radix::search* before = nullptr;
-  for (unsigned round = 0; round < radix::rounds; ++round) {
-    std::array<std::uint32_t, radix::bins> count{};
+  const auto at = std::make_unique_for_overwrite<radix::record>();
+  std::memset(static_cast<void*>(at.get()), 0xFF, sizeof *at);
+  const auto count = static_cast<std::uint32_t>(k);
+  radix::source from{{input.data(), names, n}, {}, count};
+  std::vector<float> values(some.room, 77.0f);
+  std::vector<std::uint32_t> indices(some.room, 77);
+  on_blocks(1, radix::begin_selection{input.data(), some.which, count, at.get()});
+  if (some.which.size != 0) {
+    from.gathered = {values.data(), indices.data(), some.room};
+    const radix::index_if_reaching reaching{input.data(), &at->floor};
+    const radix::keep_gathered keep{input.data(), indices.data(), values.data(), some.room};
+    at->gathered = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      ++count[radix::digit_of{input.data(), before, round}(i)];
+      if (radix::is_gathered{}(reaching(i))) {
+        keep(static_cast<std::ptrdiff_t>(at->gathered++), reaching(i));
+      }
     }
-    for (std::size_t bin = radix::bins; bin-- > 0;) {
-      radix::narrow{count.data(), static_cast<std::uint32_t>(k), before, &found[round], round}(bin);
-    }
-    before = &found[round];
   }
-  const radix::tally_of tally{input.data(), before};
-  const radix::write_selected write{input.data(),      names,        before, out.indices.data(),
-                                    out.values.data(), &out.refused, 0};
-  std::vector<std::uint64_t> taken(n + 1, 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    taken[i + 1] = taken[i] + tally(i);
+  const std::size_t blocks = radix::blocks_sharing(n);
+  for (unsigned round = 0; round < radix::rounds; ++round) {
+    on_blocks(blocks, radix::count_digits{from, at.get(), round});
   }
-  for (std::size_t i = n; i-- > 0;) {
-    write(static_cast<std::ptrdiff_t>(i), taken[i]);
-  }
+  on_blocks(blocks, radix::tally_shares{from, at.get()});
+  on_blocks(blocks, radix::write_selected{from, at.get(), out.indices.data(), out.values.data(),
+                                          &out.refused, 0});
+  out.from = from.looked_at(*at).values == input.data() ? looked_at::all : looked_at::candidates;
   return out;
 }
 
@@ -78,6 +104,8 @@ class ranking {
                              [&](std::uint32_t a, std::uint32_t b) { return key(a) > key(b); });
   }
   const std::vector<float>& input() const { return input_; }
+  /// Of a rank from 1 on.
+  float value(std::size_t rank) const { return input_[order_[rank - 1]]; }
   selected first(std::size_t k) const {
     selected out;
     out.indices.assign(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(k));
@@ -93,12 +121,39 @@ class ranking {
   std::vector<std::uint32_t> order_;
 };
 
+/// From all elements, and from what is gathered by a host's sample or, of few elements, by each of
+/// them: where that is less than k or more than there is room for, from all again.
 void selects(const ranking& of, std::size_t k, const char* what) {
+  const std::vector<float>& input = of.input();
+  const std::size_t n = input.size();
   const selected wanted = of.first(k);
-  const selected found = on_device(of.input(), k);
-  EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << of.input().size();
-  EXPECT_TRUE(same_bits(found.values, wanted.values)) << what;
-  EXPECT_EQ(found.refused, selected::nothing_refused) << what;
+  const auto agrees = [&](const gathering& some, looked_at from) {
+    const selected found = on_device(input, k, nullptr, some);
+    EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << n;
+    EXPECT_TRUE(same_bits(found.values, wanted.values)) << what;
+    EXPECT_EQ(found.refused, selected::nothing_refused) << what;
+    EXPECT_EQ(found.from, from) << what << ", " << k << " of " << n;
+  };
+  agrees({}, looked_at::all);
+  if (n > kernels::detail::sample::most) {
+    return;
+  }
+  // A sample of all elements: those that reach the floor can be told.
+  const auto reach = [&](std::size_t rank) {
+    const std::uint32_t lowest = kernels::key_of(of.value(rank)) & ~0x3ffu;
+    return static_cast<std::size_t>(std::ranges::count_if(
+        input, [&](float each) { return kernels::key_of(each) >= std::max(lowest, 1u); }));
+  };
+  for (const std::size_t rank : {std::size_t{1}, k, std::min(n, 2 * k)}) {
+    const kernels::detail::sample all{n, 1, static_cast<std::uint32_t>(rank)};
+    const std::size_t reaching = reach(rank);
+    const auto from = reaching >= k ? looked_at::candidates : looked_at::all;
+    agrees({all, n}, from);
+    agrees({all, reaching}, from);
+    if (reaching > 1) {
+      agrees({all, reaching - 1}, looked_at::all);
+    }
+  }
 }
 
 TEST(device_selection, is_exact_at_every_size) {

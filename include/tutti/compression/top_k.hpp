@@ -17,8 +17,8 @@ namespace tutti::compression {
 /// Only the elements of largest magnitude travel, exactly; of equal ones the first.
 /// Wire: k indices in the chunk, ascending, as 32-bit words, then their k values as floats;
 /// k = max(floor(n * density), 1), and 0 for an empty chunk.
-/// Cost: 8k bytes; about one read of the chunk to select (on a device five), k additions to
-/// accumulate.
+/// Cost: 8k bytes; about one read of the chunk to select (on a device, of less than 2^20 elements,
+/// five), k additions to accumulate.
 /// After: Aji and Heafield, "Sparse Communication", 2017; Shi et al., "gTopK", 2019 (the rule for
 /// k).
 class top_k {

@@ -27,6 +27,14 @@ TUTTI_HD inline std::uint32_t add_atomically(std::uint32_t* to, std::uint32_t co
 #endif
 }
 
+TUTTI_HD inline std::uint32_t count_bits(std::uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<std::uint32_t>(__popc(word));
+#else
+  return static_cast<std::uint32_t>(std::popcount(word));
+#endif
+}
+
 /// Calls `f(number)` for every bit that is set, the lowest first.
 template <class F>
 TUTTI_HD void for_each_bit(std::uint32_t word, const F& f) {
@@ -51,6 +59,12 @@ struct host_block {
       for (std::uint32_t lane = 0; lane < lanes; ++lane) {
         f(lane);
       }
+    }
+    template <class F>
+    std::uint32_t ballot(const F& f) const {
+      std::uint32_t holding = 0;
+      each([&](std::uint32_t lane) { holding |= f(lane) ? 1u << lane : 0; });
+      return holding;
     }
   };
   std::uint32_t number;

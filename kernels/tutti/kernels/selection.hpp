@@ -22,7 +22,8 @@ namespace tutti::kernels {
 //
 // On a host a sample suggests a floor that a little more than k elements should reach. One read of
 // the input collects these candidates, and a histogram of the few finds the exact threshold. A
-// sample that misjudged costs five more reads, and never exactness.
+// sample that misjudged costs five more reads, and never exactness. A device does the same with a
+// large input (radix_search.hpp).
 
 /// Where the selected go: as many as there are indices.
 struct selection {
@@ -48,7 +49,7 @@ struct sample {
   std::size_t stride{1};
   std::uint32_t rank{};  ///< of the largest in it, which is the floor
 
-  std::size_t place(std::size_t i) const { return i * stride + i % stride; }
+  TUTTI_HD std::size_t place(std::size_t i) const { return i * stride + i % stride; }
 };
 
 /// One whose floor somewhat more than k of n should reach.
@@ -154,7 +155,7 @@ inline void expect_elements(std::span<const std::uint32_t> indices, std::size_t 
 
 }  // namespace detail
 
-/// Candidates to provide room for when a host selects k of n; a device has none.
+/// Candidates to provide room for when k of n are selected.
 constexpr std::size_t selection_candidates(std::size_t n, std::size_t k) {
   return std::min(n, 4 * k + 32768) + detail::collect_block;
 }
@@ -183,7 +184,8 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
 /// Selects the elements that the host selects, in its order. A kernel cannot throw: NaN is refused,
 /// in the same words, by the stream's next `synchronize` (engine.wait() and wait(id), save, load)
 /// and every later one; until then it travels, and makes the parameters that it reaches NaN too.
-/// Cost: five reads of the input, four by CUB's histograms and one by its scan.
+/// Cost: a read of the input, and five of the candidates; of a small input, a dense selection or
+/// one whose sample misjudged five reads of all.
 void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room);
 

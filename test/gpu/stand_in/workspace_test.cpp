@@ -30,6 +30,8 @@ struct kernels_with_room {
   on_gpu<float> sum{queue, n};
   on_gpu<double> total{queue, 3};
   on_gpu<std::uint32_t> indices{queue, n};
+  on_gpu<float> candidates{queue, kernels::selection_candidates(n, n / 1000)};
+  on_gpu<std::uint32_t> their_indices{queue, kernels::selection_candidates(n, n / 1000)};
 
   explicit kernels_with_room(std::size_t elements) : n(elements) {}
 
@@ -46,6 +48,8 @@ struct kernels_with_room {
     kernels::multiply(queue, input.input(), sum.input(),
                       reinterpret_cast<kernels::inner_products*>(total.data()));
     kernels::select_largest(queue, input.input(), 0, {indices.span(), sum.data()}, {});
+    kernels::select_largest(queue, input.input(), 0, {indices.span().first(n / 1000), sum.data()},
+                            {candidates.span(), their_indices.span()});
     const std::vector<kernels::copy_run> runs(5000, {input.data(), sum.data(), 0});
     kernels::copy_runs(queue, runs);
     kernels::matrix_times_thin(queue, input.data(), input.data(), {1, n, 1}, result);
@@ -56,7 +60,7 @@ struct kernels_with_room {
 }  // namespace
 
 TEST(Workspace, IsMadeOnceForAllKernels) {
-  for (const std::size_t n : {0UL, 1UL, 4097UL, 100'003UL}) {
+  for (const std::size_t n : {0UL, 1UL, 4097UL, 100'003UL, 1UL << 20}) {
     kernels_with_room on(n);
     kernels::reserve(on.queue, n);
     const long reserved = dear_calls_so_far().allocations;
@@ -67,7 +71,7 @@ TEST(Workspace, IsMadeOnceForAllKernels) {
 }
 
 TEST(Workspace, GrowsWhereNobodyReservedIt) {
-  kernels_with_room on(4097);
+  kernels_with_room on(1UL << 20);
   const long before = dear_calls_so_far().allocations;
   on.run();
   EXPECT_GT(dear_calls_so_far().allocations, before);
