@@ -18,6 +18,7 @@
 #include "tutti/kernels/block_of_threads.hpp"
 #include "tutti/kernels/radix_search.hpp"
 #include "tutti/kernels/selection.hpp"
+#include "tutti/kernels/selection_steps.hpp"
 #include "tutti/kernels/sparse_pairs.hpp"
 
 namespace tutti {
@@ -51,36 +52,33 @@ void on_blocks(std::size_t blocks, const Step& step) {
   }
 }
 
-/// What is gathered, and how much of it there is room for.
-struct gathering {
+/// What suggests candidates, and how many of them there is room for.
+struct listing {
   kernels::detail::sample which{};
   std::size_t room{};
 };
 
-/// Selects as a device does, with a loop for CUB's selection.
+/// Selects as a device does.
 selected on_device(const std::vector<float>& input, std::size_t k,
-                   const std::uint32_t* names = nullptr, const gathering& some = {}) {
+                   const std::uint32_t* names = nullptr, const listing& some = {}) {
   const std::size_t n = input.size();
   selected out{std::vector<std::uint32_t>(k, 99), std::vector<float>(k, 99.0f)};
   const auto at = std::make_unique_for_overwrite<radix::record>();
   std::memset(static_cast<void*>(at.get()), 0xFF, sizeof *at);
   const auto count = static_cast<std::uint32_t>(k);
-  radix::source from{{input.data(), names, n}, {}, count};
+  radix::source from{{input.data(), names, n}, count, nullptr, nullptr, 0};
   std::vector<float> values(some.room, 77.0f);
   std::vector<std::uint32_t> indices(some.room, 77);
+  std::vector<std::uint8_t> marks(radix::mark_bytes(n), 0xFF);
+  const std::size_t blocks = radix::blocks_sharing(n);
   on_blocks(1, radix::begin_selection{input.data(), some.which, count, at.get()});
   if (some.which.size != 0) {
-    from.gathered = {values.data(), indices.data(), some.room};
-    const radix::index_if_reaching reaching{input.data(), &at->floor};
-    const radix::keep_gathered keep{input.data(), indices.data(), values.data(), some.room};
-    at->gathered = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      if (radix::is_gathered{}(reaching(i))) {
-        keep(static_cast<std::ptrdiff_t>(at->gathered++), reaching(i));
-      }
-    }
+    from.indices = indices.data();
+    from.values = values.data();
+    from.room = some.room;
+    on_blocks(blocks, radix::mark_candidates{input.data(), n, marks.data(), at.get()});
+    on_blocks(blocks, radix::list_candidates{from, marks.data(), at.get()});
   }
-  const std::size_t blocks = radix::blocks_sharing(n);
   for (unsigned round = 0; round < radix::rounds; ++round) {
     on_blocks(blocks, radix::count_digits{from, at.get(), round});
   }
@@ -121,13 +119,13 @@ class ranking {
   std::vector<std::uint32_t> order_;
 };
 
-/// From all elements, and from what is gathered by a host's sample or, of few elements, by each of
-/// them: where that is less than k or more than there is room for, from all again.
+/// From all elements, and from candidates: where those are less than k or more than there is room
+/// for, from all again.
 void selects(const ranking& of, std::size_t k, const char* what) {
   const std::vector<float>& input = of.input();
   const std::size_t n = input.size();
   const selected wanted = of.first(k);
-  const auto agrees = [&](const gathering& some, looked_at from) {
+  const auto agrees = [&](const listing& some, looked_at from) {
     const selected found = on_device(input, k, nullptr, some);
     EXPECT_EQ(found.indices, wanted.indices) << what << ", " << k << " of " << n;
     EXPECT_TRUE(same_bits(found.values, wanted.values)) << what;

@@ -60,12 +60,6 @@ struct host_block {
         f(lane);
       }
     }
-    template <class F>
-    std::uint32_t ballot(const F& f) const {
-      std::uint32_t holding = 0;
-      each([&](std::uint32_t lane) { holding |= f(lane) ? 1u << lane : 0; });
-      return holding;
-    }
   };
   std::uint32_t number;
   std::uint32_t count;

@@ -23,7 +23,7 @@ namespace tutti::kernels {
 // On a host a sample suggests a floor that a little more than k elements should reach. One read of
 // the input collects these candidates, and a histogram of the few finds the exact threshold. A
 // sample that misjudged costs five more reads, and never exactness. A device does the same with a
-// large input (radix_search.hpp).
+// large input (selection_steps.hpp).
 
 /// Where the selected go: as many as there are indices.
 struct selection {

@@ -110,10 +110,6 @@ struct block_of_threads {
       f(threadIdx.x % steps::lanes);
       __syncwarp();
     }
-    template <class F>
-    __device__ std::uint32_t ballot(const F& f) const {
-      return __ballot_sync(~0u, f(threadIdx.x % steps::lanes));
-    }
   };
   std::uint32_t number;
   std::uint32_t count;

@@ -2,29 +2,25 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cub/device/device_select.cuh>
 #include <span>
-#include <thrust/iterator/counting_iterator.h>
-#include <thrust/iterator/tabulate_output_iterator.h>
-#include <thrust/iterator/transform_iterator.h>
 
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/kernels/cuda/each.cuh"
-#include "tutti/kernels/radix_search.hpp"
 #include "tutti/kernels/selection.hpp"
+#include "tutti/kernels/selection_steps.hpp"
 
 // The definitions of what selection.hpp declares for a cuda::stream.
 namespace tutti::kernels {
 
 namespace device {
 
-/// Elements from which on it pays to gather candidates: below, all stay in a device's cache.
-inline constexpr std::size_t worth_gathering = std::size_t{1} << 20;
+/// Elements from which on it pays to list candidates: below, all stay in a device's cache.
+inline constexpr std::size_t worth_a_sample = std::size_t{1} << 20;
 
 /// What suggests the candidates; nothing where they would not pay, or might not fit.
 inline detail::sample sample_for(std::size_t n, std::size_t k, std::size_t room) {
-  if (n < worth_gathering) {
+  if (n < worth_a_sample) {
     return {};
   }
   const detail::sample which = detail::sample_for(n, k);
@@ -32,52 +28,37 @@ inline detail::sample sample_for(std::size_t n, std::size_t k, std::size_t room)
   return expected <= room - room / 4 ? which : detail::sample{};
 }
 
-/// Writes the candidates in order, as many as there is room for, and `*count` how many they are.
-inline auto gather(cuda::stream& queue, std::span<const float> input, const std::uint32_t* floor,
-                   const candidates& room, std::uint32_t* count) {
-  return [=, stream = queue.native_handle()](void* storage, std::size_t& bytes) {
-    const radix::index_if_reaching reaching{input.data(), floor};
-    const radix::keep_gathered keep{input.data(), room.indices.data(), room.values.data(),
-                                    room.values.size()};
-    return cub::DeviceSelect::If(
-        storage, bytes, thrust::make_transform_iterator(indices(), reaching),
-        thrust::make_tabulate_output_iterator(keep), count, static_cast<std::int64_t>(input.size()),
-        radix::is_gathered{}, stream);
-  };
-}
-
-/// What a selection keeps in the stream's room, before the storage of CUB's algorithm.
+/// What a selection keeps in the stream's room, before the marks.
 inline constexpr std::size_t record_bytes = round_up(sizeof(radix::record), 256);
 
 /// Bytes of a stream's room in which a selection from n elements works.
-inline std::size_t room_of_selection(cuda::stream& queue, std::size_t n) {
-  if (n < worth_gathering) {
-    return record_bytes;
-  }
-  const cuda::on_device here(queue.device());
-  const std::span<const float> any(static_cast<const float*>(nullptr), n);
-  return record_bytes + cuda::detail::storage_of(gather(queue, any, nullptr, {}, nullptr));
+constexpr std::size_t room_of_selection(std::size_t n) {
+  return record_bytes + (n < worth_a_sample ? 0 : radix::mark_bytes(n));
 }
 
-/// `names`: the indices of the input's elements, or null where they count up from 0. Candidates are
-/// gathered by `which`.
+/// `names`: the indices of the input's elements, or null where they count up from 0. There is a
+/// list of candidates where there is a sample.
 inline void select(cuda::stream& queue, std::span<const float> input, const std::uint32_t* names,
                    std::uint64_t first_element, selection out, const detail::sample& which,
-                   const candidates& room_of_candidates) {
+                   const candidates& list) {
   const std::size_t n = input.size();
   if (out.indices.empty()) {
     return;
   }
-  auto* const at = reinterpret_cast<radix::record*>(room(queue, room_of_selection(queue, n)));
+  std::byte* const kept = room(queue, room_of_selection(n));
+  auto* const at = reinterpret_cast<radix::record*>(kept);
+  auto* const marks = reinterpret_cast<std::uint8_t*>(kept + record_bytes);
   const auto k = static_cast<std::uint32_t>(out.indices.size());
-  radix::source from{{input.data(), names, n}, {}, k};
+  const std::size_t blocks = radix::blocks_sharing(n);
+  radix::source from{{input.data(), names, n}, k, nullptr, nullptr, 0};
   on_blocks(queue, 1, radix::begin_selection{input.data(), which, k, at});
   if (which.size != 0) {
-    from.gathered = {room_of_candidates.values.data(), room_of_candidates.indices.data(),
-                     room_of_candidates.values.size()};
-    run(queue, record_bytes, gather(queue, input, &at->floor, room_of_candidates, &at->gathered));
+    from.indices = list.indices.data();
+    from.values = list.values.data();
+    from.room = list.values.size();
+    on_blocks(queue, blocks, radix::mark_candidates{input.data(), n, marks, at});
+    on_blocks(queue, blocks, radix::list_candidates{from, marks, at});
   }
-  const std::size_t blocks = radix::blocks_sharing(n);
   for (unsigned round = 0; round < radix::rounds; ++round) {
     on_blocks(queue, blocks, radix::count_digits{from, at, round});
   }

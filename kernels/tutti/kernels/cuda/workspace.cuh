@@ -23,7 +23,7 @@ namespace tutti::kernels {
   device::room(
       queue,
       std::max({cuda::detail::storage_of(device::inner_products_of(queue, any, any, nullptr)),
-                device::room_of_selection(queue, elements), device::room_of_copies(queue),
+                device::room_of_selection(elements), device::room_of_copies(queue),
                 detail::most_partial_sums * sizeof(double)}));
 }
 
