@@ -632,9 +632,10 @@ struct selected {
   std::vector<float> values;
 };
 
-selected select_on_gpu(cuda::stream& queue, const std::vector<float>& input, std::size_t k) {
+selected select_on_gpu(cuda::stream& queue, const std::vector<float>& input, std::size_t k,
+                       std::size_t offset = 0) {
   const std::size_t places = kernels::selection_candidates(input.size(), k);
-  const on_gpu there(queue, input);
+  const on_gpu there(queue, input, offset);
   const on_gpu<float> room(queue, places);
   const on_gpu<std::uint32_t> room_of_indices(queue, places);
   const on_gpu<std::uint32_t> indices(queue, k);
@@ -645,7 +646,7 @@ selected select_on_gpu(cuda::stream& queue, const std::vector<float>& input, std
 }
 
 void selects_as_the_host(cuda::stream& queue, const std::vector<float>& input, std::size_t k,
-                         const char* what) {
+                         const char* what, std::size_t offset = 0) {
   const std::size_t places = kernels::selection_candidates(input.size(), k);
   std::vector<float> room(places);
   std::vector<std::uint32_t> room_of_indices(places);
@@ -653,8 +654,9 @@ void selects_as_the_host(cuda::stream& queue, const std::vector<float>& input, s
   std::vector<float> values(k);
   inline_queue host;
   kernels::select_largest(host, input, 1000, {indices, values.data()}, {room, room_of_indices});
-  const selected there = select_on_gpu(queue, input, k);
-  EXPECT_EQ(there.indices, indices) << what << ", " << k << " of " << input.size();
+  const selected there = select_on_gpu(queue, input, k, offset);
+  EXPECT_EQ(there.indices, indices)
+      << what << ", " << k << " of " << input.size() << " behind " << offset;
   EXPECT_TRUE(same_bits(there.values, values)) << what;
 }
 
@@ -665,8 +667,10 @@ TEST_F(Kernels, Selection) {
   for (const std::size_t n : sizes) {
     const auto input = normal_values(n, 8);
     for (const std::size_t k : {std::size_t{0}, std::size_t{1}, n / 1000, n / 10, n}) {
-      if (k <= n) {
-        selects_as_the_host(queue, input, k, "normal");
+      for (const std::size_t offset : offsets) {
+        if (k <= n) {
+          selects_as_the_host(queue, input, k, "normal", offset);
+        }
       }
     }
   }
@@ -694,18 +698,18 @@ TEST_F(Kernels, AdversarialSelection) {
   }
 }
 
-/// From some length on candidates are gathered first, if k is not more than a quarter. What a
+/// From some length on candidates are listed first, if k is not more than a quarter. What a
 /// sample says of these inputs is right, or wrong in either way.
 TEST_F(Kernels, SelectionOfMany) {
   cuda::stream queue;
-  constexpr std::size_t gathers = std::size_t{1} << 20;
-  for (const std::size_t n : {gathers - 1, gathers, gathers + 4099}) {
+  constexpr std::size_t lists_candidates = std::size_t{1} << 20;
+  for (const std::size_t n : {lists_candidates - 1, lists_candidates, lists_candidates + 4099}) {
     const auto input = normal_values(n, 8);
     for (const std::size_t k : {std::size_t{1}, n / 1000, n / 4, n / 4 + 1, n / 2}) {
-      selects_as_the_host(queue, input, k, "normal");
+      selects_as_the_host(queue, input, k, "normal", k % 2);
     }
   }
-  constexpr std::size_t n = gathers + 4099;
+  constexpr std::size_t n = lists_candidates + 4099;
   constexpr std::size_t k = n / 1000;
   const auto selects = [&](const std::vector<float>& input, const char* what) {
     selects_as_the_host(queue, input, k, what);
@@ -737,9 +741,9 @@ TEST_F(Kernels, SelectionOfMany) {
     }
   };
   is_sampled(1e6f, 1.0f);
-  selects(input, "large where the sample lies: too few are gathered");
+  selects(input, "large where the sample lies: too few candidates");
   is_sampled(-1e6f, 1e7f);
-  selects(input, "small where the sample lies: too many are gathered");
+  selects(input, "small where the sample lies: too many candidates");
   for (std::size_t i = 0; i < n; ++i) {
     input[i] = i % 5 != 0   ? 1.0f
                : i % 2 != 0 ? std::numeric_limits<float>::infinity()
