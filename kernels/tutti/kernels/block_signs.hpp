@@ -104,7 +104,7 @@ void add_block_signs(cuda::stream& queue, const float* magnitudes, const std::ui
 namespace element {
 
 // Lanes of a device share a block. Each reads every sixteenth element, for that is the order in
-// which hosts add them up, and then has some words of the signs. The block is read twice, the
+// which hosts add them up, and then has a word or more of the signs. The block is read twice, the
 // second time from a cache.
 
 struct magnitude_of_both {
@@ -135,17 +135,12 @@ TUTTI_HD float mean_of_block(const Lanes& lanes, std::size_t n, const Term& term
   return mean;
 }
 
-/// Calls `f.pack<Width>(i)` for every pack of the words of n elements' signs, or `f.pack<1>(i)` for
-/// every word where those or `arrays` do not allow that.
-template <int Width, class Lanes, class F, class... Arrays>
-TUTTI_HD void for_each_word(const Lanes& lanes, std::size_t n, const F& f, Arrays... arrays) {
-  const std::size_t words = sign_words(n);
-  if (Width > 1 && (words % Width != 0 || !aligned_for<Width>(arrays...))) {
-    return for_each_word<1>(lanes, n, f);
-  }
+/// Calls `f.pack<1>(word)` for every word of n elements' signs.
+template <class Lanes, class F>
+TUTTI_HD void for_each_word(const Lanes& lanes, std::size_t n, const F& f) {
   lanes.each([&](std::size_t lane) {
-    for (std::size_t i = lane; i < words / Width; i += block_lanes) {
-      f.template pack<Width>(i);
+    for (std::size_t word = lane; word < sign_words(n); word += block_lanes) {
+      f.template pack<1>(word);
     }
   });
 }
@@ -162,8 +157,7 @@ struct pack_block {
     const block_of here(number, block, n);
     const float* const from = input + here.begin;
     magnitudes[number] = mean_of_block(lanes, here.n, magnitude{from});
-    std::uint32_t* const out = words + here.begin / 32;
-    for_each_word<2>(lanes, here.n, pack_words{from, here.n, out}, from, out);
+    for_each_word(lanes, here.n, pack_words{from, here.n, words + here.begin / 32});
   }
 };
 
@@ -182,8 +176,8 @@ struct add_and_pack_block {
     const float* const added = from + here.begin;
     const float mean = mean_of_block(lanes, here.n, magnitude_of_both{sum, added});
     magnitudes[number] = mean;
-    for_each_word<1>(lanes, here.n,  // two arrays of packs are more than a thread's registers
-                     add_and_pack_words{sum, added, here.n, &mean, words + here.begin / 32});
+    for_each_word(lanes, here.n,
+                  add_and_pack_words{sum, added, here.n, &mean, words + here.begin / 32});
   }
 };
 
