@@ -9,7 +9,8 @@ root = pathlib.Path(__file__).resolve().parents[2]
 
 
 def listed(*patterns: str) -> list[str]:
-    """Paths that git tracks or would track; in a tree without git, every file outside build/."""
+    """Paths that git tracks or would track; in a tree without git, every file outside build/. What
+    programs have printed into bench/results/ is nobody's prose."""
     try:
         listing = subprocess.run(
             ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -17,7 +18,8 @@ def listed(*patterns: str) -> list[str]:
     except (OSError, subprocess.CalledProcessError):
         listing = [str(path.relative_to(root)) for path in root.rglob("*")]
     found = sorted({path for path in listing
-                    if path and not path.startswith("build/") and (root / path).is_file()})
+                    if path and not path.startswith("build/") and (root / path).is_file()
+                    and (not path.startswith("bench/results/") or path.endswith(".md"))})
     return [path for path in found
             if not patterns or any(pathlib.PurePath(path).match(each) for each in patterns)]
 

@@ -12,7 +12,8 @@
 namespace tutti_torch {
 
 /// Transports of a model that lies on a GPU, that of its first parameter which does: gradients
-/// travel by NCCL, and MPI, which need not know of GPUs, carries the rest. Never run on one.
+/// travel by NCCL, and MPI, which need not know of GPUs, carries the rest. Seen on one
+/// GPU that two ranks shared.
 class on_cuda {
  public:
   using transport = tutti::transport::nccl<tutti::transport::mpi>;

@@ -112,7 +112,7 @@ class DataParallel(torch.nn.Module):
 
     The model lies on the host, or on a GPU of each rank's own: then gradients travel by NCCL, behind
     torch's current stream, MPI carries the rest, and `scaler` is refused where a compressor
-    remembers. What is compiled for a GPU has never run on one.
+    remembers.
 
     Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the
     job's, `serves` is true on them: call `serve()` and end.

@@ -12,7 +12,7 @@ import torch
 usual = {"CUDA": "/usr/local/cuda", "NCCL": "/usr", "wheel": "nvidia.nccl"}
 
 class Toolkit:
-    """Flags, and what is missing as one sentence. None of what they build has ever run on a GPU."""
+    """Flags, and what is missing as one sentence."""
 
     def __init__(self):
         if torch.version.cuda is None:

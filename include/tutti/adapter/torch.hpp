@@ -135,7 +135,7 @@ using told_beside = typename detail::told_beside<Transport>::type;
 /// by then, and that stream sees means and parameters behind the last of them: the host waits for
 /// its peers, and for the device where a pass begins, until the means of the one before are there,
 /// whose errors it hears of then. No residual is taken back there where a step is skipped, so that
-/// a compressor that remembers is refused a loss that is scaled. It has never run on a GPU:
+/// a compressor that remembers is refused a loss that is scaled.
 /// test/torch/cuda_stand_in.cpp trains by threads of the host in its place.
 ///
 /// Errors: usage_error and communication_error, out of `backward()` and of the verbs below.

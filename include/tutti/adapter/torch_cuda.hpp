@@ -16,7 +16,6 @@ namespace tutti::adapter {
 
 /// Tensors of the device on which a transport was made: with this header data_parallel trains them,
 /// over transport::nccl or another whose queue is a CUDA stream.
-/// It has never run on a GPU.
 /// Cost: a stream's room (base/cuda/room.hpp) for each stream of torch's that is ever current.
 template <>
 class torch_memory<cuda::stream> {
