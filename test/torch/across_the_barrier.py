@@ -73,7 +73,7 @@ class Detached(torch.nn.Module):
 
 def network(kind=Network):
     torch.manual_seed(5)
-    return kind().to(laws.device)
+    return laws.placed(kind())
 
 
 def made(kind=Network, **named):
@@ -322,7 +322,7 @@ def loading_waits():
     model, optimizer = made(Pair)
     backward(model, batch(0))
     optimizer.step()
-    loaded = Pair().to(laws.device)
+    loaded = laws.placed(Pair())
     model.module.load_state_dict(loaded.state_dict())
     model.wait()
     for (name, mine), other in zip(model.module.named_parameters(), loaded.parameters()):

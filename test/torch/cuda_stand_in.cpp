@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <c10/core/CPUAllocator.h>
 #include <cmath>
@@ -409,6 +410,38 @@ TEST_P(TorchOnAStandIn, OurOptimizerCrossesTheBarrier) {
     EXPECT_EQ(values(its[0]), parameters[0]);
     EXPECT_EQ(values(its[1]), parameters[1]);
     EXPECT_EQ(values(its[2]), std::vector<float>(4));
+  });
+}
+
+/// The last rank's backward pass stops between two layers until rank 0 has read the updated last
+/// one.
+TEST_P(TorchOnAStandIn, ALayerWaitsForItsOwn) {
+  const int ranks = GetParam();
+  std::atomic<bool> read{false};
+  run_on_devices(ranks, [&](world_type& world, in_process& beside) {
+    const int rank = world.rank();
+    const model its(rank, at::kFloat, {{"first", 300}, {"last", 3}});
+    adapter::data_parallel<strategies::ByteScheduler, world_type, optimizer::sgd> trained(
+        world, beside, its.parameters, {.partition = {.bytes = 400}}, unused_parameters::as_zeros,
+        {.learning_rate = 0.5f, .momentum = 0.0f});
+    trained.listen();
+    trained.forward(gradients::averaged);
+    const at::Tensor x = its[0] * 2;
+    if (rank == ranks - 1 && ranks > 1) {
+      x.register_hook([&](const at::Tensor&) { read.wait(false); });
+    }
+    const at::Tensor batch = gradient_of(its[1], rank, ranks, 0, 1);
+    const at::Tensor loss = ((x.sum() * 0 + its[1]) * batch).sum();
+    loss.backward();
+    trained.end_step();
+    if (rank == 0) {
+      trained.wait(1);
+      EXPECT_EQ(values(its[1]), each(3, [&](int i) { return -0.5f * mean_of(ranks, 0, 1, i); }));
+      read = true;
+      read.notify_all();
+    }
+    trained.wait();
+    EXPECT_EQ(values(its[0]), std::vector<float>(300));
   });
 }
 

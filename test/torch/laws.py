@@ -31,12 +31,17 @@ remembering = {"strategy": "mine::Strategy",
 late = {**remembering, "strategy": "mine::Late"}
 
 
+def placed(module):
+    """On the host it stays where it is."""
+    return module.to(device) if device == "cuda" else module
+
+
 def ours(module, **named):
-    return tutti_torch.DataParallel(module.to(device), **{"strategy": dense, **named})
+    return tutti_torch.DataParallel(placed(module), **{"strategy": dense, **named})
 
 
 def theirs(module, **named):
-    return DistributedDataParallel(module.to(device), **named)
+    return DistributedDataParallel(placed(module), **named)
 
 
 def equal(mine, other, what):
