@@ -116,19 +116,11 @@ struct magnitude_of_both {
 /// The mean of `term(i)` for i in [0, n).
 template <class Lanes, class Term>
 TUTTI_HD float mean_of_block(const Lanes& lanes, std::size_t n, const Term& term) {
-  constexpr std::size_t ahead = 8;  // loads on their way at once, for memory is far away
   float mean = 0;
   keep_mean{&mean, n}(lanes.add_up([&](std::size_t lane) {
     double sum = 0;
-    for (std::size_t first = lane; first < n; first += ahead * block_lanes) {
-      float held[ahead];
-      for (std::size_t a = 0; a < ahead; ++a) {
-        const std::size_t i = first + a * block_lanes;
-        held[a] = i < n ? term(i) : 0.0f;
-      }
-      for (const float each : held) {
-        sum += static_cast<double>(each);
-      }
+    for (std::size_t i = lane; i < n; i += block_lanes) {
+      sum += static_cast<double>(term(i));
     }
     return sum;
   }));
