@@ -13,7 +13,7 @@ namespace models {
 
 template <class T>
 std::size_t channels_last<T>::room(std::size_t channels) {
-  return nhwc::most_sums * std::max(nhwc::most_threads * (16 / sizeof(T)), channels);
+  return nhwc::most_sums * std::max(nhwc::most_threads * nhwc::most_together, channels);
 }
 
 template <class T>
@@ -47,7 +47,7 @@ void channels_last<T>::rectify_gradient(stream& queue, const T* y, T* gradient, 
 
 template <class T>
 void channels_last<T>::add_bias(stream& queue, T* x, extent of, const float* bias) {
-  nhwc::in_packs<T>(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
+  nhwc::in_packs(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
     device::for_each(queue, of.size() / Width,
                      nhwc::add_bias_to<T, Width>{x, bias, of.channels / Width});
   });
@@ -56,7 +56,7 @@ void channels_last<T>::add_bias(stream& queue, T* x, extent of, const float* bia
 template <class T>
 void channels_last<T>::bias_gradient(stream& queue, const T* dy, extent of, float* gradient,
                                      double* scratch) {
-  nhwc::in_packs<T>(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
+  nhwc::in_packs(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
     nhwc::add_columns<Width>(queue, of, nhwc::sum_term<T, Width>{dy}, scratch,
                              nhwc::keep_sum{gradient});
   });
@@ -65,7 +65,7 @@ void channels_last<T>::bias_gradient(stream& queue, const T* dy, extent of, floa
 template <class T>
 void channels_last<T>::normalise(stream& queue, const T* x, T* y, extent of,
                                  const normalisation& by, double* scratch) {
-  nhwc::in_packs<T>(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
+  nhwc::in_packs(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
     nhwc::add_columns<Width>(queue, of, nhwc::moments_term<T, Width>{x}, scratch,
                              nhwc::keep_moments{by, static_cast<double>(of.rows)});
     nhwc::apply<Width>(queue, x, y, of, by);
@@ -76,7 +76,7 @@ template <class T>
 void channels_last<T>::normalise_by_running(stream& queue, const T* x, T* y, extent of,
                                             const normalisation& by) {
   device::for_each(queue, of.channels, nhwc::keep_running{by});
-  nhwc::in_packs<T>(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
+  nhwc::in_packs(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
     nhwc::apply<Width>(queue, x, y, of, by);
   });
 }
@@ -86,7 +86,7 @@ void channels_last<T>::normalise_gradient(stream& queue, const T* x, const T* dy
                                           gradients mode, extent of, const normalisation& by,
                                           float* scale_gradient, float* offset_gradient,
                                           double* scratch) {
-  nhwc::in_packs<T>(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
+  nhwc::in_packs(of.channels, [&]<int Width>(std::integral_constant<int, Width>) {
     nhwc::add_columns<Width>(queue, of, nhwc::gradient_moments_term<T, Width>{x, dy, by}, scratch,
                              nhwc::keep_gradients{scale_gradient, offset_gradient});
     nhwc::in_mode(mode, [&]<gradients Mode>(nhwc::constant<Mode>) {
@@ -109,7 +109,7 @@ template <class T>
 void channels_last<T>::pool_gradient(stream& queue, const max_pool& form, T* dx, shape in,
                                      gradients mode, const T* dy, shape out,
                                      const std::uint8_t* winners, std::size_t images) {
-  nhwc::in_packs<T>(in.channels, [&]<int Width>(std::integral_constant<int, Width>) {
+  nhwc::in_packs(in.channels, [&]<int Width>(std::integral_constant<int, Width>) {
     nhwc::in_mode(mode, [&]<gradients Mode>(nhwc::constant<Mode>) {
       device::for_each(queue, images * in.size() / Width,
                        nhwc::pool_gradient_pack<T, Width, Mode>{form, dx, in, dy, out, winners});

@@ -14,16 +14,19 @@ template <class T, int Width>
 struct moments_term {
   static constexpr std::size_t sums = 2;
   using values = pack<T, Width>;
+  struct adder {
+    TUTTI_HD void operator()(const values& its, double (&sum)[sums][Width]) const {
+      for (std::size_t i = 0; i < Width; ++i) {
+        const auto value = static_cast<double>(widened(its.at[i]));
+        sum[0][i] += value;
+        sum[1][i] += value * value;
+      }
+    }
+  };
   const T* x;
 
   TUTTI_HD values at(std::size_t place) const { return neighbours<Width>(x + place); }
-  TUTTI_HD void add(const values& its, std::size_t, double (&sum)[sums][Width]) const {
-    for (std::size_t i = 0; i < Width; ++i) {
-      const auto value = static_cast<double>(widened(its.at[i]));
-      sum[0][i] += value;
-      sum[1][i] += value * value;
-    }
-  }
+  TUTTI_HD adder of(std::size_t) const { return {}; }
 };
 
 /// A batch's mean and variance move the running ones, whose variance is the unbiased one.
@@ -61,10 +64,39 @@ struct keep_running {
 
 /// Rows that one thread has, which reads once what holds for a channel, and the threads that share
 /// a channel's rows then.
-constexpr std::size_t rows_of_a_thread = 4;
+constexpr std::size_t rows_of_a_thread = ahead;
 inline std::size_t lanes_of(extent of) {
   return (of.rows + rows_of_a_thread - 1) / rows_of_a_thread;
 }
+
+/// One thread's rows of some neighbouring columns. It loads them all before it stores any, for a
+/// compiler leaves loads behind stores.
+template <int Width>
+struct rows_of_columns {
+  std::size_t rows;
+  std::size_t packs;
+  std::size_t lanes;
+  share_of_columns mine;
+
+  TUTTI_HD rows_of_columns(std::size_t thread, std::size_t all_rows, std::size_t all_packs,
+                           std::size_t all_lanes)
+      : rows(all_rows), packs(all_packs), lanes(all_lanes), mine(thread, all_packs) {}
+
+  TUTTI_HD std::size_t channel() const { return std::size_t{mine.pack} * Width; }
+  TUTTI_HD bool has(std::size_t which) const { return mine.lane + which * lanes < rows; }
+  TUTTI_HD std::size_t place(std::size_t which) const {
+    return ((mine.lane + which * lanes) * packs + mine.pack) * Width;
+  }
+
+  template <class T>
+  TUTTI_HD void load(pack<T, Width> (&held)[rows_of_a_thread], const T* from) const {
+    for (std::size_t which = 0; which < rows_of_a_thread; ++which) {
+      if (has(which)) {
+        held[which] = neighbours<Width>(from + place(which));
+      }
+    }
+  }
+};
 
 template <class T, int Width>
 struct normalise_rows {
@@ -76,20 +108,20 @@ struct normalise_rows {
   normalisation by;
 
   TUTTI_HD void operator()(std::size_t thread) const {
-    const share_of_columns mine(thread, packs);
-    const std::size_t channel = mine.pack * Width;
-    const auto mean = neighbours<Width>(by.mean + channel);
-    const auto inverse = neighbours<Width>(by.inverse_deviation + channel);
-    const auto scale = neighbours<Width>(by.scale + channel);
-    const auto offset = neighbours<Width>(by.offset + channel);
-    for (std::size_t a = 0; a < rows_of_a_thread && mine.lane + a * lanes < rows; ++a) {
-      const std::size_t place = ((mine.lane + a * lanes) * packs + mine.pack) * Width;
-      auto values = neighbours<Width>(x + place);
+    const rows_of_columns<Width> mine(thread, rows, packs, lanes);
+    const auto mean = neighbours<Width>(by.mean + mine.channel());
+    const auto inverse = neighbours<Width>(by.inverse_deviation + mine.channel());
+    const auto scale = neighbours<Width>(by.scale + mine.channel());
+    const auto offset = neighbours<Width>(by.offset + mine.channel());
+    pack<T, Width> held[rows_of_a_thread];
+    mine.load(held, x);
+    for (std::size_t which = 0; which < rows_of_a_thread && mine.has(which); ++which) {
+      pack<T, Width> made;
       for (std::size_t i = 0; i < Width; ++i) {
-        const float standard = (widened(values.at[i]) - mean.at[i]) * inverse.at[i];
-        values.at[i] = narrowed<T>(standard * scale.at[i] + offset.at[i]);
+        const float standard = (widened(held[which].at[i]) - mean.at[i]) * inverse.at[i];
+        made.at[i] = narrowed<T>(standard * scale.at[i] + offset.at[i]);
       }
-      *reinterpret_cast<pack<T, Width>*>(y + place) = values;
+      *reinterpret_cast<pack<T, Width>*>(y + mine.place(which)) = made;
     }
   }
 };
@@ -108,6 +140,18 @@ struct gradient_moments_term {
     pack<T, Width> x;
     pack<T, Width> dy;
   };
+  struct adder {
+    pack<float, Width> mean;
+    pack<float, Width> inverse;
+    TUTTI_HD void operator()(const values& its, double (&sum)[sums][Width]) const {
+      for (std::size_t i = 0; i < Width; ++i) {
+        const float standard = (widened(its.x.at[i]) - mean.at[i]) * inverse.at[i];
+        const auto slope = static_cast<double>(widened(its.dy.at[i]));
+        sum[0][i] += slope;
+        sum[1][i] += slope * static_cast<double>(standard);
+      }
+    }
+  };
   const T* x;
   const T* dy;
   normalisation by;
@@ -115,15 +159,9 @@ struct gradient_moments_term {
   TUTTI_HD values at(std::size_t place) const {
     return {neighbours<Width>(x + place), neighbours<Width>(dy + place)};
   }
-  TUTTI_HD void add(const values& its, std::size_t channel, double (&sum)[sums][Width]) const {
-    const auto mean = neighbours<Width>(by.mean + channel);
-    const auto inverse = neighbours<Width>(by.inverse_deviation + channel);
-    for (std::size_t i = 0; i < Width; ++i) {
-      const float standard = (widened(its.x.at[i]) - mean.at[i]) * inverse.at[i];
-      const auto slope = static_cast<double>(widened(its.dy.at[i]));
-      sum[0][i] += slope;
-      sum[1][i] += slope * static_cast<double>(standard);
-    }
+  TUTTI_HD adder of(std::size_t channel) const {
+    return {neighbours<Width>(by.mean + channel),
+            neighbours<Width>(by.inverse_deviation + channel)};
   }
 };
 
@@ -150,32 +188,33 @@ struct normalise_gradient_rows {
   const float* offset_gradient;
 
   TUTTI_HD void operator()(std::size_t thread) const {
-    const share_of_columns mine(thread, packs);
-    const std::size_t channel = mine.pack * Width;
-    const auto mean = neighbours<Width>(by.mean + channel);
-    const auto inverse = neighbours<Width>(by.inverse_deviation + channel);
-    auto factor = neighbours<Width>(by.scale + channel);
-    auto of_scale = neighbours<Width>(scale_gradient + channel);
-    auto of_offset = neighbours<Width>(offset_gradient + channel);
+    const rows_of_columns<Width> mine(thread, rows, packs, lanes);
+    const auto mean = neighbours<Width>(by.mean + mine.channel());
+    const auto inverse = neighbours<Width>(by.inverse_deviation + mine.channel());
+    auto factor = neighbours<Width>(by.scale + mine.channel());
+    auto of_deviation = neighbours<Width>(scale_gradient + mine.channel());
+    auto of_offset = neighbours<Width>(offset_gradient + mine.channel());
     for (std::size_t i = 0; i < Width; ++i) {
       factor.at[i] *= inverse.at[i];
-      of_scale.at[i] /= static_cast<float>(rows);
+      of_deviation.at[i] *= inverse.at[i] / static_cast<float>(rows);
       of_offset.at[i] /= static_cast<float>(rows);
     }
-    for (std::size_t a = 0; a < rows_of_a_thread && mine.lane + a * lanes < rows; ++a) {
-      const std::size_t place = ((mine.lane + a * lanes) * packs + mine.pack) * Width;
-      const auto values = neighbours<Width>(x + place);
-      const auto slopes = neighbours<Width>(dy + place);
-      pack<T, Width> made;
-      if constexpr (Mode == gradients::accumulate) {
-        made = neighbours<Width>(dx + place);
-      }
+    pack<T, Width> values[rows_of_a_thread];
+    pack<T, Width> slopes[rows_of_a_thread];
+    pack<T, Width> made[rows_of_a_thread];
+    mine.load(values, x);
+    mine.load(slopes, dy);
+    if constexpr (Mode == gradients::accumulate) {
+      mine.load(made, dx);
+    }
+    for (std::size_t which = 0; which < rows_of_a_thread && mine.has(which); ++which) {
       for (std::size_t i = 0; i < Width; ++i) {
-        const float standard = (widened(values.at[i]) - mean.at[i]) * inverse.at[i];
-        const float slope = widened(slopes.at[i]) - of_offset.at[i] - standard * of_scale.at[i];
-        put<Mode>(made.at[i], factor.at[i] * slope);
+        const float deviation = widened(values[which].at[i]) - mean.at[i];
+        const float slope =
+            widened(slopes[which].at[i]) - of_offset.at[i] - deviation * of_deviation.at[i];
+        put<Mode>(made[which].at[i], factor.at[i] * slope);
       }
-      *reinterpret_cast<pack<T, Width>*>(dx + place) = made;
+      *reinterpret_cast<pack<T, Width>*>(dx + mine.place(which)) = made[which];
     }
   }
 };

@@ -10,7 +10,8 @@
 #include "tutti/kernels/cuda/each.cuh"
 
 // Sums of each channel over all pixels, and the bias of a channel. Neighbouring channels go
-// together where sixteen bytes of them are whole.
+// in fours: a pack. More would be fewer reads, and registers for so few threads that the memory of
+// an H100 had nothing to do.
 namespace models {
 namespace device = tutti::kernels::device;
 }  // namespace models
@@ -38,23 +39,25 @@ struct share_of_columns {
         pack(static_cast<std::uint32_t>(thread) % static_cast<std::uint32_t>(packs)) {}
 };
 
-template <class T, class F>
+constexpr int most_together = 4;
+
+template <class F>
 void in_packs(std::size_t channels, const F& f) {
-  constexpr int whole = 16 / sizeof(T);
-  if (channels % whole == 0) {
-    f(std::integral_constant<int, whole>{});
+  if (channels % most_together == 0) {
+    f(std::integral_constant<int, most_together>{});
   } else {
     f(std::integral_constant<int, 1>{});
   }
 }
 
-constexpr std::size_t most_threads = std::size_t{1} << 16;
+constexpr std::size_t most_threads = std::size_t{1} << 17;
 constexpr std::size_t most_sums = 2;
 
 /// Loads that a thread has on their way at once, for memory is far away.
-constexpr std::size_t ahead = 4;
+constexpr std::size_t ahead = 8;
 
-/// A thread adds `term` over every `lanes`-th row of some neighbouring columns.
+/// A thread adds `term` over every `lanes`-th row of some neighbouring columns, whose
+/// `term.of(channel)` it has at hand.
 template <int Width, class Term>
 struct sum_lanes {
   std::size_t rows;
@@ -65,6 +68,7 @@ struct sum_lanes {
 
   TUTTI_HD void operator()(std::size_t thread) const {
     const share_of_columns mine(thread, packs);
+    const auto add = term.of(mine.pack * Width);
     double sums[Term::sums][Width] = {};
     for (std::size_t row = mine.lane; row < rows; row += ahead * lanes) {
       typename Term::values held[ahead];
@@ -75,7 +79,7 @@ struct sum_lanes {
       }
       for (std::size_t a = 0; a < ahead; ++a) {
         if (row + a * lanes < rows) {
-          term.add(held[a], mine.pack * Width, sums);
+          add(held[a], sums);
         }
       }
     }
@@ -87,31 +91,36 @@ struct sum_lanes {
   }
 };
 
+/// The sum of every `to`-th lane's value from `lane` on.
+TUTTI_HD inline double added_lanes(const double* partial, std::size_t channels, std::size_t channel,
+                                   std::size_t lane, std::size_t to, std::size_t lanes) {
+  constexpr std::size_t together = 16;
+  double sum = 0;
+  for (; lane < lanes; lane += together * to) {
+    double held[together];
+    for (std::size_t a = 0; a < together; ++a) {
+      const std::size_t its = lane + a * to;
+      held[a] = its < lanes ? partial[its * channels + channel] : 0.0;
+    }
+    for (std::size_t a = 0; a < together; ++a) {
+      sum += held[a];
+    }
+  }
+  return sum;
+}
+
 /// Adds lanes onto the first `to` of them.
 struct fold_lanes {
-  static constexpr std::size_t together = 16;
   double* partial;
-  std::size_t lanes;  // between a sum's and the next one's
+  std::size_t apart;  // a sum and the next one
   std::size_t channels;
   std::size_t from;
   std::size_t to;
 
   TUTTI_HD void operator()(std::size_t thread) const {
-    const std::size_t which = thread / (to * channels);
-    double* const first = partial + which * lanes * channels + thread % (to * channels);
-    const double* place = first;
-    double sum = 0;
-    for (std::size_t lane = thread % (to * channels) / channels; lane < from;
-         lane += together * to, place += together * to * channels) {
-      double held[together];
-      for (std::size_t a = 0; a < together; ++a) {
-        held[a] = lane + a * to < from ? place[a * to * channels] : 0.0;
-      }
-      for (std::size_t a = 0; a < together; ++a) {
-        sum += held[a];
-      }
-    }
-    *first = sum;
+    double* const its = partial + thread / (to * channels) * apart;
+    const std::size_t place = thread % (to * channels);
+    its[place] = added_lanes(its, channels, place % channels, place / channels, to, from);
   }
 };
 
@@ -119,10 +128,15 @@ template <class Finish>
 struct finish_columns {
   const double* partial;
   std::size_t apart;
+  std::size_t channels;
+  std::size_t lanes;
   Finish finish;
 
   TUTTI_HD void operator()(std::size_t channel) const {
-    finish(channel, partial[channel], partial[channel + apart]);
+    const auto sum = [&](const double* its) {
+      return added_lanes(its, channels, channel, 0, 1, lanes);
+    };
+    finish(channel, sum(partial), apart == 0 ? 0.0 : sum(partial + apart));
   }
 };
 
@@ -135,14 +149,16 @@ void add_columns(stream& queue, extent of, const Term& term, double* scratch,
   const std::size_t lanes = std::clamp<std::size_t>(most_threads / packs, 1, of.rows);
   device::for_each(queue, lanes * packs,
                    sum_lanes<Width, Term>{of.rows, packs, lanes, term, scratch});
-  for (std::size_t from = lanes; from > 1;) {
-    const std::size_t to = (from + folded_at_once - 1) / folded_at_once;
-    device::for_each(queue, Term::sums * to * of.channels,
-                     fold_lanes{scratch, lanes, of.channels, from, to});
-    from = to;
-  }
   const std::size_t apart = Term::sums == 1 ? 0 : lanes * of.channels;
-  device::for_each(queue, of.channels, finish_columns<Finish>{scratch, apart, finish});
+  std::size_t left = lanes;
+  while (left > folded_at_once) {
+    const std::size_t to = (left + folded_at_once - 1) / folded_at_once;
+    device::for_each(queue, Term::sums * to * of.channels,
+                     fold_lanes{scratch, apart, of.channels, left, to});
+    left = to;
+  }
+  device::for_each(queue, of.channels,
+                   finish_columns<Finish>{scratch, apart, of.channels, left, finish});
 }
 
 // ---- bias
@@ -168,14 +184,17 @@ template <class T, int Width>
 struct sum_term {
   static constexpr std::size_t sums = 1;
   using values = pack<T, Width>;
+  struct adder {
+    TUTTI_HD void operator()(const values& slopes, double (&sum)[sums][Width]) const {
+      for (std::size_t i = 0; i < Width; ++i) {
+        sum[0][i] += static_cast<double>(widened(slopes.at[i]));
+      }
+    }
+  };
   const T* dy;
 
   TUTTI_HD values at(std::size_t place) const { return neighbours<Width>(dy + place); }
-  TUTTI_HD void add(const values& slopes, std::size_t, double (&sum)[sums][Width]) const {
-    for (std::size_t i = 0; i < Width; ++i) {
-      sum[0][i] += static_cast<double>(widened(slopes.at[i]));
-    }
-  }
+  TUTTI_HD adder of(std::size_t) const { return {}; }
 };
 
 struct keep_sum {
