@@ -292,6 +292,8 @@ def others_state_is_refused():
     refused("the state is one of strategies::BSP",
             lambda: model.set_extra_state(dict(state, strategy="strategies::BSP")))
     refused("another model's", lambda: model.set_extra_state(dict(state, memories=[])))
+    refused("no option compression.width",
+            lambda: model.set_extra_state(dict(state, options={"compression.width": 1})))
 
 
 def a_scaler_is_refused():

@@ -148,12 +148,15 @@ std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
   return {engine.steps(), all};
 }
 
-/// As of losses that were multiplied by `scale`.
-template <class Trainer>
+/// As of losses that were multiplied by `scale`, under the options `was`.
+template <class Strategy, class Trainer>
 void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& memories,
-            float scale) {
+            float scale, const tutti::engine_options<Strategy>& was) {
   auto& engine = self.model().trained_by();
+  using engine_type = std::remove_reference_t<decltype(engine)>;
   engine.drain();
+  tutti::expect_goes_on<typename engine_type::architecture, typename engine_type::compression>(
+      was, engine.asked(), steps);
   tutti::memories_of_rank mine;
   for (const at::Tensor& each : memories) {
     const at::Tensor dense = each.cpu().contiguous();
@@ -275,7 +278,13 @@ void bind(py::module_& module) {
           },
           released())
       .def("saved", &saved<trainer>, released())
-      .def("resume", &resume<trainer>, released())
+      .def("resume",
+           [](trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& memories,
+              float scale, const py::dict& options) {
+             const auto was = options_from<Strategy>(options.attr("copy")());
+             const py::gil_scoped_release others_run;
+             resume<Strategy>(self, steps, memories, scale, was);
+           })
       .def("end_step", [](trainer& self) { self.model().end_step(); })
       .def_property_readonly("passes", [](trainer& self) { return self.model().passes(); })
       .def_property_readonly("rank", [](trainer& self) { return self.model().rank(); })

@@ -367,8 +367,9 @@ class DataParallel(torch.nn.Module):
     def get_extra_state(self):
         """What this rank's compressor and optimizer remember: each rank saves and loads its own."""
         steps, memories = self._trainer.saved()
-        return {"strategy": self._strategy, "rank": self.rank, "workers": self.workers,
-                "steps": steps, "memories": memories, "scale": self._trainer.scale}
+        return {"strategy": self._strategy, "options": self._options, "rank": self.rank,
+                "workers": self.workers, "steps": steps, "memories": memories,
+                "scale": self._trainer.scale}
 
     def set_extra_state(self, state) -> None:
         if state["strategy"] != self._strategy:
@@ -380,4 +381,4 @@ class DataParallel(torch.nn.Module):
             raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of "
                                f"{there[1]}, and this is rank {here[0]} of {here[1]}. Fix: let "
                                "every rank save and load its own, in a job of as many")
-        self._trainer.resume(state["steps"], state["memories"], state["scale"])
+        self._trainer.resume(state["steps"], state["memories"], state["scale"], state["options"])
