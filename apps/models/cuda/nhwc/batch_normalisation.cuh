@@ -69,8 +69,8 @@ inline std::size_t lanes_of(extent of) {
   return (of.rows + rows_of_a_thread - 1) / rows_of_a_thread;
 }
 
-/// One thread's rows of some neighbouring columns. It loads them all before it stores any, for a
-/// compiler leaves loads behind stores.
+/// One thread's rows of some neighbouring columns. It loads them all before it stores any, for
+/// compilers move no load before a store.
 template <int Width>
 struct rows_of_columns {
   std::size_t rows;

@@ -9,9 +9,8 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/kernels/cuda/each.cuh"
 
-// Sums of each channel over all pixels, and the bias of a channel. Neighbouring channels go
-// in fours: a pack. More would be fewer reads, and registers for so few threads that the memory of
-// an H100 had nothing to do.
+// Sums of each channel over all pixels, and the bias of a channel. Neighbouring channels go in
+// packs of four: with eight, the registers of an H100 hold too few threads to keep its memory busy.
 namespace models {
 namespace device = tutti::kernels::device;
 }  // namespace models
