@@ -381,4 +381,5 @@ class DataParallel(torch.nn.Module):
             raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of "
                                f"{there[1]}, and this is rank {here[0]} of {here[1]}. Fix: let "
                                "every rank save and load its own, in a job of as many")
-        self._trainer.resume(state["steps"], state["memories"], state["scale"], state["options"])
+        was = state.get("options", self._options)  # a state of before 27 November 2026 has none
+        self._trainer.resume(state["steps"], state["memories"], state["scale"], was)
