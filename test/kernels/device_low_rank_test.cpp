@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/low_rank_shapes.hpp"
 #include "kernels/values.hpp"
 #include "tutti/kernels/low_rank.hpp"
 #include "tutti/kernels/low_rank_steps.hpp"
-#include "tutti/kernels/widest.hpp"
 
 namespace tutti {
 namespace {
@@ -24,18 +24,6 @@ namespace {
 namespace steps = kernels::steps;
 using kernels::low_rank;
 using kernels::detail::segments;
-
-/// Wide, narrow, smaller than a block of threads, and so few sums that they are cut; more and fewer
-/// rows, columns and thin columns than a thread takes together, and as many.
-constexpr low_rank shapes[] = {{1, 1, 1},     {2, 5, 2},   {33, 9, 4},   {16, 31, 5},
-                               {64, 577, 2},  {7, 301, 9}, {3, 5000, 3}, {5001, 3, 3},
-                               {2065, 40, 1}, {6, 400, 4}, {9, 192, 3},  {4, 379, 1},
-                               {18, 193, 2},  {47, 33, 4}, {48, 32, 5},  {1025, 65, 3}};
-
-std::string named(const low_rank& size) {
-  return std::to_string(size.rows) + " x " + std::to_string(size.columns) + ", rank " +
-         std::to_string(size.rank);
-}
 
 /// The last block first, on memory that nobody has cleared.
 template <class Step>
@@ -158,7 +146,7 @@ void expect_times_thin(const std::vector<float>& matrix, const std::vector<float
 }
 
 TEST(device_low_rank, the_matrix_times_a_thin_one_is_the_hosts) {
-  for (const low_rank& size : shapes) {
+  for (const low_rank& size : low_rank_shapes) {
     const auto matrix = normal_values(size.rows * size.columns, 50);
     const auto right = normal_values(size.columns * size.rank, 51);
     expect_times_thin(matrix, right, size);
@@ -189,7 +177,7 @@ void expect_transposed_times_thin(const std::vector<float>& matrix, const std::v
 }
 
 TEST(device_low_rank, the_transposed_times_a_thin_one_is_the_hosts) {
-  for (const low_rank& size : shapes) {
+  for (const low_rank& size : low_rank_shapes) {
     const auto matrix = normal_values(size.rows * size.columns, 52);
     const auto left = normal_values(size.rows * size.rank, 53);
     expect_transposed_times_thin(matrix, left, size);
@@ -255,7 +243,7 @@ void expand_on_device(const steps::expand_and_subtract& step, std::size_t n) {
 
 TEST(device_low_rank, the_product_of_the_factors_is_the_hosts) {
   inline_queue queue;
-  for (const low_rank& size : shapes) {
+  for (const low_rank& size : low_rank_shapes) {
     const std::size_t n = size.rows * size.columns;
     const auto left = normal_values(size.rows * size.rank, 55);
     const auto right = normal_values(size.columns * size.rank, 56);
@@ -296,7 +284,7 @@ TEST(device_low_rank, the_product_of_the_factors_is_the_hosts) {
 
 TEST(device_low_rank, what_is_added_on_the_way_is_what_is_multiplied) {
   inline_queue queue;
-  for (const low_rank& size : shapes) {
+  for (const low_rank& size : low_rank_shapes) {
     auto apart = normal_values(size.rows * size.columns, 58);
     auto on_the_way = apart;
     const auto addend = normal_values(apart.size(), 59);
@@ -308,47 +296,6 @@ TEST(device_low_rank, what_is_added_on_the_way_is_what_is_multiplied) {
     kernels::add_and_multiply(queue, on_the_way, addend, right.data(), size, found.data());
     EXPECT_TRUE(same_bits(on_the_way, apart)) << named(size);
     EXPECT_TRUE(same_bits(found, expected)) << named(size);
-  }
-}
-
-/// However products are added, and for whichever vectors the loops are compiled.
-TEST(device_low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two) {
-  const auto apart = [](double a, double b, double c) { return a * b + c; };
-  const auto at_once = [](double a, double b, double c) { return std::fma(a, b, c); };
-  for (const low_rank& size : shapes) {
-    const auto matrix = normal_values(size.rows * size.columns, 58);
-    const auto right = normal_values(size.columns * size.rank, 59);
-    const auto made_by = [&](const auto& multiply_add) {
-      std::vector<float> left(size.rows * size.rank);
-      std::vector<float> back(size.columns * size.rank);
-      std::vector<float> product(matrix.size());
-      kernels::detail::matrix_times_thin(multiply_add, kernels::detail::elements_of{matrix.data()},
-                                         right.data(), size, left.data());
-      kernels::detail::transposed_times_thin(multiply_add, matrix.data(), left.data(), size,
-                                             back.data());
-      kernels::detail::each_block_of_product(
-          left.data(), back.data(), size,
-          [&](std::size_t row, std::size_t column, const auto& sums) {
-            for (std::size_t each = 0; each < std::size(sums); ++each) {
-              std::ranges::copy(sums[each], product.data() + (row + each) * size.columns + column);
-            }
-          });
-      left.insert(left.end(), back.begin(), back.end());
-      left.insert(left.end(), product.begin(), product.end());
-      return left;
-    };
-    const auto wanted = made_by(apart);
-    EXPECT_TRUE(same_bits(made_by(at_once), wanted)) << named(size);
-    std::vector<float> vectorised;
-    const auto make = [&](const auto& multiply_add) { vectorised = made_by(multiply_add); };
-    kernels::widest_of_exact_products(make);
-    EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
-#if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__clang__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-      kernels::detail::with_avx2_and_fma(make);
-      EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
-    }
-#endif
   }
 }
 
