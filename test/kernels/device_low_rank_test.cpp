@@ -36,29 +36,6 @@ void on_blocks(std::size_t blocks, const Step& step) {
   }
 }
 
-/// In every run of n, what comes later is what came before, mirrored, times `sign`. So are terms of
-/// a sum that cancel: only rounding is left of it, which no two orders have in common.
-std::vector<float> mirrored(std::vector<float> values, std::size_t n, float sign) {
-  for (std::size_t begin = 0; begin < values.size(); begin += n) {
-    for (std::size_t i = 0; i < (n + 1) / 2; ++i) {
-      float& later = values[begin + n - 1 - i];
-      later = 2 * i + 1 == n ? 0.0f : sign * values[begin + i];
-    }
-  }
-  return values;
-}
-
-/// Bits that are equal by columns of a matrix.
-std::vector<float> with_opposite_rows(std::vector<float> matrix, const low_rank& size) {
-  for (std::size_t i = 0; i < (size.rows + 1) / 2; ++i) {
-    for (std::size_t j = 0; j < size.columns; ++j) {
-      float& later = matrix[(size.rows - 1 - i) * size.columns + j];
-      later = 2 * i + 1 == size.rows ? 0.0f : -matrix[i * size.columns + j];
-    }
-  }
-  return matrix;
-}
-
 /// What a device is told of so many sums, with room for their segments.
 class device_sums {
  public:

@@ -18,18 +18,22 @@ namespace {
 
 using kernels::low_rank;
 
-/// The matrix times the thin one and then the transposed times that, each sum for itself and by
-/// plain loops.
-std::vector<float> one_by_one(const std::vector<float>& matrix, const std::vector<float>& right,
-                              const low_rank& size) {
+/// A matrix, and thin ones for its two sides.
+struct factors {
+  std::vector<float> matrix;
+  std::vector<float> left;
+  std::vector<float> right;
+};
+
+/// The matrix times `right`, and the transposed times `left`: each sum for itself, by plain loops.
+std::vector<float> one_by_one(const factors& of, const low_rank& size) {
   using namespace kernels::detail;
   std::vector<float> made(size.rows * size.rank);
-  const segments of_columns = of_a_product(size.rows * size.rank, size.columns);
+  const segments of_columns = of_a_product(made.size(), size.columns);
   for (std::size_t i = 0; i < made.size(); ++i) {
-    made[i] = static_cast<float>(dot(matrix.data() + i % size.rows * size.columns,
-                                     right.data() + i / size.rows * size.columns, of_columns));
+    made[i] = static_cast<float>(dot(of.matrix.data() + i % size.rows * size.columns,
+                                     of.right.data() + i / size.rows * size.columns, of_columns));
   }
-  const std::vector<float> left = made;
   const segments outer = of_a_product(size.columns * size.rank, size.rows);
   for (std::size_t i = 0; i < size.columns * size.rank; ++i) {
     double total = 0;
@@ -40,8 +44,8 @@ std::vector<float> one_by_one(const std::vector<float>& matrix, const std::vecto
       for (std::size_t part = 0; part < inner.count(); ++part) {
         double sum = 0;
         for (std::size_t row = begin + inner.begin(part); row < begin + inner.end(part); ++row) {
-          sum += double{matrix[row * size.columns + i % size.columns]} *
-                 double{left[i / size.columns * size.rows + row]};
+          sum += double{of.matrix[row * size.columns + i % size.columns]} *
+                 double{of.left[i / size.columns * size.rows + row]};
         }
         of_segment += sum;
       }
@@ -52,47 +56,62 @@ std::vector<float> one_by_one(const std::vector<float>& matrix, const std::vecto
   return made;
 }
 
-/// However products are added, and for whichever vectors the loops are compiled.
-TEST(low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two) {
+/// The same, and the product of the factors, by the kernels.
+template <class MultiplyAdd>
+std::vector<float> made_by(const MultiplyAdd& multiply_add, const factors& of,
+                           const low_rank& size) {
+  using namespace kernels::detail;
+  std::vector<float> made(size.rows * size.rank);
+  std::vector<float> back(size.columns * size.rank);
+  std::vector<float> product(of.matrix.size());
+  matrix_times_thin(multiply_add, elements_of{of.matrix.data()}, of.right.data(), size,
+                    made.data());
+  transposed_times_thin(multiply_add, of.matrix.data(), of.left.data(), size, back.data());
+  each_block_of_product(of.left.data(), of.right.data(), size,
+                        [&](std::size_t row, std::size_t column, const auto& sums) {
+                          for (std::size_t each = 0; each < std::size(sums); ++each) {
+                            std::ranges::copy(
+                                sums[each], product.data() + (row + each) * size.columns + column);
+                          }
+                        });
+  made.insert(made.end(), back.begin(), back.end());
+  made.insert(made.end(), product.begin(), product.end());
+  return made;
+}
+
+void expect_one_value(const factors& of, const low_rank& size) {
   const auto apart = [](double a, double b, double c) { return a * b + c; };
   const auto at_once = [](double a, double b, double c) { return std::fma(a, b, c); };
-  for (const low_rank& size : low_rank_shapes) {
-    const auto matrix = normal_values(size.rows * size.columns, 58);
-    const auto right = normal_values(size.columns * size.rank, 59);
-    const auto made_by = [&](const auto& multiply_add) {
-      std::vector<float> left(size.rows * size.rank);
-      std::vector<float> back(size.columns * size.rank);
-      std::vector<float> product(matrix.size());
-      kernels::detail::matrix_times_thin(multiply_add, kernels::detail::elements_of{matrix.data()},
-                                         right.data(), size, left.data());
-      kernels::detail::transposed_times_thin(multiply_add, matrix.data(), left.data(), size,
-                                             back.data());
-      kernels::detail::each_block_of_product(
-          left.data(), back.data(), size,
-          [&](std::size_t row, std::size_t column, const auto& sums) {
-            for (std::size_t each = 0; each < std::size(sums); ++each) {
-              std::ranges::copy(sums[each], product.data() + (row + each) * size.columns + column);
-            }
-          });
-      left.insert(left.end(), back.begin(), back.end());
-      left.insert(left.end(), product.begin(), product.end());
-      return left;
-    };
-    const auto wanted = made_by(apart);
-    const auto plain = one_by_one(matrix, right, size);
-    EXPECT_TRUE(same_bits({wanted.begin(), wanted.begin() + std::ssize(plain)}, plain))
-        << named(size);
-    EXPECT_TRUE(same_bits(made_by(at_once), wanted)) << named(size);
-    std::vector<float> vectorised;
-    const auto make = [&](const auto& multiply_add) { vectorised = made_by(multiply_add); };
-    kernels::widest_of_exact_products(make);
-    EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
+  const auto wanted = made_by(apart, of, size);
+  const auto plain = one_by_one(of, size);
+  EXPECT_TRUE(same_bits({wanted.begin(), wanted.begin() + std::ssize(plain)}, plain))
+      << named(size);
+  EXPECT_TRUE(same_bits(made_by(at_once, of, size), wanted)) << named(size);
+  std::vector<float> vectorised;
+  const auto make = [&](const auto& multiply_add) { vectorised = made_by(multiply_add, of, size); };
+  kernels::widest_of_exact_products(make);
+  EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__clang__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-      kernels::detail::with_avx2_and_fma(make);
-      EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
-    }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    kernels::detail::with_avx2_and_fma(make);
+    EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
+  }
 #endif
+}
+
+/// However products are added, and for whichever vectors the loops are compiled. Sums that cancel
+/// show an order that is another.
+TEST(low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two) {
+  for (const low_rank& size : low_rank_shapes) {
+    const factors of{normal_values(size.rows * size.columns, 58),
+                     normal_values(size.rows * size.rank, 59),
+                     normal_values(size.columns * size.rank, 60)};
+    expect_one_value(of, size);
+    expect_one_value(
+        {mirrored(of.matrix, size.columns, -1), of.left, mirrored(of.right, size.columns, 1)},
+        size);
+    expect_one_value(
+        {with_opposite_rows(of.matrix, size), mirrored(of.left, size.rows, 1), of.right}, size);
   }
 }
 
