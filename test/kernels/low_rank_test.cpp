@@ -56,7 +56,7 @@ std::vector<float> one_by_one(const factors& of, const low_rank& size) {
   return made;
 }
 
-/// The same, and the product of the factors, by the kernels.
+/// Those two products, and the one of the factors, by the kernels.
 template <class MultiplyAdd>
 std::vector<float> made_by(const MultiplyAdd& multiply_add, const factors& of,
                            const low_rank& size) {
