@@ -90,16 +90,15 @@ struct sum_lanes {
   }
 };
 
-/// The sum of every `to`-th lane's value from `lane` on.
-TUTTI_HD inline double added_lanes(const double* partial, std::size_t channels, std::size_t channel,
-                                   std::size_t lane, std::size_t to, std::size_t lanes) {
+/// The sum of every `apart`-th of the values from `first` on, up to `end`.
+TUTTI_HD inline double sum_of_every(const double* values, std::size_t first, std::size_t end,
+                                    std::size_t apart) {
   constexpr std::size_t together = 16;
   double sum = 0;
-  for (; lane < lanes; lane += together * to) {
+  for (std::size_t i = first; i < end; i += together * apart) {
     double held[together];
     for (std::size_t a = 0; a < together; ++a) {
-      const std::size_t its = lane + a * to;
-      held[a] = its < lanes ? partial[its * channels + channel] : 0.0;
+      held[a] = i + a * apart < end ? values[i + a * apart] : 0.0;
     }
     for (std::size_t a = 0; a < together; ++a) {
       sum += held[a];
@@ -117,9 +116,9 @@ struct fold_lanes {
   std::size_t to;
 
   TUTTI_HD void operator()(std::size_t thread) const {
-    double* const its = partial + thread / (to * channels) * apart;
-    const std::size_t place = thread % (to * channels);
-    its[place] = added_lanes(its, channels, place % channels, place / channels, to, from);
+    const std::size_t kept = to * channels;
+    double* const its = partial + thread / kept * apart;
+    its[thread % kept] = sum_of_every(its, thread % kept, from * channels, kept);
   }
 };
 
@@ -133,7 +132,7 @@ struct finish_columns {
 
   TUTTI_HD void operator()(std::size_t channel) const {
     const auto sum = [&](const double* its) {
-      return added_lanes(its, channels, channel, 0, 1, lanes);
+      return sum_of_every(its, channel, lanes * channels, channels);
     };
     finish(channel, sum(partial), apart == 0 ? 0.0 : sum(partial + apart));
   }
