@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tutti/kernels/adaptive_sum.hpp"
@@ -122,6 +123,30 @@ TEST(largest_magnitude, of_zeros_is_positive_zero) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(largest_magnitude({-0.0f, -0.0f})), 0u);
   EXPECT_EQ(largest_magnitude({-std::numeric_limits<float>::denorm_min(), 0}),
             std::numeric_limits<float>::denorm_min());
+}
+
+TEST(count_no_numbers, adds_each_wherever_it_is) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  inline_queue queue;
+  for (const std::size_t n : sizes) {
+    auto input = values(n, 2);
+    if (n > 0) {
+      input[n / 2] = -std::numeric_limits<float>::max();
+    }
+    std::uint64_t count = 5;
+    kernels::count_no_numbers(queue, input, &count);
+    EXPECT_EQ(count, 5) << n;
+    for (std::size_t place = 0; place < n; ++place) {
+      const float before = std::exchange(input[place], place % 2 == 0 ? -infinity : std::nanf(""));
+      count = 7;
+      kernels::count_no_numbers(queue, input, &count);
+      ASSERT_EQ(count, 8) << place << " of " << n;
+      input[place] = before;
+    }
+    count = 0;
+    kernels::count_no_numbers(queue, std::vector<float>(n, infinity), &count);
+    EXPECT_EQ(count, n);
+  }
 }
 
 double dot(const std::vector<float>& a, const std::vector<float>& b) {
