@@ -507,7 +507,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
     std::map<at::ScalarType, std::int64_t> offsets;
     for (const auto& [type, length] : lengths) {
-      arenas_[type] = at::zeros({length}, trained_.front().parameter.options().dtype(type));
+      arenas_[type] =
+          detail::zeros<queue_type>(length, trained_.front().parameter.options().dtype(type));
     }
     for (std::size_t i = trained_.size(); i-- > 0;) {  // in backward order
       entry& its = trained_[i];

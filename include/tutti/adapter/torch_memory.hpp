@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/line_vector.hpp"
+#include "tutti/base/memory.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
@@ -56,6 +59,20 @@ inline tensor_shape shape_of(const at::Tensor& value) {
     lengths.push_back(static_cast<std::size_t>(value.size(dimension)));
   }
   return tensor_shape(lengths);
+}
+
+/// So many zeros for a `Queue` to work on, the host's where kernels are fastest.
+template <class Queue>
+at::Tensor zeros(std::int64_t elements, const at::TensorOptions& like) {
+  if constexpr (has_own_memory<Queue>) {
+    return at::zeros({elements}, like);
+  } else {
+    const std::size_t bytes = static_cast<std::size_t>(elements) * like.dtype().itemsize();
+    auto memory = std::make_shared<line_vector<std::byte>>(bytes);
+    void* const begin = memory->data();
+    return at::from_blob(
+        begin, {elements}, [memory = std::move(memory)](void*) {}, like);
+  }
 }
 
 /// Floats at `memory`, beside `value` and in its order.
