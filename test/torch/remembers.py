@@ -283,6 +283,30 @@ def a_mean_of_the_step_before_is_seen():
     what_no_rank_uses_is_not_lost(laws.late)
 
 
+class Twins(torch.nn.Module):
+    """Two parameters whose gradients autograd leaves in one memory: a mean that were written there
+    while it still computes would be taken for a gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.flat = torch.nn.Parameter(torch.randn(6))
+        self.tall = torch.nn.Parameter(torch.randn(3, 2))
+
+    def forward(self, factor):
+        return (self.flat.view(2, 3) + self.tall.view(2, 3)) * factor
+
+
+def gradients_in_one_memory_are_two():
+    model = ours(Twins(), **laws.remembering, options={"compression.density": 1.0})
+    for step in range(3):
+        factor = batch(step)[:2, :3]
+        expected = sum(of_every_rank(factor)) / ranks
+        model(factor).sum().backward()
+        for each in model.parameters():
+            equal(each.grad, expected.reshape(each.shape), f"step {step}")
+        model.zero_grad(set_to_none=True)
+
+
 def others_state_is_refused():
     model, _ = made()
     train(model, torch.optim.Adam(model.parameters()), range(1))
@@ -305,6 +329,6 @@ def a_scaler_is_refused():
 of_scalers = ([skipped_steps_change_nothing, rank_0_evaluates_alone] if device == "cpu" else
               [a_scaler_is_refused])
 laws.run([nothing_is_lost, a_replan_loses_nothing, ranks_must_replan_alike,
-          resumed_is_uninterrupted, *of_scalers, an_overflow_is_one_without_a_scaler_too,
-          what_no_rank_uses_is_not_remembered, what_no_rank_uses_is_not_lost,
-          a_mean_of_the_step_before_is_seen, others_state_is_refused])
+          resumed_is_uninterrupted, *of_scalers, gradients_in_one_memory_are_two,
+          an_overflow_is_one_without_a_scaler_too, what_no_rank_uses_is_not_remembered,
+          what_no_rank_uses_is_not_lost, a_mean_of_the_step_before_is_seen, others_state_is_refused])

@@ -589,7 +589,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
     await_departed(its);
     if (!gradient.is_same(its.view)) {
-      its.view.copy_(gradient);
+      its.view.copy_(gradient);  // where it lies autograd may still read it, under another name
       gradient = its.view;
     }
     if (hides_infinities_) {
