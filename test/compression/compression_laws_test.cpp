@@ -40,6 +40,17 @@ TYPED_TEST(compression_law, writes_exactly_as_many_bytes_as_it_says) {
   }
 }
 
+TYPED_TEST(compression_law, says_how_much_room_fewer_elements_take) {
+  const placed<TypeParam> codec(0);
+  for (std::size_t n = 0; n < 100; ++n) {
+    std::size_t most = 0;
+    for (std::size_t fewer = 0; fewer <= n; ++fewer) {
+      most = std::max(most, capacity(codec.policy, fewer));
+    }
+    EXPECT_GE(most_bytes(codec.policy, n), most) << n;
+  }
+}
+
 TYPED_TEST(compression_law, leaves_the_gradient_alone) {
   for (const std::size_t n : awkward_sizes) {
     const auto gradient = gradient_of(n, 2);

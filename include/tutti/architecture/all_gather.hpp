@@ -29,7 +29,7 @@ struct all_gather {
     state(World& world, const no_options&) : world_(&world) {}
 
     std::size_t workspace_bytes(std::size_t elements) const {
-      return capacity(world_->compressor(), elements);
+      return most_bytes(world_->compressor(), elements);
     }
 
     task exchange(typename World::endpoint self, const typename World::launch& what) {

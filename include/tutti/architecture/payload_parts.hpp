@@ -67,7 +67,7 @@ struct payload_parts {
     return facts::variable_length<Compression> ? round_up(at(ranks) * sizeof(std::size_t), 64) : 0;
   }
   static std::size_t slot(const Compression& its, std::size_t longest) {
-    return round_up(std::max(capacity(its, longest), capacity(relay(its), longest)), 64);
+    return round_up(std::max(most_bytes(its, longest), most_bytes(relay(its), longest)), 64);
   }
 
   std::size_t slot_{};  ///< bytes

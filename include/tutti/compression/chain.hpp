@@ -64,6 +64,9 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
   constexpr std::size_t expected(std::size_t elements) const requires variable {
     return head_bytes(elements) + code_.expected(selection_.selected(elements));
   }
+  constexpr std::size_t most_bytes(std::size_t elements) const {
+    return head_bytes(elements) + tutti::most_bytes(code_, selection_.selected(elements));
+  }
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
     return payload_room(elements) +
            std::max(tutti::scratch_bytes(selection_, elements),

@@ -39,6 +39,9 @@ class decorator {
   constexpr std::size_t expected(std::size_t elements) const requires facts::variable_length<C> {
     return compression_.expected(elements);
   }
+  constexpr std::size_t most_bytes(std::size_t elements) const {
+    return tutti::most_bytes(compression_, elements);
+  }
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
     return tutti::scratch_bytes(compression_, elements);
   }

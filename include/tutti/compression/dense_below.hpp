@@ -76,6 +76,11 @@ class dense_below {
   constexpr std::size_t expected(std::size_t elements) const requires variable {
     return dense(elements) ? none::wire_bytes(elements) : compression_.expected(elements);
   }
+  constexpr std::size_t most_bytes(std::size_t elements) const {
+    const std::size_t most_dense = bytes_ == 0 ? 0 : (bytes_ - 1) / sizeof(float);
+    return std::max(tutti::most_bytes(compression_, elements),
+                    none::wire_bytes(std::min(elements, most_dense)));
+  }
   constexpr std::size_t scratch_bytes(std::size_t elements) const {
     return tutti::scratch_bytes(compression_, elements);
   }

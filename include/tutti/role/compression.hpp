@@ -191,6 +191,17 @@ constexpr std::size_t capacity(const C& compression, std::size_t elements) {
   }
 }
 
+/// Most bytes that n elements or any fewer make. A compressor that makes more of fewer, as one that
+/// sends short chunks as they are, says so.
+template <class C>
+constexpr std::size_t most_bytes(const C& compression, std::size_t elements) {
+  if constexpr (requires { compression.most_bytes(elements); }) {
+    return compression.most_bytes(elements);
+  } else {
+    return capacity(compression, elements);
+  }
+}
+
 /// Bytes that n elements are expected to make, where nobody encodes: in a model of a network.
 template <class C>
 constexpr std::size_t expected(const C& compression, std::size_t elements) {
