@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -340,6 +341,21 @@ TEST(Engine, AStepHasAPass) {
   });
   for (const std::string& each : said) {
     EXPECT_NE(each.find("run.accumulation of 0 passes"), std::string::npos) << each;
+  }
+}
+
+TEST(Engine, AWaitHasALength) {
+  for (const seconds deadline : {0.0, -1.0, std::numeric_limits<seconds>::quiet_NaN()}) {
+    const auto said = errors(2, [deadline](transport::in_process& world) {
+      arena memory(declarations());
+      make_engine<canonical>(world, memory.tensors(), optimizer_of(),
+                             {.run = {.deadline = deadline}});
+    });
+    for (const std::string& each : said) {
+      EXPECT_NE(each.find("run.deadline is over before anybody can answer. Fix: "),
+                std::string::npos)
+          << each;
+    }
   }
 }
 

@@ -20,10 +20,12 @@
 #include "tutti/compression/block_sign.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fading_error_feedback.hpp"
+#include "tutti/compression/fp16.hpp"
 #include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/power_sgd.hpp"
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/random_k.hpp"
+#include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
@@ -233,6 +235,39 @@ TEST(LossScaled, SkipsWhatItsCompressorWouldHide) {
       {}, depends::on_the_scale);
 }
 
+TEST(LossScaled, FallsToNoScaleThatNothingCanBeDividedBy) {
+  optimizer::loss_scaled<optimizer::sgd> values;
+  for (int step = 0; step < 400; ++step) {
+    EXPECT_EQ(values.begin_step(std::numeric_limits<double>::infinity()), 0);
+  }
+  const float factor = values.begin_step(1);
+  EXPECT_TRUE(std::isfinite(factor) && factor > 0) << factor;
+  EXPECT_EQ(factor * values.scale, 1);
+}
+TEST(LossScaled, RefusesValuesThatLeadToSuchAScale) {
+  const auto said = [](float scale, float growth, float backoff) {
+    try {
+      optimizer::loss_scaled<optimizer::sgd>{{}, scale, growth, backoff}.expect_values();
+    } catch (const usage_error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(said(1, 1, 0.5f), "");
+  EXPECT_EQ(said(std::numeric_limits<float>::max(), 2, 0.25f), "");
+  for (const float scale : {0.0f, -1.0f, nan, infinity, 1e-40f}) {
+    EXPECT_NE(said(scale, 2, 0.5f).find("Fix: scale = 65536"), std::string::npos) << scale;
+  }
+  for (const float backoff : {0.0f, -1.0f, nan, 1.0f}) {
+    EXPECT_NE(said(1, 2, backoff).find("Fix: a backoff"), std::string::npos) << backoff;
+  }
+  for (const float growth : {0.5f, -2.0f, nan, infinity}) {
+    EXPECT_NE(said(1, growth, 0.5f).find("Fix: a backoff"), std::string::npos) << growth;
+  }
+}
+
 /// A loop's own scaler: each finite step's mean on the first worker, divided by the scale, and what
 /// all remember in the end, as of gradients that were not scaled.
 template <class Strategy>
@@ -316,6 +351,15 @@ TEST(ScaledElsewhere, KeepsOnlyInfinitiesOutWhereNobodySkips) {
     EXPECT_TRUE(left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2}, 1, set, values) ==
                 left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2}, 1, set));
   }
+  EXPECT_FALSE(goes_back<compression::scaled_sign>(values));
+  EXPECT_TRUE(goes_back<compression::fp16>(values)) << "it makes infinities of its own";
+}
+TEST(ScaledElsewhere, RefusesAScaleOfZero) {
+  optimizer::scaled_elsewhere values;
+  values.scale = 0;
+  EXPECT_THROW(left_to_a_scaler<signs_at_servers>(1, {0}, 1, at_two_servers(), values),
+               usage_error);
+  EXPECT_THROW(left_to_a_scaler<signs_at_servers>(1, {0, 1}, 0, at_two_servers()), usage_error);
 }
 
 }  // namespace

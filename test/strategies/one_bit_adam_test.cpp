@@ -265,6 +265,32 @@ TEST(OneBitAdam, takes_gradients_in_wherever_they_lie) {
   }
 }
 
+/// A residual would wait for as long as gradients are exchanged, and then be of old momenta.
+TEST(OneBitAdam, does_not_thaw_what_residuals_are_of) {
+  using in_pieces = compose<fusion::up_to, partition::into,
+                            compression::error_feedback<compression::norm_scaled_sign>,
+                            architecture::momentum_exchange>;
+  transport::run_ranks(2, [](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"x", 700}});
+    auto engine = make_engine<in_pieces>(world, memory.tensors(), values);
+    const auto freeze_at = [&](std::uint64_t step) {
+      auto its = values;
+      its.freeze_step = step;
+      engine.change(its);
+    };
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      if (step <= values.freeze_step) {
+        freeze_at(values.freeze_step);
+      }
+      engine.ready(tensor_id(0));
+      engine.wait();
+    }
+    EXPECT_THROW(freeze_at(6), usage_error);
+    EXPECT_EQ(engine.values().freeze_step, values.freeze_step);
+    freeze_at(5);
+  });
+}
+
 task count_bytes(transport::simulated& world, std::vector<std::uint64_t>& sent) {
   std::vector<tensor> tensors{tensor::phantom("x", 6400)};
   auto its = values;

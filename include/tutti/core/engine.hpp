@@ -270,10 +270,12 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// Other values for the optimizer from the next step on. Every worker must call it, between the
   /// same steps, with the same values. Residuals that are steps follow the learning rate
   /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if they
-  /// need more memory an element than those that the engine was made with, or have a second
-  /// momentum.
+  /// need more memory an element than those that the engine was made with, have a second momentum,
+  /// no longer exchange momenta of which a part is still to be sent, or are refused by the
+  /// optimizer.
   void change(const Optimizer& values) requires(!virtual_time) {
     expect_one_momentum<compression>(values);
+    expect_values(values);
     if (values.memory_per_element() > room_per_element_) {
       throw usage_error(sentence(
           {"with these values the optimizer remembers ", values.memory_per_element(),
@@ -282,6 +284,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
            "before the first step"}));
     }
     wait();
+    expect_momenta_go_on(values);
     waits_.exclusively([&] { follow(values); });
     tell(values);
   }
@@ -459,6 +462,19 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 
  private:
+  /// What compressors have left out of momenta goes with the next that is exchanged.
+  void expect_momenta_go_on([[maybe_unused]] const Optimizer& values) {
+    if constexpr (exchanges_momenta<Optimizer> && facts::memory_per_element < compression >> 0) {
+      const std::uint64_t next = steps();
+      if (optimizer_.exchanges_momenta(next) && !values.exchanges_momenta(next)) {
+        throw usage_error(sentence(
+            {"the optimizer would exchange gradients again at step ", next,
+             ", and what compressors have left out of momenta would wait. Fix: a freeze_step that "
+             "has passed"}));
+      }
+    }
+  }
+
   void tell(const Optimizer& values) {
     optimizer_ = values;
     if (servers() > 0) {

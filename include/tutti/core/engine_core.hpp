@@ -121,8 +121,9 @@ class engine_core : engine_base<Transport> {
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     static_assert(base::template has_all<engine_core>());
-    expect_passes(set_.run);
+    expect_runs(set_.run);
     expect_one_momentum<compression>(optimizer_);
+    expect_values(optimizer_);
     if constexpr (delays) {
       detail::expect_floats(model_.forward());
     }

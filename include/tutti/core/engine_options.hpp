@@ -39,12 +39,17 @@ struct run_options {
   }
 };
 
-/// Throws usage_error where a step would have no pass.
-inline void expect_passes(const run_options& run) {
+/// Throws usage_error where a step would have no pass, or a wait no length.
+inline void expect_runs(const run_options& run) {
   if (run.accumulation == 0) {
     throw usage_error(
         "run.accumulation of 0 passes leaves a step without gradients. Fix: 1, or as many as are "
         "added up");
+  }
+  if (!(run.deadline > 0)) {
+    throw usage_error(
+        "run.deadline is over before anybody can answer. Fix: more seconds than a rank takes from "
+        "one gradient to the next, as 60");
   }
 }
 

@@ -124,7 +124,8 @@ class flow {
       filled_[number] = 0;
       model_->settle(world_->queue(), number);
       if constexpr (undoes) {
-        for (std::uint32_t i = 0; i < filling.chunks && goes_back(around_->values()); ++i) {
+        const bool keeps = goes_back<compression>(around_->values());
+        for (std::uint32_t i = 0; i < filling.chunks && keeps; ++i) {
           chunks_.keep(filling.first_chunk + i);
         }
       }
@@ -692,7 +693,7 @@ class flow {
       auto no_numbers = static_cast<double>(std::exchange(no_numbers_, 0));
       co_await owner_->average_of_step(no_numbers);
       const auto before = around_->values();
-      const bool kept = goes_back(before);
+      const bool kept = goes_back<compression>(before);
       const float factor =
           owner_->begin_step(no_numbers != 0 ? std::numeric_limits<double>::infinity()
                              : kept          ? squares_of_means()

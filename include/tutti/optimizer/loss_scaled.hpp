@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
+#include "tutti/base/error.hpp"
 #include "tutti/role/optimizer.hpp"
 
 namespace tutti::optimizer {
@@ -10,9 +13,9 @@ namespace tutti::optimizer {
 /// Another optimizer for gradients of a loss that was multiplied by `scale`, so that small ones do
 /// not vanish in 16 bits; the loop asks for it before each backward pass, `engine.values().scale`.
 /// Gradients are divided by it. If any is infinite or not a number the step updates nothing on any
-/// worker and the scale becomes `backoff` times as large; after `interval` steps in a row without
-/// such a one, `growth` times. Numbers of steps, as Adam's corrections and random draws count them,
-/// go on in a step that updates nothing.
+/// worker and the scale becomes `backoff` times as large, as long as it can be divided by; after
+/// `interval` steps in a row without such a one, `growth` times. Numbers of steps, as Adam's
+/// corrections and random draws count them, go on in a step that updates nothing.
 ///
 /// What compressors remember, on workers and on servers, is then as it was before that step; it
 /// always becomes as many times as large as the scale does, and so do bounds of theirs. They are
@@ -46,9 +49,20 @@ struct loss_scaled : Optimizer {
     Optimizer::describe(self, visit);
   }
 
+  /// Throws usage_error for a scale that divides by nothing, and for factors that lead to one.
+  void expect_values() const {
+    expect_scale(scale);
+    if (!(backoff > 0 && backoff < 1 && growth >= 1 && std::isfinite(growth))) {
+      throw usage_error(
+          "the loss's scale would not fall after a step that is not finite, or not rise after "
+          "others. Fix: a backoff above 0 and below 1, as 0.5, and a growth of 1 or more, as 2");
+    }
+    tutti::expect_values(static_cast<const Optimizer&>(*this));
+  }
+
   float begin_step(double squares) {
     if (!std::isfinite(squares)) {
-      scale *= backoff;
+      scale = std::max(scale * backoff, std::numeric_limits<float>::min());
       finite_steps = 0;
       ++skipped;
       return 0;

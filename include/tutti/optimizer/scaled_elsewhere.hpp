@@ -11,7 +11,8 @@ namespace tutti::optimizer {
 /// What becomes of residuals where a step was not finite.
 enum class after_skipping {
   residuals_go_back,  ///< to what they were before it
-  residuals_stay,     ///< what they have become, in which no infinity is: nothing was kept
+  residuals_stay,     ///< what they have become, in which no infinity is: nothing was kept; not
+                      ///< for a compressor that makes infinities of numbers
 };
 
 /// Leaves averaged gradients for an optimizer of the user's, who multiplies the loss, divides
@@ -36,6 +37,9 @@ struct scaled_elsewhere : none {
     visit("scale", self.scale, "by which the loss is multiplied");
     visit("skipped", self.skipped, "steps that were not finite so far");
   }
+
+  /// Throws usage_error for a scale that nothing can be divided by.
+  void expect_values() const { expect_scale(scale); }
 
   bool goes_back() const { return skipped_step == after_skipping::residuals_go_back; }
 

@@ -63,7 +63,11 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 ///   is infinite where a compressor remembers and some worker's gradient holds an infinity or NaN,
 ///   whatever came of that. It may change values of its own, which every rank changes alike.
 /// * optionally `goes_back()`: false where, under values as they are, what is remembered stays as a
-///   step that updates nothing has left it, and 0 stands for any sum that is finite.
+///   step that updates nothing has left it, and 0 stands for any sum that is finite; asked where
+///   the compressor makes no infinity of a number.
+///
+/// Any may have `expect_values()`, which throws usage_error for values that it cannot work with: an
+/// engine asks before it takes them.
 ///
 /// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
 /// nothing: numbers, and arrays of fixed length.
@@ -92,11 +96,11 @@ concept exchanges_momenta = requires(const O& values, inline_queue& queue,
   values.outgoing(queue, gradient, where);
 };
 
-/// Whether what compressors remember is kept under these values, for going back to it.
-template <optimizer_policy O>
+/// Whether what `Compression` remembers is kept under these values, for going back to it.
+template <class Compression, optimizer_policy O>
 bool goes_back(const O& values) {
   if constexpr (requires { values.goes_back(); }) {
-    return values.goes_back();
+    return values.goes_back() || facts::overflows<Compression>;
   } else {
     return facts::needs_all_gradients<O>;
   }
@@ -143,6 +147,14 @@ float scale_of([[maybe_unused]] const O& values) {
     return 1.0f;
   }
 }
+/// Throws usage_error where gradients of a loss that is multiplied by it cannot be divided by it.
+[[gnu::cold]] inline void expect_scale(float scale) {
+  if (!(scale > 0 && __builtin_isfinite(scale) && __builtin_isfinite(1 / scale))) {
+    throw usage_error(
+        "the loss's scale is no number above 0 by which gradients could be divided again. Fix: "
+        "scale = 65536, or train without one");
+  }
+}
 /// Gradients under the values `after` are so many times those under `before`.
 template <optimizer_policy O>
 float change_of_scale(const O& before, const O& after) {
@@ -168,6 +180,14 @@ void expect_one_momentum(const O& values) {
     throw usage_error(
         "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
         "that, which diverges. Fix: 0 for the optimizer's momentum, or its beta1");
+  }
+}
+
+/// Throws usage_error for values that the optimizer says it cannot work with.
+template <optimizer_policy O>
+void expect_values([[maybe_unused]] const O& values) {
+  if constexpr (requires { values.expect_values(); }) {
+    values.expect_values();
   }
 }
 

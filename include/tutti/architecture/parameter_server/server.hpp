@@ -535,7 +535,7 @@ class parameter_server_server {
                              context_of(mine, piece, mine.momenta, step));
     } else if constexpr (encodes_means) {
       if constexpr (undoes_steps) {
-        if (goes_back(world_->values())) {
+        if (goes_back<typename World::compression>(world_->values())) {
           world_->copy(span_of(mine.kept), span_of(mine.residual));
         }
       }
