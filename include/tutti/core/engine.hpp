@@ -284,7 +284,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
            "before the first step"}));
     }
     wait();
-    expect_momenta_go_on(values);
+    expect_momenta_go_on<compression>(optimizer_, values, steps());
     waits_.exclusively([&] { follow(values); });
     tell(values);
   }
@@ -462,19 +462,6 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 
  private:
-  /// What compressors have left out of momenta goes with the next that is exchanged.
-  void expect_momenta_go_on([[maybe_unused]] const Optimizer& values) {
-    if constexpr (exchanges_momenta<Optimizer> && facts::memory_per_element < compression >> 0) {
-      const std::uint64_t next = steps();
-      if (optimizer_.exchanges_momenta(next) && !values.exchanges_momenta(next)) {
-        throw usage_error(sentence(
-            {"the optimizer would exchange gradients again at step ", next,
-             ", and what compressors have left out of momenta would wait. Fix: a freeze_step that "
-             "has passed"}));
-      }
-    }
-  }
-
   void tell(const Optimizer& values) {
     optimizer_ = values;
     if (servers() > 0) {

@@ -8,6 +8,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti {
@@ -180,6 +181,21 @@ void expect_one_momentum(const O& values) {
     throw usage_error(
         "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
         "that, which diverges. Fix: 0 for the optimizer's momentum, or its beta1");
+  }
+}
+
+/// Throws usage_error where what `Compression` has left out of momenta would wait, for from `step`
+/// on gradients were exchanged again.
+template <class Compression, optimizer_policy O>
+void expect_momenta_go_on([[maybe_unused]] const O& was, [[maybe_unused]] const O& wanted,
+                          [[maybe_unused]] std::uint64_t step) {
+  if constexpr (exchanges_momenta<O> && facts::memory_per_element < Compression >> 0) {
+    if (was.exchanges_momenta(step) && !wanted.exchanges_momenta(step)) {
+      throw usage_error(sentence(
+          {"the optimizer would exchange gradients again at step ", step,
+           ", and what compressors have left out of momenta would wait. Fix: a freeze_step that "
+           "has passed"}));
+    }
   }
 }
 
