@@ -192,6 +192,20 @@ TEST(error_feedback, refuses_what_stands_for_more_than_itself) {
   EXPECT_NO_THROW(random_k{drawn});
 }
 
+/// Of lengths that only the encoder knows, a server takes any that is not too long.
+TEST(chain, refuses_a_payload_that_ends_within_its_indices) {
+  const chain<top_k, compression::qsgd> policy({.selection = {.density = 0.1}});
+  inline_queue queue;
+  std::vector<float> sum(100);
+  std::vector<std::byte> scratch(policy.scratch_bytes(sum.size()));
+  chunk_context where;
+  where.scratch = scratch;
+  const std::vector<std::byte> payload(39);  // of ten indices
+  EXPECT_THROW(policy.accumulate(queue, {payload.data(), payload.size()}, sum, where),
+               communication_error);
+  EXPECT_EQ(sum, std::vector<float>(100));
+}
+
 /// The code is given as many elements as are selected.
 TEST(error_feedback, refuses_a_code_of_selected_values_that_may_leave_more_than_there_was) {
   using levels = chain<top_k, compression::qsgd>;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <span>
 
+#include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/base/wire.hpp"
 #include "tutti/compression/decorator.hpp"
@@ -92,6 +94,11 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
   void accumulate(Queue& queue, const_wire in, std::span<float> sum,
                   const chunk_context& where) const {
     const std::size_t n = sum.size();
+    if (in.size < head_bytes(n)) {
+      throw communication_error(
+          sentence({"a payload of ", in.size, " bytes came where indices take ", head_bytes(n),
+                    ". Fix: give every rank the same compression options"}));
+    }
     queue.copy(where.scratch.data(), in.data, head_bytes(n));
     decode(queue, in, n, where);
     selection_.accumulate(queue, selected_in(where, n), sum);
