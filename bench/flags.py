@@ -1,6 +1,7 @@
 """Flags of this folder's programs: what is wrong with one is one line, which says where to look."""
 
 import argparse
+import math
 import os
 import sys
 
@@ -10,6 +11,13 @@ def counted(text):
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is not 1 or more")
     return int(text)
+
+
+def finite(text):
+    """A number that others can be less than, as argparse's type."""
+    if not math.isfinite(float(text)):
+        raise argparse.ArgumentTypeError(f"'{text}' is no finite number")
+    return float(text)
 
 
 class Flags(argparse.ArgumentParser):

@@ -115,7 +115,8 @@ echo '{"epoch": null, "bytes_sent_per_rank": 0}' >> "$rows"
   EXPECT_EQ(said.rfind("--strategy Horovod " + flags + "--json ", 0), 0U) << said;
   EXPECT_NE(said.find("--strategy SMA " + flags + "--learning-rate 0.5 --json "), said.npos)
       << said;
-  for (const char* wrong : {"--epochs 0", "--ranks 0", "--flags '--seed 2 3'", "--flags=--seed"}) {
+  for (const char* wrong : {"--epochs 0", "--ranks 0", "--flags '--seed 2 3'", "--flags=--seed",
+                            "--within nan", "--train /", "--train /bin/true", "--plot /dev/full"}) {
     SCOPED_TRACE(wrong);
     const auto refused = run(wrong);
     EXPECT_NE(refused.status, 0);
