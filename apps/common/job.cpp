@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <initializer_list>
 #include <sstream>
 #include <string_view>
 #include <thread>
 
 #include "common/all_reduce_table.hpp"
+#include "common/launcher.hpp"
 #include "common/nearest.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
@@ -355,21 +355,6 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
   into.policy_flags.insert(into.policy_flags.begin(), all.begin(), all.end());
 }
 
-/// What the first of these variables says that is there; 0 without one.
-int number_in(std::initializer_list<const char*> variables) {
-  for (const char* name : variables) {
-    if (const char* number = std::getenv(name)) {
-      return std::atoi(number);
-    }
-  }
-  return 0;
-}
-
-/// This process's number among those that a launcher started; 0 without one.
-int launched_as() {
-  return number_in({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
-}
-
 /// Ends a job whose rank 0 has no quarrel with its command line: where it has, it ends the job with
 /// its own words, before this process has met it. Where nobody comes, this process ends alone.
 void end_for_all([[maybe_unused]] const std::string& sentence) {
@@ -459,30 +444,6 @@ std::string megabytes(double sent) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.4f", sent / 1e6);
   return sent == 0 ? "shared" : text.data();
-}
-
-bool under_launcher() {
-  return std::ranges::any_of(
-      std::to_array<const char*>({"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}),
-      [](const char* each) { return std::getenv(each) != nullptr; });
-}
-
-void expect_company(int processes) {
-  int started = 1;
-  for (const char* each :
-       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    started = std::max(started, number_in({each}));
-  }
-  if (processes == 1 && started > 1) {
-    const std::string all = std::to_string(started);
-    throw flag_error("a launcher started " + all +
-                     " processes, and MPI knows of this one alone. Fix: mpirun -np " + all +
-                     ", of the MPI that this program was built with");
-  }
-}
-
-int number_on_host() {
-  return number_in({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
 }
 
 bool uses_mpi(const job& asked) {

@@ -106,16 +106,6 @@ int guarded(const char* program, const std::function<void()>& run);
 /// Bytes that a rank sent, as a table shows them. Threads that read one another's memory send none.
 std::string megabytes(double sent);
 
-/// This process is one of several that mpirun or srun started.
-bool under_launcher();
-
-/// Throws flag_error where MPI knows of one process, and a launcher that it does not know has
-/// started more, each of which would train alone.
-void expect_company(int processes);
-
-/// This process's number among those that a launcher started on its host; 0 without one.
-int number_on_host();
-
 /// The job's ranks are MPI processes, not threads.
 bool uses_mpi(const job& asked);
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "common/job.hpp"
+#include "common/launcher.hpp"
 #include "common/on_processes.hpp"
 #include "models/cudnn.hpp"
 #include "tutti/base/cuda/error.hpp"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/job.hpp"
+#include "common/launcher.hpp"
 #include "tutti/base/sentence.hpp"
 #if __has_include(<mpi.h>)
 #include "tutti/transport/mpi.hpp"
@@ -25,14 +26,16 @@ inline void expect_processes([[maybe_unused]] const job& asked) {
 /// lie where `Queue` works.
 template <class Queue, class Body>
 void run_process(const job& asked, int servers, Body body) {
+  // While the other processes have not been met, so that a wrong flag is said as any other is.
+  if (asked.ranks && *asked.ranks + servers != launched()) {
+    throw flag_error(tutti::sentence(
+        {"--ranks ", *asked.ranks, " and ", servers, " servers are not the ", launched(),
+         " ranks that were started. Fix: mpirun -np ", *asked.ranks + servers,
+         under_launcher() ? ", or leave --ranks out" : ", or leave --transport out"}));
+  }
   tutti::transport::mpi_on<Queue> world;
   expect_company(world.size());
   try {
-    if (asked.ranks && *asked.ranks + servers != world.size()) {
-      throw tutti::usage_error(
-          tutti::sentence({"--ranks ", *asked.ranks, " and ", servers, " servers are not the ",
-                           world.size(), " ranks that were started. Fix: leave --ranks out"}));
-    }
     body(world);
   } catch (const std::exception& failed) {
     world.abort_job(failed.what());  // peers that wait for this rank must not wait for ever

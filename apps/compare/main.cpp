@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "common/launcher.hpp"
 #include "common/names.hpp"
 #include "common/nearest.hpp"
 #include "common/on_processes.hpp"

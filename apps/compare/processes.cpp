@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "common/job.hpp"
+#include "common/launcher.hpp"
 #include "tutti/base/error.hpp"
 #if __has_include(<mpi.h>)
 #include "compare/kernels_queue.hpp"

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "common/launcher.hpp"
 #include "common/output.hpp"
 #include "common/staleness.hpp"
 #include "tutti/base/version.hpp"

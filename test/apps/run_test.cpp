@@ -438,8 +438,12 @@ TEST_F(Apps, UnderMpirunRanksAreProcesses) {
 
   const auto ranks = shell(mpirun + "2" + program + "--strategy BSP --ranks 4");
   EXPECT_NE(ranks.status, 0);
-  EXPECT_NE(ranks.err.find("are not the 2 ranks that were started"), std::string::npos)
-      << ranks.err;
+  const std::string said = "tutti-train: --ranks 4 and 0 servers are not the 2 ranks that were ";
+  EXPECT_NE(ranks.err.find(said), std::string::npos) << ranks.err;
+  EXPECT_EQ(ranks.err.find(said), ranks.err.rfind(said)) << "said once: " << ranks.err;
+  train_refuses("--transport mpi --ranks 2",
+                "--ranks 2 and 0 servers are not the 1 ranks that were started. Fix: mpirun -np 2, "
+                "or leave --transport out");
 }
 #endif
 
