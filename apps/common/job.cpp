@@ -13,6 +13,7 @@
 #include "common/all_reduce_table.hpp"
 #include "common/launcher.hpp"
 #include "common/nearest.hpp"
+#include "common/output.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
 #include "tutti/strategies/tf_replicated.hpp"
@@ -278,6 +279,7 @@ void one_of(const char* flag, const std::string& value, const std::vector<std::s
 }
 
 void check(const job& read) {
+  expect_files_apart(read);
   if (!(read.deadline > 0)) {
     refuse("deadline", read.deadline, "more than 0 seconds");
   }

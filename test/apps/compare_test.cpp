@@ -299,6 +299,20 @@ TEST_F(Compare, ResumedItRunsWhatIsMissingAndPrintsTheSame) {
   compare_refuses(flags + "--resume none", "cannot read none. Fix:");
 }
 
+TEST_F(Compare, NoFileIsWrittenThatIsRead) {
+  const std::string profile = "name,elements,forward_us,backward_us\none,1000,1,1\n";
+  std::ofstream(here_ / "mine.csv") << profile;
+  compare_refuses("--model alexnet,mine.csv --csv ./mine.csv",
+                  "--csv ./mine.csv would write into the file of --model mine.csv. Fix: --csv with "
+                  "another file");
+  compare_refuses("--model mine.csv --json mine.csv", "--json mine.csv would write into");
+  compare_refuses("--network mine.csv --json mine.csv", "--json mine.csv would write into");
+  EXPECT_EQ(read(here_ / "mine.csv"), profile);
+  compare_refuses("--json kept --resume kept --csv kept", "--json kept would write into the file");
+  compare_refuses("--resume kept --csv kept", "--csv kept would write into the file of --resume");
+  EXPECT_EQ(compare("--model mine.csv --strategy BSP --json /dev/null --csv /dev/null").status, 0);
+}
+
 TEST_F(Compare, ARowThatLacksAFigureOrHasAnotherIsNamed) {
   const std::string flags = "--strategy BSP --model mobilenet_v2 --world emulated --iterations 1 ";
   ASSERT_EQ(compare(flags + "--json kept").status, 0);

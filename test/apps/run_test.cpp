@@ -115,6 +115,9 @@ TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
     refuses(got, "tutti-train: cannot write /nowhere/file");
     EXPECT_EQ(got.out, "");
   }
+  train_refuses("--json same --timeline ./same",
+                "--json same would write into the file of --timeline ./same. Fix: --json with "
+                "another file");
 }
 
 TEST_F(Apps, MissingAndTruncatedDataAreNamed) {
