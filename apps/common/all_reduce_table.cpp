@@ -1,6 +1,7 @@
 #include "common/all_reduce_table.hpp"
 
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -53,7 +54,7 @@ tf_reduction::measured entry(const std::string& file, const nlohmann::json& row)
 
 tf_reduction::options of_all_reduce_table(const std::string& file) {
   std::ifstream in(file);
-  if (!in) {
+  if (!in || std::filesystem::is_directory(file)) {
     refuse(file, "is no file");
   }
   const auto whole = nlohmann::json::parse(in, nullptr, false);

@@ -1,5 +1,6 @@
 #include "compare/kernel_rates.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -33,7 +34,7 @@ double counter(const std::string& file, const nlohmann::json& row, const char* n
 
 kernel_file::kernel_file(const std::string& name) : name_(name) {
   std::ifstream in(name);
-  if (!in) {
+  if (!in || std::filesystem::is_directory(name)) {
     throw common::flag_error("--kernels " + name + " is no file" + fix + ", or profile");
   }
   const auto whole = nlohmann::json::parse(in, nullptr, false);

@@ -28,7 +28,7 @@ constexpr std::size_t classes = 10;
 
 bytes read(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
-  if (!in) {
+  if (!in || fs::is_directory(file)) {
     reject(file, "cannot be opened");
   }
   bytes all{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

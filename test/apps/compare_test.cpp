@@ -769,6 +769,7 @@ TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
   EXPECT_NEAR(milliseconds("--kernels times") - at_once, taken / 2, 0.02);
 
   compare_refuses(flags + "--kernels none", "--kernels none is no file. Fix: what bench-kernels ");
+  compare_refuses(flags + "--kernels .", "--kernels . is no file. Fix: what bench-kernels ");
   compare_refuses(
       "--strategy EFSignSGD --kernels times",
       "EFSignSGD: times has no row rates/compression::rescaled_error_feedback<compression::"

@@ -121,6 +121,7 @@ TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
 }
 
 TEST_F(Apps, MissingAndTruncatedDataAreNamed) {
+  train_refuses("--all-reduce-table .", "--all-reduce-table . is no file. Fix: ");
   train_refuses("--data fashion-mnist:/nowhere", "/nowhere/train-images-idx3-ubyte");
   const std::filesystem::path installed = "/usr/share/datasets/fashion-mnist";
   std::filesystem::create_directory(here_ / "data");

@@ -103,6 +103,8 @@ TEST_F(cifar10, sound_files_load_from_the_folder_or_the_archives_own) {
 TEST_F(cifar10, a_missing_file_is_named) {
   fs::remove(path(3));
   expect_refusal(3, "cannot be opened");
+  fs::create_directory(path(3));
+  expect_refusal(3, "cannot be opened");
 }
 
 TEST_F(cifar10, short_long_and_empty_files_are_noticed) {
