@@ -249,6 +249,10 @@ std::vector<std::string> names_of(const po::options_description& all) {
 /// Its strategies run as they are, so that no policy has a flag.
 bool sets_policies(app reader) { return reader != app::survey; }
 
+bool is_set(const flag_values& flags, std::string_view name) {
+  return std::ranges::find(flags, name, &flag_values::value_type::first) != flags.end();
+}
+
 /// `--role.option value` and `--role.option=value`; anything else is a mistake.
 void take_policy_flags(const std::vector<std::string>& left, const po::options_description& all,
                        app reader, job& into) {
@@ -261,6 +265,9 @@ void take_policy_flags(const std::vector<std::string>& left, const po::options_d
     }
     auto& flags = reader == app::train && name.starts_with("--optimizer.") ? into.optimizer_flags
                                                                            : into.policy_flags;
+    if (is_set(flags, name.substr(2))) {
+      throw flag_error(name + " is said twice. Fix: leave one out");
+    }
     if (name.size() < left[i].size()) {
       flags.emplace_back(name.substr(2), left[i].substr(name.size() + 1));
     } else if (i + 1 < left.size()) {
@@ -297,6 +304,22 @@ void check(const job& read) {
   one_of("augment", read.augment, {"none", "crop-flip"});
   one_of("rate", read.rate, {"constant", "linear", "cosine", "in_steps"});
   one_of("progress", read.progress, {"automatic", "caller", "thread"});
+}
+
+/// A value that two flags set would be the one or the other.
+void expect_said_once(const po::variables_map& values, const job& read) {
+  static constexpr std::array<std::pair<const char*, const char*>, 4> all{
+      {{"servers", "architecture.servers"},
+       {"learning-rate", "optimizer.learning_rate"},
+       {"momentum", "optimizer.momentum"},
+       {"weight-decay", "optimizer.weight_decay"}}};
+  for (const auto& [shared, own] : all) {
+    const bool is_said = values.count(shared) > 0 && !values[shared].defaulted();
+    if (is_said && (is_set(read.policy_flags, own) || is_set(read.optimizer_flags, own))) {
+      throw flag_error(std::string("--") + shared + " and --" + own +
+                       " say the same. Fix: leave one out");
+    }
+  }
 }
 
 /// `--kvstore` instead of `--strategy`.
@@ -394,6 +417,7 @@ job parse(int argc, char** argv, app reader) {
     take_policy_flags(po::collect_unrecognized(parsed.options, po::include_positional), all, reader,
                       read);
     po::notify(values);
+    expect_said_once(values, read);
     take_kvstore(values, read);
     take_all_reduce_spec(values, reader, read);
   } catch (const po::error& wrong) {

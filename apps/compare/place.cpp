@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -142,6 +143,7 @@ place read_network(const std::string& file) {
   std::ifstream in(file);
   place read{file};
   read.nic.bytes_per_second = 0;
+  std::set<std::string> said;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -165,8 +167,16 @@ place read_network(const std::string& file) {
       throw common::flag_error(where + ": '" + line +
                                "' is no link. Fix: as link 4x25Gbit/10us or rank 2 1Gbit/10us");
     }
+    const std::string key = what == "rank" ? what + " " + std::to_string(rank) : what;
+    if (!said.insert(key).second) {
+      throw common::flag_error(where + ": a second line '" + key + "'. Fix: leave one out");
+    }
     try {
       const place parsed = parse_link(link);
+      if (what != "link" && parsed.per_host != 1) {
+        throw common::flag_error(link + " puts ranks behind one NIC, as the line 'link' alone " +
+                                 "does. Fix: without " + std::to_string(parsed.per_host) + "x");
+      }
       if (what == "rank") {
         read.nic_of_rank[rank] = parsed.nic;
       } else if (what == "inside") {

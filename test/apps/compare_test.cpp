@@ -268,6 +268,17 @@ TEST_F(Compare, ARankMayHaveANICOfItsOwn) {
                   "one.net gives single ranks a NIC");
   std::ofstream(here_ / "bad.net") << "link 10Gbit/50us\nrank two 1Gbit/50us\n";
   compare_refuses("--network bad.net", "bad.net line 2: 'rank two 1Gbit/50us' is no link. Fix:");
+  for (const std::string key : {"link", "rank 1"}) {
+    std::ofstream(here_ / "bad.net")
+        << "link 10Gbit/50us\nservers 1Gbit/50us\nrank 01 1Gbit/50us\n" + key + " 2Gbit/50us\n";
+    compare_refuses("--network bad.net", "bad.net line 4: a second line '" + key + "'. Fix: leave");
+  }
+  for (const std::string whose : {"inside", "servers", "rank 1"}) {
+    std::ofstream(here_ / "bad.net") << "link 10Gbit/50us\n" + whose + " 4x1Gbit/50us\n";
+    compare_refuses("--network bad.net",
+                    "bad.net line 2: 4x1Gbit/50us puts ranks behind one NIC, as the line 'link' "
+                    "alone does. Fix: without 4x");
+  }
 }
 
 TEST_F(Compare, ResumedItRunsWhatIsMissingAndPrintsTheSame) {

@@ -109,6 +109,19 @@ TEST_F(Apps, ImpossibleNumbersAreRefused) {
                 "--architecture.servers 1025 cannot be. Fix: from 1 to 1024");
 }
 
+TEST_F(Apps, AValueIsSaidOnce) {
+  train_refuses("--strategy TopK --compression.density 0.5 --compression.density=0.001",
+                "--compression.density is said twice. Fix: leave one out");
+  train_refuses("--strategy BytePS --servers 4 --architecture.servers 2",
+                "--servers and --architecture.servers say the same. Fix: leave one out");
+  for (const auto& [shared, own] : {std::pair{"--learning-rate", "--optimizer.learning_rate"},
+                                    std::pair{"--momentum", "--optimizer.momentum"},
+                                    std::pair{"--weight-decay", "--optimizer.weight_decay"}}) {
+    train_refuses(std::string(shared) + " 0.1 " + own + " 0.2",
+                  std::string(shared) + " and " + own + " say the same. Fix: leave one out");
+  }
+}
+
 TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
   for (const char* flag : {"--json", "--timeline", "--checkpoint"}) {
     const auto got = train(std::string(flag) + " /nowhere/file --steps 1");
