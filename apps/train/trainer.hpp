@@ -157,6 +157,9 @@ void load_checkpoint(Engine& engine, Model& model, const common::job& job,
     if (!in) {
       throw tutti::usage_error("the checkpoint is cut short. Fix: use an earlier one");
     }
+    if (in.peek() != std::istream::traits_type::eof()) {
+      throw tutti::usage_error("the checkpoint has more than was saved. Fix: use an earlier one");
+    }
   });
 }
 

@@ -162,6 +162,9 @@ TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   train_refuses("--strategy BSP --ranks 2 --resume saved",
                 "saved.1: the checkpoint was written by rank 0 and is read by rank 1");
   std::filesystem::rename(here_ / "mine.1", here_ / "saved.1");
+  std::ofstream(here_ / "saved.1", std::ios::app) << "x";
+  train_refuses("--strategy BSP --ranks 2 --resume saved",
+                "saved.1: the checkpoint has more than was saved. Fix: use an earlier one");
   std::filesystem::resize_file(here_ / "saved.1", 1000);
   train_refuses("--strategy BSP --ranks 2 --resume saved", "saved.1: the checkpoint is cut short");
 }
