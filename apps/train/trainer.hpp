@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <istream>
 #include <iterator>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -30,6 +33,7 @@
 #include "train/log.hpp"
 #include "train/optimizer.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/core/acting.hpp"
 #include "tutti/core/checkpoint.hpp"
@@ -196,6 +200,40 @@ void read_checkpoint(Engine& engine, Model& model, const common::job& job,
   }
 }
 
+inline tutti::optimizer::falling falling(const std::string& name) {
+  const auto all = names(tutti::optimizer::falling());
+  return static_cast<tutti::optimizer::falling>(std::ranges::find(all, name) - all.begin());
+}
+
+/// Throws disagreement where workers' flags say different learning rates for a step, which would
+/// set their models apart. Every worker must call it.
+template <class Engine>
+void expect_one_schedule(Engine& engine, const common::job& job) {
+  const std::array<std::pair<const char*, double>, 6> flags{
+      {{"--batch-size", static_cast<double>(job.batch_size)},
+       {"--epochs", static_cast<double>(job.epochs)},
+       {"--rate", static_cast<double>(falling(job.rate))},
+       {"--rate-warm-up", job.rate_warm_up},
+       {"--rate-every", job.rate_every},
+       {"--rate-factor", job.rate_factor}}};
+  std::vector<double> own;
+  for (const auto& [flag, value] : flags) {
+    tutti::running_hash hash;
+    hash.feed(std::bit_cast<std::uint64_t>(value));
+    own.push_back(static_cast<double>(hash.value() >> 32));  // the sum of which is exact
+  }
+  auto unlike = own;
+  engine.average(std::span(unlike));
+  std::ranges::transform(unlike, own, unlike.begin(), std::not_equal_to());
+  engine.average(std::span(unlike));
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (unlike[i] > 0) {
+      throw tutti::disagreement(tutti::sentence(
+          {flags[i].first, " is not the same everywhere. Fix: set it alike on every rank"}));
+    }
+  }
+}
+
 template <class Strategy>
 constexpr bool lends_gradients =
     tutti::facts::gives_gradients_back<typename tutti::strategy_of<Strategy>::architecture>;
@@ -225,6 +263,7 @@ class session {
   }
 
   void run() {
+    expect_one_schedule(*engine_, *job_);
     if (!job_->resume.empty()) {
       read_checkpoint(*engine_, *model_, *job_, of_rank(job_->resume, engine_->worker()));
     }
@@ -270,10 +309,6 @@ class session {
         .every = std::max<std::uint64_t>(in_steps(job.rate_every), 1),
         .factor = static_cast<float>(job.rate_factor)};
     return tutti::rate_by_schedule(set, warm_up == 0 ? epoch : 1);
-  }
-  static tutti::optimizer::falling falling(const std::string& name) {
-    const auto all = names(tutti::optimizer::falling());
-    return static_cast<tutti::optimizer::falling>(std::ranges::find(all, name) - all.begin());
   }
 
   std::size_t done() const { return static_cast<std::size_t>(engine_->steps()); }

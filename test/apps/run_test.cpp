@@ -456,6 +456,13 @@ TEST_F(Apps, UnderMpirunRanksAreProcesses) {
   EXPECT_NE(servers.err.find("2 servers among 2 ranks leave no worker"), std::string::npos)
       << servers.err;
 
+  const auto rates =
+      shell(mpirun + "1" + program + "--steps 2 : -np 1" + program + "--steps 2 --rate-warm-up 3");
+  EXPECT_NE(rates.status, 0);
+  EXPECT_NE(rates.err.find("--rate-warm-up is not the same everywhere. Fix: set it alike on "),
+            std::string::npos)
+      << rates.err;
+
   const auto ranks = shell(mpirun + "2" + program + "--strategy BSP --ranks 4");
   EXPECT_NE(ranks.status, 0);
   const std::string said = "tutti-train: --ranks 4 and 0 servers are not the 2 ranks that were ";
