@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <istream>
 #include <iterator>
 #include <ostream>
@@ -32,8 +30,8 @@
 #include "train/evaluation.hpp"
 #include "train/log.hpp"
 #include "train/optimizer.hpp"
+#include "train/schedule.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/plan.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/core/acting.hpp"
 #include "tutti/core/checkpoint.hpp"
@@ -200,40 +198,6 @@ void read_checkpoint(Engine& engine, Model& model, const common::job& job,
   }
 }
 
-inline tutti::optimizer::falling falling(const std::string& name) {
-  const auto all = names(tutti::optimizer::falling());
-  return static_cast<tutti::optimizer::falling>(std::ranges::find(all, name) - all.begin());
-}
-
-/// Throws disagreement where workers' flags say different learning rates for a step, which would
-/// set their models apart. Every worker must call it.
-template <class Engine>
-void expect_one_schedule(Engine& engine, const common::job& job) {
-  const std::array<std::pair<const char*, double>, 6> flags{
-      {{"--batch-size", static_cast<double>(job.batch_size)},
-       {"--epochs", static_cast<double>(job.epochs)},
-       {"--rate", static_cast<double>(falling(job.rate))},
-       {"--rate-warm-up", job.rate_warm_up},
-       {"--rate-every", job.rate_every},
-       {"--rate-factor", job.rate_factor}}};
-  std::vector<double> own;
-  for (const auto& [flag, value] : flags) {
-    tutti::running_hash hash;
-    hash.feed(std::bit_cast<std::uint64_t>(value));
-    own.push_back(static_cast<double>(hash.value() >> 32));  // the sum of which is exact
-  }
-  auto unlike = own;
-  engine.average(std::span(unlike));
-  std::ranges::transform(unlike, own, unlike.begin(), std::not_equal_to());
-  engine.average(std::span(unlike));
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    if (unlike[i] > 0) {
-      throw tutti::disagreement(tutti::sentence(
-          {flags[i].first, " is not the same everywhere. Fix: set it alike on every rank"}));
-    }
-  }
-}
-
 template <class Strategy>
 constexpr bool lends_gradients =
     tutti::facts::gives_gradients_back<typename tutti::strategy_of<Strategy>::architecture>;
@@ -263,7 +227,7 @@ class session {
   }
 
   void run() {
-    expect_one_schedule(*engine_, *job_);
+    expect_one_schedule(*job_, [this](std::span<double> values) { engine_->average(values); });
     if (!job_->resume.empty()) {
       read_checkpoint(*engine_, *model_, *job_, of_rank(job_->resume, engine_->worker()));
     }
