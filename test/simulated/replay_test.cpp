@@ -112,6 +112,9 @@ TEST(Replay, ComputingBesideCommunicationIsSlower) {
   EXPECT_NEAR(slowed(over_ring<fusion::all, schedule::at_end>{}, 0.5), 140e-3, 1e-6);
   EXPECT_NEAR(slowed(over_ring<>{}, 0), 100e-3 + 0.4e-3, 1e-6);
   EXPECT_NEAR(slowed(over_ring<>{}, 0.5), 100.4e-3 + 99 * 0.4e-3 / 3, 99 * 0.05e-3);
+  // However slow: 99 times 0.4 ms more, in which next to nothing is computed.
+  EXPECT_NEAR(slowed(over_ring<>{}, 100), 100.4e-3 + 99 * 0.4e-3 * 100 / 101, 99 * 0.05e-3);
+  EXPECT_THROW(slowed(over_ring<>{}, 101), usage_error);
 }
 
 TEST(Replay, CrossingTheBarrierHidesCommunicationBehindBothPasses) {

@@ -245,8 +245,12 @@ class replay_base {
     if (length.iterations < 1 || length.warmup < 0) {
       throw usage_error("a replay needs at least 1 iteration and no negative warm-up");
     }
-    if (!(length.jitter >= 0) || !(length.slowdown >= 0)) {
-      throw usage_error("a replay's jitter and slow-down are shares of a pass, 0 or more");
+    if (!(length.jitter >= 0)) {
+      throw usage_error("a replay's jitter is a share of a pass. Fix: 0 or more");
+    }
+    constexpr double most = 100;  // a pass then has a hundred thousand pieces
+    if (!(length.slowdown >= 0) || !(length.slowdown <= most)) {
+      throw usage_error("a replay's slowdown is a share of a pass. Fix: from 0 to 100");
     }
     expect_countable(model_);
     for (const auto& each : model_) {
@@ -282,14 +286,17 @@ class replay_base {
     return all;
   }
 
-  /// In one piece; where communication slows it down, in pieces of a thousandth of an iteration,
-  /// each as slow as its beginning.
+  /// In one piece; where communication slows it down, in pieces that each last a thousandth of the
+  /// profile's iteration, or of this computation where that is longer, and are as slow as at their
+  /// beginning.
   template <class Transport>
   task compute(Transport& world, predicate communicates, seconds left) {
-    const seconds piece = length_.slowdown > 0 ? result_.compute() / 1000 : left;
-    for (; left > 0; left -= piece) {
-      const bool beside = length_.slowdown > 0 && communicates();
-      co_await world.sleep(std::min(piece, left) * (beside ? 1 + length_.slowdown : 1));
+    const seconds lasts = length_.slowdown > 0 ? std::max(result_.compute(), left) / 1000 : left;
+    while (left > 0) {
+      const double times = length_.slowdown > 0 && communicates() ? 1 + length_.slowdown : 1;
+      const seconds piece = lasts / times;
+      co_await world.sleep(std::min(piece, left) * times);
+      left -= piece;
     }
   }
 
