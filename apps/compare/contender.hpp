@@ -418,14 +418,16 @@ class replays_of final : public replays {
   }
 
   /// Of a model of a few thousand elements behind links as much slower: who meets whom, and when,
-  /// is much the same.
+  /// is much the same. Each worker's own iterations, for models drift the further the longer.
   std::optional<double> consensus(const scenario& of) const override {
     if constexpr (common::replicas_differ<Strategy>) {
       constexpr int most = 64;  // it takes as long as the row itself
       constexpr std::size_t few = 20'000;
       if (many.workers <= most) {
         const std::size_t times = 1 + of.model->elements() / few;
-        replay<Strategy> drift(shrunk(model_, times), options_, tutti::payloads::drifting, length);
+        auto its = length;
+        its.measured_in = tutti::window::own;
+        replay<Strategy> drift(shrunk(model_, times), options_, tutti::payloads::drifting, its);
         const scenario slow = slowed(of, static_cast<double>(times));
         simulate(slow.where.with(who), slow.device, std::ref(drift));
         return drift.result().consensus;

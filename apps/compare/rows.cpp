@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/job.hpp"
+#include "common/on_processes.hpp"
 #include "compare/contender.hpp"
 #include "compare/processes.hpp"
 #include "tutti/core/replay.hpp"
@@ -51,6 +52,9 @@ std::unique_ptr<replays> prepared(const contender& who, const scenario& of,
   auto its = who.prepared(of, asked);
   its->length = {asked.iterations, asked.warmup, its->many, asked.jitter,
                  asked.slowdown,   asked.seed,   of.slow};
+  if (of.world != "simulated" && common::under_launcher()) {
+    its->length.measured_in = tutti::window::own;
+  }
   return its;
 }
 

@@ -715,6 +715,16 @@ TEST_F(Compare, WorkersThatKeepNoStepCountByTheirPace) {
   EXPECT_NEAR(got["iteration_ms"]["mean"].get<double>(), 2e3 / samples, 0.01);
 }
 
+/// One bucket, so one server, on the first worker's host. The others' pushes reach it one after the
+/// other, and the first worker's is taken after each of them: of every two iterations one is that
+/// worker's. Before the first of those pushes that worker has measured a dozen alone.
+TEST_F(Compare, AWorkerAheadOfTheOthersMeasuresBesideThem) {
+  const auto row =
+      rows("--strategy AsyncEASGD --model mobilenet_v2 --servers 4 --link 100Mbit/50us").front();
+  const double push = 3504872 * 4 / 12.5e6;
+  EXPECT_NEAR(row["iteration_ms"]["mean"].get<double>(), 1e3 * 4 * push / 2, 0.2 * 2e3 * push);
+}
+
 /// Whoever waits for nobody is not held up by any NIC, however many bytes there are.
 TEST_F(Compare, WhereNoNicIsInTheWayNoTimeOfItsIsSaid) {
   const auto got =

@@ -179,6 +179,34 @@ TEST(Replay, WorkersThatKeepNoStepCountByTheirPace) {
   EXPECT_EQ(got.iterations.size(), 4U);
 }
 
+/// The quick one ends an iteration a second, the slow one every four: while that one warms up and
+/// then measures its two, the other goes on.
+TEST(Replay, WorkersThatWaitForNobodyMeasureInOneWindow) {
+  detail::window_progress both{2};
+  detail::replay_window quick(1, 2, both);
+  detail::replay_window slow(1, 2, both);
+  for (int now = 1; now <= 16; ++now) {
+    EXPECT_FALSE(quick.is_over()) << now;
+    EXPECT_EQ(quick.is_open(), now > 8) << "from when both have made two iterations";
+    EXPECT_EQ(quick.counts(), now > 8 && now <= 10);
+    if (now % 4 == 0) {
+      slow.end_iteration(now);
+    }
+    quick.end_iteration(now);
+  }
+  EXPECT_TRUE(quick.is_over() && slow.is_over());
+  EXPECT_EQ(slow.iterations(), (std::vector<seconds>{4, 4}));
+  EXPECT_EQ(quick.iterations().size(), 2U);
+  EXPECT_DOUBLE_EQ(pace_of(quick.iterations()), 1);
+  detail::window_progress far_apart{2};
+  detail::replay_window quickest(1, 2, far_apart);
+  int made = 0;
+  for (; !quickest.is_over(); ++made) {
+    quickest.end_iteration(made);
+  }
+  EXPECT_EQ(made, 40) << "ten times as many at most";
+}
+
 /// n workers' hosts serve too, and k others only serve: from the ring's time to that of one
 /// payload. Without a window a host would send all its pushes before the first answer of its
 /// server.

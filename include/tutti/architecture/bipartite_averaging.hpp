@@ -57,6 +57,7 @@ struct bipartite_averaging {
   static constexpr bool completes_alone = true;
   static constexpr bool receives_from_any = true;
   static constexpr bool stale = true;
+  static constexpr bool waits_for_nobody = true;
   static constexpr tutti::carries carries = tutti::carries::parameters;
   static constexpr bool updates_first = true;  // others average with what the update left
   static constexpr bool ignores_compression = true;

@@ -30,6 +30,7 @@ struct pair_averaging {
   static constexpr bool completes_alone = true;
   static constexpr bool receives_from_any = true;
   static constexpr bool stale = true;
+  static constexpr bool waits_for_nobody = true;
   static constexpr tutti::carries carries = tutti::carries::parameters;
   static constexpr bool mixes_late = true;
   static constexpr bool ignores_compression = true;

@@ -63,6 +63,7 @@ struct parameter_server {
   static constexpr bool completes_alone = true;
   static constexpr bool receives_from_any = true;
   static constexpr bool stale = !Consistency::waits_for_all;
+  static constexpr bool waits_for_nobody = tutti::consistency::waits_for_nobody<Consistency>;
   static constexpr bool drops_gradients = tutti::consistency::drops<Consistency>;
   /// Every push is a step of the optimizer's.
   static constexpr bool steps_by_push = std::is_same_v<UpdatedBy, updated_by::servers_by_push>;

@@ -25,6 +25,7 @@
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/core/replay_window.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/monitor.hpp"
@@ -65,6 +66,7 @@ struct replay_options {
   double slowdown{};
   std::uint64_t seed{1};
   slow_worker slow{};
+  window measured_in{window::common};
 };
 
 /// When a chunk's exchange began and ended, from the beginning of the iteration.
@@ -301,17 +303,17 @@ class replay_base {
   }
 
   /// This worker's model, on which it computes an iteration's gradients; `rate` is of a step.
-  [[gnu::cold]] void note_drift(int iteration, int workers, std::span<const float> model,
+  [[gnu::cold]] void note_drift(std::size_t iteration, int workers, std::span<const float> model,
                                 float rate) {
-    drift_.add(static_cast<std::size_t>(iteration), model);
+    drift_.add(iteration, model);
     if (drift_.models() == static_cast<std::size_t>(workers * length_.iterations)) {
       result_.consensus = drift_.apart(workers) / double{rate};
     }
   }
 
   /// An iteration has ended, and this rank has sent so much since it was made.
-  [[gnu::cold]] void note_end(int step, seconds now, std::uint64_t sent) {
-    if (step > length_.warmup) {
+  [[gnu::cold]] void note_end(const replay_window& its, seconds now, std::uint64_t sent) {
+    if (its.counts()) {
       result_.bytes_sent += sent - sent_;
     }
     keep_agenda(ended_);
@@ -324,6 +326,7 @@ class replay_base {
   payloads what_;
   replay_options length_;
   std::vector<exchanged> agenda_{};
+  window_progress progress_{};  ///< of workers in a common window
   replayed result_{};
 
  private:
@@ -366,35 +369,37 @@ class replay : public detail::replay_base {
     arena memory = make_memory();
     auto engine = make_engine<Strategy>(world, tensors(memory), Optimizer(), set_,
                                         agenda_log(world.rank() == 0 ? &agenda_ : nullptr));
+    using architecture = typename decltype(engine)::architecture;
+    progress_.workers += engine.serves() ? 0 : 1;  // before anybody has started
     co_await engine.started();
     if (!engine.serves()) {
       std::seed_seq both{static_cast<std::uint64_t>(world.rank()), length_.seed};
       std::mt19937_64 random(both);
       std::normal_distribution<double> normal;
       const double times = length_.slow.times_of(world.rank());
-      std::vector<seconds> iterations;
-      seconds ended = 0;
-      for (int step = 0; step <= length_.warmup + length_.iterations; ++step) {
+      detail::window_progress alone{1};
+      const bool shares =
+          facts::waits_for_nobody<architecture> && length_.measured_in == window::common;
+      detail::replay_window its(length_.warmup, length_.iterations, shares ? progress_ : alone);
+      while (!its.is_over()) {
         co_await forward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
         if (what_ == payloads::drifting) {
-          if (step > length_.warmup) {
-            note_drift(step - length_.warmup - 1, engine.workers(), memory.parameters(),
+          if (its.counts()) {
+            note_drift(its.measured(), engine.workers(), memory.parameters(),
                        Optimizer().learning_rate);
           }
           detail::fill_with_signs(memory.gradients(), random);
         }
         co_await backward(world, engine, times * (1 + length_.jitter * std::abs(normal(random))));
-        if (step > length_.warmup) {
-          iterations.push_back(world.now() - ended);
-        }
-        ended = world.now();
         if (world.rank() == 0) {
-          if (step <= length_.warmup) {
+          if (!its.is_open()) {
             weigh(engine);
           }
-          note_end(step, ended, engine.counted().bytes_sent);
+          note_end(its, world.now(), engine.counted().bytes_sent);
         }
+        its.end_iteration(world.now());
       }
+      std::vector<seconds> iterations = its.iterations();
       co_await all_arrived(engine);
       double pace = pace_of(iterations);
       if constexpr (facts::keeps_no_step<typename decltype(engine)::architecture>) {

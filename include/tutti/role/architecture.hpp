@@ -95,6 +95,11 @@ constexpr bool stale = requires {
 /// Its workers wait for no others, each goes on at its own pace.
 template <class A>
 constexpr bool keeps_no_step = A::completes_alone&& stale<A>;
+/// However far a worker is ahead of the others, so that it may also end before them.
+template <class A>
+constexpr bool waits_for_nobody = requires {
+  requires A::waits_for_nobody;
+};
 template <class A>
 constexpr bool drops_gradients = requires {
   requires A::drops_gradients;

@@ -51,6 +51,7 @@ struct synchronous {
 struct asynchronous {
   using options = no_options;
   static constexpr bool waits_for_all = false;
+  static constexpr bool waits_for_nobody = true;
 
   static void expect(const options&, int) {}
 
@@ -274,6 +275,10 @@ struct backup_workers {
 template <class C>
 constexpr bool drops = requires {
   requires C::drops;
+};
+template <class C>
+constexpr bool waits_for_nobody = requires {
+  requires C::waits_for_nobody;
 };
 template <class C>
 constexpr bool compensates = requires {
