@@ -13,6 +13,7 @@ namespace compare {
 /// Of "2:10" worker 2, who computes 10 times as long as its profile says; of nothing none.
 /// Throws common::flag_error for what is neither.
 inline tutti::slow_worker parse_slow_rank(std::string_view text, int workers) {
+  constexpr double least = 1;  // no row is shorter than its profile's compute
   constexpr double most = 1e6;
   tutti::slow_worker parsed;
   if (text.empty()) {
@@ -22,10 +23,11 @@ inline tutti::slow_worker parse_slow_rank(std::string_view text, int workers) {
   const auto rank = std::from_chars(text.data(), end, parsed.rank);
   const bool colon = rank.ec == std::errc() && rank.ptr != end && *rank.ptr == ':';
   const auto times = std::from_chars(colon ? rank.ptr + 1 : end, end, parsed.times);
-  if (!colon || times.ec != std::errc() || times.ptr != end || !(parsed.times > 0) ||
+  if (!colon || times.ec != std::errc() || times.ptr != end || !(parsed.times >= least) ||
       !(parsed.times <= most)) {
-    throw common::flag_error("--slow-rank '" + std::string(text) +
-                             "' is no rank and how many times as long it computes. Fix: 2:10");
+    throw common::flag_error(
+        "--slow-rank '" + std::string(text) +
+        "' is no rank and how many times as long it computes. Fix: 2:10, of 1 to 1000000");
   }
   if (parsed.rank < 0 || parsed.rank >= workers) {
     throw common::flag_error("--slow-rank: rank " + std::to_string(parsed.rank) +

@@ -872,6 +872,14 @@ TEST_F(Compare, ASlowRankHoldsUpThoseWhoWaitForIt) {
   EXPECT_EQ(with[3]["staleness"].size(), 1U) << "what is stale is dropped";
   EXPECT_GT(with[3]["pushes_dropped"].get<int>(), 0);
   EXPECT_EQ(with[3]["kind"], "other");
+  const auto alone = [&](const std::string& slow) {
+    return rows("--model mobilenet_v2 --strategy Local" + slow)
+        .front()["samples_per_second"]
+        .get<double>();
+  };
+  for (const std::string slow : {" --slow-rank 0:10", " --slow-rank 2:10"}) {
+    EXPECT_NEAR(alone(slow), alone("") * 3.1 / 4, 0.1) << "whichever it is";
+  }
 }
 
 /// Beside the time: how far workers' models come apart, in steps along noise, and how stale the
@@ -929,6 +937,11 @@ TEST_F(Compare, RefusesInOneLine) {
                     std::string(flag) + " 1e+308 cannot be. Fix: a number from 0 to 1e15");
   }
   compare_refuses("--slow-rank 1:1e308", "--slow-rank '1:1e308' is no rank and how many times");
+  compare_refuses("--slow-rank 1:0.5",
+                  "--slow-rank '1:0.5' is no rank and how many times as long it computes. Fix: "
+                  "2:10, of 1 to 1000000");
+  compare_refuses("--strategy BSP --slowdown 101",
+                  "BSP: a replay's slowdown is a share of a pass. Fix: from 0 to 100");
   compare_refuses("--payloads carried", "--payloads carried takes the host's time");
   compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is no link");
   compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is no link");

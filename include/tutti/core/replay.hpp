@@ -78,8 +78,8 @@ struct exchanged {
 
 /// What a replay came to, as worker 0 saw it, but for iterations of workers that keep no step.
 struct replayed {
-  /// The measured ones, in order. Where workers keep no step, means over them, of which each counts
-  /// by its pace: in that time the job trains as many batches as it has workers.
+  /// The measured ones, in order. Where workers keep no step or train alone, means over them, of
+  /// which each counts by its pace: in that time the job trains as many batches as it has workers.
   std::vector<seconds> iterations{};
   double iterations_per_second{};  ///< of all workers together, each at its own pace
   push_counts pushes{};            ///< that servers counted, the unmeasured iterations' as well
@@ -402,7 +402,7 @@ class replay : public detail::replay_base {
       std::vector<seconds> iterations = its.iterations();
       co_await all_arrived(engine);
       double pace = pace_of(iterations);
-      if constexpr (facts::keeps_no_step<typename decltype(engine)::architecture>) {
+      if constexpr (goes_at_its_own_pace<architecture>) {
         const double its_pace = pace;
         co_await engine.averaged(pace);
         for (seconds& each : iterations) {
@@ -422,6 +422,9 @@ class replay : public detail::replay_base {
 
  private:
   using strategy = strategy_of<Strategy>;
+  template <class A>
+  static constexpr bool goes_at_its_own_pace = facts::keeps_no_step<A> ||
+                                               (A::completes_alone && !facts::has_servers<A>);
   static constexpr bool crosses = facts::crosses_iterations<typename strategy::schedule>;
 
   template <class Transport, class Engine>
