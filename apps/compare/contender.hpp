@@ -102,10 +102,7 @@ struct row {
   double error() const { return iteration / predicted - 1; }
   /// Hosts that the job takes: the workers', and the servers' own where they have some.
   int machines() const {
-    const int more = of.serving == tutti::server_hosts::own     ? servers
-                     : of.serving == tutti::server_hosts::mixed ? std::max(0, servers - of.workers)
-                                                                : 0;
-    return tutti::bound::hosts(of.workers, of.where.per_host) + more;
+    return of.where.hosts({of.workers, servers, of.where.per_host, of.serving});
   }
   const tutti::replayed& shown() const { return measured ? *measured : simulated; }
   /// Of all workers.
@@ -120,14 +117,17 @@ struct row {
            static_cast<double>(shown().iterations.size());
   }
   /// Seconds for which the bytes that must pass one NIC keep it busy; nothing where bytes are sent
-  /// and no NIC's are known to be in anybody's way.
+  /// and no NIC's are known to be in anybody's way, or NICs of single ranks are unlike the others.
   std::optional<double> on_the_wire() const {
-    return simulated.busiest_nic == 0 && bytes_sent() > 0
+    return (simulated.busiest_nic == 0 && bytes_sent() > 0) || !of.where.nic_of_rank.empty()
                ? std::nullopt
                : std::optional(simulated.on_the_wire(of.where.nic.bytes_per_second));
   }
   /// No iteration is shorter.
-  double bound() const { return simulated.bound(of.where.nic.bytes_per_second); }
+  double bound() const {
+    return of.where.nic_of_rank.empty() ? simulated.bound(of.where.nic.bytes_per_second)
+                                        : simulated.compute();
+  }
   /// How many times as long as that; what takes no time is as fast as can be.
   double of_bound() const { return iteration == bound() ? 1 : iteration / bound(); }
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/job.hpp"
 #include "common/names.hpp"
@@ -72,6 +73,15 @@ place place::faster(double times) const {
     its.bytes_per_second *= times;
   }
   return all;
+}
+
+int place::hosts(const tutti::placement& all) const {
+  const tutti::transport::network its = with({all});
+  std::vector<char> lived_on(its.hosts());
+  for (int rank = 0; rank < its.ranks(); ++rank) {
+    lived_on[its.host(rank)] = 1;
+  }
+  return static_cast<int>(std::ranges::count(lived_on, 1));
 }
 
 tutti::transport::network place::with(const tutti::representatives& who) const {

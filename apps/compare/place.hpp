@@ -21,6 +21,8 @@ struct place {
 
   /// Where every NIC has so many times the rate.
   place faster(double times) const;
+  /// On which somebody lives.
+  int hosts(const tutti::placement& all) const;
   /// Workers share hosts.
   tutti::transport::network with(const tutti::representatives& who) const;
 };
