@@ -41,6 +41,9 @@ std::uint64_t contents(const scenario& of) {
     seen.feed(std::uint64_t{each.elements});
     figure(each.forward_seconds);
     figure(each.backward_seconds);
+    for (std::size_t i = 0; i < each.shape.dimensions(); ++i) {
+      seen.feed(std::uint64_t{each.shape[i]});
+    }
   }
   if (of.file != nullptr) {
     for (const auto& [compressor, each] : of.file->all()) {

@@ -245,6 +245,24 @@ TEST_F(replayed_csv, is_of_one_sample_unless_it_says_otherwise) {
   EXPECT_EQ(read(header + "# batch norm was folded\na,1,2,3\n").batch, 1U);
 }
 
+TEST_F(replayed_csv, may_say_shapes) {
+  const std::string shapes = "name,elements,forward_us,backward_us,shape\n";
+  const auto network = read(shapes + "weight,24,1,2,4x 3x2\nbias,4,1,2,\n");
+  EXPECT_EQ(network.tensors[0].shape, (tutti::tensor_shape{4, 3, 2}));
+  EXPECT_EQ(network.tensors[1].shape, tutti::tensor_shape());
+  expect_refused(shapes + "a,4,1,2\n",
+                 ":2: there are 4 columns. Fix: 5 of them, "
+                 "name,elements,forward_us,backward_us,shape, and no comma in a name.");
+  expect_refused(shapes + "a,4,1,2,2x0\n",
+                 ":2: a length of the shape is '0'. Fix: a whole number of 1 or more.");
+  for (const std::string shape :
+       {"2x3", "2", "8", "1x1x1x1x1x1x1x1x4", "4294967296x4294967296x4"}) {
+    expect_refused(shapes + "a,4,1,2," + shape + "\n",
+                   ":2: shape is '" + shape +
+                       "'. Fix: at most 8 lengths whose product is elements, as 64x3x7x7.");
+  }
+}
+
 TEST_F(replayed_csv, files_that_are_no_table_are_refused) {
   expect_refusal([&] { models::replay(path()); },
                  path() + ": cannot be read. Fix: the path of a CSV file.");

@@ -17,7 +17,7 @@ namespace models {
 namespace {
 
 constexpr std::string_view header = "name,elements,forward_us,backward_us";
-constexpr std::size_t columns = 4;
+constexpr std::string_view header_with_shapes = "name,elements,forward_us,backward_us,shape";
 
 /// Without blanks at either end, nor what a file from Windows has there.
 std::string_view trimmed(std::string_view text) {
@@ -26,10 +26,10 @@ std::string_view trimmed(std::string_view text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(blank) - first + 1);
 }
 
-std::vector<std::string_view> split(std::string_view line) {
+std::vector<std::string_view> split(std::string_view line, char at) {
   std::vector<std::string_view> fields;
   for (std::size_t end = 0; end != line.npos;) {
-    end = line.find(',');
+    end = line.find(at);
     fields.push_back(trimmed(line.substr(0, end)));
     line.remove_prefix(end == line.npos ? 0 : end + 1);
   }
@@ -58,7 +58,8 @@ class reader {
     }
     if (read_.tensors.empty()) {
       line_ = std::max<std::size_t>(line_, 1);
-      reject(headed_ ? "no tensor follows the header" : "there is no header", header_and_lines());
+      reject(!header_.empty() ? "no tensor follows the header" : "there is no header",
+             header_and_lines());
     }
     return std::move(read_);
   }
@@ -67,13 +68,13 @@ class reader {
   void take(std::string_view line) {
     if (line.starts_with('#')) {
       comment(trimmed(line.substr(1)));
-    } else if (!line.empty() && headed_) {
-      tensor(split(line));
+    } else if (!line.empty() && !header_.empty()) {
+      tensor(split(line, ','));
     } else if (!line.empty()) {
-      if (line != header) {
+      if (line != header && line != header_with_shapes) {
         reject("the header is '" + std::string(line) + "'", header_and_lines());
       }
-      headed_ = true;
+      header_ = line;
     }
   }
 
@@ -89,9 +90,10 @@ class reader {
   }
 
   void tensor(const std::vector<std::string_view>& fields) {
+    const std::size_t columns = split(header_, ',').size();
     if (fields.size() != columns) {
       reject("there are " + std::to_string(fields.size()) + " columns",
-             "4 of them, " + std::string(header) + ", and no comma in a name");
+             std::to_string(columns) + " of them, " + header_ + ", and no comma in a name");
     }
     const std::size_t elements = whole("elements", fields[1]);
     elements_ += std::min(elements, 2 * most_elements);
@@ -100,7 +102,26 @@ class reader {
              "a model of at most so many");
     }
     read_.tensors.push_back({std::string(fields[0]), elements, seconds("forward_us", fields[2]),
-                             seconds("backward_us", fields[3])});
+                             seconds("backward_us", fields[3]),
+                             shape(fields.size() == 4 ? "" : fields[4], elements)});
+  }
+
+  /// Nobody has said where the field is empty.
+  tutti::tensor_shape shape(std::string_view text, std::size_t elements) const {
+    if (text.empty()) {
+      return {};
+    }
+    std::vector<std::size_t> lengths;
+    std::size_t left = elements;
+    for (const auto each : split(text, 'x')) {
+      lengths.push_back(whole("a length of the shape", each));
+      left = left % lengths.back() == 0 ? left / lengths.back() : 0;
+    }
+    if (left != 1 || lengths.size() > tutti::tensor_shape::most_dimensions) {
+      reject("shape is '" + std::string(text) + "'",
+             "at most 8 lengths whose product is elements, as 64x3x7x7");
+    }
+    return tutti::tensor_shape(lengths);
   }
 
   std::size_t whole(const std::string& what, std::string_view text) const {
@@ -134,7 +155,7 @@ class reader {
   replayed read_;
   std::size_t elements_{};
   std::size_t line_{};
-  bool headed_{};
+  std::string header_{};
 };
 
 }  // namespace

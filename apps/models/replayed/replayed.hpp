@@ -14,7 +14,7 @@ struct replayed_tensor {
   std::size_t elements{};
   double forward_seconds{};
   double backward_seconds{};
-  tutti::tensor_shape shape{};  ///< nobody says of a tensor from a file
+  tutti::tensor_shape shape{};  ///< of a tensor from a file, where the file says
 };
 
 /// A network as communication sees it, for a simulator to replay: nothing is computed. Tensors in
@@ -46,10 +46,11 @@ struct replayed {
 std::vector<std::string> replayed_names();
 
 /// A built-in network, or the user's own if `name` ends in `.csv`. Such a file begins with the line
-/// `name,elements,forward_us,backward_us` and has a line for each tensor, in forward order; blank
-/// lines and lines that begin with `#` count for nothing, but `# batch 64` says of how many samples
-/// the times are (1 otherwise). Throws tutti::usage_error that names the culprit and the fix: the
-/// nearest name, or the file's line.
+/// `name,elements,forward_us,backward_us` and has a line for each tensor, in forward order; a fifth
+/// column `shape`, as 64x3x7x7, may follow, and a field of it be empty; blank lines and lines that
+/// begin with `#` count for nothing, but `# batch 64` says of how many samples the times are (1
+/// otherwise). Throws tutti::usage_error that names the culprit and the fix: the nearest name, or
+/// the file's line.
 replayed replay(const std::string& name);
 
 /// The network where a pass takes longer or shorter: every tensor keeps its share of it.
