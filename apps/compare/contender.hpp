@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -205,7 +206,14 @@ template <class Options>
 void check_servers(const Options& set, const tutti::placement& many) {
   using tutti::server_hosts;
   if (many.serving == server_hosts::mixed) {
-    tutti::architecture::mixed_hosts::of(many.workers, many.servers);
+    if (many.servers < many.workers || many.servers - many.workers > many.workers) {
+      throw common::flag_error(
+          std::to_string(many.servers) + " servers cannot be one on each of " +
+          std::to_string(many.workers) +
+          " workers' hosts and at most as many more on their own. Fix: --servers from " +
+          std::to_string(many.workers) + " to " + std::to_string(2 * std::int64_t{many.workers}) +
+          ", or another --server-hosts");
+    }
     return;
   }
   if constexpr (requires { set.architecture.placed_by; }) {

@@ -151,7 +151,8 @@ TEST_F(Compare, ServersOnBothKindsOfHostsShareOutTheSums) {
   EXPECT_EQ(best["machines"], 6);
   EXPECT_EQ(best["server_hosts"], "mixed");
   compare_refuses(flags + "--link 1Gbit/0us --servers 3",
-                  "BytePS: 3 servers cannot be one on each of 4 workers' hosts");
+                  "BytePS: 3 servers cannot be one on each of 4 workers' hosts and at most as many "
+                  "more on their own. Fix: --servers from 4 to 8, or another --server-hosts");
   compare_refuses(flags + "--link 2x1Gbit/0us --servers 6",
                   "--server-hosts mixed wants a NIC for each worker. Fix: --link without a number");
 }
