@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tutti/base/sentence.hpp"
@@ -17,6 +18,7 @@ namespace tutti::adapter::detail {
 /// What a model's workers tell each other beside its gradients, each time all of them: small, on a
 /// transport of its own, moved by the thread that calls.
 /// Errors: communication_error on every rank when one does not come within `deadline` seconds.
+/// Where its part of a message stays in that one's hands for as long again, the job ends.
 template <class Transport>
 class side_channel {
  public:
@@ -62,19 +64,24 @@ class side_channel {
   void run(task asking) {
     asking.start(world_->ready_coroutines());
     seconds since = world_->now();
-    bool told = false;
+    seconds limit = deadline_;
+    std::string told;
     for (std::size_t idle = 0; !asking.done();) {
       const bool resumed = world_->ready_coroutines().drain() != 0;
       if (world_->poll() || resumed) {
         idle = 0;
         since = world_->now();
-      } else if (!told && world_->now() - since > deadline_) {
-        told = true;
-        world_->abort(
-            sentence({"rank ", awaited_, " has not begun the pass that rank ", world_->rank(),
-                      " is in, for ", static_cast<std::uint64_t>(deadline_),
-                      " seconds. Fix: give every rank as many batches, or train inside "
-                      "the model's join()"}));
+      } else if (world_->now() - since > limit) {
+        if (!told.empty()) {
+          abandon(*world_, told);
+        }
+        told = sentence({"rank ", awaited_, " has not begun the pass that rank ", world_->rank(),
+                         " is in, for ", static_cast<std::uint64_t>(deadline_),
+                         " seconds. Fix: give every rank as many batches, or train inside "
+                         "the model's join()"});
+        world_->abort(told);
+        since = world_->now();
+        limit = std::max(settle_time, deadline_);
       } else {
         rest(*world_, ++idle);
       }
