@@ -230,6 +230,29 @@ def two_models():
     compare(train)
 
 
+def a_part_of_two_models():
+    """What one of them does to it is no pass of the other's, which was not called for it."""
+    def train(wrap):
+        torch.manual_seed(5)
+        part = torch.nn.Linear(5, 5)
+        models = [made(lambda: torch.nn.Sequential(part, torch.nn.Linear(5, 2)), wrap)[0]
+                  for _ in range(2)]
+        numbers = torch.Generator().manual_seed(rank)
+        seen = {}
+        for step, which in enumerate((0, 1, 0, 0, 1)):
+            for model in models:
+                model.zero_grad(set_to_none=True)
+            inputs = torch.randn(3, 5, generator=numbers).to(device)
+            models[which](inputs).square().sum().backward()
+            for i, model in enumerate(models):
+                for name, each in model.module.named_parameters():
+                    its = torch.zeros(0) if each.grad is None else each.grad.clone()
+                    seen[f"{name} of model {i} in step {step}"] = its
+        return seen
+
+    compare(train)
+
+
 def uneven_data():
     """Rank r has 3 + 2r batches: who has none left follows, and ends with the last one's model."""
     def train(wrap):
@@ -294,5 +317,6 @@ def others_run_while_it_waits():
 
 laws.run([a_hundred_steps, gradients_lie_in_the_arena, kept_gradients,
           a_parameter_that_is_answered, evaluation_in_between,
-          gradients_of_inputs, activation_checkpointing, two_models, uneven_data, sixteen_bits,
+          gradients_of_inputs, activation_checkpointing, two_models,
+          a_part_of_two_models, uneven_data, sixteen_bits,
           others_run_while_it_waits])

@@ -153,6 +153,8 @@ class DataParallel(torch.nn.Module):
             if its:
                 its.step_with(self)
                 self._await_updates(trained)
+            else:
+                self._trainer.forward(False)  # gradients before the first pass are another model's
             self._trainer.broadcast(list(module.buffers()), 0)
 
     def serve(self) -> None:

@@ -218,15 +218,18 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
   // ---- a pass
 
-  /// A forward pass begins. Throws usage_error where the model is no longer the one that was given.
+  /// A forward pass begins. Whoever has called it once does so for each: a gradient that comes
+  /// without is another model's, which has the parameter, too, and stays as it is. Throws
+  /// usage_error where the model is no longer the one that was given.
   void forward(gradients what) {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       expect_unchanged(all_[i], known_[i]);
     }
     expect_between_passes();
     averages_ = what == gradients::averaged;
+    forwarded_ = averages_;
+    is_told_ = true;
     if constexpr (updates) {
-      forwarded_ = averages_;
       for (std::size_t i = 0; i < trained_.size(); ++i) {
         if (passes_ == 0) {
           trained_[i].awaited = false;  // whoever waited for a state has taught nothing
@@ -293,6 +296,9 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   /// Autograd has added this pass's gradient to `.grad` of parameter `which`, counted among those
   /// that require one.
   void ready(std::size_t which) {
+    if (is_of_another()) {
+      return;
+    }
     entry& its = trained_[which];
     its.used = true;
     if constexpr (updates) {
@@ -465,8 +471,10 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
           "be left alone. Fix: find_unused_parameters=False, which counts them as zeros");
     }
   }
-  void expect_forwarded() {
-    if (!std::exchange(forwarded_, false)) {
+  /// A gradient that comes now is of no pass of this model's.
+  bool is_of_another() const { return !updates && averages_ && is_told_ && !forwarded_ && !begun_; }
+  void expect_forwarded() const {
+    if (!forwarded_) {
       throw usage_error(
           "a backward pass begins without a forward pass of its own, and parameters may have "
           "changed since the last one. Fix: call the model, not model.module, and add up losses "
@@ -652,6 +660,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
           expect_forwarded();
           take_values();
         }
+        forwarded_ = false;
       } catch (...) {
         begun_ = false;  // nothing is on its way
         throw;
@@ -808,7 +817,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   bool hides_infinities_ = false;  ///< some rank keeps what compression has left out, for good
   std::uint32_t skipped_ = 0;      ///< steps before this pass, as the engine has counted them
   bool averages_ = true;
-  bool forwarded_ = false;  ///< an averaged pass that has no backward pass yet
+  bool is_told_ = false;                ///< of each forward pass
+  std::atomic<bool> forwarded_{false};  ///< an averaged pass that has no backward pass yet
   std::optional<Optimizer> next_{};
   std::uint64_t passes_ = 0;
   std::atomic<bool> begun_{false};
