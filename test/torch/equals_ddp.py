@@ -123,6 +123,22 @@ def evaluation_in_between():
     compare(train)
 
 
+def what_is_kept_stays():
+    """Whoever keeps a `.grad` that is reset has it after the next pass, also of a parameter that
+    this one does not reach, until nobody keeps it."""
+    def train(wrap):
+        model, _ = made(Chosen, wrap, find_unused_parameters=True)
+        kept = []
+        for step, chosen in enumerate(([0, 1], [0], [0, 1, 2], [0, 2])):
+            model(torch.ones(3, device=device) * (rank + 1 + step), chosen)[0].backward()
+            kept.append([each.grad for each in model.module.parameters()])
+            model.zero_grad(set_to_none=True)
+        return {f"{i} of step {step}": torch.zeros(0) if each is None else each
+                for step, gradients in enumerate(kept) for i, each in enumerate(gradients)}
+
+    compare(train)
+
+
 class Chosen(torch.nn.Module):
     """Each batch says which of its weights it uses, and what it answers has one of them."""
 
@@ -315,7 +331,7 @@ def others_run_while_it_waits():
     dist.barrier()
 
 
-laws.run([a_hundred_steps, gradients_lie_in_the_arena, kept_gradients,
+laws.run([a_hundred_steps, gradients_lie_in_the_arena, what_is_kept_stays, kept_gradients,
           a_parameter_that_is_answered, evaluation_in_between,
           gradients_of_inputs, activation_checkpointing, two_models,
           a_part_of_two_models, uneven_data, sixteen_bits,

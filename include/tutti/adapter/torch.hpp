@@ -112,8 +112,8 @@ using told_beside = typename detail::told_beside<Transport>::type;
 /// it is long: what autograd and the user may call, in any order, is one state machine.
 ///
 /// Gradients lie in one arena per element type, in backward order; each `.grad` is a view of it
-/// with the strides of its parameter, also after it was reset to nothing. An optimizer of the
-/// user's follows.
+/// with the strides of its parameter, also after it was reset to nothing: whoever has kept the
+/// last one then gets memory for it. An optimizer of the user's follows.
 ///
 /// Where a compressor remembers and some rank's gradient is not finite, every `.grad` on every rank
 /// becomes infinite, so that whoever skips such a step does so on all of them, and nothing of an
@@ -597,6 +597,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
     await_departed(its);
     if (!gradient.is_same(its.view)) {
+      let_go(its);
       its.view.copy_(gradient);  // where it lies autograd may still read it, under another name
       gradient = its.view;
     }
@@ -614,10 +615,23 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   }
   void absent(entry& its) {
     await_departed(its);
+    let_go(its);
     its.handed_in = true;
     its.awaited = false;
     let_the_engine_see();
     engine_->absent(id_of(its));
+  }
+  /// Whoever has kept the last `.grad` when it was reset keeps its values, in other memory.
+  static void let_go(entry& its) {
+    if (its.view.use_count() > 1) {
+      const at::NoGradGuard no_graph;
+      const c10::weak_intrusive_ptr shown(its.view.getIntrusivePtr());
+      its.view = its.view.detach();
+      if (auto kept = shown.lock()) {
+        const at::Tensor theirs(std::move(kept));
+        theirs.set_data(theirs.clone());
+      }
+    }
   }
   /// The arena may still hold the last gradient of a parameter that no forward pass has read.
   void await_departed(const entry& its) {
