@@ -454,6 +454,7 @@ def loops():
     optimizer.step()
     refused("follows no backward pass", optimizer.step)
     refused("without a forward pass", lambda: model.module(batch(0)).sum().backward())
+    refused("no longer requires", lambda: model.module.requires_grad_(False) and model(batch(1)))
 
     model, optimizer = begun()
     optimizer.step()

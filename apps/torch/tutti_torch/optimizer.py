@@ -63,6 +63,7 @@ class Optimizer:
                                "train without optimizer=")
         self.type, self._names, self._lacks = _known[type(optimizer)]
         self._optimizer = optimizer
+        self._known = {id(each) for _, each in parameters}
         self._trained = {id(each): name for name, each in parameters if each.requires_grad}
         self._model = lambda: None
         self.steps = 0  # that step() has ended
@@ -76,13 +77,14 @@ class Optimizer:
             lambda _, closure=None: self.step(closure), self._optimizer)
 
     def _expect_the_models_parameters(self) -> None:
-        its = {id(each) for group in self._optimizer.param_groups for each in group["params"]
-               if each.requires_grad}
+        """Which of them are trained the model itself compares with when it was wrapped."""
+        its = {id(each): each.requires_grad for group in self._optimizer.param_groups
+               for each in group["params"]}
         if lacking := [name for each, name in self._trained.items() if each not in its]:
             raise RuntimeError(f"the optimizer lacks {lacking[0]}, and tutti's updates every "
                                "parameter that requires a gradient. Fix: "
                                "torch.optim.SGD(module.parameters(), ...)")
-        if its - self._trained.keys():
+        if any(trained for each, trained in its.items() if each not in self._known):
             raise RuntimeError("the optimizer has a parameter that the model has not. Fix: "
                                "torch.optim.SGD(module.parameters(), ...)")
 
