@@ -90,7 +90,8 @@ class DataParallel(torch.nn.Module):
     magnitudes: {"fusion.bytes": 32 << 20, "run.deadline": 60.0}.
 
     Rank 0's parameters and buffers become everybody's; its buffers do so again before each forward
-    pass, unless `broadcast_buffers` is false, or they are still the same: rank 0 may evaluate alone.
+    pass, unless `broadcast_buffers` is false, or they are still the same. A rank that evaluates
+    alone calls `module` instead, which waits for nobody.
     A parameter without a gradient counts as zeros; with `find_unused_parameters` one that no rank
     has used keeps its `.grad`, and what a compressor has left out of it, for a message a pass.
 
@@ -113,6 +114,9 @@ class DataParallel(torch.nn.Module):
     The model lies on the host, or on a GPU of each rank's own: then gradients travel by NCCL, behind
     torch's current stream, MPI carries the rest, and `scaler` is refused where a compressor
     remembers.
+
+    Every rank lets go of a model between the same two passes, or keeps it to the job's end: under
+    the default strategy rank 0 waits there for the others.
 
     Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the
     job's, `serves` is true on them: call `serve()` and end.

@@ -77,8 +77,8 @@ class side_channel {
         }
         told = sentence({"rank ", awaited_, " has not begun the pass that rank ", world_->rank(),
                          " is in, for ", static_cast<std::uint64_t>(deadline_),
-                         " seconds. Fix: give every rank as many batches, or train inside "
-                         "the model's join()"});
+                         " seconds. Fix: give every rank as many batches, train inside the "
+                         "model's join(), or evaluate model.module where one rank does"});
         world_->abort(told);
         since = world_->now();
         limit = std::max(settle_time, deadline_);
