@@ -332,7 +332,7 @@ def loading_waits():
 
 
 def uneven_data():
-    """Rank r has 2 + r batches; who has none left takes part with zeros."""
+    """Rank r has 2 + r batches; who has none left takes part with zeros. Rank 0 evaluates, too."""
     model, optimizer = made(Pair)
     plain = Plain(Pair)
     with model.join():
@@ -340,6 +340,9 @@ def uneven_data():
             optimizer.zero_grad()
             backward(model, batch(step))
             optimizer.step()
+            if rank == 0:
+                with torch.no_grad():
+                    model(batch(7))
     backward(model, batch(9))
     for step in range(1 + ranks):
         plain.step(step, of=range(max(0, step - 1), ranks))

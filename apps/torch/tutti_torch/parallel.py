@@ -176,11 +176,13 @@ class DataParallel(torch.nn.Module):
     @_untraced
     def _before(self) -> None:
         averages = torch.is_grad_enabled() and self._averages
-        if self._joins:
+        alone = self._joins and not torch.is_grad_enabled()
+        if self._joins and not alone:
             self._meet(2 if averages else 1)
         values = self._values_now() if averages else None
-        self._share_buffers()
-        self._changed = averages and self.module.training
+        if not alone:
+            self._share_buffers()
+            self._changed = averages and self.module.training
         self._averaged = averages
         if torch.is_grad_enabled():
             self._values = values
@@ -336,6 +338,7 @@ class DataParallel(torch.nn.Module):
         """For ranks with unequal numbers of batches: one that leaves takes part with zeros until
         all have left. Then the parameters and buffers of a rank that left last are everybody's.
         Means stay over all ranks, so that a step that fewer have batches for is a smaller one.
+        A forward pass without gradients is a rank's own in here, buffers too.
         Cost: a message a pass and rank.
         """
         self._joins = True
