@@ -1,6 +1,8 @@
 """Whatever cannot be is one Python exception of one sentence with a fix, on every rank."""
 
+import copy
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 import laws
+import tutti_torch
 from laws import ours, rank, refused
 from tutti_torch import building, toolkit
 
@@ -48,6 +51,9 @@ def what_is_no_strategy():
     said = refused("Fix: a type that <tutti/strategies.hpp> or your header declares",
                    lambda: ours(linear(), strategy="strategies::Nope"))
     assert said.startswith("strategies::Nope does not compile: "), said
+    refused("strategies::BSP; int x does not compile: ",
+            lambda: ours(linear(), strategy="strategies::BSP; int x"))
+    refused("there is no file /nowhere.hpp", lambda: ours(linear(), header="/nowhere.hpp"))
 
 
 def a_missing_mpicxx():
@@ -110,11 +116,17 @@ def options():
                           ("coordination.by cannot be 3", {"coordination.by": 3}),
                           ("fusion.bytes cannot be many", {"fusion.bytes": "many"}),
                           ("fusion.bytes cannot be -1", {"fusion.bytes": -1}),
+                          ("fusion.bytes cannot be True", {"fusion.bytes": True}),
+                          ("no option 1", {1: 2}),
+                          ("options cannot be 'fusion.bytes=1'", "fusion.bytes=1"),
                           ("fusion.cycle cannot be None", {"fusion.cycle": None})):
         refused(sentence, lambda: ours(linear(), options=its))
 
 
 def models():
+    refused("the model cannot be None", lambda: tutti_torch.DataParallel(None, laws.dense))
+    for copied in (copy.deepcopy, pickle.dumps):
+        refused("copy model.module", lambda: copied(ours(linear())))
     refused("requires a gradient", lambda: ours(linear().requires_grad_(False)))
     refused("weight is of Double", lambda: ours(linear().double()))
     overlapping = linear()
@@ -174,11 +186,24 @@ def a_changed_model():
         refused(sentence, lambda: model(torch.ones(1, 3)))
 
 
+def reset(parameter):
+    parameter.grad = None
+
+
 def gradients():
     model = ours(torch.nn.Embedding(4, 2, sparse=True))
     refused("sparse", lambda: model(torch.tensor([1])).sum().backward())
     refused("ended with an exception", lambda: model(torch.tensor([1])))
     dist.barrier()  # a model that goes with gradients on their way ends the others', too
+    module = laws.placed(linear())
+    if hasattr(module.weight, "register_post_accumulate_grad_hook"):  # since torch 2.1
+        module.weight.register_post_accumulate_grad_hook(reset)
+    else:
+        node = module.weight.expand_as(module.weight).grad_fn.next_functions[0][0]
+        node.register_hook(lambda *_: reset(module.weight))
+    model = ours(module)
+    refused("taken away", lambda: model(torch.ones(1, 3)).sum().backward())
+    dist.barrier()
     model = ours(linear())
     refused("create_graph",
             lambda: model(torch.ones(1, 3)).square().sum().backward(create_graph=True))

@@ -50,6 +50,9 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
                                ", say");
     } else {
       try {
+        if (py::isinstance<py::bool_>(mine)) {
+          throw py::cast_error();  // Python counts with it
+        }
         value = mine.cast<wanted>();
       } catch (const py::cast_error&) {
         throw tutti::usage_error(name + " cannot be " + its +
@@ -70,7 +73,7 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
       });
   if (!given.empty()) {
     throw tutti::usage_error("this strategy has no option " +
-                             given.begin()->first.cast<std::string>() + ". Fix: one of " + known);
+                             std::string(py::str(given.begin()->first)) + ". Fix: one of " + known);
   }
   return set;
 }

@@ -26,7 +26,7 @@ source = """\
 #include <tutti_torch/{place}.hpp>
 
 using namespace tutti;
-using Trained = {strategy};
+using Trained = std::type_identity_t<{strategy}>;
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
   tutti_torch::bind<tutti_torch::{place}, {arguments}>(module);
 }}
@@ -165,6 +165,9 @@ class Build(Kept):
         policies = [f"#include <{each.relative_to(headers)}>" for role in roles
                     for each in sorted(headers.glob(f"tutti/{role}/*.hpp"))]
         if header:
+            if not os.path.isfile(header):
+                raise RuntimeError(f"there is no file {header}, which was to declare {strategy}. "
+                                   "Fix: header=the path of a C++ file")
             policies.append(f'#include "{os.path.abspath(header)}"')
         self.text = source.format(policies="\n".join(policies), strategy=strategy, place=place,
                                   arguments=", ".join(filter(None, ("Trained", optimizer))))

@@ -1,6 +1,7 @@
 """A model whose gradients are averaged by a strategy: DistributedDataParallel's contract."""
 
 import atexit
+import collections.abc
 import contextlib
 import itertools
 import os
@@ -43,6 +44,12 @@ def _expect_company(processes: int) -> None:
         raise RuntimeError(f"a launcher started {started} processes, and MPI knows of this one "
                            f"alone. Fix: mpirun -np {started} python3 SCRIPT, of the MPI whose "
                            "mpicxx is found here, and not torchrun")
+
+
+def _magnitudes(options) -> dict:
+    if not isinstance(options, collections.abc.Mapping):
+        raise RuntimeError(f"options cannot be {options!r}. Fix: {{\"run.deadline\": 60.0}}, say")
+    return dict(options)
 
 
 def _end() -> None:
@@ -126,17 +133,19 @@ class DataParallel(torch.nn.Module):
                  optimizer=None, scaler=None, broadcast_buffers=True,
                  find_unused_parameters=False):
         super().__init__()
+        if not isinstance(module, torch.nn.Module):
+            raise RuntimeError(f"the model cannot be {module!r}. Fix: a torch.nn.Module")
         if optimizer and scaler:
             raise RuntimeError("scaler.step() skips an update that tutti has made by then. Fix: "
                                "train without optimizer=, or without a scaler")
         self.module = module
+        self._options = _magnitudes(options or {})
         self.broadcast_buffers = broadcast_buffers
         self._strategy = strategy
         self._scaler = scaler
         parameters = list(module.named_parameters())
         its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
         compiled = _compiled(strategy, header, its.type if its else None, _place_of(parameters))
-        self._options = dict(options or {})
         self._trainer = compiled.Trainer(parameters, self._options, find_unused_parameters,
                                          its.values() if its else {})
         _models.add(self)
@@ -308,6 +317,7 @@ class DataParallel(torch.nn.Module):
         A state is loaded under the options under which it was saved. A refusal of what `options`
         says ends the model on every rank. Cost: a few messages, and the plan's buffers once more.
         """
+        options = _magnitudes(options)
         if "run.deadline" in options:
             raise RuntimeError("run.deadline stays as it was when the model was made. Fix: leave it "
                                "out, or wrap the model anew")
@@ -372,6 +382,12 @@ class DataParallel(torch.nn.Module):
         return max(flags)
 
     # ---- state
+
+    def __reduce_ex__(self, _):
+        """For pickle and copy."""
+        raise RuntimeError("a model that trains with other ranks' is one of them, and neither "
+                           "copied nor pickled. Fix: copy model.module, or save "
+                           "model.state_dict()")
 
     def get_extra_state(self):
         """What this rank's compressor and optimizer remember: each rank saves and loads its own."""

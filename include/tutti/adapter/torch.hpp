@@ -585,6 +585,11 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   void hand_in(entry& its) {
     const at::NoGradGuard no_graph;
     at::Tensor& gradient = its.parameter.mutable_grad();
+    if (!gradient.defined()) {
+      throw usage_error(its.name +
+                        " had a gradient that a hook has taken away before its mean was there. "
+                        "Fix: reset gradients after backward()");
+    }
     if (gradient.layout() != at::kStrided) {
       throw usage_error(its.name +
                         " has a sparse gradient, and dense ones travel here. Fix: sparse=False");
