@@ -18,7 +18,8 @@ namespace tutti::adapter::detail {
 /// What a model's workers tell each other beside its gradients, each time all of them: small, on a
 /// transport of its own, moved by the thread that calls.
 /// Errors: communication_error on every rank when one does not come within `deadline` seconds.
-/// Where its part of a message stays in that one's hands for as long again, the job ends.
+/// MPI keeps a long message until its receiver polls: where that rank stays silent for as long
+/// again, the job ends.
 template <class Transport>
 class side_channel {
  public:

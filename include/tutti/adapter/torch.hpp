@@ -627,6 +627,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     engine_->absent(id_of(its));
   }
   /// Whoever has kept the last `.grad` when it was reset keeps its values, in other memory.
+  /// Python's object of a tensor may count as an owner, and goes with the last of this side: a weak
+  /// reference tells whether anybody else is left.
   static void let_go(entry& its) {
     if (its.view.use_count() > 1) {
       const at::NoGradGuard no_graph;
@@ -836,7 +838,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   bool hides_infinities_ = false;  ///< some rank keeps what compression has left out, for good
   std::uint32_t skipped_ = 0;      ///< steps before this pass, as the engine has counted them
   bool averages_ = true;
-  bool is_told_ = false;                ///< of each forward pass
+  bool is_told_ = false;                ///< somebody calls `forward` before each pass
   std::atomic<bool> forwarded_{false};  ///< an averaged pass that has no backward pass yet
   std::optional<Optimizer> next_{};
   std::uint64_t passes_ = 0;

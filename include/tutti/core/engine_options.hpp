@@ -40,7 +40,7 @@ struct run_options {
 };
 
 /// Throws usage_error where a step would have no pass, or a wait no length.
-inline void expect_runs(const run_options& run) {
+inline void expect_run_options(const run_options& run) {
   if (run.accumulation == 0) {
     throw usage_error(
         "run.accumulation of 0 passes leaves a step without gradients. Fix: 1, or as many as are "

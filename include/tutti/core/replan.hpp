@@ -314,7 +314,7 @@ class replan_steps {
   }
 
   [[gnu::cold]] static void expect_allowed(const Engine& its, const options& next) {
-    expect_runs(next.run);
+    expect_run_options(next.run);
     if (workers_among<architecture>(next.architecture, its.world_->size()) != its.workers_) {
       throw usage_error(
           "who trains and who serves cannot change while they do. Fix: replan with as many servers "

@@ -95,7 +95,8 @@ constexpr bool stale = requires {
 /// Its workers wait for no others, each goes on at its own pace.
 template <class A>
 constexpr bool keeps_no_step = A::completes_alone&& stale<A>;
-/// However far a worker is ahead of the others, so that it may also end before them.
+/// However far ahead of the others a worker is, unlike one of bounded staleness: it may end before
+/// they do.
 template <class A>
 constexpr bool waits_for_nobody = requires {
   requires A::waits_for_nobody;

@@ -47,7 +47,7 @@ inline std::uint64_t no_numbers(std::span<const float> input) {
   for (std::size_t begin = 0; begin < input.size(); begin += together) {
     std::uint32_t here = 0;
     take_from_four_places(input.subspan(begin, std::min(together, input.size() - begin)),
-                          [&](float each) { here += key_of(each) < 0x7f80'0000u ? 0 : 1; });
+                          [&](float each) { here += key_of(each) < largest_number ? 0 : 1; });
     found += here;
   }
   return found;
