@@ -64,6 +64,10 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
     tutti::expect_feedback(compression_, elements);
     return base::capacity(elements);
   }
+  constexpr std::size_t most_bytes(std::size_t elements) const {
+    tutti::expect_feedback(compression_, elements);
+    return base::most_bytes(elements);
+  }
 
   /// What `encode` means, for any compressor of a fixed length.
   template <class Queue>
