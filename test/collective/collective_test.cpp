@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <initializer_list>
+#include <set>
 #include <span>
 #include <sstream>
 #include <string>
@@ -20,6 +21,7 @@
 #include "support/transports.hpp"
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/base/bounds.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/by_graph.hpp"
 #include "tutti/collective/by_size.hpp"
@@ -176,8 +178,8 @@ std::vector<std::size_t> sent_across(const std::vector<int>& hosts, std::size_t 
         }
       },
       hosts);
-  const auto last = static_cast<std::size_t>(std::ranges::max(hosts));
-  return {sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(last + 1)};
+  const std::set<int> distinct(hosts.begin(), hosts.end());
+  return {sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(distinct.size())};
 }
 
 /// However many ranks share a host, and whether or not there are as many on each, its NIC sends
@@ -200,6 +202,11 @@ TEST(Hierarchical, SendsOnceForEachHost) {
     EXPECT_EQ(sent_across<tree>(three, n), std::vector<std::size_t>(3, 2 * bytes * 2 / 3));
   }
   EXPECT_EQ(sent_across<tree>({0, 0, 0}, n), std::vector<std::size_t>{0});
+  EXPECT_EQ(sent_across<tree>({-7, 2'000'000'000, -7, 5}, n),  // as hashes of names would be
+            sent_across<tree>({0, 1, 0, 2}, n));
+  EXPECT_THROW(transport::run_ranks(
+                   2, [](transport::in_process&) {}, std::vector<int>{0}),
+               usage_error);
 }
 
 using bytes = std::vector<std::vector<std::size_t>>;  // from whom to whom
@@ -437,6 +444,7 @@ TEST(Excluding, LeavesOneHalfOfTheRing) {
       EXPECT_EQ(sent_between(gather(), hosts, n), all_but_part(1)) << ranks << ", " << n;
     }
     const int p = static_cast<int>(ranks);
+    EXPECT_EQ(collective::canonical::alone(p, 1, 1)->latencies, p == 1 ? 0 : 2);
     EXPECT_EQ(2 * scatter::alone(p).latencies, collective::ring::alone(p).latencies);
     EXPECT_EQ(2 * gather::alone(p).payloads, collective::ring::alone(p).payloads);
   }

@@ -1,8 +1,10 @@
 // MPI that nobody has started before the first transport of the process.
 #include <gtest/gtest.h>
 #include <memory>
+#include <string_view>
 
 #include "support/training.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
@@ -14,7 +16,8 @@ bool has_ended() {
   return ended != 0;
 }
 
-/// The first of two to be made is the first to end: MPI stays for the other, which trains on.
+/// The first of two to be made is the first to end: MPI stays for the other, which trains on. It
+/// does not start again.
 TEST(Session, TheLastTransportEndsMpi) {
   auto first = std::make_unique<transport::mpi>();
   auto last = std::make_unique<transport::mpi>(MPI_COMM_WORLD);
@@ -29,6 +32,12 @@ TEST(Session, TheLastTransportEndsMpi) {
   }
   last.reset();
   EXPECT_TRUE(has_ended());
+  try {
+    const transport::mpi another;
+    ADD_FAILURE() << "MPI has started again";
+  } catch (const usage_error& refused) {
+    EXPECT_TRUE(std::string_view(refused.what()).starts_with("MPI has ended in this process"));
+  }
 }
 
 }  // namespace

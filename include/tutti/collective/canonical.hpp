@@ -21,8 +21,9 @@ struct canonical {
 
   /// Messages of a host's ranks to each other pass no NIC, so only where each has a host.
   static constexpr std::optional<exchange_cost> alone(int ranks, int per_host, std::size_t) {
-    return per_host == 1 ? std::optional<exchange_cost>({2, 2.0 * (ranks - 1) / ranks})
-                         : std::nullopt;
+    return per_host == 1
+               ? std::optional<exchange_cost>({ranks == 1 ? 0.0 : 2.0, 2.0 * (ranks - 1) / ranks})
+               : std::nullopt;
   }
   std::size_t scratch_bytes(std::size_t elements, std::size_t element_bytes, int ranks) const {
     return (elements / at(ranks) + 1) * element_bytes;

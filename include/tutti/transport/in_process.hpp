@@ -12,6 +12,7 @@
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
+#include "tutti/transport/hosts.hpp"
 #include "tutti/transport/in_process/endpoint.hpp"
 
 namespace tutti::transport {
@@ -21,10 +22,11 @@ class by_mailbox {
  public:
   static constexpr bool virtual_time = false;
 
-  /// Threads share one host, whatever `hosts` says of each: collectives go by it, for tests.
-  explicit by_mailbox(int ranks, std::vector<int> hosts = {}) : hosts_(std::move(hosts)) {
-    hosts_.resize(static_cast<std::size_t>(ranks));
-  }
+  /// Threads share one host. Collectives go by `hosts`, for tests: ranks of the same number share
+  /// one. Throws usage_error unless it holds a number a rank, or none.
+  explicit by_mailbox(int ranks, const std::vector<int>& hosts = {})
+      : hosts_(hosts.empty() ? std::vector<int>(static_cast<std::size_t>(ranks))
+                             : numbered_hosts(ranks, hosts)) {}
 
   int host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
   seconds now() const {

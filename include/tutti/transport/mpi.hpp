@@ -68,7 +68,7 @@ class mpi_on {
   mpi_on() : mpi_on(MPI_COMM_WORLD) {}
   /// The processes of the user's communicator, which is duplicated. Collective.
   explicit mpi_on(MPI_Comm users) : mpi_on(supported_device_path(), users) {}
-  /// Ranks are on the hosts whose numbers `hosts` gives for each of them, whatever MPI says.
+  /// Ranks to which `hosts` gives the same number, whichever, share a host, whatever MPI says.
   mpi_on(MPI_Comm users, std::vector<int> hosts, device_path path = supported_device_path())
       : mpi_on(path, users, std::move(hosts)) {}
   /// Memory of devices is reached by `path`, whatever MPI says of itself.

@@ -11,19 +11,30 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/tag.hpp"
+#include "tutti/transport/hosts.hpp"
 #include "tutti/transport/mpi/host_memory.hpp"
 #include "tutti/transport/mpi/library.hpp"
 
 namespace tutti::transport::detail {
 
 /// Starts MPI if nobody has; then the last of this process's sessions ends it, unless its job is
-/// lost.
+/// lost. Throws usage_error where MPI has ended.
 class mpi_session {
  public:
   mpi_session() {
     const std::scoped_lock lock(mutex_);
     int running = 0;
     check(MPI_Initialized(&running));
+    int ended = 0;
+    check(MPI_Finalized(&ended));
+    if (ended != 0) {
+      throw usage_error(
+          "MPI has ended in this process and starts only once; the last transport::mpi ends what "
+          "the "
+          "first has started. Fix: MPI_Init_thread and MPI_Finalize of your own around all of "
+          "them, "
+          "or one transport that lives as long as they would");
+    }
     if (running == 0) {
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level_));
       ours_ = is_to_end_ = true;
@@ -161,11 +172,7 @@ class mpi_world {
                                    said[1], ", and rank 0 on host ", expected});
       throw usage_error(sentence({list, ". Fix: the same list on every rank"}));
     }
-    if (count != 0 && count != size) {
-      throw usage_error(sentence({"of ", size, " ranks the hosts of ", count,
-                                  " are given. Fix: one number a rank, or none"}));
-    }
-    return given.empty() ? hosts_of(all) : given;
+    return numbered_hosts(size, given.empty() ? hosts_of(all) : given);
   }
   /// For each rank the first rank of its host. Ranks share a host if they can share memory.
   static std::vector<int> hosts_of(MPI_Comm all) {

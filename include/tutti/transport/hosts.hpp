@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
+
+namespace tutti::transport {
+
+/// The ranks' hosts numbered from 0 in the order in which ranks name them: collectives keep a place
+/// for each number. `given` holds any numbers, equal where ranks share a host. Throws usage_error
+/// unless it holds one a rank.
+inline std::vector<int> numbered_hosts(int ranks, const std::vector<int>& given) {
+  const auto count = static_cast<int>(given.size());
+  if (count != ranks) {
+    throw usage_error(sentence({"of ", ranks, " ranks the hosts of ", count,
+                                " are given. Fix: one number a rank, or none"}));
+  }
+  std::vector<int> named;
+  std::vector<int> numbers;
+  for (const int host : given) {
+    const auto known = std::find(named.begin(), named.end(), host);
+    numbers.push_back(static_cast<int>(known - named.begin()));
+    if (known == named.end()) {
+      named.push_back(host);
+    }
+  }
+  return numbers;
+}
+
+}  // namespace tutti::transport
