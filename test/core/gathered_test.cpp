@@ -1,7 +1,9 @@
 // Launches that are gathered at run time: what compressors remember goes with its elements, and the
 // report says what waited. Their sums are those of strategy_laws.hpp.
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -15,11 +17,13 @@
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/natural.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/coordination/learned.hpp"
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/none.hpp"
 #include "tutti/strategies/horovod.hpp"
 #include "tutti/tutti.hpp"
 
@@ -116,6 +120,39 @@ TEST(Gathered, ResidualsGoWithTheirElements) {
     loses_nothing<architecture::reduce_scatter_all_gather>(ranks);
     loses_nothing<architecture::reduce_scatter_all_gather, fusion::by_arrival,
                   coordination::learned>(ranks, {.bytes = 100, .first_bytes = 40});
+  }
+}
+
+/// The first and the last tensor travel together, the one between them by itself: places in the
+/// launch of two are those of the other's elements.
+TEST(Gathered, NoTwoLaunchesDrawTheSameNumbers) {
+  using strategy = compose<compression::natural, architecture::all_gather, fusion::by_arrival,
+                           coordination::learned>;
+  constexpr std::size_t n = 64;
+  constexpr int steps = 20;
+  std::array<int, 3> alike{};  // of the first and the second, and so on round
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"first", n}, {"between", n}, {"last", n}});
+    const std::size_t together = 2 * n * sizeof(float);
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::none{},
+                                        {.fusion = {.bytes = together, .first_bytes = together}});
+    for (int step = 0; step < steps; ++step) {
+      std::ranges::fill(memory.gradients(), 1.5f);  // becomes 1 or 2
+      for (const int each : {0, 2, 1}) {
+        engine.ready(tensor_id(each));
+      }
+      engine.wait();
+      for (std::size_t tensor = 0; tensor < alike.size() && step > 0; ++tensor) {
+        const auto one = memory.tensors()[tensor].gradient;
+        const auto next = memory.tensors()[(tensor + 1) % alike.size()].gradient;
+        for (std::size_t i = 0; i < n; ++i) {
+          alike[tensor] += one[i] == next[i] ? 1 : 0;
+        }
+      }
+    }
+  });
+  for (const int each : alike) {
+    EXPECT_NEAR(each, (steps - 1) * int(n) / 2, 5 * std::sqrt((steps - 1) * double(n)) / 2);
   }
 }
 

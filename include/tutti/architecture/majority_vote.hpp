@@ -122,7 +122,7 @@ struct majority_vote {
       if (!what.phantom()) {
         const wire out{votes.data(), votes.size()};
         kernels::draw_words(queue, out.as<std::uint32_t>(),
-                            random_.stream(what.worker.step).stream(what.worker.first_element));
+                            random_.stream(what.worker.step).stream(what.worker.drawn_from()));
       }
     }
 

@@ -45,7 +45,7 @@ class natural {
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
-    const auto random = random_.stream(where.rank).stream(where.step).from(where.first_element);
+    const auto random = random_.stream(where.rank).stream(where.step).from(where.drawn_from());
     kernels::round_to_powers(queue, gradient, random, out.header<std::uint32_t>(),
                              out.header<std::uint8_t>() + signs_bytes(gradient.size()));
   }

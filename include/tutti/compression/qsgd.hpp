@@ -92,7 +92,7 @@ class qsgd {
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out, const chunk_context& where,
               std::size_t* length) const {
-    const auto random = random_.stream(where.rank).stream(where.step).from(where.first_element);
+    const auto random = random_.stream(where.rank).stream(where.step).from(where.drawn_from());
     kernels::encode_levels(queue, gradient, code_, random, out.data, length);
   }
 

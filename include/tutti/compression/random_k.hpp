@@ -99,7 +99,7 @@ class random_k {
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
     const auto key =
-        kernels::counted_random(options_.seed).stream(where.step).bits(where.first_element);
+        kernels::counted_random(options_.seed).stream(where.step).bits(where.drawn_from());
     kernels::draw(queue, gradient, key, options_.drawn_as,
                   {out.header<std::uint32_t>(), values(out), count(out)});
   }

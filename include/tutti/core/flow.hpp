@@ -430,6 +430,7 @@ class flow {
     where.stride = lies.stride;
     where.scratch = lies.scratch;
     where.first_element = lies.first_element;
+    where.drawn_beyond = lies.drawn_beyond;
     return where;
   }
 

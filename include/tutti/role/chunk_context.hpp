@@ -16,8 +16,7 @@ struct chunk_context {
   std::size_t stride{};
   /// `scratch_bytes(n)` bytes, undefined on entry.
   std::span<std::byte> scratch{};
-  /// Steps completed before this one, and the chunk's first element in the flat index space: what
-  /// counter-based random numbers are drawn from.
+  /// Steps completed before this one, and the chunk's first element in the flat index space.
   std::uint64_t step{};
   std::uint64_t first_element{};
   /// The rank that encodes: ranks which round at random must not all round the same way.
@@ -30,7 +29,13 @@ struct chunk_context {
   /// What the loss has been multiplied by, and with it gradients and what is remembered of them: a
   /// bound is this many times as large.
   float scale{1.0f};
+  /// How far beyond `first_element` random numbers are counted from, where a launch has gathered
+  /// chunks that are no neighbours: past the model's end, at a place that no other launch of the
+  /// step has.
+  std::uint64_t drawn_beyond{};
 
+  /// Where counter-based random numbers of this step are counted from.
+  std::uint64_t drawn_from() const { return first_element + drawn_beyond; }
   /// The context of the same chunk's elements from `first` on.
   chunk_context from(std::size_t first) const {
     chunk_context rest = *this;
