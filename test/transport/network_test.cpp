@@ -218,6 +218,30 @@ TEST(Shaped, ANetworkThatIsAnotherOnSomeRankIsRefusedEverywhere) {
   }
 }
 
+TEST(Shaped, NothingMovesOnlyWhereNoRankHasAnEventToCome) {
+  constexpr seconds stall_limit = 0.2;
+  const auto words_of = [](int sender) {
+    return test::errors(2, [sender](in_process& carrier) {
+      run_shaped(
+          carrier, network(2, nic), device(),
+          [sender](shaped<in_process>& world) -> task {
+            if (world.rank() == sender) {
+              co_await world.sleep(2 * stall_limit);
+              co_await world.send(1 - sender, chunk_0, phantom(300'000));  // 0.3 s
+            } else {
+              co_await world.receive(1 - world.rank(), chunk_0, phantom(300'000));
+            }
+          },
+          stall_limit);
+    });
+  };
+  EXPECT_EQ(words_of(0), std::vector<std::string>(2))
+      << "it sleeps, then its message is on its way";
+  for (const auto& each : words_of(-1)) {
+    EXPECT_TRUE(each.starts_with("nothing moves: rank ")) << each;
+  }
+}
+
 /// Also one that has done its part: nobody knows what the job took.
 TEST(Shaped, WhereARankThrowsEveryRankFails) {
   const auto said = test::errors(3, [](in_process& carrier) {

@@ -17,6 +17,7 @@
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/shaped/link.hpp"
+#include "tutti/transport/shaped/shared_nics.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace tutti::transport {
@@ -62,8 +63,10 @@ class shaped_process {
   using world = shaped<Carrier>;
 
  public:
-  shaped_process(Carrier& carrier, network over, device each, Body& body)
-      : shared_(carrier.size(), carrier, std::move(over), each), body_(&body) {}
+  shaped_process(Carrier& carrier, network over, device each, Body& body, seconds stall_limit)
+      : shared_(carrier.size(), carrier, std::move(over), each),
+        body_(&body),
+        stall_limit_(stall_limit) {}
 
   emulated_run run() {
     link().start_listening(shared_);
@@ -85,7 +88,6 @@ class shaped_process {
 
  private:
   static constexpr seconds carrier_limit = 5;
-  static constexpr seconds stall_limit = 60;
   static constexpr seconds wake_up_time = 20e-6;
   static constexpr seconds longest_nap = 50e-6;
 
@@ -116,22 +118,22 @@ class shaped_process {
     }
     virtual_clock& events = link().events();
     const seconds now = link().wall();
+    const bool works = progress || !queue().empty();
+    auto& idle_since = link().own_nic(end().rank()).idle_since;
+    idle_since = works || !events.empty() ? shared_nic::never : std::min(idle_since.load(), now);
     if (!events.empty() && events.next_due() <= now) {
       if (!finished_) {
         kept_.handled(events.next_due(), now);
       }
       events.advance();
-      moved_ = now;
-    } else if (progress || !queue().empty()) {
-      moved_ = now;
-    } else {
+    } else if (!works) {
       wait(now);
     }
   }
 
   void wait(seconds now) {
     virtual_clock& events = link().events();
-    if (events.empty() && now - moved_ > stall_limit) {
+    if (events.empty() && now - all_idle_since() > stall_limit_) {
       const std::string waiting = end().waits_for();
       shared_.abort("nothing moves: rank " + std::to_string(end().rank()) + " waits for " +
                     (waiting.empty() ? "what it sent to be read" : waiting));
@@ -143,6 +145,15 @@ class shaped_process {
     } else {
       std::this_thread::yield();
     }
+  }
+
+  /// Never while some process has something to do or an event to come.
+  seconds all_idle_since() {
+    seconds last = 0;
+    for (int rank = 0; rank < end().size(); ++rank) {
+      last = std::max(last, link().own_nic(rank).idle_since.load());
+    }
+    return last;
   }
 
   // ---- the end
@@ -209,6 +220,7 @@ class shaped_process {
 
   typename world::fabric shared_;
   Body* body_;
+  seconds stall_limit_;
   task rank_;
   task adding_up_;
   punctuality kept_;
@@ -217,7 +229,6 @@ class shaped_process {
   bool knew_ = false;  // of a failure, when it finished: what it has made of it stands
   bool told_ = false;
   enum class leaving { not_yet, adding_up, last_word } leaving_ = leaving::not_yet;
-  seconds moved_ = 0;
   seconds failed_at_ = 0;
 };
 
@@ -225,11 +236,14 @@ class shaped_process {
 
 /// Runs the coroutine `body(world)` as this process's rank of a network, in real time; `carrier`
 /// moves the bytes and belongs to the run until it ends. Collective, on one host. If a rank throws,
-/// all end: it with its exception, the others with its words. Answers, on every rank, how long the
-/// job took on the network's time and how well the host kept up.
+/// all end: it with its exception, the others with its words; so do they where no rank has an event
+/// to come and nothing moves for `stall_limit`. Answers, on every rank, how long the job took on
+/// the network's time and how well the host kept up.
 template <class Carrier, class Body>
-emulated_run run_shaped(Carrier& carrier, network over, device each, Body body) {
-  return detail::shaped_process<Carrier, Body>(carrier, std::move(over), each, body).run();
+emulated_run run_shaped(Carrier& carrier, network over, device each, Body body,
+                        seconds stall_limit = 60) {
+  return detail::shaped_process<Carrier, Body>(carrier, std::move(over), each, body, stall_limit)
+      .run();
 }
 /// Runs the job on devices that take no time.
 template <class Carrier, class Body>

@@ -153,6 +153,11 @@ requires(!Carrier::virtual_time) class shaped_link {
   /// Payloads are on their way, which the carrier moves only while it is polled.
   bool moves_payloads() const { return moving_ > 0; }
 
+  /// The NIC that a rank has inside its host.
+  detail::shared_nic& own_nic(int rank) {
+    return nics_[network_.hosts() + static_cast<std::size_t>(rank)];
+  }
+
   /// Takes in what the others have sent; says whether there was anything.
   bool read_arrived() {
     bool any = false;
@@ -470,9 +475,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   }
   /// The NIC of `rank` that a message between two ranks passes; each has its own inside its host.
   detail::shared_nic& nic_of(int rank, const message& which) {
-    return nics_[network_.share_host(which.from, which.to)
-                     ? network_.hosts() + static_cast<std::size_t>(rank)
-                     : network_.host(rank)];
+    return network_.share_host(which.from, which.to) ? own_nic(rank) : nics_[network_.host(rank)];
   }
 
   Carrier* carrier_;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <fcntl.h>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -42,8 +43,11 @@ class turns {
 
 /// One NIC; it has a cache line to itself.
 struct alignas(64) shared_nic {
+  static constexpr seconds never = std::numeric_limits<seconds>::infinity();
+
   turns egress{};
   turns ingress{};
+  std::atomic<seconds> idle_since{never};  ///< the process of the rank that has it inside its host
 };
 
 /// The NICs of a job in memory that the processes of this host share. It has a name until
