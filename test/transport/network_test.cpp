@@ -6,6 +6,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/errors.hpp"
@@ -207,14 +208,18 @@ static_assert(may_be_in_real_time<recording<any_like<simulated>>>);
 static_assert(!may_be_in_real_time<recording<simulated>>);
 
 TEST(Shaped, ANetworkThatIsAnotherOnSomeRankIsRefusedEverywhere) {
-  const auto said = test::errors(2, [](in_process& world) {
-    const network over = world.rank() == 0 ? network(2, nic, 2, nic) : network(2, nic);
-    run_shaped(world, over, [](shaped<in_process>&) -> task { co_return; });
-  });
-  for (const auto& each : said) {
-    EXPECT_EQ(each,
-              "rank 0's network has 3 NICs, and rank 1's has 4. Fix: describe the same network on "
-              "every rank");
+  const network of_two(2, nic);
+  for (const auto& [other, part] :
+       {std::pair(network(2, nic, 2, nic), "other hosts"),
+        std::pair(network(2, {1e9, 1e-3}), "other NICs"),
+        std::pair(network(2, nic, 1, nic), "another link inside hosts")}) {
+    const auto said = test::errors(2, [&, &other = other](in_process& world) {
+      run_shaped(world, world.rank() == 0 ? of_two : other,
+                 [](shaped<in_process>&) -> task { co_return; });
+    });
+    EXPECT_EQ(said, std::vector<std::string>(
+                        2, std::string("rank 1's network has ") + part +
+                               " than rank 0's. Fix: describe the same network on every rank"));
   }
 }
 

@@ -1,13 +1,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/units.hpp"
 
@@ -116,6 +121,32 @@ class network {
     return way(rank, peer).latency * stretched(rank, peer, of).latency;
   }
 
+  /// Each part of it in one word, for processes to compare: its hosts, their NICs, what is inside.
+  using hashes = std::array<std::uint64_t, 3>;
+  hashes hashed() const {
+    std::array<running_hash, 3> parts;
+    for (const std::size_t each : host_) {
+      parts[0].feed(std::uint64_t{each});
+    }
+    for (const link& each : nics_) {
+      feed(parts[1], each);
+    }
+    feed(parts[2], inside_);
+    return {parts[0].value(), parts[1].value(), parts[2].value()};
+  }
+  /// Throws usage_error where this is the network of `rank` and another than rank 0's.
+  void expect_same(const hashes& of_rank_0, int rank) const {
+    constexpr std::array parts{"other hosts", "other NICs", "another link inside hosts"};
+    const hashes own = hashed();
+    for (std::size_t part = 0; part < own.size(); ++part) {
+      if (own[part] != of_rank_0[part]) {
+        throw usage_error(
+            sentence({"rank ", rank, "'s network has ", parts[part],
+                      " than rank 0's. Fix: describe the same network on every rank"}));
+      }
+    }
+  }
+
   /// A later message may be quicker than one before it, by what one leaves of a link or by a
   /// change.
   bool may_overtake() const {
@@ -135,6 +166,12 @@ class network {
       throw usage_error("one message's share of a link is above 0 and at most 1. Fix: as 0.75");
     }
     return each;
+  }
+
+  static void feed(running_hash& hash, const link& each) {
+    for (const double figure : {each.bytes_per_second, each.latency, each.share_of_one}) {
+      hash.feed(std::bit_cast<std::uint64_t>(figure));
+    }
   }
 
   stretch stretched(int rank, int peer, tag of) const {

@@ -54,8 +54,8 @@ requires(!Carrier::virtual_time) class shaped_link {
  public:
   static constexpr bool virtual_time = true;
 
-  /// Collective. Throws usage_error where the network is for another number of ranks, or they are
-  /// not on one host.
+  /// Collective. Throws usage_error where the network is for another number of ranks or another
+  /// than rank 0's, or they are not on one host.
   shaped_link(int ranks, Carrier& carrier, network over, device each)
       : carrier_(&carrier),
         device_(each),
@@ -136,7 +136,6 @@ requires(!Carrier::virtual_time) class shaped_link {
     listening_ = listen(shared);
     listening_.start(carrier_->ready_coroutines());
   }
-  bool listens() const { return !listening_.done(); }
   void stop_listening() {
     outgoing& word = take_outgoing();
     word.head.what = detail::stamp::kind::stop;
@@ -145,7 +144,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   }
   /// Nothing of this process is with the carrier.
   bool at_rest() const {
-    return !listens() &&
+    return listening_.done() &&
            loops::all_of(outgoing_, [](const outgoing& each) { return each.sending.done(); }) &&
            loops::all_of(foreign_, [](const foreign& each) { return each.fetching.done(); });
   }
@@ -153,7 +152,6 @@ requires(!Carrier::virtual_time) class shaped_link {
   /// Payloads are on their way, which the carrier moves only while it is polled.
   bool moves_payloads() const { return moving_ > 0; }
 
-  /// The NIC that a rank has inside its host.
   detail::shared_nic& own_nic(int rank) {
     return nics_[network_.hosts() + static_cast<std::size_t>(rank)];
   }
@@ -206,6 +204,7 @@ requires(!Carrier::virtual_time) class shaped_link {
 
   struct invitation {
     detail::shared_nics::name nics{};
+    network::hashes compared{};
   };
 
   /// Rank 0 makes the NICs; when everybody has found them it says when time begins.
@@ -217,13 +216,14 @@ requires(!Carrier::virtual_time) class shaped_link {
     const auto time = std::as_writable_bytes(std::span(&origin_, 1));
     if (carrier.rank() != 0) {
       co_await carrier.receive(0, greetings, sent);
-      nics_ = detail::shared_nics::find(words.nics, count, carrier.rank());
+      network_.expect_same(words.compared, carrier.rank());
+      nics_ = detail::shared_nics::find(words.nics, count);
       co_await carrier.send(0, greetings, sent);
       co_await carrier.receive(0, greetings, time);
       co_return;
     }
     nics_ = detail::shared_nics::make(count);
-    words.nics = nics_.known_as();
+    words = {nics_.known_as(), network_.hashed()};
     for (int rank = 1; rank < carrier.size(); ++rank) {
       co_await carrier.send(rank, greetings, sent);
     }

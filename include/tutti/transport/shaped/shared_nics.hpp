@@ -12,7 +12,6 @@
 #include <new>
 #include <string>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -64,13 +63,13 @@ class shared_nics {
     const std::string words =
         "/tutti-nics-" + std::to_string(::getpid()) + "-" + std::to_string(made.fetch_add(1));
     words.copy(fresh.data(), fresh.size() - 1);
-    shared_nics all(fresh, count, 0, O_RDWR | O_CREAT | O_EXCL);
+    shared_nics all(fresh, count, O_RDWR | O_CREAT | O_EXCL);
     std::uninitialized_default_construct_n(all.nics_, count);
     return all;
   }
-  /// Finds on `rank` what rank 0 has made. Throws usage_error if those are more or fewer.
-  static shared_nics find(const name& known, std::size_t count, int rank) {
-    return shared_nics(known, count, rank, O_RDWR);
+  /// Finds what rank 0 has made.
+  static shared_nics find(const name& known, std::size_t count) {
+    return shared_nics(known, count, O_RDWR);
   }
 
   shared_nics(shared_nics&& other) noexcept
@@ -93,27 +92,16 @@ class shared_nics {
   shared_nic& operator[](std::size_t index) { return nics_[index]; }
 
  private:
-  shared_nics(const name& known, std::size_t count, int rank, int how)
-      : name_(known), count_(count) {
+  shared_nics(const name& known, std::size_t count, int how) : name_(known), count_(count) {
     const int file = ::shm_open(name_.data(), how, 0600);
     if (file < 0) {
       throw usage_error("this process finds no memory to share with the other ranks: " + reason() +
                         ". Fix: run all ranks on one host that has /dev/shm");
     }
-    const auto size = static_cast<off_t>(bytes());
-    const bool sized = (how & O_CREAT) == 0 || ::ftruncate(file, size) == 0;
-    struct ::stat made {};
-    const bool known_size = sized && ::fstat(file, &made) == 0;
-    void* page = known_size && made.st_size == size
-                     ? ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-                     : MAP_FAILED;
+    const bool sized = (how & O_CREAT) == 0 || ::ftruncate(file, static_cast<off_t>(bytes())) == 0;
+    void* page =
+        sized ? ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
     ::close(file);
-    if (known_size && made.st_size != size) {
-      throw usage_error(
-          sentence({"rank 0's network has ",
-                    static_cast<std::size_t>(made.st_size) / sizeof(shared_nic), " NICs, and rank ",
-                    rank, "'s has ", count_, ". Fix: describe the same network on every rank"}));
-    }
     if (page == MAP_FAILED) {
       throw usage_error("no memory to share between processes: " + reason() +
                         ". Fix: make /dev/shm larger");
