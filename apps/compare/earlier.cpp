@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "compare/processes.hpp"
 #include "tutti/base/error.hpp"
@@ -77,6 +80,43 @@ std::string job_of(const scenario& of, const contender& who, const common::job& 
     words << " " << flag << " " << value;
   }
   return words.str();
+}
+
+void expect_one_job(const common::job& asked) {
+  const nlohmann::json flags{{"strategy", asked.strategies},
+                             {"model", asked.models},
+                             {"ranks", asked.rank_counts},
+                             {"servers", asked.servers},
+                             {"server-hosts", asked.server_hosts},
+                             {"link", asked.links},
+                             {"network", asked.networks},
+                             {"world", asked.world},
+                             {"progress", asked.progress},
+                             {"payloads", asked.payloads},
+                             {"kernels", asked.kernels},
+                             {"iterations", asked.iterations},
+                             {"warmup", asked.warmup},
+                             {"repetitions", asked.repetitions},
+                             {"jitter", asked.jitter},
+                             {"slowdown", asked.slowdown},
+                             {"slow-rank", asked.slow_rank},
+                             {"seed", asked.seed},
+                             {"memory-bandwidth", asked.memory_bandwidth.value_or(0)},
+                             {"resume", asked.resume},
+                             {"ROLE.OPTION", asked.policy_flags}};
+  std::vector<std::uint64_t> words;
+  for (const nlohmann::json& value : flags) {
+    const auto bytes = nlohmann::json::to_cbor(value);
+    tutti::running_hash seen;
+    seen.feed(std::as_bytes(std::span(bytes)));
+    words.push_back(seen.value());
+  }
+  const std::size_t unlike = first_unlike(words);
+  if (unlike < words.size()) {
+    throw common::flag_error("--" +
+                             std::next(flags.begin(), static_cast<std::ptrdiff_t>(unlike)).key() +
+                             " is not the same everywhere. Fix: set it alike on every rank");
+  }
 }
 
 namespace {

@@ -11,6 +11,10 @@ namespace compare {
 /// All that a row depends on, in one line.
 std::string job_of(const scenario& of, const contender& who, const common::job& asked);
 
+/// Throws common::flag_error in every process that a launcher started where flags that rows depend
+/// on are not the same in all of them. Collective.
+void expect_one_job(const common::job& asked);
+
 /// Rows of a run that was interrupted, as its `--json` file keeps them.
 class earlier {
  public:

@@ -335,6 +335,7 @@ void run(const common::job& asked) {
       common::check_writable(file, file);
     }
   }
+  expect_one_job(asked);
   const auto serving = servers_on(asked.server_hosts);
   for (const auto& each : where) {
     if (each.server_nic && serving != tutti::server_hosts::own) {

@@ -96,6 +96,21 @@ void together(const std::function<void()>& run) {
 
 bool speaks() { return !common::under_launcher() || everybody().rank() == 0; }
 
+std::size_t first_unlike(const std::vector<std::uint64_t>& words) {
+  if (!common::under_launcher()) {
+    return words.size();
+  }
+  const auto over_all = [&words](MPI_Op which) {
+    auto all = words;
+    tutti::transport::check(MPI_Allreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()),
+                                          MPI_UINT64_T, which, everybody().native_handle()));
+    return all;
+  };
+  const auto least = over_all(MPI_MIN);
+  const auto most = over_all(MPI_MAX);
+  return static_cast<std::size_t>(std::ranges::mismatch(least, most).in1 - least.begin());
+}
+
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,
                                        tutti::transport::device each, const rank_job& job) {
   using tutti::transport::mpi;
@@ -148,6 +163,7 @@ tutti::seconds median_seconds(int ranks, const std::function<void()>& run) {
 
 void together(const std::function<void()>& run) { run(); }
 bool speaks() { return true; }
+std::size_t first_unlike(const std::vector<std::uint64_t>& words) { return words.size(); }
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,
                                        tutti::transport::device each, const rank_job& job) {
   return emulate_here(over, each, job);

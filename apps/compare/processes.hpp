@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "common/job.hpp"
 #include "tutti/base/task.hpp"
@@ -18,6 +21,10 @@ void together(const std::function<void()>& run);
 
 /// This process tells what all have found: the first.
 bool speaks();
+
+/// Which of these words is the first that is not the same in every process, or their number.
+/// Collective.
+std::size_t first_unlike(const std::vector<std::uint64_t>& words);
 
 /// What moves an emulation's messages, as rows name it.
 const char* emulated_by();

@@ -250,6 +250,14 @@ TEST_F(Processes, EndTogetherWhereOneIsStartedOtherwise) {
       EXPECT_EQ(got.err.find(sentence), got.err.rfind(sentence)) << "said once: " << got.err;
     }
   }
+  const auto unlike = shell(TUTTI_MPIRUN " --allow-run-as-root --oversubscribe " + one +
+                            "--ranks 2 : " + one + "--ranks 2 --jitter 0.1");
+  EXPECT_NE(unlike.status, 0);
+  EXPECT_EQ(unlike.out, "");
+  const std::string sentence =
+      "tutti-compare: --jitter is not the same everywhere. Fix: set it alike on every rank";
+  EXPECT_NE(unlike.err.find(sentence), std::string::npos) << unlike.err;
+  EXPECT_EQ(unlike.err.find(sentence), unlike.err.rfind(sentence)) << "said once: " << unlike.err;
 }
 
 TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
