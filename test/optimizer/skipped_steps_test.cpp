@@ -230,6 +230,12 @@ TEST(LossScaled, SkipsWhatItsCompressorWouldHide) {
     set.compression.density = 0.05;
     skipped_steps_leave_residuals<strategy>(set, depends::on_its_number);
   }
+  {
+    using strategy = compose<compression::random_k, architecture::all_gather>;
+    engine_options<strategy> set;
+    set.compression.density = 0.05;
+    trained_with_residuals<strategy>(2, {not_finite, 0}, {{0.125f, 0.5f}, 1024.0f}, set);
+  }
   // A vote is a number, whoever casts it.
   skipped_steps_leave_residuals<compose<compression::signum, architecture::majority_vote>>(
       {}, depends::on_the_scale);

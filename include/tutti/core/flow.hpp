@@ -673,8 +673,8 @@ class flow {
     }
   }
 
-  /// Where a compressor remembers, zeros travel in place of a gradient that holds an infinity or
-  /// NaN: the step is going to be skipped, and some cannot encode it.
+  /// Where a compressor remembers, or its payloads do not add, zeros travel in place of a gradient
+  /// that holds an infinity or NaN: the step is going to be skipped, and some cannot encode it.
   void send_zeros_unless_finite([[maybe_unused]] std::span<float> gradient) {
     if constexpr (undoes) {
       if (!model_->phantom()) {

@@ -45,10 +45,12 @@ class surroundings {
   /// An exchange hands back between its halves.
   static constexpr bool splits_phases = facts::splits_phases<typename Types::schedule>;
   static constexpr bool overflows = facts::overflows<compression>;
-  /// What compressors remember goes back to what it was where a step updates nothing.
+  /// What compressors remember goes back to what it was where a step updates nothing. A worker says
+  /// so of its own gradient where payloads do not add: their mean may not show an infinity.
   static constexpr bool undoes_steps =
       facts::needs_all_gradients<optimizer> &&
-      facts::memory_per_element<compression> + facts::memory_per_element<relay_type> > 0;
+      (facts::memory_per_element<compression> + facts::memory_per_element<relay_type> > 0 ||
+       !facts::summable<compression>);
 
   /// `failed(context, why)` hears of tasks beside that fail.
   [[gnu::cold]] surroundings(transport& world, const plan& made, model_memory<queue_type>& model,

@@ -23,8 +23,8 @@ namespace tutti::optimizer {
 /// workers tell each other. Not for compressors whose mean is as long whatever the gradient is: a
 /// vote would be divided, too.
 /// On the host alone. Cost: two passes over the mean gradient; where a compressor remembers, as
-/// much memory again, a copy of it and a pass over the gradient each step, and 8 bytes from each
-/// worker to rank 0 and back.
+/// much memory again and a copy of it each step; there and where payloads do not add, a pass over
+/// the gradient each step, and 8 bytes from each worker to rank 0 and back.
 /// After: Micikevicius et al., "Mixed precision training", ICLR 2018; the defaults of PyTorch's
 /// GradScaler.
 template <optimizer_policy Optimizer>

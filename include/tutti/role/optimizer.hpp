@@ -61,8 +61,9 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 /// * `begin_step(squares)`: before any tensor of a step is updated, with the sum of the squares of
 ///   all mean gradients, answers the factor by which they are all multiplied; 0: this step updates
 ///   nothing, momenta stay, and what compressors remember is what it was before the step. The sum
-///   is infinite where a compressor remembers and some worker's gradient holds an infinity or NaN,
-///   whatever came of that. It may change values of its own, which every rank changes alike.
+///   is infinite where a compressor remembers, or its payloads do not add, and some worker's
+///   gradient holds an infinity or NaN, whatever came of that. It may change values of its own,
+///   which every rank changes alike.
 /// * optionally `goes_back()`: false where, under values as they are, what is remembered stays as a
 ///   step that updates nothing has left it, and 0 stands for any sum that is finite; asked where
 ///   the compressor makes no infinity of a number.
