@@ -22,6 +22,8 @@
 #include "support/lost.hpp"
 #include "support/sparse_regions_oracle.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/dense.hpp"
+#include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/error_feedback.hpp"
@@ -404,33 +406,43 @@ TEST(SparseRegions, KeepNoMagnitudeThatIsNoNumber) {
   });
 }
 
-/// A step after one that loss scaling has skipped is as one before which there was none.
-TEST(SparseRegions, KeepNothingOfASkippedStep) {
+/// Parameters and bytes of a step after so many that loss scaling has skipped.
+template <class Strategy>
+auto after_skipping(std::size_t skipped, const engine_options<Strategy>& set) {
   constexpr std::size_t n = 2000;
-  const auto after = [](std::size_t skipped) {
-    std::array<std::pair<std::vector<float>, std::uint64_t>, 3> all;
-    transport::run_ranks(3, [&](transport::in_process& world) {
-      const auto rank = static_cast<std::size_t>(world.rank());
-      arena memory(std::vector<arena::declaration>{{"one", n}});
-      optimizer::loss_scaled<optimizer::sgd> scaled;
-      scaled.learning_rate = 1;
-      scaled.scale = static_cast<float>(1 << skipped);
-      auto engine = make_engine<strategy>(world, memory.tensors(), scaled, with({20, 30, 30}));
-      for (std::size_t step = 0; step <= skipped; ++step) {
-        const std::uint64_t before = engine.counted().bytes_sent;
-        for (std::size_t i = 0; i < n; ++i) {
-          memory.gradients()[i] = step < skipped ? std::numeric_limits<float>::infinity()
-                                                 : static_cast<float>(drifting(rank, 0, i));
-        }
-        engine.ready(tensor_id(0));
-        engine.wait();
-        all[rank].second = engine.counted().bytes_sent - before;
+  std::array<std::pair<std::vector<float>, std::uint64_t>, 3> all;
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    arena memory(std::vector<arena::declaration>{{"one", n}});
+    optimizer::loss_scaled<optimizer::sgd> scaled;
+    scaled.learning_rate = 1;
+    scaled.scale = static_cast<float>(1 << skipped);
+    auto engine = make_engine<Strategy>(world, memory.tensors(), scaled, set);
+    for (std::size_t step = 0; step <= skipped; ++step) {
+      const std::uint64_t before = engine.counted().bytes_sent;
+      for (std::size_t i = 0; i < n; ++i) {
+        memory.gradients()[i] = step < skipped ? std::numeric_limits<float>::infinity()
+                                               : static_cast<float>(drifting(rank, 0, i));
       }
-      all[rank].first.assign(memory.parameters().begin(), memory.parameters().end());
-    });
-    return all;
-  };
-  EXPECT_EQ(after(1), after(0));
+      engine.ready(tensor_id(0));
+      engine.wait();
+      all[rank].second = engine.counted().bytes_sent - before;
+    }
+    all[rank].first.assign(memory.parameters().begin(), memory.parameters().end());
+  });
+  return all;
+}
+TEST(SparseRegions, KeepNothingOfASkippedStep) {
+  const auto set = with({20, 30, 30});
+  EXPECT_EQ(after_skipping<strategy>(1, set), after_skipping<strategy>(0, set));
+
+  using in_turn =
+      compose<compression::error_feedback<compression::by_kth_magnitude>,
+              architecture::switch_at<architecture::dense, architecture::sparse_regions>>;
+  engine_options<in_turn> second;
+  second.compression = set.compression;
+  second.architecture = {0, {}, set.architecture};
+  EXPECT_EQ(after_skipping<in_turn>(1, second), after_skipping<in_turn>(0, second));
 }
 
 TEST(SparseRegions, RefuseWhatCannotBe) {

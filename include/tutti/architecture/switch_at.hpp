@@ -308,6 +308,17 @@ struct switch_at {
       return all;
     }
 
+    void undo_step() requires(facts::has_undo_step<first_state> ||
+                              facts::has_undo_step<second_state>) {
+      const auto undo = [](auto& its) {
+        if constexpr (facts::has_undo_step<std::remove_cvref_t<decltype(its)>>) {
+          its.undo_step();
+        }
+      };
+      undo(first_);
+      undo(second_);
+    }
+
    private:
     /// `act` on the state whose turn it is.
     template <class Self, class Act>
