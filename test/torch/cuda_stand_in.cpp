@@ -23,9 +23,12 @@
 #include <vector>
 
 #include "tutti/adapter/torch.hpp"
+#include "tutti/architecture/all_gather.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/compression/random_k.hpp"
 #include "tutti/core/checkpoint.hpp"
+#include "tutti/core/compose.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/strategies/bytescheduler.hpp"
 #include "tutti/strategies/horovod.hpp"
@@ -548,6 +551,20 @@ TEST(TorchOnTheHost, AStepIsSkippedOnce) {
       save(trained.trained_by(), state);
     });
   }
+}
+
+/// Of two that are not finite one is sent, and nothing is remembered.
+TEST(TorchOnTheHost, AStepIsSkippedWhoseMeanMayNotShowIt) {
+  in_process::fabric others(1);
+  transport::run_ranks(1, [&](in_process& world) {
+    const model its(0, at::kFloat, {{"weight", 2}});
+    adapter::data_parallel<compose<compression::random_k, architecture::all_gather>, in_process>
+        trained(world, others.end(0), its.parameters);
+    trained.listen();
+    trained.forward(gradients::averaged);
+    (its[0] * std::numeric_limits<float>::infinity()).sum().backward();
+    EXPECT_TRUE(its[0].grad().isinf().all().item<bool>());
+  });
 }
 
 }  // namespace tutti::test

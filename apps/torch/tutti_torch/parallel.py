@@ -111,8 +111,9 @@ class DataParallel(torch.nn.Module):
     part of this model's state, gradients cannot be read, and parameters change before `step()`,
     which says so where that makes a difference.
 
-    Where a compressor remembers what it has not sent, and some gradient is not finite, every
-    gradient of the pass becomes infinite on every rank, and nothing of an infinity is remembered.
+    Where a compressor remembers what it has not sent, or its payloads do not add, and some gradient
+    is not finite, every gradient of the pass becomes infinite on every rank, and nothing of an
+    infinity is remembered.
     With `scaler`, whose `get_scale()` says what the loss is multiplied by, so it is where a mean is
     not finite; what is remembered is what it was before a step that the scaler skips, for a copy of
     it a pass, and follows the scale; rank 0's is everybody's, for a message a pass.

@@ -115,13 +115,13 @@ using told_beside = typename detail::told_beside<Transport>::type;
 /// with the strides of its parameter, also after it was reset to nothing: whoever has kept the
 /// last one then gets memory for it. An optimizer of the user's follows.
 ///
-/// Where a compressor remembers and some rank's gradient is not finite, every `.grad` on every rank
-/// becomes infinite, so that whoever skips such a step does so on all of them, and nothing of an
-/// infinity is remembered. From the first time on that `scaled_by` is told what the loss is
-/// multiplied by, as whoever has a GradScaler does, so it is where a mean is not finite, and what
-/// is remembered is what it was before the step. Where a step has the mean of the step before
-/// (architecture::delayed), skipping one would lose a mean that was finite: there such a gradient
-/// ends training on every rank, and a loss that is scaled is refused.
+/// Where a compressor remembers, or its payloads do not add, and some rank's gradient is not
+/// finite, every `.grad` on every rank becomes infinite, so that whoever skips such a step does so
+/// on all of them, and nothing of an infinity is remembered. From the first time on that
+/// `scaled_by` is told what the loss is multiplied by, as whoever has a GradScaler does, so it is
+/// where a mean is not finite, and what is remembered is what it was before the step. Where a step
+/// has the mean of the step before (architecture::delayed), skipping one would lose a mean that was
+/// finite: there such a gradient ends training on every rank, and a loss that is scaled is refused.
 ///
 /// With an `Optimizer` of ours training crosses the iteration's end instead: `backward()` returns
 /// when every gradient is on its way, each parameter is updated when its own mean has arrived, and
@@ -169,6 +169,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
     return values;
   }
+  /// Payloads that do not add may hide what is not finite, or not encode it.
+  static constexpr bool means_show_infinities = facts::summable<typename engine_type::compression>;
   /// Means are those of the step before.
   static constexpr bool a_step_late =
       facts::delay<typename engine_type::architecture> > 0 &&
@@ -198,7 +200,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     beside_ = std::make_unique<detail::side_channel<Beside>>(beside, engine_->workers(),
                                                              set.run.deadline);
     if (!serves()) {
-      hides_infinities_ = !updates && !takes_back && engine_->average(has_memory() ? 1 : 0) > 0;
+      hides_infinities_ = !updates && !takes_back &&
+                          (!means_show_infinities || engine_->average(has_memory() ? 1 : 0) > 0);
       std::vector<at::Tensor> frozen;
       for (const named_parameter& each : all_) {
         if (!each.value.requires_grad()) {
@@ -835,7 +838,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   std::vector<std::pair<std::shared_ptr<::torch::autograd::Node>, std::uintptr_t>> hooked_;
   std::unique_ptr<engine_type> engine_;
   std::unique_ptr<detail::side_channel<Beside>> beside_;
-  bool hides_infinities_ = false;  ///< some rank keeps what compression has left out, for good
+  bool hides_infinities_ = false;  ///< some rank would keep one, or no mean may show it
   std::uint32_t skipped_ = 0;      ///< steps before this pass, as the engine has counted them
   bool averages_ = true;
   bool is_told_ = false;                ///< somebody calls `forward` before each pass
