@@ -2,8 +2,10 @@
 #include "tutti/compression/random_k.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/nesterov_momentum.hpp"
+#include "tutti/kernels/counted_random.hpp"
 
 namespace tutti {
 namespace {
@@ -120,6 +123,16 @@ TEST(random_k, draws_the_same_of_a_sum) {
       EXPECT_EQ(owner.decode(owner.encode(sum)), sum);
     }
   }
+}
+
+/// A code of what is drawn, on rank 0 and in step 0 of the same seed, rounds by others.
+TEST(random_k, draws_by_numbers_of_its_own) {
+  inline_queue queue;
+  std::array<std::uint64_t, 2> payload{};
+  const wire out{reinterpret_cast<std::byte*>(payload.data()), 12};
+  random_k({.k = 1}).encode(queue, floats{1}, out, chunk_context{});
+  EXPECT_NE(kernels::counted_random(payload[0]).bits(0),
+            kernels::counted_random(1).stream(0).stream(0).bits(0));
 }
 
 TEST(random_k, sends_no_indices) {

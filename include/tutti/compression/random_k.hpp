@@ -98,8 +98,9 @@ class random_k {
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
-    const auto key =
-        kernels::counted_random(options_.seed).stream(where.step).bits(where.drawn_from());
+    // A code of what is drawn rounds by the stream of its rank, and no rank is ~1.
+    const auto random = kernels::counted_random(options_.seed).stream(~std::uint64_t{1});
+    const std::uint64_t key = random.stream(where.step).bits(where.drawn_from());
     kernels::draw(queue, gradient, key, options_.drawn_as,
                   {out.header<std::uint32_t>(), values(out), count(out)});
   }
