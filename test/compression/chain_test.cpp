@@ -206,6 +206,15 @@ TEST(chain, refuses_a_payload_that_ends_within_its_indices) {
   EXPECT_EQ(sum, std::vector<float>(100));
 }
 
+TEST(dense_below, refuses_fewer_floats_than_there_are_elements) {
+  const compression::dense_below<compression::qsgd> policy;
+  inline_queue queue;
+  std::vector<float> sum(100);
+  const std::vector<std::byte> payload(8);
+  EXPECT_THROW(policy.accumulate(queue, {payload.data(), payload.size()}, sum),
+               communication_error);
+}
+
 /// The code is given as many elements as are selected.
 TEST(error_feedback, refuses_a_code_of_selected_values_that_may_leave_more_than_there_was) {
   using levels = chain<top_k, compression::qsgd>;

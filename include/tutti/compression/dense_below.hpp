@@ -5,6 +5,8 @@
 #include <span>
 #include <type_traits>
 
+#include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/compression.hpp"
@@ -109,7 +111,12 @@ class dense_below {
   void accumulate(Queue& queue, const_wire in, std::span<float> sum,
                   const chunk_context& where = {}) const {
     if (dense(sum.size())) {
-      none{}.accumulate(queue, {in.data, std::min(in.size, none::wire_bytes(sum.size()))}, sum);
+      if (in.size < none::wire_bytes(sum.size())) {
+        throw communication_error(sentence(
+            {"a payload of ", in.size, " bytes came where floats take ",
+             none::wire_bytes(sum.size()), ". Fix: give every rank the same compression options"}));
+      }
+      none{}.accumulate(queue, {in.data, none::wire_bytes(sum.size())}, sum);
     } else {
       tutti::accumulate(compression_, queue, in, sum, where);
     }
