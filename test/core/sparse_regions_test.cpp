@@ -445,6 +445,43 @@ TEST(SparseRegions, KeepNothingOfASkippedStep) {
   EXPECT_EQ(after_skipping<in_turn>(1, second), after_skipping<in_turn>(0, second));
 }
 
+/// Of some payload it says that more is in it than anything could hold.
+struct says_too_many : compression::by_kth_magnitude {
+  using by_kth_magnitude::by_kth_magnitude;
+  static inline thread_local int payloads_before_it = 0;
+
+  template <class Queue>
+  void encode_from(Queue& queue, float from, std::span<const float> values, wire out,
+                   std::size_t* length) const {
+    by_kth_magnitude::encode_from(queue, from, values, out, length);
+    if (payloads_before_it-- == 0) {
+      std::fill_n(out.data, sizeof(std::uint32_t), std::byte{1});
+    }
+  }
+};
+TEST(SparseRegions, RefuseMoreSumsThanARegionHas) {
+  using lying = compose<says_too_many, architecture::sparse_regions>;
+  const auto two_steps = [](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", 100}});
+    auto engine = make_engine<lying>(world, memory.tensors(), optimizer::none{},
+                                     with<lying>({20, 30, 30, 1}));
+    says_too_many::payloads_before_it = world.rank() == 1 ? 5 : -1;  // the second step's sums
+    for (int step = 0; step < 2; ++step) {
+      std::ranges::fill(memory.gradients(), 1.0f);
+      engine.ready(tensor_id(0));
+      engine.wait();
+    }
+  };
+  try {
+    transport::run_ranks(2, two_steps);
+    ADD_FAILURE() << "it was believed";
+  } catch (const communication_error& refused) {
+    EXPECT_NE(std::string(refused.what()).find("rank 1 says that it has 16843009 sums"),
+              std::string::npos)
+        << refused.what();
+  }
+}
+
 TEST(SparseRegions, RefuseWhatCannotBe) {
   transport::run_ranks(1, [](transport::in_process& world) {
     for (const regional_rule& rule : {regional_rule{1, 0, 1}, regional_rule{1, 1, 0}}) {

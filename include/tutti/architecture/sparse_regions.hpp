@@ -17,6 +17,7 @@
 #include "tutti/base/options.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/collective/exchange_with_all.hpp"
@@ -517,6 +518,12 @@ struct sparse_regions {
         if (!what.phantom()) {
           std::uint32_t stated = 0;
           std::memcpy(&stated, (rank == self.rank() ? own : theirs).data(), bytes);
+          if (stated > elements(what, rank)) {
+            throw communication_error(
+                sentence({"rank ", rank, " says that it has ", stated, " sums, of a region of ",
+                          elements(what, rank),
+                          " elements. Fix: give every rank the same compression options"}));
+          }
           records<run>(what)[at(rank)] = {before, stated};
           before += stated;
         }

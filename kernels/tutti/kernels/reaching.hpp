@@ -9,6 +9,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/norms.hpp"
@@ -38,15 +39,19 @@ inline std::span<std::byte> reaching_part(std::span<std::byte> payload, std::siz
 
 namespace detail {
 
-/// A payload's elements, of as many as it says, those that there is room for.
+/// A payload's elements. Throws communication_error where it says that they are more than it has.
 inline std::span<const reaching_element> elements_in(std::span<const std::byte> payload) {
   if (payload.size() < sizeof(std::uint32_t)) {
     return {};
   }
   std::uint32_t stated = 0;
   std::memcpy(&stated, payload.data(), sizeof stated);
-  return {reinterpret_cast<const reaching_element*>(payload.data() + sizeof stated),
-          std::min<std::size_t>(stated, reaching_count(payload.size()))};
+  if (stated > reaching_count(payload.size())) {
+    throw communication_error(sentence({"a payload that says ", stated, " elements came with ",
+                                        reaching_count(payload.size()),
+                                        ". Fix: give every rank the same compression options"}));
+  }
+  return {reinterpret_cast<const reaching_element*>(payload.data() + sizeof stated), stated};
 }
 
 /// The k-th largest magnitude, or the smallest above 0 where fewer are above 0.
@@ -155,7 +160,7 @@ void clear_reaching_where(Queue& queue, std::span<float> data, float magnitude,
 }
 
 /// sum[index] += value. Throws communication_error, and adds nothing, at an index that the sum has
-/// not.
+/// not, or of a payload that is cut short.
 template <host_queue Queue>
 void add_reaching(Queue& queue, std::span<const std::byte> payload, std::span<float> sum) {
   queue.run([=] {
