@@ -176,6 +176,25 @@ TEST(top_k, names_the_element_that_is_not_a_number) {
   }
 }
 
+/// Whoever skips steps sees it in the mean: nobody's gradient had it.
+TEST(top_k, merges_to_a_sum_that_is_no_number) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  inline_queue queue;
+  placed<top_k> codec(3, {.k = 2});
+  auto mine = codec.encode(std::vector<float>{1, infinity, 0});
+  const auto theirs = codec.encode(std::vector<float>{0, -infinity, 2});
+  std::vector<std::byte> scratch(codec.policy.merging_bytes(3));
+  chunk_context where;
+  where.scratch = scratch;
+  std::vector<float> left_out(3);
+  codec.policy.merge(queue, wire{mine.data(), mine.size()}, {theirs.data(), theirs.size()},
+                     left_out, where);
+  const auto sum = codec.decode(mine);
+  EXPECT_TRUE(std::isnan(sum[1]));
+  EXPECT_EQ(sum[2], 2);
+  EXPECT_EQ(left_out, (std::vector<float>{1, 0, 0}));
+}
+
 /// Of a foreign payload nothing is added, neither to a sum nor to what is left out of a merge.
 TEST(top_k, refuses_an_element_that_a_chunk_has_not) {
   inline_queue queue;

@@ -116,14 +116,13 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
 }
 
 /// Of n elements, ascending, whose keys are at least `floor`, writes the largest. NaN is above
-/// every magnitude, so it is among them if it is anywhere, and is refused once all is written: a
-/// queue that runs on threads goes on with what reads the indices.
+/// every magnitude, so it is among them if it is anywhere.
 template <class Index>
 void select_among(std::span<const float> values, std::uint32_t floor, const Index& index_of,
-                  std::uint64_t first_element, const selection& out) {
+                  const selection& out) {
   const auto key = [=](std::size_t i) { return key_of(values[i]); };
-  const std::uint32_t largest = largest_bits(values);
-  threshold limit = kth_largest(values.size(), out.indices.size(), floor, largest, key);
+  threshold limit =
+      kth_largest(values.size(), out.indices.size(), floor, largest_bits(values), key);
   // Written without a branch, which would be mispredicted at every other candidate, and kept if it
   // counts.
   for (std::size_t i = 0, written = 0; written < out.indices.size(); ++i) {
@@ -133,9 +132,15 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
     out.values[written] = values[i];
     written += tie + (key(i) > limit.key ? 1 : 0);
   }
-  if (largest > largest_number) {
-    const auto nan = loops::find_if(values, [](float each) { return std::isnan(each); });
-    refuse_nan(first_element + index_of(static_cast<std::size_t>(nan - values.begin())));
+}
+
+/// Throws usage_error at NaN, once all is written: a queue that runs on threads goes on with what
+/// reads the indices.
+inline void refuse_nan_in(const selection& written, std::uint64_t first_element) {
+  const std::span<const float> values(written.values, written.indices.size());
+  const auto nan = loops::find_if(values, [](float each) { return std::isnan(each); });
+  if (nan != values.end()) {
+    refuse_nan(first_element + written.indices[static_cast<std::size_t>(nan - values.begin())]);
   }
 }
 
@@ -174,11 +179,12 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
     const std::size_t found = collect(input, floor, room);
     if (found >= k) {
       const auto index_of = [=](std::size_t i) { return room.indices[i]; };
-      detail::select_among(room.values.first(found), floor, index_of, first_element, out);
+      detail::select_among(room.values.first(found), floor, index_of, out);
     } else {
       const auto index_of = [](std::size_t i) { return static_cast<std::uint32_t>(i); };
-      detail::select_among(input, 0, index_of, first_element, out);
+      detail::select_among(input, 0, index_of, out);
     }
+    detail::refuse_nan_in(out, first_element);
   });
 }
 /// Selects the elements that the host selects, in its order. A kernel cannot throw: NaN is refused,
@@ -190,17 +196,17 @@ void select_largest(cuda::stream& queue, std::span<const float> input, std::uint
                     selection out, candidates room);
 
 /// Writes the out.indices.size() pairs of largest magnitude, in order; of equal ones the first.
-/// Throws usage_error at NaN, as above. Cost: five reads of the pairs.
+/// On a host NaN, which sums may have become, travels. Cost: five reads of the pairs.
 template <host_queue Queue>
-void select_largest(Queue& queue, const pairs& from, std::uint64_t first_element, selection out,
-                    candidates) {
+void select_largest(Queue& queue, const pairs& from, std::uint64_t, selection out, candidates) {
   queue.run([=] {
     if (!out.indices.empty()) {
       const auto index_of = [=](std::size_t i) { return from.indices[i]; };
-      detail::select_among({from.values, from.size()}, 0, index_of, first_element, out);
+      detail::select_among({from.values, from.size()}, 0, index_of, out);
     }
   });
 }
+/// A device refuses it, as above.
 void select_largest(cuda::stream& queue, const pairs& from, std::uint64_t first_element,
                     selection out, candidates room);
 
