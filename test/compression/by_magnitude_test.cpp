@@ -51,6 +51,16 @@ TEST(by_magnitude, sends_what_reaches_it) {
                                                bits(-infinity)}));
   EXPECT_EQ(codec.decode(payload), (floats{0.5f, 0, -0.5f, 0, 3, 0, -infinity, 0, 0}));
   EXPECT_FALSE(codec.overran);
+
+  chunk_context scaled = codec.where();
+  scaled.scale = 4;
+  std::vector<std::byte> room(codec.policy.capacity(gradient.size()));
+  std::size_t length = 0;
+  inline_queue queue;
+  codec.policy.encode(queue, gradient, wire{room.data(), room.size()}, scaled, &length);
+  EXPECT_EQ(codec.decode({room.begin(), room.begin() + static_cast<std::ptrdiff_t>(length)}),
+            (floats{0, 0, 0, 0, 3, 0, -infinity, 0, 0}))
+      << "of a loss that was multiplied";
 }
 
 TEST(by_magnitude, sends_everything_at_zero) {

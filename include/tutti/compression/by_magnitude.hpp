@@ -67,9 +67,9 @@ class by_magnitude {
   }
 
   template <class Queue>
-  void encode(Queue& queue, std::span<const float> gradient, wire out, const chunk_context&,
+  void encode(Queue& queue, std::span<const float> gradient, wire out, const chunk_context& where,
               std::size_t* length) const {
-    kernels::write_reaching(queue, gradient, options_.magnitude, out.data, length);
+    kernels::write_reaching(queue, gradient, where.scale * options_.magnitude, out.data, length);
   }
 
   template <class Queue>
