@@ -18,6 +18,7 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/batch_by_noise.hpp"
 #include "tutti/core/checkpoint.hpp"
+#include "tutti/core/rate_by_schedule.hpp"
 #include "tutti/core/replan_at.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/monitor/counters.hpp"
@@ -221,9 +222,10 @@ TEST(ReplanAt, SmaAfterSynchronousTraining) {
 constexpr float agreed = 5;
 
 /// Gradients whose noise scale is about three times a step's images: batches grow to the limit, on
-/// all ranks alike, and the mean stays one over images.
+/// all ranks alike, and the mean stays one over images. Other policies change other things before
+/// and after, and all of it holds.
 TEST(BatchByNoise, GrowsOnAllRanksAtOneStepAndKeepsTheMean) {
-  using strategy = compose<>;
+  using strategy = compose<fusion::up_to>;
   using options = engine_options<strategy>;
   constexpr int workers = 3;
   constexpr unsigned most = 2;
@@ -233,12 +235,16 @@ TEST(BatchByNoise, GrowsOnAllRanksAtOneStepAndKeepsTheMean) {
   transport::run_ranks(workers, [&](transport::in_process& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     arena memory = model_of(world.rank());
+    const options own;
     auto engine = make_engine<strategy>(
-        world, memory.tensors(), optimizer::sgd{0.125f, 0.5f}, {},
+        world, memory.tensors(), optimizer::sgd{9.0f, 0.5f}, {},
         monitor::tee(
             monitor::counters(),
             monitor::noise_scale(memory.tensors(), {.batch_size = 2, .workers = workers})));
-    acting act(batch_by_noise<options>({}, 2, most, rate_follows::square_root));
+    const replan_at<options> fusing({{.step = 1, .then = {.fusion = {.bytes = 64}}},
+                                     {.step = 4, .then = {.fusion = {.bytes = 1 << 20}}}});
+    acting act(rate_by_schedule({.highest = 0.125f}), fusing,
+               batch_by_noise<options>({}, 2, most, rate_follows::square_root));
     act.before_training(engine);
     for (int step = 0; step < 6; ++step) {
       act.before_step(engine);
@@ -258,6 +264,7 @@ TEST(BatchByNoise, GrowsOnAllRanksAtOneStepAndKeepsTheMean) {
         engine.wait();
       }
       act.after_step(engine);
+      EXPECT_EQ(engine.asked().fusion.bytes, step < 1 ? own.fusion.bytes : step < 4 ? 64 : 1 << 20);
     }
     models[rank].assign(memory.parameters().begin(), memory.parameters().end());
     rates[rank] = engine.values().learning_rate;

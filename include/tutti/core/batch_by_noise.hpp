@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "tutti/base/error.hpp"
 #include "tutti/monitor/noise_scale.hpp"
@@ -28,9 +27,9 @@ template <class Options>
 class batch_by_noise {
  public:
   /// `set`: options that the engine was made with. Throws usage_error for a window of no steps.
-  batch_by_noise(Options set, std::uint64_t window, unsigned most,
+  batch_by_noise(const Options& set, std::uint64_t window, unsigned most,
                  rate_follows rate = rate_follows::nothing)
-      : set_(std::move(set)), window_(window), most_(most), rate_(rate) {
+      : passes_(set.run.accumulation), window_(window), most_(most), rate_(rate) {
     if (window == 0 || most == 0) {
       throw usage_error(
           "batch_by_noise: a window of 0 steps, or no passes. Fix: at least 1 of each");
@@ -52,7 +51,7 @@ class batch_by_noise {
   }
 
   /// Backward passes that each worker makes in a step.
-  unsigned passes() const { return set_.run.accumulation; }
+  unsigned passes() const { return passes_; }
 
  private:
   /// A noise scale that is negative or not a number says nothing yet.
@@ -67,8 +66,9 @@ class batch_by_noise {
   template <class Engine>
   void change(Engine& engine, unsigned wanted) {
     const double times = static_cast<double>(wanted) / passes();
-    set_.run.accumulation = wanted;
-    engine.replan(set_);
+    auto next = engine.asked();
+    next.run.accumulation = passes_ = wanted;
+    engine.replan(next);
     if (rate_ != rate_follows::nothing) {
       auto values = engine.values();
       values.learning_rate *=
@@ -77,7 +77,7 @@ class batch_by_noise {
     }
   }
 
-  Options set_;
+  unsigned passes_;
   std::uint64_t window_;
   unsigned most_;
   rate_follows rate_;

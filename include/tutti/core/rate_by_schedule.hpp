@@ -7,7 +7,8 @@
 
 namespace tutti {
 
-/// Gives the optimizer the learning rate that a schedule has for each step; for core/acting.hpp.
+/// Gives the optimizer the learning rate that a schedule has for each step, times what others, as
+/// batch_by_noise, have made of the one before; for core/acting.hpp.
 /// Cost: where the rate changes, `engine.change`, which waits for every tensor: with a schedule
 /// that changes in every step nothing crosses the iteration's end. `every` steps share a rate.
 class rate_by_schedule {
@@ -25,16 +26,18 @@ class rate_by_schedule {
   template <class Engine>
   void before_step(Engine& engine, std::uint64_t step) {
     const float rate = set_.at(step - step % every_);
-    if (rate != engine.values().learning_rate) {
+    if (rate != last_) {
       auto values = engine.values();
-      values.learning_rate = rate;
+      values.learning_rate = last_ > 0 ? rate * (values.learning_rate / last_) : rate;
       engine.change(values);
+      last_ = rate;
     }
   }
 
  private:
   optimizer::rate_schedule set_;
   std::uint64_t every_;
+  float last_ = -1;  // none yet
 };
 
 }  // namespace tutti

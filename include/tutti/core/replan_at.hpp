@@ -8,7 +8,8 @@ namespace tutti {
 
 /// Other options of the strategy from given steps on: dense first and compressed later, by a
 /// compressor's density; one architecture first and another later, by the step of
-/// architecture::switch_at; larger buckets. For core/acting.hpp.
+/// architecture::switch_at; larger buckets. How the engine runs, and so the passes of a step, stays
+/// as it is. For core/acting.hpp.
 /// Cost: at those steps what `engine::replan` costs.
 template <class Options>
 class replan_at {
@@ -23,26 +24,32 @@ class replan_at {
   /// A run that goes on from a checkpoint goes on with what the last change before it said.
   template <class Engine>
   void before_training(Engine& engine) {
-    const change* last = nullptr;
-    for (const change& each : changes_) {
+    change* last = nullptr;
+    for (change& each : changes_) {
       if (each.step < engine.steps() && (last == nullptr || each.step > last->step)) {
         last = &each;
       }
     }
     if (last != nullptr) {
-      engine.replan(last->then);
+      go(engine, last->then);
     }
   }
   template <class Engine>
   void before_step(Engine& engine, std::uint64_t step) {
-    for (const change& each : changes_) {
+    for (change& each : changes_) {
       if (each.step == step) {
-        engine.replan(each.then);
+        go(engine, each.then);
       }
     }
   }
 
  private:
+  template <class Engine>
+  static void go(Engine& engine, Options& then) {
+    then.run = engine.asked().run;
+    engine.replan(then);
+  }
+
   std::vector<change> changes_;
 };
 

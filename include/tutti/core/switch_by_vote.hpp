@@ -74,7 +74,7 @@ class switch_by_vote {
     if (window_is_over()) {
       engine.drain();
       if (compares(engine) && passes(engine, engine.average(watched_.votes() ? 1 : 0))) {
-        engine.replan(then_[switches_]);
+        engine.replan(next(engine));
         switched(engine);
       }
     }
@@ -87,7 +87,7 @@ class switch_by_vote {
       task asking = engine.averaged(votes);
       co_await asking;
       if (passes(engine, votes)) {
-        task replanning = engine.replanned(then_[switches_]);
+        task replanning = engine.replanned(next(engine));
         co_await replanning;
         switched(engine);
       }
@@ -110,6 +110,12 @@ class switch_by_vote {
   static bool passes(const Engine& engine, double mean) {
     return interference::passes(static_cast<int>(std::lround(mean * engine.workers())),
                                 engine.workers());
+  }
+  /// How the engine runs stays as it is.
+  template <class Engine>
+  const Options& next(const Engine& engine) {
+    then_[switches_].run = engine.asked().run;
+    return then_[switches_];
   }
   template <class Engine>
   void switched(Engine& engine) {
