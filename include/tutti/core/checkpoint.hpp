@@ -28,9 +28,10 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '7', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '8', '\n'};
 
-/// Bytes on their way to a stream, hashed so that a cut or damaged file is noticed.
+/// Bytes on their way to a stream. After each value the hash of all so far, so that a damaged file
+/// is noticed before anything in it is taken for another run's.
 class checkpoint_writer {
  public:
   explicit checkpoint_writer(std::ostream& out) : out_(&out) {}
@@ -43,10 +44,12 @@ class checkpoint_writer {
   template <class T>
   void value(const T& written) {
     bytes(std::as_bytes(std::span(&written, 1)));
+    hash();
   }
   void text(std::string_view written) {
     value(std::uint64_t{written.size()});
     bytes(std::as_bytes(std::span(written)));
+    hash();
   }
   void floats(std::span<const float> written) {
     value(std::uint64_t{written.size()});
@@ -62,8 +65,7 @@ class checkpoint_writer {
         set, [this](std::string_view, const auto& each, std::string_view) { this->value(each); });
   }
   void finish() {
-    const std::uint64_t sum = hash_.value();
-    out_->write(reinterpret_cast<const char*>(&sum), sizeof sum);
+    hash();
     out_->flush();
     if (!*out_) {
       throw usage_error("the checkpoint could not be written. Fix: free space or another file");
@@ -71,6 +73,11 @@ class checkpoint_writer {
   }
 
  private:
+  void hash() {
+    const std::uint64_t sum = hash_.value();
+    out_->write(reinterpret_cast<const char*>(&sum), sizeof sum);
+  }
+
   std::ostream* out_;
   running_hash hash_;
 };
@@ -80,25 +87,20 @@ class checkpoint_reader {
   explicit checkpoint_reader(std::istream& in) : in_(&in) {}
 
   void bytes(std::span<std::byte> read) {
-    in_->read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size()));
-    if (static_cast<std::size_t>(in_->gcount()) != read.size()) {
-      throw usage_error("the checkpoint is cut short. Fix: use an earlier one");
-    }
+    take(read);
     hash_.feed(read);
   }
   template <class T>
   T value() {
     T read{};
     bytes(std::as_writable_bytes(std::span(&read, 1)));
+    expect_hash();
     return read;
   }
   std::string text() {
-    const auto length = value<std::uint64_t>();
-    if (length > longest_text) {
-      throw usage_error("the checkpoint is damaged. Fix: use an earlier one");
-    }
-    std::string read(length, '\0');
+    std::string read(value<std::uint64_t>(), '\0');
     bytes(std::as_writable_bytes(std::span(read)));
+    expect_hash();
     return read;
   }
   void floats(std::span<float> read) {
@@ -110,11 +112,7 @@ class checkpoint_reader {
     bytes(std::as_writable_bytes(read));
   }
   std::vector<std::uint32_t> numbers() {
-    const auto length = value<std::uint64_t>();
-    if (length > most_numbers) {
-      throw usage_error("the checkpoint is damaged. Fix: use an earlier one");
-    }
-    std::vector<std::uint32_t> read(length);
+    std::vector<std::uint32_t> read(value<std::uint64_t>());
     bytes(std::as_writable_bytes(std::span(read)));
     return read;
   }
@@ -128,18 +126,22 @@ class checkpoint_reader {
     });
     return same;
   }
-  void finish() {
-    const std::uint64_t expected = hash_.value();
+  void expect_hash() {
     std::uint64_t sum = 0;
-    in_->read(reinterpret_cast<char*>(&sum), sizeof sum);
-    if (!*in_ || sum != expected) {
+    take(std::as_writable_bytes(std::span(&sum, 1)));
+    if (sum != hash_.value()) {
       throw usage_error("the checkpoint is damaged. Fix: use an earlier one");
     }
   }
 
  private:
-  static constexpr std::uint64_t longest_text = 1 << 16;
-  static constexpr std::uint64_t most_numbers = 1 << 24;
+  void take(std::span<std::byte> read) {
+    in_->read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size()));
+    if (static_cast<std::size_t>(in_->gcount()) != read.size()) {
+      throw usage_error("the checkpoint is cut short. Fix: use an earlier one");
+    }
+  }
+
   std::istream* in_;
   running_hash hash_;
 };
@@ -177,14 +179,16 @@ struct checkpoint_head {
 };
 
 inline void write_head(checkpoint_writer& file, const checkpoint_head& head) {
-  file.value(checkpoint_magic);
+  file.bytes(std::as_bytes(std::span(checkpoint_magic)));
   file.text(head.strategy);
   file.value(head.ranks);
   file.value(head.rank);
   file.value(head.steps);
 }
 inline checkpoint_head read_head(checkpoint_reader& file) {
-  if (file.value<magic>() != checkpoint_magic) {
+  magic begins{};
+  file.bytes(std::as_writable_bytes(std::span(begins)));
+  if (begins != checkpoint_magic) {
     throw usage_error(
         "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
   }
@@ -376,7 +380,7 @@ void load(Engine& engine, std::istream& in) {
       file.floats(each);
     }
   }
-  file.finish();
+  file.expect_hash();
   if constexpr (Engine::learns) {
     if (!book.empty()) {
       engine.resume_by(book);
