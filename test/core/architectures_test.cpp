@@ -199,6 +199,25 @@ TEST(Architectures, DelayedOverServers) {
   set.architecture.servers = 2;
   equals<strategy>(delayed_by_one, set);
 }
+/// A launch may be under way although its tensors have arrived, and its rank at the end.
+TEST(Architectures, DelayedLaunchesEndWhereARankHasABatchTooFew) {
+  using strategy = cut<architecture::delayed<architecture::parameter_server<>>>;
+  auto set = options_for<strategy>();
+  set.run.deadline = 0.2;
+  const auto said = errors(3, [&set](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(values), set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (int step = 0; step < 4 - world.rank(); ++step) {
+      hand_in(engine, memory, step);
+      engine.wait();
+    }
+  });
+  EXPECT_NE(said[2].find("and nothing moves"), std::string::npos) << said[2];
+}
 
 /// What `count` steps come to on worker 0, once nothing is on its way.
 template <class Strategy>

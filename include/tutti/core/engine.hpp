@@ -374,7 +374,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// What it has sent for its monitor's sums.
   traffic counted_observing() const { return observer_.counted(); }
   /// Some chunk is on its way.
-  bool communicates() const { return flow_ && flow_->communicates(); }
+  using core::communicates;
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 

@@ -171,6 +171,9 @@ class engine_core : engine_base<Transport> {
         if (flow_ && failure_.unwinds()) {
           flow_->leave_unsaid();
         }
+        if constexpr (delays) {  // tensors have arrived, and their launches have not ended
+          waits_.in_time([this] { return !communicates(); });
+        }
         closing_ = close();
         closing_.start(world_->ready_coroutines());
         waits_.however_long([this] { return closing_.done(); });
@@ -342,6 +345,7 @@ class engine_core : engine_base<Transport> {
   // ---- waiting
 
   bool outstanding() const { return flow_ && flow_->outstanding(); }
+  bool communicates() const { return flow_ && flow_->communicates(); }
 
   void wait_for(tensor_id id) {
     auto& mine = at(id);

@@ -66,6 +66,14 @@ class waiting {
     in_time(done);
     ended_->rethrow();
   }
+  /// Until `done` or failure: whoever holds this rank up for too long is one.
+  void in_time(predicate done) {
+    const waiter mine(threads_);
+    const seconds begin = world_->now();
+    while (!driver_.drive_until(done, deadline_)) {
+      diagnose(done, begin);
+    }
+  }
   /// Until `done` or failure, however long it takes: nobody has promised anything.
   void however_long(predicate done) { driver_.drive_until(done); }
   /// Whether it is done within a deadline.
@@ -123,15 +131,6 @@ class waiting {
    private:
     std::atomic<std::uint32_t>* all_;
   };
-
-  /// Until `done` or failure: whoever holds this rank up for too long is one.
-  void in_time(predicate done) {
-    const waiter mine(threads_);
-    const seconds begin = world_->now();
-    while (!driver_.drive_until(done, deadline_)) {
-      diagnose(done, begin);
-    }
-  }
 
   template <class Wait>
   void run(task& asking, Wait wait) {
