@@ -9,7 +9,6 @@
 #include <fstream>
 #include <istream>
 #include <iterator>
-#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,25 +69,20 @@ inline std::string previous(const std::string& file) { return file + ".previous"
 
 /// How a file begins that this program saves: by what its batches were drawn.
 struct drawn_by {
-  static constexpr std::array<char, 8> name{'t', 'r', 'a', 'i', 'n', '-', '1', '\n'};
+  static constexpr std::array<char, 8> name{'t', 'r', 'a', 'i', 'n', '-', '2', '\n'};
   std::array<char, 8> begins{name};
   std::uint64_t batch_size{};
   std::uint64_t seed{};
 
+  drawn_by() = default;
   explicit drawn_by(const common::job& job) : batch_size(job.batch_size), seed(job.seed) {}
 };
 
-inline void write_head(std::ostream& out, const common::job& job) {
-  const drawn_by its(job);
-  out.write(reinterpret_cast<const char*>(&its), sizeof its);
-}
-
 /// Throws usage_error unless the file's batches were drawn as the job's: with others it would not
 /// be the run that goes on.
-inline void expect_head(std::istream& in, const common::job& job) {
-  drawn_by its(job);
-  in.read(reinterpret_cast<char*>(&its), sizeof its);
-  if (!in || its.begins != drawn_by::name) {
+inline void expect_head(tutti::detail::checkpoint_reader& own, const common::job& job) {
+  const auto its = own.value<drawn_by>();
+  if (its.begins != drawn_by::name) {
     throw tutti::usage_error(
         "this is no checkpoint of this version of tutti-train. Fix: name what its --checkpoint "
         "wrote");
@@ -114,13 +108,11 @@ void write_checkpoint(Engine& engine, Model& model, const common::job& job,
   {
     std::ofstream out(partial, std::ios::binary);
     common::expect_writable(out, partial);
-    write_head(out, job);
+    tutti::detail::checkpoint_writer own(out);  // around the engine's, which has its own sum
+    own.value(drawn_by(job));
     tutti::save(engine, out);
-    const auto statistics = tutti::host_view(model.queue(), model.statistics());
-    out.write(reinterpret_cast<const char*>(statistics.data()),
-              static_cast<std::streamsize>(model.statistics().size_bytes()));
-    out.flush();
-    common::expect_writable(out, partial);
+    own.floats(tutti::host_view(model.queue(), model.statistics()));
+    own.finish();
   }
   engine.average(0);  // no rank goes ahead while another may still fail to write
   // Of any two ranks one may have come past this, and the other not yet; but none past the next
@@ -150,15 +142,12 @@ template <class Engine, class Model>
 void load_checkpoint(Engine& engine, Model& model, const common::job& job,
                      const std::string& file) {
   read_from(file, [&](std::istream& in) {
-    expect_head(in, job);
+    tutti::detail::checkpoint_reader own(in);
+    expect_head(own, job);
     tutti::load(engine, in);
-    tutti::fill_from_host(model.queue(), model.statistics(), [&](std::span<float> statistics) {
-      in.read(reinterpret_cast<char*>(statistics.data()),
-              static_cast<std::streamsize>(statistics.size_bytes()));
-    });
-    if (!in) {
-      throw tutti::usage_error("the checkpoint is cut short. Fix: use an earlier one");
-    }
+    tutti::fill_from_host(model.queue(), model.statistics(),
+                          [&own](std::span<float> statistics) { own.floats(statistics); });
+    own.finish();
     if (in.peek() != std::istream::traits_type::eof()) {
       throw tutti::usage_error("the checkpoint has more than was saved. Fix: use an earlier one");
     }
@@ -177,7 +166,8 @@ void read_checkpoint(Engine& engine, Model& model, const common::job& job,
   const auto chosen = [&] { return whole || !has_previous ? file : previous(file); };
   const auto step = [&] {
     return read_from(chosen(), [&](std::istream& in) {
-      expect_head(in, job);
+      tutti::detail::checkpoint_reader own(in);
+      expect_head(own, job);
       return static_cast<double>(tutti::step_of_checkpoint(in));
     });
   };

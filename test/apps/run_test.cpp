@@ -169,6 +169,18 @@ TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   train_refuses("--strategy BSP --ranks 2 --resume saved", "saved.1: the checkpoint is cut short");
 }
 
+/// Of a batch's running statistics, which lie behind the engine's part, a bit is not what it was.
+TEST_F(Apps, ADamagedCheckpointIsRefused) {
+  const std::string flags = "--strategy BSP --model resnet20 --ranks 1 --batch-size 2 ";
+  ASSERT_EQ(train(flags + "--steps 1 --checkpoint saved").status, 0);
+  std::fstream file(here_ / "saved.0", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-30, std::ios::end);
+  const int damaged = file.peek() ^ 1;
+  file.seekp(-30, std::ios::end);
+  file.put(static_cast<char>(damaged)).flush();
+  train_refuses(flags + "--resume saved", "saved.0: the checkpoint is damaged. Fix:");
+}
+
 TEST_F(Apps, ChecksThatAllRanksResumeAtOneStep) {
   ASSERT_EQ(train("--strategy BSP --ranks 2 --steps 2 --checkpoint saved").status, 0);
   ASSERT_EQ(train("--strategy BSP --ranks 2 --steps 3 --checkpoint ahead").status, 0);
