@@ -36,6 +36,8 @@
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/rate_by_schedule.hpp"
+#include "tutti/core/settings.hpp"
+#include "tutti/core/startup.hpp"
 #include "tutti/monitor/timeline.hpp"
 #include "tutti/optimizer/rate_schedule.hpp"
 
@@ -67,35 +69,45 @@ inline std::string of_rank(const std::string& file, int rank) {
 
 inline std::string previous(const std::string& file) { return file + ".previous"; }
 
-/// How a file begins that this program saves: by what its batches were drawn.
-struct drawn_by {
-  static constexpr std::array<char, 8> name{'t', 'r', 'a', 'i', 'n', '-', '2', '\n'};
-  std::array<char, 8> begins{name};
-  std::uint64_t batch_size{};
-  std::uint64_t seed{};
+/// How a file begins that this program saves.
+inline constexpr std::array<char, 8> checkpoint_name{'t', 'r', 'a', 'i', 'n', '-', '2', '\n'};
 
-  drawn_by() = default;
-  explicit drawn_by(const common::job& job) : batch_size(job.batch_size), seed(job.seed) {}
-};
+/// What would make it another run, one `flag=value` a line: how its batches are drawn, and its
+/// optimizer's values, but for the learning rate, which is the schedule's.
+template <class Optimizer>
+std::string identity(const common::job& job, Optimizer values) {
+  values.learning_rate = 0;
+  tutti::settings all;
+  all.add("model", job.model);
+  all.add("data", job.data.substr(0, job.data.find(':')));
+  all.add("augment", job.augment);
+  all.add("batch-size", std::to_string(job.batch_size));
+  all.add("seed", std::to_string(job.seed));
+  all.add_values("optimizer", values);
+  return std::move(all).lines();
+}
 
-/// Throws usage_error unless the file's batches were drawn as the job's: with others it would not
-/// be the run that goes on.
-inline void expect_head(tutti::detail::checkpoint_reader& own, const common::job& job) {
-  const auto its = own.value<drawn_by>();
-  if (its.begins != drawn_by::name) {
+/// Throws usage_error, naming the flag, unless the file's run is the one that `mine` identifies.
+inline void expect_head(tutti::detail::checkpoint_reader& own, std::string_view mine) {
+  if (own.value<std::array<char, 8>>() != checkpoint_name) {
     throw tutti::usage_error(
         "this is no checkpoint of this version of tutti-train. Fix: name what its --checkpoint "
         "wrote");
   }
-  const auto expect = [](const char* flag, std::uint64_t saved, std::uint64_t asked) {
-    if (saved != asked) {
+  const std::string saved = own.text();
+  for (std::string_view lines = saved; !lines.empty() || !mine.empty();) {
+    const auto [flag, was] = tutti::detail::next_setting(lines);
+    const auto [its_flag, asked] = tutti::detail::next_setting(mine);
+    if (flag != its_flag) {
       throw tutti::usage_error(
-          tutti::sentence({"the checkpoint is of a run with ", flag, " ", saved, ", and this has ",
-                           flag, " ", asked, ". Fix: ", flag, " ", saved}));
+          "the checkpoint is of a run with another --optimizer. Fix: the one that it had");
     }
-  };
-  expect("--batch-size", its.batch_size, job.batch_size);
-  expect("--seed", its.seed, job.seed);
+    if (was != asked) {
+      throw tutti::usage_error(
+          tutti::sentence({"the checkpoint is of a run with --", flag, " ", was,
+                           ", and this has --", flag, " ", asked, ". Fix: --", flag, " ", was}));
+    }
+  }
 }
 
 /// A checkpoint appears whole or not at all, and the one before stays until every rank has this
@@ -109,7 +121,8 @@ void write_checkpoint(Engine& engine, Model& model, const common::job& job,
     std::ofstream out(partial, std::ios::binary);
     common::expect_writable(out, partial);
     tutti::detail::checkpoint_writer own(out);  // around the engine's, which has its own sum
-    own.value(drawn_by(job));
+    own.value(checkpoint_name);
+    own.text(identity(job, engine.values()));
     tutti::save(engine, out);
     own.floats(tutti::host_view(model.queue(), model.statistics()));
     own.finish();
@@ -143,7 +156,7 @@ void load_checkpoint(Engine& engine, Model& model, const common::job& job,
                      const std::string& file) {
   read_from(file, [&](std::istream& in) {
     tutti::detail::checkpoint_reader own(in);
-    expect_head(own, job);
+    expect_head(own, identity(job, engine.values()));
     tutti::load(engine, in);
     tutti::fill_from_host(model.queue(), model.statistics(),
                           [&own](std::span<float> statistics) { own.floats(statistics); });
@@ -167,7 +180,7 @@ void read_checkpoint(Engine& engine, Model& model, const common::job& job,
   const auto step = [&] {
     return read_from(chosen(), [&](std::istream& in) {
       tutti::detail::checkpoint_reader own(in);
-      expect_head(own, job);
+      expect_head(own, identity(job, engine.values()));
       return static_cast<double>(tutti::step_of_checkpoint(in));
     });
   };

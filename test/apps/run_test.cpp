@@ -156,6 +156,10 @@ TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   refuses(train(saved + "--batch-size 64"),
           another + "--batch-size 32, and this has --batch-size 64. Fix: --batch-size 32");
   refuses(train(saved + "--seed 7"), another + "--seed 1, and this has --seed 7. Fix: --seed 1");
+  refuses(train(saved + "--augment crop-flip"), another + "--augment none, and this has");
+  refuses(train(saved + "--momentum 0.5"), another + "--optimizer.momentum 0.9, and this has");
+  refuses(train(saved + "--optimizer adam"),
+          ": the checkpoint is of a run with another --optimizer. Fix:");
   std::filesystem::copy_file(here_ / "saved.1", here_ / "mine.1");
   std::filesystem::copy_file(here_ / "saved.0", here_ / "saved.1",
                              std::filesystem::copy_options::overwrite_existing);
