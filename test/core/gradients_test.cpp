@@ -449,5 +449,19 @@ TEST(Gradients, OfAnotherLengthOrTypeAreRefused) {
   });
 }
 
+TEST(Gradients, OfATensorThatTheModelHasNotAreRefused) {
+  transport::run_ranks(1, [](transport::in_process& world) {
+    std::vector<float> parameters(4);
+    std::vector<float> floats(4);
+    auto engine = make_engine<compose<summed>>(world, {tensor("x", parameters, floats)});
+    const std::string none = "tensor 1 is none of the model's 1. Fix: ids count its tensors from 0";
+    EXPECT_EQ(said([&] { engine.ready(tensor_id(1)); }), none);
+    EXPECT_EQ(said([&] { engine.ready(tensor_id(1), std::span(floats)); }), none);
+    EXPECT_EQ(said([&] { engine.absent(tensor_id(1)); }), none);
+    EXPECT_EQ(said([&] { engine.gradient(tensor_id(1)); }), none);
+    EXPECT_EQ(said([&] { engine.wait(tensor_id(1)); }), none);
+  });
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -301,6 +301,9 @@ class engine_core : engine_base<Transport> {
           "this rank serves, and has no tensors of its own. Fix: if (engine.serves()) return "
           "engine.serve();");
     }
+    if (index(id) >= plan_.position_of.size()) [[unlikely]] {
+      detail::refuse_tensor(id, plan_.position_of.size());
+    }
     return flow_->at(plan_.position(id));
   }
 

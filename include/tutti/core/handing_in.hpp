@@ -25,6 +25,10 @@ namespace detail {
     const std::string& name) {
   throw usage_error(name + " is ready again before its last gradient arrived. Fix: wait(id) first");
 }
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_tensor(tensor_id id, std::size_t count) {
+  throw usage_error(sentence({"tensor ", index(id), " is none of the model's ", count,
+                              ". Fix: ids count its tensors from 0"}));
+}
 
 }  // namespace detail
 
