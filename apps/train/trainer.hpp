@@ -89,7 +89,9 @@ std::string identity(const common::job& job, Optimizer values) {
 
 /// Throws usage_error, naming the flag, unless the file's run is the one that `mine` identifies.
 inline void expect_head(tutti::detail::checkpoint_reader& own, std::string_view mine) {
-  if (own.value<std::array<char, 8>>() != checkpoint_name) {
+  std::array<char, 8> begins{};
+  own.bytes(std::as_writable_bytes(std::span(begins)));
+  if (begins != checkpoint_name) {
     throw tutti::usage_error(
         "this is no checkpoint of this version of tutti-train. Fix: name what its --checkpoint "
         "wrote");
@@ -121,7 +123,7 @@ void write_checkpoint(Engine& engine, Model& model, const common::job& job,
     std::ofstream out(partial, std::ios::binary);
     common::expect_writable(out, partial);
     tutti::detail::checkpoint_writer own(out);  // around the engine's, which has its own sum
-    own.value(checkpoint_name);
+    own.bytes(std::as_bytes(std::span(checkpoint_name)));
     own.text(identity(job, engine.values()));
     tutti::save(engine, out);
     own.floats(tutti::host_view(model.queue(), model.statistics()));
@@ -160,7 +162,7 @@ void load_checkpoint(Engine& engine, Model& model, const common::job& job,
     tutti::load(engine, in);
     tutti::fill_from_host(model.queue(), model.statistics(),
                           [&own](std::span<float> statistics) { own.floats(statistics); });
-    own.finish();
+    own.expect_hash();
     if (in.peek() != std::istream::traits_type::eof()) {
       throw tutti::usage_error("the checkpoint has more than was saved. Fix: use an earlier one");
     }
