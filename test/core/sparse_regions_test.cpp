@@ -472,14 +472,7 @@ TEST(SparseRegions, RefuseMoreSumsThanARegionHas) {
       engine.wait();
     }
   };
-  try {
-    transport::run_ranks(2, two_steps);
-    ADD_FAILURE() << "it was believed";
-  } catch (const communication_error& refused) {
-    EXPECT_NE(std::string(refused.what()).find("rank 1 says that it has 16843009 sums"),
-              std::string::npos)
-        << refused.what();
-  }
+  EXPECT_THROW(transport::run_ranks(2, two_steps), communication_error);
 }
 
 TEST(SparseRegions, RefuseWhatCannotBe) {
