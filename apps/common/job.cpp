@@ -290,6 +290,9 @@ void check(const job& read) {
   if (!(read.deadline > 0)) {
     refuse("deadline", read.deadline, "more than 0 seconds");
   }
+  if (!(read.rate_every > 0)) {
+    refuse("rate-every", read.rate_every, "more than 0 epochs");
+  }
   if (read.memory_bandwidth && !(*read.memory_bandwidth > 0)) {
     refuse("memory-bandwidth", *read.memory_bandwidth,
            "more than 0 GB/s, or leave it out for the profile's device");

@@ -95,6 +95,10 @@ TEST_F(Apps, ImpossibleNumbersAreRefused) {
   train_refuses("--batch-size 100000", "loader: 6000 images do not make 4 batches of 100000");
   train_refuses("--learning-rate nan", "--learning-rate nan cannot be");
   train_refuses("--deadline 0", "--deadline 0 cannot be");
+  train_refuses("--rate in_steps --rate-every 0", "--rate-every 0 cannot be. Fix: more than 0");
+  train_refuses("--strategy MGWFBP --fusion.startup -1", "fusion::merge_gradients: no time is");
+  train_refuses("--strategy DeAR --schedule.gathers_at_once -5",
+                "--schedule.gathers_at_once -5 is not a number that fits");
   train_refuses("--progress threads", "--progress threads cannot be. Did you mean thread?");
   train_refuses("--fusion.bytes 32MB", "--fusion.bytes 32MB is not a number that fits");
   train_refuses("--fusion.bytes -1", "--fusion.bytes -1 is not a number that fits");

@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/fusion/sparse_merge.hpp"
 
 namespace tutti {
@@ -502,6 +503,13 @@ TEST(sparse_merge, takes_the_options_where_the_profile_is_silent) {
   const fusion::sparse_merge slow({.seconds_per_element = 1e-3});
   EXPECT_EQ(slow.group_ends(halves.backward(), {}), (ends{1, 2}));
   EXPECT_EQ(fusion::sparse_merge().group_ends(halves.backward(), {}), (ends{2}));
+}
+
+TEST(merge_gradients, refuses_negative_times) {
+  EXPECT_THROW(fusion::merge_gradients({.startup = -1}), usage_error);
+  EXPECT_THROW(fusion::merge_gradients({.seconds_per_byte = -1}), usage_error);
+  EXPECT_THROW(fusion::sparse_merge({.startup = -1}), usage_error);
+  EXPECT_THROW(fusion::sparse_merge({.seconds_per_comparison = -1}), usage_error);
 }
 
 /// Tensors that travel otherwise take their time in between.

@@ -27,7 +27,7 @@ using second_half = schedule::split_phase::second_half;
 
 TEST(SplitPhase, WaitsForAllAndGoesInForwardOrder) {
   const plan made = chunks_of({3, 7, 1, 1, 0, 2});
-  for (const int window : {0, 1, 2, 9}) {
+  for (const std::size_t window : {0U, 1U, 2U, 9U}) {
     second_half machine(made, {.gathers_at_once = window});
     for (int step = 0; step < 3; ++step) {
       for (int half = 0; half < 5; ++half) {
@@ -41,9 +41,7 @@ TEST(SplitPhase, WaitsForAllAndGoesInForwardOrder) {
           begun.push_back(*next);
           ++under_way;
         }
-        EXPECT_EQ(under_way, window == 0 ? 5
-                                         : std::min<std::size_t>(static_cast<std::size_t>(window),
-                                                                 5 - (begun.size() - under_way)));
+        EXPECT_EQ(under_way, window == 0 ? 5 : std::min(window, 5 - (begun.size() - under_way)));
         machine.done();
         --under_way;
       }

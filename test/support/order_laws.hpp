@@ -195,7 +195,7 @@ void keeps_order_agreed_by(std::size_t which) {
   auto options = agreed::options();
   options.coordination.which = which;
   if constexpr (facts::splits_phases<Schedule>) {
-    options.schedule.gathers_at_once = static_cast<int>(which);
+    options.schedule.gathers_at_once = which;
   }
   keeps_one_order<typename agreed::strategy>(options);
 }

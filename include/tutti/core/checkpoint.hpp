@@ -200,6 +200,18 @@ inline checkpoint_head read_head(checkpoint_reader& file) {
   return head;
 }
 
+/// Every worker is between two steps, with nothing on its way, or throws usage_error.
+template <class Engine>
+void expect_between_steps(Engine& engine) {
+  engine.drain();
+  if (engine.adds_up_passes()) {
+    throw usage_error(
+        "a checkpoint is of no step's middle. Fix: save and load where every tensor has been "
+        "ready as often as run.accumulation says");
+  }
+  engine.meet();
+}
+
 /// Every worker's file is of one step, or every worker throws the same sentence.
 template <class Engine>
 void expect_one_step(Engine& engine, std::uint64_t own) {
@@ -226,8 +238,7 @@ void expect_one_step(Engine& engine, std::uint64_t own) {
 /// and after. Cost: waits for all tensors, then writes about twice to four times the model's bytes.
 template <class Engine>
 void save(Engine& engine, std::ostream& out) {
-  engine.drain();
-  engine.meet();
+  detail::expect_between_steps(engine);
   auto& queue = engine.world().queue();
   detail::checkpoint_writer file(out);
   detail::write_head(file, {std::string(type_name<typename Engine::strategy>()),
@@ -281,8 +292,7 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// has been changed then but memory of this engine, which must not be used on.
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
-  engine.drain();
-  engine.meet();
+  detail::expect_between_steps(engine);
   const auto read = [&queue = engine.world().queue()](auto& file, std::span<float> memory) {
     fill_from_host(queue, memory, [&file](std::span<float> values) { file.floats(values); });
   };

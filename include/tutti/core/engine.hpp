@@ -379,6 +379,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
   std::uint64_t steps() const { return core::steps(); }
+  /// Some gradient is the sum of fewer passes than a step has.
+  using core::adds_up_passes;
   /// The learning rate that residuals are in steps of: the last that was not 0.
   double rate_of_residuals() const { return rate_of_residuals_; }
   /// Waits for every tensor, for what is on its way, and for the monitor's sums of every step.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/ready_times.hpp"
 #include "tutti/role/fusion.hpp"
 
@@ -60,7 +61,11 @@ class merge_gradients {
   };
 
   constexpr merge_gradients() = default;
-  explicit constexpr merge_gradients(const options& values) : options_(values) {}
+  explicit constexpr merge_gradients(const options& values) : options_(values) {
+    if (!(values.startup >= 0 && values.seconds_per_byte >= 0 && values.seconds_per_element >= 0)) {
+      throw usage_error("fusion::merge_gradients: no time is negative. Fix: seconds, as 0.001");
+    }
+  }
 
   std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
                                       const profile& known) const {

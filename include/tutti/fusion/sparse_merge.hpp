@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tutti/base/cost.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/ready_times.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/role/fusion.hpp"
@@ -52,7 +53,12 @@ class sparse_merge {
   };
 
   constexpr sparse_merge() = default;
-  explicit constexpr sparse_merge(const options& values) : options_(values) {}
+  explicit constexpr sparse_merge(const options& values) : options_(values) {
+    if (!(values.startup >= 0 && values.seconds_per_byte >= 0 &&
+          values.seconds_per_comparison >= 0 && values.seconds_per_element >= 0)) {
+      throw usage_error("fusion::sparse_merge: no time is negative. Fix: seconds, as 0.001");
+    }
+  }
 
   [[gnu::cold]] std::vector<std::size_t> group_ends(std::span<const tensor_facts> backward,
                                                     const profile& known) const {

@@ -22,7 +22,7 @@ struct split_phase : as_ready {
 
   struct options {
     /// The original begins the next group's while a module waits for its own.
-    int gathers_at_once{2};
+    std::size_t gathers_at_once{2};
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
@@ -40,8 +40,7 @@ struct split_phase : as_ready {
   class second_half {
    public:
     second_half(const plan& made, const options& set)
-        : at_once_(set.gathers_at_once > 0 ? static_cast<std::size_t>(set.gathers_at_once)
-                                           : made.chunks.size()) {
+        : at_once_(set.gathers_at_once != 0 ? set.gathers_at_once : made.chunks.size()) {
       for (std::uint32_t number = 0; number < made.chunks.size(); ++number) {
         if (made.chunks[number].elements > 0) {  // others exchange nothing
           order_.push_back(number);
