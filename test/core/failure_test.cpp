@@ -26,6 +26,7 @@
 #include "tutti/collective/ring.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/kernels/arithmetic.hpp"
+#include "tutti/schedule/at_most.hpp"
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/recording.hpp"
@@ -214,9 +215,9 @@ TEST(Failure, ARankThatThrowsKeepsItsGradientsWhileOthersAddToThem) {
 }
 
 template <class Strategy>
-void names_who_never_submitted() {
-  const auto said = errors(4, [](transport::in_process& world) {
-    arena memory = model_of(world.rank());
+void names_who_never_submitted(const std::vector<arena::declaration>& forward = declarations()) {
+  const auto said = errors(4, [&forward](transport::in_process& world) {
+    arena memory = model_of(world.rank(), forward);
     engine_options<Strategy> options;
     options.run.deadline = 1;
     auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), options);
@@ -235,6 +236,13 @@ void names_who_never_submitted() {
 TEST(Failure, WhoNeverSubmittedIsNamed) {
   names_who_never_submitted<compose<>>();
   names_who_never_submitted<compose<architecture::all_reduce<>>>();
+}
+/// Nobody waits for a tensor without elements, but on that rank others are held back behind it.
+TEST(Failure, WhoHoldsOthersBackIsNamed) {
+  auto forward = declarations();
+  forward[4].elements = 0;
+  names_who_never_submitted<compose<schedule::by_priority>>(forward);  // as rank 0 has decided
+  names_who_never_submitted<compose<schedule::at_most>>(forward);      // as the plan says
 }
 
 TEST(Failure, NotANumberInASelectionEndsAllRanks) {

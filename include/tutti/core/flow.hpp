@@ -255,21 +255,40 @@ class flow {
     }
     const auto& record = chunks_[number];
     answer.state = record.steps > step ? chunk_state::finished : record.state;
-    if (record.steps > step || record.state != chunk_state::finished) {
+    if (record.steps > step) {
       return;
     }
-    answer.state = chunk_state::waits_for_gradient;
-    const bucket& group = plan_->buckets[plan_->chunks[number].bucket];
-    for (std::size_t i = 0; i < group.tensors; ++i) {
-      const std::size_t position = group.first_tensor + i;
-      if (tensors_[position].readied.load() <= step) {
-        answer.tensor = static_cast<std::uint32_t>(index(plan_->at(position)));
-        return;
+    if (record.state == chunk_state::finished) {
+      answer.state = chunk_state::waits_for_gradient;
+      answer.tensor = lacking(bucket_of(number), step);
+    } else if (record.state == chunk_state::ready) {  // and may be held back behind what is not
+      if (const auto late = order_.stuck()) {
+        answer.tensor = lacking(bucket_of(*late), chunks_[*late].steps);
+      } else if constexpr (facts::holds_back<schedule>) {
+        // With credit only what stands before it is to blame for certain.
+        answer.tensor =
+            lacking({.tensors = schedule::limits_in_flight ? bucket_of(number).first_tensor
+                                                           : tensors_.size()},
+                    record.steps);
       }
     }
   }
 
  private:
+  const bucket& bucket_of(std::uint32_t chunk) const {
+    return plan_->buckets[plan_->chunks[chunk].bucket];
+  }
+  /// The first of these tensors whose gradient of that step is not there.
+  [[gnu::cold]] std::uint32_t lacking(const bucket& group, std::uint64_t step) const {
+    for (std::size_t i = 0; i < group.tensors; ++i) {
+      const std::size_t position = group.first_tensor + i;
+      if (tensors_[position].readied.load() <= step) {
+        return static_cast<std::uint32_t>(index(plan_->at(position)));
+      }
+    }
+    return no_tensor;
+  }
+
   /// What a schedule that leaves exchanges whole has in place of a second half.
   struct no_second_half {
     no_second_half(const plan&, const options_of<schedule>&) {}
