@@ -275,14 +275,9 @@ TEST(device_selection, of_pairs_answers_their_indices) {
     EXPECT_EQ(on_device(input, 1, names.data()).refused, 3 * (n - 1) + 7);
     selected host{std::vector<std::uint32_t>(1), std::vector<float>(1)};
     inline_queue queue;
-    try {
-      kernels::select_largest(queue, kernels::pairs{names, input.data()}, 1000,
-                              {host.indices, host.values.data()}, {});
-      FAIL() << n;
-    } catch (const usage_error& refused) {
-      const std::string place = "element " + std::to_string(1000 + 3 * (n - 1) + 7) + " ";
-      EXPECT_NE(std::string(refused.what()).find(place), std::string::npos) << refused.what();
-    }
+    kernels::select_largest(queue, kernels::pairs{names, input.data()}, 1000,
+                            {host.indices, host.values.data()}, {});
+    EXPECT_TRUE(std::isnan(host.values[0])) << n;  // on a host it travels
   }
 }
 

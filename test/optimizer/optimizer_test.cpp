@@ -288,8 +288,8 @@ TEST(optimizer_sgd, an_engine_without_momentum_remembers_none_of_it) {
   const std::size_t momenta = sizeof(float) * total_elements();
   EXPECT_EQ(checkpoint_bytes<workers_update>(2, heavy),
             checkpoint_bytes<workers_update>(2, plain) + momenta);
-  // Servers keep theirs chunk by chunk, each with its length.
-  const std::size_t lengths = sizeof(std::uint64_t) * tensor_sizes().size();
+  // Servers keep theirs chunk by chunk, each with its length and the hash behind that.
+  const std::size_t lengths = 2 * sizeof(std::uint64_t) * tensor_sizes().size();
   const std::size_t served =
       checkpoint_bytes<servers_update>(2, heavy) - checkpoint_bytes<servers_update>(2, plain);
   EXPECT_GE(served, momenta);
