@@ -4,8 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <gtest/gtest.h>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -174,21 +174,46 @@ std::string refusal(const std::string& bytes) {
   })[0];
 }
 
-/// The file with another book in its place, and the hash of that.
-std::string with_book(std::string file, const book& old, const book& other) {
-  const auto bytes_of_book = [](const book& its) {
-    const std::uint64_t length = its.size();
-    return std::string(reinterpret_cast<const char*>(&length), sizeof length) +
+/// The file with another book in its place, and the hashes of that: wherever eight bytes of a file
+/// are the hash of all before them but hashes.
+std::string with_book(const std::string& file, const book& old, const book& other) {
+  const auto bytes_of = [](std::uint64_t number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  const auto bytes_of_book = [&](const book& its) {
+    return bytes_of(its.size()) +
            std::string(reinterpret_cast<const char*>(its.data()), its.size() * sizeof its[0]);
   };
-  const auto place = file.rfind(bytes_of_book(old));
+  const auto feed = [](running_hash& hash, const std::string& bytes) {
+    hash.feed(std::as_bytes(std::span(bytes)));
+  };
+  std::string hashed;  // all but hashes
+  std::vector<std::size_t> ends;
+  running_hash was;
+  for (std::size_t i = 0; i < file.size();) {
+    if (file.compare(i, sizeof(std::uint64_t), bytes_of(was.value())) == 0) {
+      ends.push_back(hashed.size());
+      i += sizeof(std::uint64_t);
+    } else {
+      feed(was, file.substr(i, 1));
+      hashed += file[i++];
+    }
+  }
+  const auto place = hashed.rfind(bytes_of_book(old));
   EXPECT_NE(place, std::string::npos);
-  file.replace(place, bytes_of_book(old).size(), bytes_of_book(other));
-  running_hash hash;
-  hash.feed(std::as_bytes(std::span(file)).first(file.size() - sizeof(std::uint64_t)));
-  const std::uint64_t sum = hash.value();
-  std::memcpy(file.data() + file.size() - sizeof sum, &sum, sizeof sum);
-  return file;
+  hashed.replace(place, bytes_of_book(old).size(), bytes_of_book(other));
+  std::string made;
+  running_hash now;
+  std::size_t begin = 0;
+  for (std::size_t end : ends) {
+    if (end > place + sizeof(std::uint64_t)) {
+      end += bytes_of_book(other).size() - bytes_of_book(old).size();
+    }
+    feed(now, hashed.substr(begin, end - begin));
+    made += hashed.substr(begin, end - begin) + bytes_of(now.value());
+    begin = end;
+  }
+  return made;
 }
 
 /// After a re-plan the order is learned again, and a run that is saved meanwhile learns it again.
