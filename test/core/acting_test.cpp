@@ -244,11 +244,11 @@ TEST(BatchByNoise, GrowsOnAllRanksAtOneStepAndKeepsTheMean) {
     const replan_at<options> fusing({{.step = 1, .then = {.fusion = {.bytes = 64}}},
                                      {.step = 4, .then = {.fusion = {.bytes = 1 << 20}}}});
     acting act(rate_by_schedule({.highest = 0.125f}), fusing,
-               batch_by_noise<options>({}, 2, most, rate_follows::square_root));
+               batch_by_noise(options(), 2, most, rate_follows::square_root));
     act.before_training(engine);
     for (int step = 0; step < 6; ++step) {
       act.before_step(engine);
-      const unsigned now = act.policy<batch_by_noise<options>>().passes();
+      const unsigned now = act.policy<batch_by_noise>().passes();
       passes[rank].push_back(now);
       for (float& each : memory.gradients()) {
         each = 0;
@@ -292,8 +292,8 @@ TEST(BatchByNoise, GrowsOnAllRanksAtOneStepAndKeepsTheMean) {
     }
     ASSERT_NEAR(models[0][i], x[i], 1e-3) << i;
   }
-  EXPECT_THROW((batch_by_noise<options>({}, 0, 1)), usage_error);
-  EXPECT_THROW((batch_by_noise<options>({}, 1, 0)), usage_error);
+  EXPECT_THROW((batch_by_noise(options(), 0, 1)), usage_error);
+  EXPECT_THROW((batch_by_noise(options(), 1, 0)), usage_error);
 }
 
 }  // namespace

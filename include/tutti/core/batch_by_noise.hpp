@@ -23,10 +23,10 @@ enum class rate_follows { nothing, square_root, batch };
 /// For core/acting.hpp. Cost: a window's end waits for every tensor and the monitor's sums; a
 /// change, what `engine::replan` costs.
 /// After: McCandlish, Kaplan and Amodei, 2018; KungFu's adaptive batch size, Mai et al., OSDI 2020.
-template <class Options>
 class batch_by_noise {
  public:
   /// `set`: options that the engine was made with. Throws usage_error for a window of no steps.
+  template <class Options>
   batch_by_noise(const Options& set, std::uint64_t window, unsigned most,
                  rate_follows rate = rate_follows::nothing)
       : passes_(set.run.accumulation), window_(window), most_(most), rate_(rate) {

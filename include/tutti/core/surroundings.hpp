@@ -45,8 +45,9 @@ class surroundings {
   /// An exchange hands back between its halves.
   static constexpr bool splits_phases = facts::splits_phases<typename Types::schedule>;
   static constexpr bool overflows = facts::overflows<compression>;
-  /// What compressors remember goes back to what it was where a step updates nothing. A worker says
-  /// so of its own gradient where payloads do not add: their mean may not show an infinity.
+  /// A worker looks for infinities in its own gradient before it encodes it: what compressors
+  /// remember goes back to what it was where a step updates nothing, and a mean of payloads that do
+  /// not add may not show one.
   static constexpr bool undoes_steps =
       facts::needs_all_gradients<optimizer> &&
       (facts::memory_per_element<compression> + facts::memory_per_element<relay_type> > 0 ||

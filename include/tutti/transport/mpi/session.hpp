@@ -29,11 +29,9 @@ class mpi_session {
     check(MPI_Finalized(&ended));
     if (ended != 0) {
       throw usage_error(
-          "MPI has ended in this process and starts only once; the last transport::mpi ends what "
-          "the "
-          "first has started. Fix: MPI_Init_thread and MPI_Finalize of your own around all of "
-          "them, "
-          "or one transport that lives as long as they would");
+          "MPI has ended in this process and starts only once: the last transport::mpi ends what "
+          "the first has started. Fix: MPI_Init_thread and MPI_Finalize of your own around all of "
+          "them, or one transport that lives as long");
     }
     if (running == 0) {
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level_));

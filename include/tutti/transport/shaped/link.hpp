@@ -152,7 +152,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   /// Payloads are on their way, which the carrier moves only while it is polled.
   bool moves_payloads() const { return moving_ > 0; }
 
-  detail::shared_nic& own_nic(int rank) {
+  detail::shared_nic& own_nic(int rank) {  // inside its host
     return nics_[network_.hosts() + static_cast<std::size_t>(rank)];
   }
 
