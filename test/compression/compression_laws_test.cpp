@@ -143,8 +143,7 @@ TYPED_TEST(compression_law, writes_nothing_outside_whatever_came) {
       try {
         codec.accumulate_on(queue, came, std::span(sum).subspan(guard, n));
       } catch (const communication_error& refused) {
-        EXPECT_NE(std::string(refused.what()).find("a payload "),
-                  std::string::npos)
+        EXPECT_NE(std::string(refused.what()).find("a payload "), std::string::npos)
             << refused.what();
       }
       const auto begin = sum.begin() + guard;
