@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/function_ref.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
@@ -58,14 +59,15 @@ struct punctuality {
 };
 
 /// One rank's process: its coroutine, resumed by what is due and by what the others send.
-template <class Carrier, class Body>
+template <class Carrier>
 class shaped_process {
   using world = shaped<Carrier>;
+  using rank_body = function_ref<task(world&)>;
 
  public:
-  shaped_process(Carrier& carrier, network over, device each, Body& body, seconds stall_limit)
+  shaped_process(Carrier& carrier, network over, device each, rank_body body, seconds stall_limit)
       : shared_(carrier.size(), carrier, std::move(over), each),
-        body_(&body),
+        body_(body),
         stall_limit_(stall_limit) {}
 
   emulated_run run() {
@@ -93,7 +95,7 @@ class shaped_process {
 
   static task watch(shaped_process& self, world& end) {
     try {
-      task rank = (*self.body_)(end);
+      task rank = self.body_(end);
       co_await rank;
     } catch (...) {
       self.first_ = std::current_exception();
@@ -219,7 +221,7 @@ class shaped_process {
   run_queue& queue() { return link().ready_coroutines(); }
 
   typename world::fabric shared_;
-  Body* body_;
+  rank_body body_;
   seconds stall_limit_;
   task rank_;
   task adding_up_;
@@ -242,8 +244,7 @@ class shaped_process {
 template <class Carrier, class Body>
 emulated_run run_shaped(Carrier& carrier, network over, device each, Body body,
                         seconds stall_limit = 60) {
-  return detail::shaped_process<Carrier, Body>(carrier, std::move(over), each, body, stall_limit)
-      .run();
+  return detail::shaped_process<Carrier>(carrier, std::move(over), each, body, stall_limit).run();
 }
 /// Runs the job on devices that take no time.
 template <class Carrier, class Body>

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/function_ref.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
@@ -358,11 +359,11 @@ class by_the_wall {
 };
 
 /// One job on the virtual clock: a coroutine a rank, resumed until all are done.
-template <class Body, class Pace>
+template <class Pace>
 class simulation {
  public:
-  simulation(network over, device each, Body& body, Pace& pace)
-      : shared_(over.ranks(), std::move(over), each), body_(&body), pace_(&pace) {}
+  simulation(network over, device each, function_ref<task(simulated&)> body, Pace& pace)
+      : shared_(over.ranks(), std::move(over), each), body_(body), pace_(&pace) {}
 
   simulated_run run() {
     std::vector<task> ranks;
@@ -385,7 +386,7 @@ class simulation {
  private:
   static task watch(simulation& self, simulated& world) {
     try {
-      task rank = (*self.body_)(world);
+      task rank = self.body_(world);
       co_await rank;
     } catch (...) {
       self.failed(world.rank(), std::current_exception());
@@ -441,7 +442,7 @@ class simulation {
   virtual_clock& events() { return shared_.delivery().events(); }
 
   simulated::fabric shared_;
-  Body* body_;
+  function_ref<task(simulated&)> body_;
   Pace* pace_;
   int unfinished_ = 0;
   std::exception_ptr first_;
@@ -456,7 +457,7 @@ class simulation {
 template <class Body>
 simulated_run run_simulated(network over, device each, Body body) {
   detail::free_running pace;
-  return detail::simulation<Body, detail::free_running>(std::move(over), each, body, pace).run();
+  return detail::simulation(std::move(over), each, body, pace).run();
 }
 /// Runs the job on devices that take no time.
 template <class Body>
@@ -475,8 +476,7 @@ simulated_run run_simulated(int ranks, link nic, Body body) {
 template <class Body>
 emulated_run run_emulated(network over, device each, Body body) {
   detail::by_the_wall pace;
-  const simulated_run run =
-      detail::simulation<Body, detail::by_the_wall>(std::move(over), each, body, pace).run();
+  const simulated_run run = detail::simulation(std::move(over), each, body, pace).run();
   return {run, pace.wall(), pace.mean_lateness(), pace.worst_lateness()};
 }
 
