@@ -280,8 +280,7 @@ void take_policy_flags(const std::vector<std::string>& left, const po::options_d
 
 void one_of(const char* flag, const std::string& value, const std::vector<std::string>& all) {
   if (std::ranges::find(all, value) == all.end()) {
-    throw flag_error(std::string("--") + flag + " " + value + " cannot be. Did you mean " +
-                     nearest(value, all) + "?");
+    throw flag_error(std::string("--") + flag + " " + value + " cannot be. " + choices(value, all));
   }
 }
 

@@ -31,4 +31,13 @@ inline std::string nearest(const std::string& wanted, const std::vector<std::str
   return closest == candidates.end() ? "" : *closest;
 }
 
+/// How a refusal of `wanted` goes on where there are few to choose from: the nearest, and all.
+inline std::string choices(const std::string& wanted, const std::vector<std::string>& all) {
+  std::string known;
+  for (const std::string& each : all) {
+    known += (known.empty() ? "" : ", ") + each;
+  }
+  return "Did you mean " + nearest(wanted, all) + "? Fix: one of " + known;
+}
+
 }  // namespace common

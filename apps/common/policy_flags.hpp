@@ -43,8 +43,8 @@ template <class T>
         return;
       }
     }
-    throw flag_error("--" + flag + " " + text + " cannot be. Did you mean " +
-                     nearest(text, std::vector<std::string>(known.begin(), known.end())) + "?");
+    throw flag_error("--" + flag + " " + text + " cannot be. " +
+                     choices(text, std::vector<std::string>(known.begin(), known.end())));
   } else {
     double number = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -35,7 +35,7 @@ TEST_F(Apps, LearningRatesFallAsTheFlagsSay) {
   expect(rates("--rate cosine"), {0.3, 0.225, 0.075});
   // Of ten steps an epoch the last of the first has the highest; then it falls for twenty.
   expect(rates("--rate-warm-up 1"), {0.3, 0.3 * 11 / 20, 0.3 / 20});
-  train_refuses("--rate squared", "--rate squared cannot be. Did you mean");
+  train_refuses("--rate squared", "--rate squared cannot be. Did you mean ");
 }
 
 TEST_F(Apps, StepsAreAsLongAsTheirStrategyNeedsThem) {
@@ -144,7 +144,8 @@ TEST_F(Apps, TrainsOnCifar10sFilesAndMovingWindowsOfThem) {
   train_refuses("--data cifar10:.",
                 "./data_batch_4.bin: cannot be opened. Fix: --data cifar10:DIR");
   train_refuses("--data cifar10", "--data cifar10 is installed nowhere. Fix: --data cifar10:DIR");
-  train_refuses("--augment crop-flop", "--augment crop-flop cannot be. Did you mean crop-flip?");
+  train_refuses("--augment crop-flop",
+                "--augment crop-flop cannot be. Did you mean crop-flip? Fix: one of ");
 }
 
 }  // namespace

@@ -67,7 +67,9 @@ TEST_F(Apps, UnknownNamesSuggestTheNearest) {
                 "no data set is named 'fashon-mnist'. Did you mean "
                 "fashion-mnist?");
   train_refuses("--stratgey BSP", "there is no flag --stratgey. Did you mean --strategy?");
-  train_refuses("--transport mpj", "--transport mpj cannot be. Did you mean mpi?");
+  train_refuses(
+      "--transport mpj",
+      "--transport mpj cannot be. Did you mean mpi? Fix: one of automatic, in_process, mpi");
   train_refuses("--strategy TopK --compression.densty 1",
                 "this strategy has no --compression.densty. Did you mean --compression.density?");
   train_refuses("--strategy BytePS --schedule.rule fit",

@@ -245,6 +245,29 @@ TEST(Failure, WhoHoldsOthersBackIsNamed) {
   names_who_never_submitted<compose<schedule::at_most>>(forward);      // as the plan says
 }
 
+/// Worker 0 takes a step more than worker 1, whose engine has ended by then.
+TEST(Failure, WhoEndsAStepEarlierIsNamed) {
+  using strategy = compose<architecture::parameter_server<>, schedule::by_priority>;
+  for (const int servers : {1, 2}) {
+    const auto said = errors(2 + servers, [servers](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto options = impatient<strategy>(0.2, progress::by_caller);
+      options.architecture.servers = servers;
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), options);
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      for (int step = 0; step < 3 - world.rank(); ++step) {
+        take_step(engine, memory, step);
+        engine.wait();
+      }
+    });
+    EXPECT_EQ(said[0], "rank 1 has ended and no other rank goes on");
+    EXPECT_EQ(said[1], "");
+  }
+}
+
 TEST(Failure, NotANumberInASelectionEndsAllRanks) {
   const auto said = errors(3, [](transport::in_process& world) {
     arena memory = model_of(world.rank());

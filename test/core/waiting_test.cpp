@@ -345,7 +345,7 @@ task asks_beside_who_has_left(transport::simulated& world) {
   idle_engine engine(world);
   watch<transport::simulated> its(world, engine);
   its.start();
-  for (const char* const sentence : {"", "every rank submitted chunk 1 and nothing moves"}) {
+  for (const char* const sentence : {"", "rank 1 has ended and no other rank goes on"}) {
     its.ask(first_chunk, 0);
     co_await world.sleep(1);
     EXPECT_EQ(its.silent(), "");

@@ -112,7 +112,8 @@ def what_a_gpu_needs():
 
 def options():
     for sentence, its in (("no option fusion.bites", {"fusion.bites": 3}),
-                          ("coordination.by cannot be colour", {"coordination.by": "colour"}),
+                          ("coordination.by cannot be colour. Fix: one of ",
+                           {"coordination.by": "colour"}),
                           ("coordination.by cannot be 3", {"coordination.by": 3}),
                           ("fusion.bytes cannot be many", {"fusion.bytes": "many"}),
                           ("fusion.bytes cannot be -1", {"fusion.bytes": -1}),

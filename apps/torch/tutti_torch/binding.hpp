@@ -46,8 +46,11 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
           return;
         }
       }
-      throw tutti::usage_error(name + " cannot be " + its + ". Fix: " + std::string(known[0]) +
-                               ", say");
+      std::string all;
+      for (const auto& each : known) {
+        all += (all.empty() ? "" : ", ") + std::string(each);
+      }
+      throw tutti::usage_error(name + " cannot be " + its + ". Fix: one of " + all);
     } else {
       try {
         if (py::isinstance<py::bool_>(mine)) {

@@ -137,18 +137,18 @@ class watch {
     if (owes != nullptr) {
       return any_owing_moves ? std::string() : owed(*owes, forward);
     }
-    if (about_.chunk != no_chunk) {
-      return any_moves
-                 ? std::string()
-                 : sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"});
-    }
-    if (still_ < 3) {  // whoever waits for a chunk knows better who is to blame
+    // Who waits for no chunk leaves the word, for a while, to those who do: they know who is to
+    // blame.
+    if (about_.chunk == no_chunk ? still_ < 3 : any_moves) {
       return {};
     }
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].excused) {
         return sentence({"rank ", rank, " has ended and no other rank goes on"});
       }
+    }
+    if (about_.chunk != no_chunk) {
+      return sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"});
     }
     return "every rank answers and none goes on: they wait for different things";
   }
