@@ -10,8 +10,8 @@
 #include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/task.hpp"
-#include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/ring.hpp"
+#include "tutti/collective/rows.hpp"
 #include "tutti/role/collective.hpp"
 
 namespace tutti::collective {

@@ -8,7 +8,7 @@
 #include "tutti/base/all_of.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/task.hpp"
-#include "tutti/collective/hierarchical.hpp"
+#include "tutti/collective/rows.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/transport.hpp"
 

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/loops.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
+#include "tutti/base/tensor.hpp"
+
+namespace tutti::coordination {
+
+/// Which ranks have reported each bucket, and which have left: rank 0's. A rank that leaves while
+/// others wait for what it has not reported is named at once, with the tensors.
+/// Cost: a byte a rank and bucket.
+class roll_call {
+ public:
+  roll_call(const plan& made, std::span<const tensor> forward, int ranks)
+      : plan_(&made),
+        forward_(forward),
+        ranks_(ranks),
+        missing_(made.buckets.size(), ranks),
+        reported_(made.buckets.size() * static_cast<std::size_t>(ranks)),
+        complete_(made.buckets.size()),
+        left_(static_cast<std::size_t>(ranks)) {}
+
+  /// True: all have reported it now. Throws communication_error if that waits for who has left.
+  bool report(int rank, std::uint32_t bucket) {
+    reported_[place(rank, bucket)] ^= 1;
+    if (--missing_[bucket] == 0) {
+      return true;
+    }
+    if (gone_ != 0) {
+      throw left_waiting();
+    }
+    return false;
+  }
+  /// What all have reported none has, from now on.
+  void begin_again(std::uint32_t bucket) {
+    missing_[bucket] = ranks_;
+    complete_[bucket] ^= 1;
+  }
+  /// Throws communication_error if others wait.
+  void leave(int rank) {
+    left_[static_cast<std::size_t>(rank)] = 1;
+    ++gone_;
+    if (loops::any_of(missing_, [this](int each) { return each != ranks_; })) {
+      throw left_waiting();
+    }
+  }
+
+  std::size_t buckets() const { return missing_.size(); }
+  bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)] != 0; }
+  bool all_have_left() const { return gone_ == ranks_; }
+  /// The first that some have reported and others have not.
+  std::optional<std::uint32_t> awaited() const {
+    for (std::uint32_t bucket = 0; bucket < missing_.size(); ++bucket) {
+      if (missing_[bucket] != ranks_) {
+        return bucket;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr std::size_t most_named = 4;  ///< tensors, and ranks of each
+
+  std::size_t place(int rank, std::uint32_t bucket) const {
+    return static_cast<std::size_t>(rank) * missing_.size() + bucket;
+  }
+
+  [[gnu::cold]] communication_error left_waiting() const {
+    std::string all = sentence(
+        {"rank ", loops::find(left_, char{1}) - left_.begin(), " has left and others wait:"});
+    std::size_t waited_for = 0;
+    for (std::uint32_t bucket = 0; bucket < missing_.size(); ++bucket) {
+      if (missing_[bucket] != ranks_ && ++waited_for <= most_named) {
+        const tensor_id first = plan_->at(plan_->buckets[bucket].first_tensor);
+        all += sentence({waited_for == 1 ? " " : "; ", forward_[index(first)].name, " lacks"});
+        name_missing(bucket, all);
+      }
+    }
+    if (waited_for > most_named) {
+      all += sentence({"; and ", waited_for - most_named, " more"});
+    }
+    return communication_error(
+        all + ". Fix: as many batches on every rank, or engine.join() where there are no more");
+  }
+  [[gnu::cold]] void name_missing(std::uint32_t bucket, std::string& all) const {
+    std::size_t named = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (reported_[place(rank, bucket)] == complete_[bucket] && ++named <= most_named) {
+        all += sentence({named == 1 ? " rank " : " and rank ", rank});
+      }
+    }
+    if (named > most_named) {
+      all += sentence({" and ", named - most_named, " more ranks"});
+    }
+  }
+
+  const plan* plan_;
+  std::span<const tensor> forward_;
+  int ranks_;
+  std::vector<int> missing_;    ///< ranks that have not reported each bucket
+  std::vector<char> reported_;  ///< by each rank, of each bucket: how often, modulo 2
+  std::vector<char> complete_;  ///< each bucket: how often by all, modulo 2
+  std::vector<char> left_;      ///< each rank
+  int gone_ = 0;                ///< ranks that have left
+};
+
+}  // namespace tutti::coordination
