@@ -345,7 +345,8 @@ task asks_beside_who_has_left(transport::simulated& world) {
   idle_engine engine(world);
   watch<transport::simulated> its(world, engine);
   its.start();
-  for (const char* const sentence : {"", "rank 1 has ended and no other rank goes on"}) {
+  for (const char* const sentence :
+       {"", "every other rank submitted chunk 1, rank 1 has ended and nothing moves"}) {
     its.ask(first_chunk, 0);
     co_await world.sleep(1);
     EXPECT_EQ(its.silent(), "");

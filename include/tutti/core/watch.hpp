@@ -137,20 +137,20 @@ class watch {
     if (owes != nullptr) {
       return any_owing_moves ? std::string() : owed(*owes, forward);
     }
-    // Who waits for no chunk leaves the word, for a while, to those who do: they know who is to
-    // blame.
+    // Who waits for a chunk knows better who is to blame, and has the first word.
     if (about_.chunk == no_chunk ? still_ < 3 : any_moves) {
       return {};
     }
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (ranks_[rank].excused) {
-        return sentence({"rank ", rank, " has ended and no other rank goes on"});
-      }
+    const auto ended = loops::find_if(ranks_, [](const line& each) { return each.excused; });
+    const bool all_there = ended == ranks_.end();
+    if (about_.chunk == no_chunk) {
+      return all_there ? "every rank answers and none goes on: they wait for different things"
+                       : sentence({"rank ", ended - ranks_.begin(),
+                                   " has ended and no other rank goes on"});
     }
-    if (about_.chunk != no_chunk) {
-      return sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"});
-    }
-    return "every rank answers and none goes on: they wait for different things";
+    return all_there ? sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"})
+                     : sentence({"every other rank submitted chunk ", about_.chunk, ", rank ",
+                                 ended - ranks_.begin(), " has ended and nothing moves"});
   }
 
  private:
