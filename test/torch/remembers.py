@@ -316,6 +316,10 @@ def others_state_is_refused():
     refused("the state is one of strategies::BSP",
             lambda: model.set_extra_state(dict(state, strategy="strategies::BSP")))
     refused("another model's", lambda: model.set_extra_state(dict(state, memories=[])))
+    refused("rank 0 loads a state of step 1, and rank 1 one of step 2",
+            lambda: model.set_extra_state(dict(state, steps=1 + rank)))
+    model.set_extra_state(state)
+    train(model, torch.optim.Adam(model.parameters()), range(1, 2))
     refused("no option compression.width",
             lambda: model.set_extra_state(dict(state, options={"compression.width": 1})))
 

@@ -407,5 +407,19 @@ class DataParallel(torch.nn.Module):
             raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of "
                                f"{there[1]}, and this is rank {here[0]} of {here[1]}. Fix: let "
                                "every rank save and load its own, in a job of as many")
+        self._expect_one_step(state["steps"])
         was = state.get("options", self._options)  # a state of before 27 November 2026 has none
         self._trainer.resume(state["steps"], state["memories"], state["scale"], was)
+
+    def _expect_one_step(self, steps: int) -> None:
+        """Ranks at different steps would wait for each other's messages. Cost: a message a rank."""
+        said = [0] * (8 * self.workers)
+        said[8 * self.rank:8 * self.rank + 8] = steps.to_bytes(8, "little")
+        heard = bytes(self._trainer.largest(said))
+        loaded = [int.from_bytes(heard[8 * rank:8 * rank + 8], "little")
+                  for rank in range(self.workers)]
+        for rank, its in enumerate(loaded):
+            if its != loaded[0]:
+                raise RuntimeError(f"rank 0 loads a state of step {loaded[0]}, and rank {rank} one of "
+                                   f"step {its}. Fix: let every rank load what it saved when the "
+                                   "others did")
