@@ -56,7 +56,7 @@ class report_words {
     return said_;
   }
 
-  /// Calls `take` with what `written` was given, name for name and bit for bit.
+  /// Calls `take` with each number that `written` was given on the rank that said this.
   template <class Take>
   void read(std::span<const std::uint32_t> said, Take take) const {
     for (std::size_t i = 0; i < said.size(); ++i) {
@@ -116,7 +116,8 @@ class report_words {
     return all;
   }
 
-  /// One bit a bucket that is remembered, by its slot, after how many launches it is remembered.
+  /// One bit a bucket that is remembered, by its slot, behind how many launches of buckets this
+  /// rank has heard of: slots change hands with each.
   void write_bits(std::span<const std::uint32_t> buckets) {
     const std::size_t begin = said_.size();
     for (const std::uint32_t bucket : buckets) {
