@@ -391,7 +391,8 @@ class DataParallel(torch.nn.Module):
                            "model.state_dict()")
 
     def get_extra_state(self):
-        """What this rank's compressor and optimizer remember: each rank saves and loads its own."""
+        """What this rank's compressor and optimizer remember: each rank saves its own, and loads
+        it when the others do."""
         steps, memories = self._trainer.saved()
         return {"strategy": self._strategy, "options": self._options, "rank": self.rank,
                 "workers": self.workers, "steps": steps, "memories": memories,
