@@ -35,7 +35,9 @@ TEST_F(Apps, LearningRatesFallAsTheFlagsSay) {
   expect(rates("--rate cosine"), {0.3, 0.225, 0.075});
   // Of ten steps an epoch the last of the first has the highest; then it falls for twenty.
   expect(rates("--rate-warm-up 1"), {0.3, 0.3 * 11 / 20, 0.3 / 20});
-  train_refuses("--rate squared", "--rate squared cannot be. Did you mean ");
+  train_refuses("--rate squared",
+                "--rate squared cannot be. Did you mean linear? Fix: one of constant, linear, "
+                "cosine, in_steps");
 }
 
 TEST_F(Apps, StepsAreAsLongAsTheirStrategyNeedsThem) {
