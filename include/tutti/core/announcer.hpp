@@ -51,8 +51,8 @@ class announcer {
     for (const std::uint32_t word : words) {
       const std::size_t place = end_++ & (places() - 1);
       log_[place] = word;
-      log_[place + places()] =
-          word;  // a second copy, so that any batch is contiguous although the log is circular
+      // A second copy, so that any batch is contiguous although the log is circular.
+      log_[place + places()] = word;
     }
     for (listener& each : listeners_) {
       each.news.open();

@@ -36,14 +36,12 @@ struct chunk_record {
   std::uint64_t steps{};
   std::uint64_t started{};  ///< number of its last start among all starts of this rank, from 1; 0
                             ///< before the first
-  typename Queue::event
-      moved{};  ///< passes when the stream has moved the chunk; set on streams only
+  typename Queue::event moved{};  ///< passes once a stream has moved the chunk
   bool released{};
   memory_of<std::byte, Queue> workspace{};
   memory_of<std::byte, Queue> scratch{};
-  memory_of<float, Queue>
-      remembered{};  ///< what its compressor remembers of the tensor, if it works in rounds
-  memory_of<float, Queue> kept{};  ///< a copy of `remembered`, for undoing a step
+  memory_of<float, Queue> remembered{};  ///< of the tensor, by a compressor of rounds
+  memory_of<float, Queue> kept{};        ///< a copy of `remembered`, for undoing a step
   task running{};
   std::conditional_t<Splits, std::optional<gate>, std::monostate> second_half{};
   task before{};  ///< the previous launch, where the next may begin before it has ended
@@ -270,9 +268,8 @@ class chunk_records
     if (first == nullptr) {
       return std::nullopt;
     }
-    const bool counted =
-        delays &&
-        first->state == chunk_state::started;  // a delayed launch counts its step when it begins
+    // A delayed launch counts its step when it begins.
+    const bool counted = delays && first->state == chunk_state::started;
     return chunk_step{this->number_of(*first), first->steps - counted};
   }
 

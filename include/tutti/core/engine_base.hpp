@@ -181,8 +181,7 @@ class engine_base {
   std::atomic<const char*> due_call_{"average()"};
   post_box posts_;  ///< tensors that became ready
   std::atomic<bool> is_started_{false};
-  std::atomic<bool> unwritten_{
-      false};  ///< the device was still writing the gradient of the oldest post
+  std::atomic<bool> unwritten_{false};  ///< a device still wrote the oldest post's gradient
 
  private:
   struct verbs {

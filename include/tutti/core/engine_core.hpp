@@ -444,8 +444,7 @@ class engine_core : engine_base<Transport> {
       const float change = change_of_scale(optimizer_, values);
       if (change != 1 && flow_) {
         flow_->scale_memory(change);
-      } else if (change != 1 &&
-                 serves()) {  // such a server only adds, so it remembers nothing but residuals
+      } else if (change != 1 && serves()) {  // such a server remembers residuals alone
         for (const std::span<float> each : remembered()) {
           kernels::scale(world_->queue(), each, change);
         }

@@ -164,8 +164,7 @@ class flow {
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = chunks_.memories();
     if constexpr (delays) {
-      std::vector<chunk> by_place =
-          plan_->chunks;  // sorted by place, since chunk numbers depend on the fusion
+      std::vector<chunk> by_place = plan_->chunks;  // chunk numbers depend on the fusion
       std::sort(by_place.begin(), by_place.end(),
                 [](const chunk& a, const chunk& b) { return a.first_element < b.first_element; });
       for (const chunk& each : by_place) {
@@ -266,8 +265,7 @@ class flow {
     if (record.state == chunk_state::finished) {
       answer.state = chunk_state::waits_for_gradient;
       answer.tensor = lacking(bucket_of(number), step);
-    } else if (record.state ==
-               chunk_state::ready) {  // it may be queued behind a chunk that is not ready
+    } else if (record.state == chunk_state::ready) {  // maybe queued behind one that is not
       if (const auto late = order_.stuck()) {
         answer.tensor = lacking(bucket_of(*late), chunks_[*late].steps);
       } else if constexpr (facts::holds_back<schedule>) {
@@ -358,8 +356,7 @@ class flow {
       record.before = std::move(record.running);
     } else {
       record.released = false;
-      record.running =
-          task();  // frees the frame first, so that the next coroutine reuses its memory
+      record.running = task();  // the next coroutine reuses the frame's memory
     }
     record.running = run(number);
     record.running.start(world_->ready_coroutines());
@@ -386,7 +383,7 @@ class flow {
     record.released = false;
     observer_->record(event::started, number);
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    record.running = task();  // frees the frame first, so that the next coroutine reuses its memory
+    record.running = task();  // the next coroutine reuses the frame's memory
     record.running = run_together(number, mine);
     record.running.start(world_->ready_coroutines());
   }
@@ -646,8 +643,7 @@ class flow {
         begin_second_halves();
       }
     }
-    if (record.state ==
-        chunk_state::started) {  // otherwise a delayed launch's next gradient is already there
+    if (record.state == chunk_state::started) {  // or the next launch's gradient is there
       record.state = chunk_state::finished;
     }
     observer_->record(event::finished, number);
@@ -699,7 +695,7 @@ class flow {
     }
     means_ = 0;
     if constexpr (undoes) {
-      deciding_ = task();  // frees the frame first, so that the next coroutine reuses its memory
+      deciding_ = task();  // the next coroutine reuses the frame's memory
       deciding_ = decide(step);
       deciding_.start(world_->ready_coroutines());
     } else {
@@ -798,12 +794,10 @@ class flow {
   std::vector<std::size_t> filled_;
   records_type chunks_;
   [[no_unique_address]] typename decltype(second_half_of())::type second_half_;
-  std::atomic<std::size_t> in_flight_{
-      0};  ///< launches in flight; written by the loop's owner alone
+  std::atomic<std::size_t> in_flight_{0};  ///< launches; written by the loop's owner alone
   struct no_buffers {};
   std::conditional_t<gathers, std::optional<typename records_type::buffers>, no_buffers> buffers_{};
-  std::size_t means_ =
-      0;  ///< means of this step that have come, where all are needed before any update
+  std::size_t means_ = 0;         ///< of this step that have come, where updates need them all
   std::uint64_t no_numbers_ = 0;  ///< infinities and NaN in what this rank was to send in this step
   task deciding_{};               ///< decides whether this step updates anything
   running_hash agenda_{};

@@ -50,9 +50,8 @@ class fusion_buffers {
 
   struct buffer {
     std::vector<std::uint32_t> chunks{};
-    std::span<float> data{};  ///< of all chunks, side by side
-    std::vector<std::size_t>
-        shares{};  ///< where each rank's share begins, and the end; empty without shares
+    std::span<float> data{};            ///< of all chunks, side by side
+    std::vector<std::size_t> shares{};  ///< begin of each rank's share, and the end; or none
     chunk_context worker{};
     chunk_context owner{};
     memory_of<std::byte, Queue> workspace{};
