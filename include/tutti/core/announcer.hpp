@@ -44,8 +44,8 @@ class announcer {
   [[gnu::cold]] ~announcer() = default;
 
   void say(std::span<const std::uint32_t> words) {
-    if (words.size() > places()) {  // only a rank that has been read by all says so much, so
-                                    // nothing refers to the log
+    if (words.size() > places()) {
+      // All receivers have read everything before so much is said, so nothing refers to the log.
       log_ = std::vector<std::uint32_t>(2 * std::bit_ceil(words.size()));
     }
     for (const std::uint32_t word : words) {

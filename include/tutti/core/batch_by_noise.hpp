@@ -17,8 +17,8 @@ enum class rate_follows { nothing, square_root, batch };
 
 /// Adapts the batch size to the gradient noise scale. At the end of every `window` steps it sets
 /// the number of backward passes of a step, from 1 to `most`, such that the batch of all workers
-/// together comes closest to the noise scale. A gradient is the mean over the step's passes, so
-/// that its magnitude per image stays as it was.
+/// together comes closest to the noise scale. A gradient is the mean over the step's passes, and
+/// so stays a gradient per image.
 /// The training loop makes `passes()` passes in each step and calls this through core/acting.hpp.
 /// The engine's monitor must be monitor::noise_scale, alone or in a tee; its estimate is over all
 /// workers, so that all of them choose alike. A run that is resumed from a checkpoint starts with

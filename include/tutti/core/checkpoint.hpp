@@ -201,8 +201,9 @@ inline checkpoint_head read_head(checkpoint_reader& file) {
   return head;
 }
 
-/// Waits until nothing of this rank is in flight, and returns between two steps. Throws usage_error
-/// in the middle of a step, when only some of its passes have been made.
+/// Waits until nothing of this rank is in flight and, where launches complete alone, until every
+/// worker has come to this call. Throws usage_error in the middle of a step, when only some of its
+/// passes have been made.
 template <class Engine>
 void expect_between_steps(Engine& engine) {
   engine.drain();
@@ -295,8 +296,8 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// that it encodes. Any other option may differ as after `engine::replan`, and is refused where
 /// `replan` refuses it.
 /// Throws usage_error, which names the difference, if the file is of another run or damaged. By
-/// then it may have overwritten memory of this engine, which must not be used any more; nothing
-/// else has changed.
+/// then it may have overwritten memory of this engine, and nothing else. The engine must not be
+/// used any more.
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
   detail::expect_between_steps(engine);

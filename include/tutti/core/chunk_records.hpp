@@ -34,8 +34,7 @@ template <class Queue, bool Splits>
 struct chunk_record {
   chunk_state state{chunk_state::finished};
   std::uint64_t steps{};
-  std::uint64_t started{};  ///< number of its last start among all starts of this rank, from 1; 0
-                            ///< before the first
+  std::uint64_t started{};        ///< number of its last start on this rank, from 1; 0 before any
   typename Queue::event moved{};  ///< passes once a stream has moved the chunk
   bool released{};
   memory_of<std::byte, Queue> workspace{};
@@ -250,8 +249,8 @@ class chunk_records
     kernels::scale(world_->queue(), owner_memory_.floats(), factor);
   }
 
-  /// What compressors remember from step to step: a row for the elements that this rank sends, one
-  /// for the means that it encodes, and then one for each chunk whose compressor works in rounds.
+  /// What compressors remember from step to step: first of the elements that this rank sends,
+  /// second of the means that it encodes, and then of each chunk whose compressor works in rounds.
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all{worker_memory_.floats(), owner_memory_.floats()};
     for (record& each : records_) {

@@ -184,7 +184,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     stream.wait(at(id).current);
   }
 
-  /// Returns when every tensor has arrived: a barrier of all ranks.
+  /// Returns when every tensor has arrived: a global barrier.
   void wait() requires(!virtual_time) {
     wait_until([this] { return !outstanding(); }, no_tensor);
     synchronize();
@@ -442,7 +442,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 
   /// Continues from step `steps` with the parameters as they are. This rank remembers `mine`, and
-  /// ranks that do not train remember `theirs` (of worker 0). Both are measured in steps of the
+  /// ranks that do not train `theirs`, which only worker 0 needs to give. Both are in steps of the
   /// learning rate `residuals`. Every worker must call it.
   void resume(std::uint64_t steps, const Optimizer& values, double residuals,
               const std::vector<memories_of_rank>& theirs,

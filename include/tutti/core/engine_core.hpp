@@ -98,8 +98,7 @@ class engine_core : engine_base<Transport> {
 
   [[gnu::cold]] engine_core(Transport& world, std::vector<tensor> forward, Optimizer optimizer,
                             options set, Monitor monitor)
-      // The base moves from `forward` only after its other arguments, which read it, have been
-      // made.
+      // The base moves from `forward` after its other arguments, which read it, have been made.
       : base(std::type_identity<engine_core>(), world, std::move(forward),
              planned_for(world.size(), forward, set, make_policy<compression>(set.compression),
                          optimizer),
@@ -267,8 +266,7 @@ class engine_core : engine_base<Transport> {
   task start_up() {
     if constexpr (!virtual_time) {
       if (in_real_time(*world_)) {
-        waits_.start_answering();  // so that this rank answers questions while it waits for others
-                                   // here
+        waits_.start_answering();  // a rank must answer while it waits for others here
       }
     }
     return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),

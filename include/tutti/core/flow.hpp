@@ -40,8 +40,8 @@ namespace tutti {
 
 /// The way of gradients through a rank that trains. Tensors fill buckets, chunks start when the
 /// coordination's machine says so, are exchanged by the architecture's state, and make tensors
-/// arrive. Called by the loop's owner only. It neither blocks nor polls, and reports failures to
-/// `Owner`. One file although it is long, because it reads in the order in which a gradient goes.
+/// arrive. It neither blocks nor polls, and reports failures to `Owner`. One file although it is
+/// long, because it reads in the order in which a gradient goes.
 template <class Types, class Owner>
 class flow {
   using transport = typename Types::transport;

@@ -14,8 +14,8 @@ namespace tutti {
 /// Gradient memory that the engine lends to the model. A bucket gets a buffer when the model asks
 /// for the first of its gradients, and keeps it until all its chunks have given it back; then the
 /// next bucket may have it. Any thread may ask while the loop gives back. Cost: as many buffers as
-/// buckets have held one at once, none longer than the longest bucket. Their sum stays within the
-/// limit, if there is one, for threads that ask only when `has_room`.
+/// there were buckets that held one at the same time, none longer than the longest bucket. Together
+/// they stay within the limit, if there is one, for threads that ask only when `has_room`.
 template <class Queue>
 class lent_gradients {
   using queue_event = typename Queue::event;

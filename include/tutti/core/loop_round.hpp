@@ -16,8 +16,8 @@ enum class loop_round {
 
 /// Makes one round of a rank's loop; for its owner only. `Owner::open_posts()` takes in tensors
 /// that became ready. `Owner::carry_out()` starts launches that this rank has decided, once the
-/// others have been told, and `Owner::has_decided()` says whether there are any. Both return
-/// whether anything moved. `Owner::words()` counts messages of the control channel.
+/// others have been told. These two return whether anything moved. `Owner::has_decided()` says
+/// whether such launches are left, and `Owner::words()` counts messages of the control channel.
 template <class Transport, class Owner>
 loop_round go_round(Transport& world, Owner& owner) {
   bool moves = owner.open_posts();

@@ -223,8 +223,9 @@ class model_memory {
     mine.narrow_gradient = to.narrow;
     one_by_one_[plan_->bucket_of[position]] = true;
   }
-  /// Has a bucket that was a view, and of whose gradients some have moved, view their new places if
-  /// those are neighbours; otherwise gives it a buffer. Nothing of it may be in flight.
+  /// Adapts a bucket that is a view of gradients, some of which have moved: it becomes a view of
+  /// their present places if these are neighbours, and otherwise gets a buffer. Nothing of it may
+  /// be in flight.
   void settle(Queue& queue, std::size_t number) {
     if (!phantom_ && one_by_one_[number] && packed_[number].empty()) {
       view_or_pack(queue, number);

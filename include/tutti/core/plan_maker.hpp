@@ -21,7 +21,7 @@
 
 namespace tutti {
 
-/// The most chunks of a plan. Tags carry a chunk's number in a few bits; more would be too fine.
+/// The most chunks of a plan, since tags carry a chunk's number in a few bits.
 inline constexpr std::size_t most_chunks = 30'000;
 
 namespace detail {

@@ -177,8 +177,7 @@ class progress_thread {
     std::size_t idle = 0;
     while (!leaving_.load()) {
       while (changes_.load() != 0) {
-        std::this_thread::yield();  // lets the change go first, because a mutex is not fair to
-                                    // those who wait for it
+        std::this_thread::yield();  // a mutex is not fair to those who wait for it
       }
       const seconds nap = round(idle);
       if (nap > 0) {

@@ -39,7 +39,7 @@ class rate_by_schedule {
  private:
   optimizer::rate_schedule set_;
   std::uint64_t every_;
-  float last_ = -1;  // no step has been taken yet
+  float last_ = -1;  // no rate has been set yet
 };
 
 }  // namespace tutti

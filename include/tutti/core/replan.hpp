@@ -208,7 +208,7 @@ class replan_steps {
     try {
       expect_between_steps(its);
       co_await its.flow_->finish();
-      if constexpr (has_servers) {  // only now does no worker wait for an answer of theirs
+      if constexpr (has_servers) {  // once no worker waits for an answer of a server
         double nothing = 0;
         co_await average_over_workers(host_endpoint(its), its.workers_, nothing);
         if (its.world_->rank() == 0) {
@@ -217,13 +217,13 @@ class replan_steps {
       }
       const std::string settings = its.settings(next);
       plan made = asked(its, settings);
-      who = audience::nobody;  // all ranks find a difference by themselves
+      who = audience::nobody;  // all ranks find the same differences
       co_await compare(its, made, settings);
       expect_allowed(its, next);
       who = audience::everybody;
       made = its.planned_for(its.world_->size(), its.model_.forward(), next,
                              make_policy<compression>(next.compression), its.optimizer_);
-      who = has_servers ? audience::everybody : audience::nobody;  // servers do not compare it
+      who = has_servers ? audience::everybody : audience::nobody;  // servers do not check that
       expect_same_order(its.plan_, made);
       who = audience::everybody;
       handing_in<Types, Engine>::expect_gradients_come_back(its, next, made);

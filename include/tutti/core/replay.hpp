@@ -83,7 +83,7 @@ struct replayed {
   /// batches as it has workers.
   std::vector<seconds> iterations{};
   double iterations_per_second{};  ///< of all workers together, each at its own pace
-  push_counts pushes{};            ///< counted by servers, in unmeasured iterations as well
+  push_counts pushes{};            ///< of all ranks that count any, unmeasured iterations included
   std::uint64_t bytes_sent{};      ///< by worker 0, in all measured iterations
   plan planned{};
   std::vector<exchanged> agenda{};  ///< of the last iteration, in the order of starts
@@ -130,8 +130,7 @@ struct replayed {
 enum class payloads {
   counted,   ///< none: messages have lengths only
   carried,   ///< parameters and gradients, all zero
-  drifting,  ///< gradients are noise, different on each worker, so that models drift; in one
-             ///< process only
+  drifting,  ///< gradients are noise of each worker's own, and models drift; in one process
 };
 
 namespace detail {
@@ -153,8 +152,7 @@ class drift {
     sums_.resize(std::max(sums_.size(), iteration + 1));
     auto& sum = sums_[iteration];
     sum.resize(model.size());
-    double squares = squares_;  // in a register, since writes to memory might change the member for
-                                // all the compiler knows
+    double squares = squares_;  // in a register: a write to `sum` might change the member
     for (std::size_t i = 0; i < model.size(); ++i) {
       const auto value = static_cast<double>(model[i]);
       sum[i] += value;

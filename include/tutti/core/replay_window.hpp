@@ -9,8 +9,7 @@ namespace tutti {
 
 /// When workers that do not wait for each other are measured in a replay.
 enum class window {
-  common,  ///< all at the same time: a fast one goes on until all have warmed up, and until all are
-           ///< measured
+  common,  ///< all at once: a fast one goes on until all have warmed up, and all are measured
   own,     ///< each after its own warm-up, as processes do that do not know of each other's steps
 };
 

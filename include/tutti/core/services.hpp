@@ -32,8 +32,7 @@ class services {
   using message_type = typename engine_base<Transport>::message_type;
 
  public:
-  /// Kinds of messages beside chunks. Their tags are numbered after the last chunk, on channels
-  /// that carry chunks.
+  /// Kinds of messages beside chunks. On the data channel they are numbered after the last chunk.
   enum class own : std::uint32_t { hello, parameters, average, change, memory, sums, decision };
 
   services(Transport& world, const plan& made, int workers, engine_base<Transport>& owner)

@@ -120,7 +120,7 @@ class waiting {
   }
 
  private:
-  /// Counts the calling thread as one that waits, which this rank tells others that ask.
+  /// Counts the calling thread among those that wait here, of which others are told when they ask.
   class waiter {
    public:
     explicit waiter(std::atomic<std::uint32_t>& all) : all_(&all) {
