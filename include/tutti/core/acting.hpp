@@ -7,15 +7,17 @@
 
 namespace tutti {
 
-/// Policies that act on training: a loop calls this at its moments, and each policy hears of those
-/// that it has a verb for, in the order in which the policies were given:
-/// `before_training(engine)`, `before_epoch(engine, epoch)`, `before_step(engine, step)`,
-/// `after_step(engine, step)`, `after_epoch(engine, epoch)`, `after_training(engine)`. Steps are
-/// counted from the engine's first, through a checkpoint; a policy may leave the number out.
-/// Every worker calls it at the same moments, so that what a policy makes of the same numbers (the
-/// step, what monitors have added up over the workers, engine.average) happens on all of them
-/// between the same two steps: `engine.change` and `engine.replan` ask for no more.
-/// Cost: what the policies do.
+/// Runs policies that act on training, such as rate_by_schedule, batch_by_noise and replan_at. The
+/// training loop calls this object at its hooks, and each hook calls the verb of its name on every
+/// policy that has it, in the order in which the policies were given: `before_training(engine)`,
+/// `before_epoch(engine, epoch)`, `before_step(engine, step)`, `after_step(engine, step)`,
+/// `after_epoch(engine, epoch)`, `after_training(engine)`. `step` counts from the engine's first
+/// step and goes on across a checkpoint. A policy may leave the argument `step` out.
+/// Every worker must call the hooks at the same points of its loop. A policy that decides by
+/// numbers which are equal on all workers (the step, what monitors add up over the workers,
+/// engine.average) then acts on all of them between the same two steps, as `engine.change` and
+/// `engine.replan` require.
+/// Cost: that of the policies.
 /// After: the hooks of KungFu's policies, Mai et al., OSDI 2020.
 template <class... Policies>
 class acting {

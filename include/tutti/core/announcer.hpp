@@ -15,14 +15,15 @@
 
 namespace tutti {
 
-/// Words from this rank to others, each of whom has a stream of its own: a slow one holds up
-/// nobody, and whatever was said meanwhile travels in one message. Always whole, as it was said.
-/// `heard(context)` is told when one has read all there was.
+/// Sends words from this rank to several others. Each receiver has a stream of its own, so that a
+/// slow one delays no other, and everything that was said while its last message was under way
+/// travels in the next one. What one call of `say` says is never split over two messages.
+/// `heard(context)` is called whenever a receiver has read everything said so far.
 template <class Transport>
 class announcer {
  public:
-  /// To the ranks from `first` up to `last`; `room` words may be said before those who listen have
-  /// read them, or as many as one says at a time when all has been read.
+  /// Sends to the ranks in [first, last). At most `room` words may be said that a receiver has not
+  /// read. A single `say` may exceed that if all receivers have read everything before.
   [[gnu::cold]] announcer(Transport& world, tag where, int first, int last, std::size_t room,
                           void (*heard)(void*), void* context)
       : world_(&world),
@@ -43,20 +44,23 @@ class announcer {
   [[gnu::cold]] ~announcer() = default;
 
   void say(std::span<const std::uint32_t> words) {
-    if (words.size() > places()) {  // nothing is on its way: only who speaks seldom says so much
+    if (words.size() > places()) {
+      // All receivers have read everything before so much is said, so nothing refers to the log.
       log_ = std::vector<std::uint32_t>(2 * std::bit_ceil(words.size()));
     }
     for (const std::uint32_t word : words) {
       const std::size_t place = end_++ & (places() - 1);
       log_[place] = word;
-      log_[place + places()] = word;  // so that any batch lies in one piece
+      // A second copy, so that any batch is contiguous although the log is circular.
+      log_[place + places()] = word;
     }
     for (listener& each : listeners_) {
       each.news.open();
     }
   }
 
-  /// How many words have left for everybody: those arrive whatever this rank does next.
+  /// Returns how many words have been handed to the transport for every receiver. Those arrive even
+  /// if this rank blocks from now on.
   std::size_t told() const {
     std::size_t least = end_;
     for (const listener& each : listeners_) {
@@ -68,7 +72,7 @@ class announcer {
     return loops::all_of(listeners_, [this](const listener& each) { return each.read == end_; });
   }
 
-  /// No more words: the streams end when all have been read.
+  /// Says that no more words follow. Each stream ends once its receiver has read everything.
   void close() {
     closing_ = true;
     for (listener& each : listeners_) {
@@ -78,7 +82,7 @@ class announcer {
   bool at_rest() const {
     return loops::all_of(listeners_, [](const listener& each) { return each.stream.done(); });
   }
-  /// Ends when every word has been read.
+  /// Closes, and ends when every receiver has read everything.
   [[gnu::cold]] task finish() {
     close();
     for (listener& each : listeners_) {
@@ -88,19 +92,19 @@ class announcer {
   }
 
  private:
-  /// A rank that is told.
+  /// One receiver of the words.
   struct listener {
     explicit listener(run_queue& queue) : news(queue) {}
     gate news;
-    std::size_t told = 0;  ///< words ever sent to it
-    std::size_t read = 0;  ///< words it has ever read
+    std::size_t told = 0;  ///< words sent to it so far
+    std::size_t read = 0;  ///< words it has read so far
     task stream{};
   };
 
   std::size_t places() const { return log_.size() / 2; }
 
   task stream_to(int peer, listener& its) {
-    while (its.read != end_ || !closing_) {  // a failed transport throws out of the send
+    while (its.read != end_ || !closing_) {  // after a failure the send throws, which ends the loop
       if (its.read == end_) {
         gate& news = its.news;
         co_await news;
@@ -123,9 +127,9 @@ class announcer {
   void (*heard_)(void*);
   void* context_;
   std::vector<std::uint32_t> log_;
-  std::size_t end_ = 0;  ///< words ever said
+  std::size_t end_ = 0;  ///< words said so far
   bool closing_ = false;
-  std::list<listener> listeners_{};  // which stay where they are
+  std::list<listener> listeners_{};  // a list, because the streams keep references to its elements
 };
 
 }  // namespace tutti

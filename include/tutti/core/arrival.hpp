@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-/// `co_await engine.arrival(id)`: until what was last ready of a tensor has arrived. Throws what
-/// ended the rank's part, if that came first.
+/// The operation behind `co_await engine.arrival(id)`: resumes when the result of the tensor's last
+/// `ready` has arrived. Throws the exception that ended this rank's part, if that happens first.
 template <class Core>
 class arrival_operation : arrival_waiter {
  public:

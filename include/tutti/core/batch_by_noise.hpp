@@ -11,21 +11,25 @@
 
 namespace tutti {
 
-/// What becomes of the learning rate when a batch is so many times as large.
+/// How the learning rate follows when the batch becomes k times as large: not at all, by sqrt(k),
+/// or by k.
 enum class rate_follows { nothing, square_root, batch };
 
-/// A batch as large as the noise scale says that it pays to have: every `window` steps each worker
-/// takes as many passes a step as bring all workers' batches to it, from 1 to `most`; the mean is
-/// then over so many passes, whatever their number, and so the gradient stays one of an image. The
-/// loop makes `passes()` of them before a step is over. The engine's monitor is
-/// monitor::noise_scale, alone or in a tee; its value is of all workers, so that all take as many.
-/// A run that goes on from a checkpoint begins with the passes of its options again.
-/// For core/acting.hpp. Cost: a window's end waits for every tensor and the monitor's sums; a
-/// change, what `engine::replan` costs.
+/// Adapts the batch size to the gradient noise scale. At the end of every `window` steps it sets
+/// the number of backward passes of a step, from 1 to `most`, such that the batch of all workers
+/// together comes closest to the noise scale. A gradient is the mean over the step's passes, and
+/// so stays a gradient per image.
+/// The training loop makes `passes()` passes in each step and calls this through core/acting.hpp.
+/// The engine's monitor must be monitor::noise_scale, alone or in a tee; its estimate is over all
+/// workers, so that all of them choose alike. A run that is resumed from a checkpoint starts with
+/// the passes of its options again.
+/// Cost: the end of a window waits for every tensor and for the monitor's sums; a change costs what
+/// `engine::replan` costs.
 /// After: McCandlish, Kaplan and Amodei, 2018; KungFu's adaptive batch size, Mai et al., OSDI 2020.
 class batch_by_noise {
  public:
-  /// `set`: options that the engine was made with. Throws usage_error for a window of no steps.
+  /// `set` are the options that the engine was made with. Throws usage_error if `window` or `most`
+  /// is 0.
   template <class Options>
   batch_by_noise(const Options& set, std::uint64_t window, unsigned most,
                  rate_follows rate = rate_follows::nothing)
@@ -50,11 +54,11 @@ class batch_by_noise {
     }
   }
 
-  /// Backward passes that each worker makes in a step.
+  /// Backward passes that each worker makes in the current step.
   unsigned passes() const { return passes_; }
 
  private:
-  /// A noise scale that is negative or not a number says nothing yet.
+  /// Keeps the present number if the noise scale is negative or NaN, as an early estimate may be.
   unsigned passes_for(double scale, double images_a_pass) const {
     if (!(scale > 0)) {
       return passes();

@@ -30,8 +30,8 @@ namespace detail {
 using magic = std::array<char, 8>;
 inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '8', '\n'};
 
-/// Bytes on their way to a stream. After each value the hash of all so far, so that a damaged file
-/// is noticed before anything in it is taken for another run's.
+/// Writes a checkpoint to a stream. Hashes of everything written so far stand between the values,
+/// so that a damaged file is reported as damaged, and not as that of another run.
 class checkpoint_writer {
  public:
   explicit checkpoint_writer(std::ostream& out) : out_(&out) {}
@@ -116,7 +116,7 @@ class checkpoint_reader {
     bytes(std::as_writable_bytes(std::span(read)));
     return read;
   }
-  /// Whether they are what was written.
+  /// Reads options into `set`. Returns whether they equal what `set` held before.
   template <class Options>
   bool options(Options& set) {
     bool same = true;
@@ -146,7 +146,7 @@ class checkpoint_reader {
   running_hash hash_;
 };
 
-/// Of where chunks lie in the model and which rank owns each.
+/// Hash of where each chunk lies in the model and which rank owns it.
 inline std::uint64_t hash_of_owners(const plan& made) {
   running_hash hash;
   for (const chunk& each : made.chunks) {
@@ -170,7 +170,8 @@ inline void expect(std::string_view found, std::string_view wanted, std::string_
   }
 }
 
-/// How a checkpoint begins: whose it is, and of which step.
+/// The head of a checkpoint: the strategy, the number of ranks, the rank that wrote it, and its
+/// step.
 struct checkpoint_head {
   std::string strategy;
   std::int64_t ranks = 0;
@@ -200,7 +201,9 @@ inline checkpoint_head read_head(checkpoint_reader& file) {
   return head;
 }
 
-/// Every worker is between two steps, with nothing on its way, or throws usage_error.
+/// Waits until nothing of this rank is in flight and, where launches complete alone, until every
+/// worker has come to this call. Throws usage_error in the middle of a step, when only some of its
+/// passes have been made.
 template <class Engine>
 void expect_between_steps(Engine& engine) {
   engine.drain();
@@ -212,11 +215,12 @@ void expect_between_steps(Engine& engine) {
   engine.meet();
 }
 
-/// Every worker's file is of one step, or every worker throws the same sentence.
+/// Checks that the files of all workers are of one step. If not, every worker throws the same
+/// sentence. `own` is the step of this worker's file.
 template <class Engine>
 void expect_one_step(Engine& engine, std::uint64_t own) {
   std::vector<double> steps(static_cast<std::size_t>(engine.workers()));
-  // Its mean with the others' zeros is what this worker's file says.
+  // All other workers contribute 0 in this place, so that its mean over the workers becomes `own`.
   steps[static_cast<std::size_t>(engine.worker())] = static_cast<double>(own) * engine.workers();
   engine.average(steps);
   for (std::size_t rank = 1; rank < steps.size(); ++rank) {
@@ -232,10 +236,11 @@ void expect_one_step(Engine& engine, std::uint64_t own) {
 }  // namespace detail
 
 /// Writes everything that this rank needs to go on as if it had never stopped: parameters,
-/// residuals, momenta, the optimizer's values, the step and, where one is learned, the order of
-/// launches. Every worker must call it between the same steps, each with a stream of its own;
-/// worker 0's holds the servers' state too. Where launches complete alone all workers meet before
-/// and after. Cost: waits for all tensors, then writes about twice to four times the model's bytes.
+/// residuals, momenta, the optimizer's values, the step and, under a coordination that learns one,
+/// the order of launches. Every worker must call it between the same two steps, each with a stream
+/// of its own. Worker 0's stream also holds the servers' state. Under an architecture whose
+/// launches complete alone, all workers wait for each other before and after.
+/// Cost: waits for all tensors, then writes about two to four times the model's bytes.
 template <class Engine>
 void save(Engine& engine, std::ostream& out) {
   detail::expect_between_steps(engine);
@@ -277,19 +282,22 @@ void save(Engine& engine, std::ostream& out) {
   engine.meet();
 }
 
-/// The step after which `save` wrote what `in` begins with: which of its files is one of a set.
-/// Throws usage_error if no checkpoint of this version begins there.
+/// Returns the step of the checkpoint that `in` begins with, by which a caller finds the files that
+/// belong to one set. Throws usage_error if `in` begins with no checkpoint of this version.
 inline std::uint64_t step_of_checkpoint(std::istream& in) {
   detail::checkpoint_reader file(in);
   return detail::read_head(file).steps;
 }
 
-/// Continues from what `save` wrote: on each rank the file that it wrote, all of one step where
-/// workers keep one; the same strategy, model, optimizer and number of ranks; and the same fusion
-/// and partition, where each rank updates a part of every chunk, or remembers what the mean of a
-/// part has lost. Other options are as after a re-plan, and refused where that is.
-/// Throws usage_error, naming the difference, if the file is of another run or damaged; nothing
-/// has been changed then but memory of this engine, which must not be used on.
+/// Continues from what `save` wrote. Every worker must call it, each with the file that the rank of
+/// its number wrote, all of one step where workers keep a common step. The strategy, model,
+/// optimizer and number of ranks must be those of the saved run. So must the fusion and the
+/// partition, where each rank updates a part of every chunk or remembers the residuals of the means
+/// that it encodes. Any other option may differ as after `engine::replan`, and is refused where
+/// `replan` refuses it.
+/// Throws usage_error, which names the difference, if the file is of another run or damaged. By
+/// then it may have overwritten memory of this engine, and nothing else. The engine must not be
+/// used any more.
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
   detail::expect_between_steps(engine);
@@ -354,7 +362,8 @@ void load(Engine& engine, std::istream& in) {
     value = static_cast<std::remove_reference_t<decltype(value)>>(file.template value<double>());
   });
   const auto rate_of_residuals = file.template value<double>();
-  // Parameters, then what policies make of them, then what they remember beside.
+  // Kept for later: `resume` first lets policies take copies of the parameters read above, and only
+  // then restores what they remember.
   std::vector<std::vector<float>> memories;
   for (const std::span<float> each : engine.memories()) {
     memories.emplace_back(each.size());
@@ -370,7 +379,7 @@ void load(Engine& engine, std::istream& in) {
       throw usage_error(sentence({"the checkpoint is of step ", head.steps,
                                   " and holds no learned order. Fix: use one that `save` wrote"}));
     }
-    if (book.front() == no_chunk) {  // it was still being learned, and is learned again
+    if (book.front() == no_chunk) {  // the order was still being learned, and is learned again
       book.clear();
     }
   }

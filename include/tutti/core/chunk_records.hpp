@@ -29,26 +29,26 @@
 
 namespace tutti {
 
-/// What a rank keeps of a chunk from launch to launch.
+/// The state of one chunk on one rank, from launch to launch.
 template <class Queue, bool Splits>
 struct chunk_record {
   chunk_state state{chunk_state::finished};
   std::uint64_t steps{};
-  std::uint64_t started{};        ///< among all starts, from 1 on
-  typename Queue::event moved{};  ///< where a stream moves chunks
+  std::uint64_t started{};        ///< number of its last start on this rank, from 1; 0 before any
+  typename Queue::event moved{};  ///< passes once a stream has moved the chunk
   bool released{};
   memory_of<std::byte, Queue> workspace{};
   memory_of<std::byte, Queue> scratch{};
-  memory_of<float, Queue> remembered{};  ///< of its tensor, by its compressor
-  memory_of<float, Queue> kept{};        ///< of that, for a step that is undone
+  memory_of<float, Queue> remembered{};  ///< of the tensor, by a compressor of rounds
+  memory_of<float, Queue> kept{};        ///< a copy of `remembered`, for undoing a step
   task running{};
   std::conditional_t<Splits, std::optional<gate>, std::monostate> second_half{};
-  task before{};  ///< the launch before, where the next may begin before it has ended
+  task before{};  ///< the previous launch, where the next may begin before it has ended
 
   bool at_rest() const { return running.done() && before.done(); }
 };
 
-/// Where each of a rank's chunks stands. Compiled once for all strategies.
+/// The records of a rank's chunks. Compiled once for all strategies.
 template <class Queue, bool Splits>
 class chunk_list {
  public:
@@ -70,9 +70,10 @@ class chunk_list {
   bool at_rest() const {
     return loops::all_of(records_, [](const record& each) { return each.at_rest(); });
   }
-  /// The first that is under way, or else ready; null if there is none.
+  /// The chunk of the earliest step among those that have started or, if none has, among those that
+  /// are ready; null if there is none.
   [[gnu::cold]] const record* first_begun() const {
-    // What is merely ready may wait for the others' credit: they come last.
+    // A ready chunk may only be waiting for credit that others hold, so it is named last.
     const record* first = nullptr;
     for (const record& each : records_) {
       if (each.state != chunk_state::started && each.state != chunk_state::ready) {
@@ -85,7 +86,8 @@ class chunk_list {
     }
     return first;
   }
-  /// The first that the stream has not come past; null if there is none.
+  /// The chunk that was started first among those that the stream has not yet completed; null if
+  /// there is none.
   [[gnu::cold]] const record* first_on_stream() const {
     const record* first = nullptr;
     for (const record& each : records_) {
@@ -101,7 +103,8 @@ class chunk_list {
   std::vector<record> records_;
 };
 
-/// All of a rank's chunks, and the memory that their launches work in.
+/// The records of a rank's chunks, together with the memory that their launches work in and that
+/// their compressors remember in.
 template <class Types>
 class chunk_records
     : public chunk_list<typename Types::transport::queue_type, surroundings<Types>::splits_phases> {
@@ -123,7 +126,7 @@ class chunk_records
   using typename list::record;
   using buffers = fusion_buffers<queue_type>;
 
-  /// Without the workspace of chunks that travel in a fusion's buffers.
+  /// Allocates no workspace for chunks that travel in a fusion's buffers.
   [[gnu::cold]] chunk_records(transport& world, const plan& made,
                               const model_memory<queue_type>& model,
                               const surroundings_type& around, const state_type& state)
@@ -157,14 +160,16 @@ class chunk_records
   chunk_records& operator=(const chunk_records&) = delete;
   [[gnu::cold]] ~chunk_records() = default;
 
-  /// The chunk's compressor works on the one tensor that it holds: it is a launch by itself.
+  /// Returns whether the chunk's compressor works on whole tensors. The chunk is then one tensor
+  /// and always a launch by itself.
   bool is_alone(const chunk& piece) const {
     return with_compressor(around_->compressor(), piece.chosen, [](const auto& its) {
       return facts::works_on_tensors<std::remove_cvref_t<decltype(its)>>;
     });
   }
 
-  /// Buffers of `most` elements for a fusion's launches.
+  /// Makes the buffers of a fusion that gathers at run time, each for a launch of up to `most`
+  /// elements.
   [[gnu::cold]] void make_buffers(std::optional<buffers>& made, std::size_t most) {
     reserve_for(most);
     made.emplace(
@@ -174,9 +179,10 @@ class chunk_records
         remembered_rows{owner_memory_.floats(), owner_rows}, shares());
   }
 
-  /// What launches of so many elements work in, of either class of tensors, unless those are
-  /// launches by themselves. Shares of many small chunks are longer than those of one as long as
-  /// all.
+  /// Returns the workspace and scratch that a launch of so many elements needs, of either class of
+  /// tensors, except of a class whose chunks are launches by themselves. The shares that a rank
+  /// owns in many small chunks may be longer than its share of one chunk of the same total length,
+  /// hence the additional elements.
   [[gnu::cold]] typename buffers::room room_of(std::size_t elements) const {
     typename buffers::room its;
     for (const bool chosen : {false, true}) {
@@ -197,18 +203,20 @@ class chunk_records
     return its;
   }
 
-  /// What is remembered of the chunk's elements, for its own compressor and for its owner's.
+  /// The contexts of the chunk's worker compressor, which encodes gradients, and of its owner's,
+  /// which encodes means: what each remembers of the chunk's elements.
   chunk_context worker_context(std::uint32_t number) { return context_in(worker_memory_, number); }
   chunk_context owner_context(std::uint32_t number) { return context_in(owner_memory_, number); }
 
-  /// What is remembered in steps of the optimizer becomes `factor` times as much.
+  /// Multiplies by `factor` whatever compressors remember in units of the optimizer's step.
   [[gnu::cold]] void rescale(float factor) {
     for (std::uint32_t number = 0; number < records_.size(); ++number) {
       const chunk& piece = plan_->chunks[number];
-      const std::uint64_t step = records_[number].steps;  // the next
+      const std::uint64_t step = records_[number].steps;  // of the next launch
       with_compressor(around_->compressor(), piece.chosen, step, [&](const auto& its) {
         rescale(its, worker_memory_, number, factor);
-        // Owners of parameters remember what those have lost, which is in no rate's steps.
+        // Owners of parameters remember residuals of parameters, whose unit is independent of the
+        // rate.
         if constexpr (!facts::in_rounds<std::remove_cvref_t<decltype(its)>> &&
                       !facts::owns_parameters<typename Types::architecture>) {
           rescale(relay(its), owner_memory_, number, factor);
@@ -219,7 +227,7 @@ class chunk_records
 
   // ---- a step that turns out to update nothing
 
-  /// `undo_step` goes back to what is remembered of the chunk now.
+  /// Copies what compressors remember of the chunk; `undo_step` restores the copies.
   void keep(std::uint32_t number) requires undoes {
     const chunk& piece = plan_->chunks[number];
     worker_kept_.copy(world_->queue(), worker_memory_, piece.first_element, piece.elements);
@@ -233,14 +241,16 @@ class chunk_records
       copy(each.remembered, each.kept);
     }
   }
-  /// Gradients are `factor` times as much from now on, and so is what is remembered of them. Of a
-  /// tensor's factors only the directions count.
+  /// Multiplies what is remembered of gradients by `factor`, because gradients are scaled by it
+  /// from now on. What is remembered of whole tensors (low-rank factors) stays: only its directions
+  /// count.
   [[gnu::cold]] void scale(float factor) requires undoes {
     kernels::scale(world_->queue(), worker_memory_.floats(), factor);
     kernels::scale(world_->queue(), owner_memory_.floats(), factor);
   }
 
-  /// What is remembered from step to step of each element sent, of each mean, and of each tensor.
+  /// What compressors remember from step to step: first of the elements that this rank sends,
+  /// second of the means that it encodes, and then of each chunk whose compressor works in rounds.
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all{worker_memory_.floats(), owner_memory_.floats()};
     for (record& each : records_) {
@@ -251,17 +261,19 @@ class chunk_records
     return all;
   }
 
-  /// The first that is under way, or else ready, with its step.
+  /// The first chunk that has started or, if none has, is ready, with the step that it is in.
   [[gnu::cold]] std::optional<chunk_step> first_begun() const {
     const record* first = list::first_begun();
     if (first == nullptr) {
       return std::nullopt;
     }
-    const bool counted = delays && first->state == chunk_state::started;  // its step is over
+    // A delayed launch counts its step when it begins.
+    const bool counted = delays && first->state == chunk_state::started;
     return chunk_step{this->number_of(*first), first->steps - counted};
   }
 
-  /// The first that the stream has not come past.
+  /// The chunk that was started first among those that the stream has not yet completed, with its
+  /// step.
   std::optional<chunk_step> first_on_stream() const {
     const record* first = list::first_on_stream();
     if (first == nullptr) {
@@ -271,13 +283,13 @@ class chunk_records
   }
 
  private:
-  /// What kernels work in beside a launch's scratch: two payloads that are merged are as long as
-  /// their sum at most.
+  /// Reserves the memory that kernels work in beside a launch's scratch. Twice the elements,
+  /// because two payloads that are merged may be as long as their sum.
   void reserve_for(std::size_t elements) { kernels::reserve(world_->queue(), 2 * elements); }
 
   std::size_t shares() const { return owner_rows == 0 ? 1 : at(world_->size()); }
 
-  /// What the chunk's compressor works with.
+  /// Allocates what the chunk's compressor works with and remembers.
   template <class C>
   void set_up(const C& its, record& mine, const chunk& piece) {
     const auto scratch = [&](const auto& each) { return scratch_of(each, piece); };

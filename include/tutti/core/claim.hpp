@@ -7,16 +7,17 @@
 
 namespace tutti {
 
-/// An engine's claim to its rank of a transport, for as long as it lives. Chunks, decisions and
-/// messages at the end are numbered by an engine's plan alone, so that a second engine would take
-/// messages of the first.
+/// An engine's claim to its rank of a transport, held for as long as the engine lives. Messages of
+/// chunks, of decisions and of the shutdown are numbered by an engine's plan alone, so that a
+/// second engine on the transport would receive messages of the first.
 ///
-/// What is claimed is the transport's queue of coroutines: whatever wraps a transport has its, and
-/// ranks that share one loop differ by number.
-/// Cost: a lock and a look at the engines of this process, when one is made and when it ends.
+/// The claim is to a pair of coroutine queue and rank. A transport that wraps another one shares
+/// its queue, and ranks that share one loop differ by their number.
+/// Cost: a lock and a look at every engine of this process, when an engine is made and when it
+/// ends.
 class claim {
  public:
-  /// Throws usage_error if an engine of this rank's has it already.
+  /// Throws usage_error if another engine has claimed this rank of the transport.
   [[gnu::cold]] claim(const run_queue& loop, int rank) : loop_(&loop), rank_(rank) {
     const std::scoped_lock lock(mutex());
     if (is_listed(loop, rank)) {
@@ -41,7 +42,7 @@ class claim {
     *its = earlier_;
   }
 
-  /// An engine of this rank's has it.
+  /// Returns whether an engine has claimed this rank of the transport.
   [[gnu::cold]] static bool is_made(const run_queue& loop, int rank) {
     const std::scoped_lock lock(mutex());
     return is_listed(loop, rank);
@@ -59,8 +60,8 @@ class claim {
     static std::mutex one;
     return one;
   }
-  /// Nothing is destroyed with the process: an engine with static storage may end after whatever
-  /// else is static.
+  /// The head of the list of claims. A pointer, so that it is never destroyed: an engine with
+  /// static storage may end after any other static object.
   static claim*& latest() {
     static claim* one = nullptr;
     return one;

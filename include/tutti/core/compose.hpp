@@ -21,8 +21,8 @@
 
 namespace tutti {
 
-/// A communication strategy: six policies that go together. Written by `compose`, which accepts
-/// them in any order; two compositions of the same policies are one type.
+/// A communication strategy: six policies that go together. Written by means of `compose`, which
+/// takes policies in any order, so that two compositions of the same policies are one type.
 template <fusion_policy Fusion, partition_policy Partition, schedule_policy Schedule,
           coordination_policy Coordination, compression_policy Compression,
           architecture_policy Architecture>
@@ -96,15 +96,16 @@ struct strategy_of<S> {
 
 }  // namespace detail
 
-/// The strategy made of these policies, in any order; a role that is not named has its default.
+/// The strategy made of these policies, given in any order. A role that none of them plays has its
+/// default policy.
 template <class... Policies>
 using compose = typename detail::composition<Policies...>::type;
 
-/// The composition behind a named strategy; a composition is its own.
+/// The composition behind a named strategy. Of a composition, the composition itself.
 template <class S>
 using strategy_of = typename detail::strategy_of<S>::type;
 
-/// The magnitudes of a strategy's six policies.
+/// The options of a strategy's six policies.
 template <class Strategy>
 struct policy_options {
   options_of<typename Strategy::fusion> fusion{};
@@ -114,7 +115,7 @@ struct policy_options {
   options_of<typename Strategy::compression> compression{};
   options_of<typename Strategy::architecture> architecture{};
 
-  /// Visits every policy's options with the role's name: `visit(role, options)`.
+  /// Calls `visit(role, options)` for each policy, with the role's name.
   template <class Self, class Visitor>
   static void each(Self& self, Visitor&& visit) {
     visit(std::string_view("fusion"), self.fusion);
@@ -126,7 +127,7 @@ struct policy_options {
   }
 };
 
-/// A named strategy's own defaults, or those of its policies.
+/// The default options of a named strategy, or, if it states none, those of its policies.
 template <class S>
 constexpr policy_options<strategy_of<S>> default_options() {
   if constexpr (requires { S::defaults(); }) {

@@ -4,16 +4,16 @@
 
 namespace tutti {
 
-/// What a chunk is doing on one rank.
+/// The state of a chunk on one rank.
 enum class chunk_state : std::uint32_t {
   waits_for_gradient,
   ready,
   started,
   finished,
-  held,  ///< by a server, until workers have pushed whom its architecture's bound is about
+  held,  ///< a server holds it back until other workers have pushed, as a staleness bound demands
 };
 
-/// A chunk in one of its steps.
+/// A chunk in one step.
 struct chunk_step {
   std::uint32_t chunk{};
   std::uint64_t step{};
@@ -21,26 +21,26 @@ struct chunk_step {
   bool operator==(const chunk_step&) const = default;
 };
 
-/// No chunk: whoever asks waits for something else.
+/// Stands in place of a chunk when a rank waits for something else.
 inline constexpr std::uint32_t no_chunk = 0xffffffff;
 
-/// A message on the control channel. Trivially copyable: ranks run one program.
+/// A message on the control channel. It is sent as bytes, since all ranks run one program.
 struct control_message {
   enum class kind : std::uint32_t {
-    stop,      ///< to oneself: stop listening
-    question,  ///< what is `about` doing there?
-    answer,    ///< `state`, and the tensor it waits for; what this rank has done so far
-    excuse,    ///< rank `absent` has ended in good order; before an answer, by whoever serves
+    stop,      ///< from a rank to itself: stop listening
+    question,  ///< what is the chunk `about` doing on your rank?
+    answer,    ///< `state`, the tensor that the chunk waits for, and how far the rank has come
+    excuse,    ///< rank `absent` has ended in good order; sent by servers before an answer
   };
 
   kind what{};
-  std::uint32_t number{};  ///< of the question; its answer has the same
+  std::uint32_t number{};  ///< of the question; an answer repeats it
   chunk_step about{};
   chunk_state state{};
   std::uint32_t tensor{};
-  std::uint64_t handed_in{};  ///< gradients, in every pass
-  std::uint64_t averages{};   ///< begun
-  std::uint32_t waiting{};    ///< threads inside the engine
+  std::uint64_t handed_in{};  ///< gradients given to `ready` so far, counting every pass
+  std::uint64_t averages{};   ///< calls of `average` and `replan` begun so far
+  std::uint32_t waiting{};    ///< threads that wait inside the engine
   std::uint32_t absent{};
 };
 

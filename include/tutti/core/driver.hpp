@@ -20,10 +20,10 @@
 
 namespace tutti {
 
-/// Moves a rank's communication forward: whoever calls, or a thread beside. One thread at a
-/// time owns the loop, and goes round it by `Owner::go_round(world)`. `Owner::has_posts()` says
-/// whether something has become ready since, `Owner::failed()` ends every wait, and what throws in
-/// the loop is `Owner::broken(exception)`.
+/// Drives a rank's communication, either from the threads that call the engine or from a progress
+/// thread. One thread at a time owns the loop and makes rounds of it by `Owner::go_round(world)`.
+/// `Owner::has_posts()` says whether a tensor has become ready since the last round,
+/// `Owner::failed()` ends every wait, and `Owner::broken(exception)` receives what the loop throws.
 template <class Transport, class Owner>
 class driver {
  public:
@@ -32,8 +32,9 @@ class driver {
   driver& operator=(const driver&) = delete;
   [[gnu::cold]] ~driver() { stop_thread(); }
 
-  /// From now on a thread makes progress, if `wanted` or, automatically, where this host has two
-  /// cores for each of its ranks, and this one is not bound to one of them.
+  /// Starts driving by the progress thread if `wanted` says so. `progress::automatic` does where
+  /// this host has two cores for each of its ranks and this rank is not bound to a single core.
+  /// Does nothing where the transport is single-threaded.
   [[gnu::cold]] void start_thread(progress wanted) {
     const unsigned cores = std::thread::hardware_concurrency();
     const bool roomy = 2 * static_cast<unsigned>(ranks_here(*world_)) <= cores && !on_one_core();
@@ -54,10 +55,11 @@ class driver {
     }
   }
 
-  /// A thread makes progress, whatever the caller does.
+  /// Returns whether a progress thread drives this rank.
   bool has_thread() const { return thread_ != nullptr; }
 
-  /// Something was posted: the caller moves it on, unless a thread does.
+  /// Called after something was posted: wakes the progress thread or, without one, makes progress
+  /// on the calling thread.
   void nudge() {
     if (thread_) {
       thread_->wake();
@@ -66,7 +68,7 @@ class driver {
     }
   }
 
-  /// Calls `act` as the loop's owner: coroutines are started, and left, by nobody else.
+  /// Calls `act` while owning the loop. Coroutines are only ever started and resumed by its owner.
   template <class Act>
   void exclusively(Act act) {
     expect_outside();
@@ -77,8 +79,8 @@ class driver {
     act();
   }
 
-  /// Drives until `done` or failure; false if nothing at all moved for `limit` seconds, whoever
-  /// drives.
+  /// Drives until `done` or failure, and then returns true. Returns false once nothing at all has
+  /// moved for `limit` seconds, whichever thread drives.
   bool drive_until(predicate done, seconds limit) {
     expect_outside();
     const progress_thread::waiter mine(thread_.get());
@@ -107,10 +109,10 @@ class driver {
       }
     }
   }
-  /// Drives until `done`, however long it takes.
+  /// Drives until `done` or failure, however long it takes.
   void drive_until(predicate done) { drive_until(done, std::numeric_limits<seconds>::infinity()); }
 
-  /// Drives until `done`, failure or not; false after `limit` seconds.
+  /// Drives until `done`, even after a failure. Returns false after `limit` seconds.
   bool drive_for(predicate done, seconds limit) {
     const seconds end = world_->now() + limit;
     for (std::size_t idle = 0; !done();) {
@@ -125,19 +127,21 @@ class driver {
   }
 
  private:
-  /// Whether whoever calls may run on one core alone, as mpirun binds a job of two.
+  /// Returns whether the calling thread may run on one core only, as mpirun binds the ranks of a
+  /// job of two.
   static bool on_one_core() {
     cpu_set_t mine;
     return sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) == 1;
   }
 
-  /// A coroutine that blocked would wait for its own thread.
+  /// Asserts that the caller is no coroutine of the loop: blocked, it would wait for its own
+  /// thread.
   void expect_outside() const {
     TUTTI_ASSERT(!world_->ready_coroutines().draining(),
                  "a blocking wait inside a coroutine: await arrival(id) instead");
   }
 
-  /// Until it ends, also by an exception, the loop is somebody's.
+  /// Holds the ownership of the loop, and gives it up also when an exception passes.
   class turn {
    public:
     explicit turn(std::atomic_flag& driven) : driven_(&driven) {}
@@ -151,7 +155,8 @@ class driver {
 
   bool step() { return !thread_ && make_progress(); }
 
-  /// A moment as the loop's owner; false if somebody else is, or nothing happened.
+  /// Makes rounds as the loop's owner. Returns false if another thread owns the loop, or nothing
+  /// happened.
   bool make_progress() {
     bool any = false;
     bool more = false;
@@ -171,12 +176,13 @@ class driver {
         owner_->broken(std::current_exception());
         return any;
       }
-      // Posted while the loop was ours, when nobody else could.
+      // Threads that posted during the round found the loop taken and left, so their posts are
+      // taken in here.
     } while (more || owner_->has_posts());
     return any;
   }
 
-  /// Who waits for the thread looks so often before it sleeps.
+  /// Rounds of polling before a caller that waits for the progress thread sleeps.
   static constexpr std::size_t glances = 1000;
 
   Transport* world_;
@@ -191,7 +197,7 @@ class driver {
       .idle =
           [](void* self, std::size_t polls, urgency who) {
             return static_cast<driver*>(self)->world_->idle(polls, who);
-          }};  // as `thread_` sees it
+          }};  // this loop, as the progress thread sees it
 };
 
 }  // namespace tutti

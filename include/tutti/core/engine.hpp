@@ -34,17 +34,17 @@
 
 namespace tutti {
 
-/// Trains with a strategy: takes gradients as the backward pass makes them, gives parameters as the
-/// next forward pass needs them.
+/// Trains with a strategy: takes gradients while the backward pass makes them, and gives back
+/// parameters when the next forward pass needs them.
 ///
-/// `ready(id)`: the gradient of this step is final, and the engine's until the tensor arrives.
-/// `wait(id)`: returns when the parameter is current. Both may be called from several threads.
-/// Where the transport's time is virtual nothing may block: await `started()`, `arrival(id)`,
-/// `served()` and `close()` instead.
+/// `ready(id)` says that this step's gradient of a tensor is final; it belongs to the engine until
+/// the tensor arrives. `wait(id)` returns when the parameter is current. Both may be called from
+/// several threads. Where the transport's time is virtual, no call may block: await `started()`,
+/// `arrival(id)`, `served()` and `close()` instead.
 ///
-/// Every rank makes its engine with the same tensors and options; rank 0's parameters become
-/// everybody's. An engine stays where it was made, and is the only one of its transport. Errors end
-/// every wait on every rank with one sentence (communication_error).
+/// Every rank makes its engine with the same tensors and options, and receives rank 0's parameters.
+/// An engine must not be moved, and is the only one of its transport. An error ends every wait on
+/// every rank with one sentence (communication_error).
 template <class Strategy, transport_policy Transport, optimizer_policy Optimizer,
           monitor_policy Monitor = monitor::none>
 class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
@@ -87,16 +87,16 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using options = typename types::options;
   using compression = typename types::compression;
   using architecture = typename types::architecture;
-  /// Launches wait for a tick, which wants somebody who is there when it comes.
+  /// Whether launches wait for a timer (Horovod's cycle time), for which a thread must be awake.
   static constexpr bool has_cycle = requires(const options& set) { set.fusion.cycle; };
 
   [[gnu::cold]] engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer,
                        options set, Monitor monitor = {})
       : core(world, std::move(tensors), optimizer, std::move(set), std::move(monitor)) {}
 
-  /// This rank cannot go on, for a reason of yours: every wait on every rank ends with its words.
-  /// Call it where your loop catches an exception, for the destructor cannot know which one passes,
-  /// and tells the others only that this rank has left:
+  /// Ends every wait on every rank with the words of `why`, because this rank cannot go on. Call it
+  /// where your loop catches an exception: the destructor cannot know which one passes, and tells
+  /// the others only that this rank has left.
   /// `catch (...) { engine.fail(std::current_exception()); throw; }`
   void fail(std::exception_ptr why) {
     if constexpr (!virtual_time) {
@@ -110,17 +110,18 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
   // ---- memory that is lent
 
-  /// Memory for this step's gradient of tensor `id`, where the model has none and the strategy
-  /// gives gradients back (architecture::sharded): undefined on a step's first pass, and what
-  /// earlier passes have left there on any later one. Write it, say `ready(id)`, and touch it no
-  /// more. Throws usage_error where nothing is lent, or before the last one has arrived. Where the
-  /// strategy limits what is lent, and time is real, waits for what is on its way to be given back.
-  /// Cost: a lock, and memory for a bucket while there are fewer than are held at once.
+  /// Returns memory for this step's gradient of tensor `id`, lent where the model has none of its
+  /// own and the strategy gives gradients back (architecture::sharded). Its content is undefined on
+  /// a step's first pass; later passes find what earlier ones left there. Write it, call
+  /// `ready(id)`, and do not touch it again. Throws usage_error where nothing is lent, or before
+  /// the tensor's last gradient has arrived. Where the strategy limits what is lent and time is
+  /// real, waits until buckets in flight give memory back. Cost: a lock, and an allocation while
+  /// fewer buffers exist than buckets hold memory at once.
   std::span<float> gradient(tensor_id id) requires(
       !has_own_memory<typename Transport::queue_type>) {
     return gradients::lend(*this, id).first;
   }
-  /// Memory for a gradient that `stream` writes from now on.
+  /// Returns such memory for a gradient that is written by work enqueued on `stream` from now on.
   template <class Stream>
   requires device_queue<Stream> std::span<float> gradient(tensor_id id, Stream& stream) {
     const auto [memory, after] = gradients::lend(*this, id);
@@ -130,20 +131,21 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
   // ---- the two verbs
 
-  /// The gradient of tensor `id` is final. Throws usage_error if its last one has not arrived yet.
+  /// Says that the gradient of tensor `id` is final. Throws usage_error if its last one has not
+  /// arrived yet.
   void ready(tensor_id id) { gradients::ready(*this, id, world_->queue().record()); }
 
-  /// The gradient is final once the work on the caller's stream so far is done.
+  /// Says that the gradient is final once the work that `stream` has so far is done.
   template <class Stream>
   requires device_queue<Stream>
   void ready(tensor_id id, Stream& stream) { gradients::ready(*this, id, stream.record()); }
 
-  /// The gradient is final and lies in `gradient`, from this step on until told otherwise: of the
-  /// tensor's type and length, else usage_error. It must stay until the tensor's next `ready`: for
-  /// a pass without a gradient, zeros are written there. Where passes accumulate, it is their sum
-  /// that the last one's memory holds. Cost: while the gradients of a bucket are floats and
-  /// neighbours, also where they lie now, nothing; from then on that they are not, a copy of each
-  /// tensor, into a buffer that is allocated once.
+  /// Says that the gradient is final and lies in `gradient`, from this step on until another place
+  /// is given. Throws usage_error unless it has the tensor's type and length. The memory must stay
+  /// until the tensor's next `ready`, because `absent` writes zeros there. Where a step has several
+  /// passes, the memory given for the last must hold their sum. Cost: none while the gradients of a
+  /// bucket are floats and neighbours at their new places; else a copy of each tensor, into a
+  /// buffer allocated once.
   void ready(tensor_id id, std::span<float> gradient) {
     gradients::ready_in(*this, id, {.wide = gradient}, world_->queue().record());
   }
@@ -161,20 +163,20 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     gradients::ready_in(*this, id, {.narrow = gradient}, stream.record());
   }
 
-  /// Tensor `id` has no gradient in this pass: it counts as zero. Where passes accumulate, what
-  /// earlier ones have added up stays. Throws usage_error as `ready` does, and touches nothing
-  /// then.
+  /// Says that tensor `id` has no gradient in this pass, which counts as zero. Where a step has
+  /// several passes, the sum of the earlier ones stays. Throws usage_error where `ready` does, and
+  /// then touches nothing.
   void absent(tensor_id id) { gradients::absent(*this, id); }
 
-  /// Returns when what was last ready of tensor `id` has arrived. Throws communication_error if
-  /// that can no longer happen.
+  /// Returns when the result of the last `ready` of tensor `id` has arrived. Throws
+  /// communication_error if that can no longer happen.
   void wait(tensor_id id) requires(!virtual_time) {
     wait_for(id);
     synchronize();
   }
 
-  /// What `stream` does from now on sees tensor `id` current; the host waits for peers alone, and
-  /// where there is a window of credit for what has to leave before.
+  /// Makes whatever is enqueued on `stream` from now on see tensor `id` current. The host waits
+  /// only for peers and, under a window of credit, for the messages that must leave first.
   template <class Stream>
   requires device_queue<Stream>
   void wait(tensor_id id, Stream& stream) {
@@ -182,23 +184,24 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     stream.wait(at(id).current);
   }
 
-  /// Returns when every tensor is up to date: a global barrier.
+  /// Returns when every tensor has arrived: a global barrier.
   void wait() requires(!virtual_time) {
     wait_until([this] { return !outstanding(); }, no_tensor);
     synchronize();
   }
 
-  /// No more batches on this rank: until every rank has joined, it takes part with zeros in each
-  /// step that others take, and its parameters follow the mean as everybody's do. Passes that it
-  /// has added up for a step are sent first, without the missing ones. Returns when all ranks have
-  /// joined; then training may go on, from the same step on every rank.
+  /// Says that this rank has no more batches. Until every rank has joined, it contributes zeros to
+  /// each step that others take, and its parameters follow the mean as everybody's do. Passes that
+  /// it has accumulated for an unfinished step are sent first, the missing ones counting as zero.
+  /// Returns when all ranks have joined; training may then go on, from the same step on every rank.
   ///
-  /// The mean stays one over all ranks: a step that fewer have batches for is a smaller one. What
-  /// a compressor remembers still travels with the zeros, so that error feedback loses nothing;
-  /// one that has no zero, as a sign has none, sends what it makes of it. No deadline ends this
-  /// wait: others compute. Nobody calls `average`, `change` or `replan`, saves or loads while some
-  /// have joined and some have not. Only coordination::negotiated knows who is ready; elsewhere it
-  /// does not compile. After: Horovod's join.
+  /// The mean stays one over all ranks, so a step for which fewer ranks have batches is a smaller
+  /// step. Residuals still travel with the zeros, so that error feedback loses nothing; a
+  /// compressor that cannot encode zero, such as sign, sends what it makes of it. No deadline ends
+  /// this wait, since others still compute. No rank may call `average`, `change`, `replan`, save or
+  /// load while only some have joined. Only coordination::negotiated knows who is ready; under any
+  /// other this does not compile.
+  /// After: Horovod's join.
   void join() requires(!virtual_time) {
     task mine = joined();
     waits_.run_however_long(mine);
@@ -207,7 +210,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
   // ---- the same for coroutines
 
-  /// `co_await engine.joined()`: as `join()`.
+  /// What `join` does, for coroutines: `co_await engine.joined()`.
   task joined() {
     static_assert(sizeof(rule::check_joins_are_negotiated<typename types::coordination>) > 0);
     static_assert(sizeof(rule::check_joined_ranks_send_zeros<architecture, Optimizer,
@@ -215,24 +218,23 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     return joining_.join();
   }
 
-  /// `co_await engine.arrival(id)`: as `wait(id)`.
+  /// What `wait(id)` does, for coroutines: `co_await engine.arrival(id)`.
   using core::arrival;
 
-  /// `co_await engine.started()`: plans are compared and parameters broadcast.
+  /// Ends when plans have been compared and parameters broadcast: `co_await engine.started()`.
   const task& started() const { return startup_; }
 
-  /// A server's whole life.
+  /// A server's listening, which ends when no worker is left to serve.
   const task& served() const { return services_.listening(); }
 
-  /// Ends this rank's part once its gradients have arrived. The destructor does it where blocking
-  /// is allowed.
+  /// Ends this rank's part once its gradients have arrived. The destructor does so if it may block.
   using core::close;
 
   // ---- roles
 
-  /// This rank does not train: call `serve` and return.
+  /// Returns whether this rank serves and does not train. If so, call `serve` and return.
   using core::serves;
-  /// Serves until every worker's engine has ended. Answers the exit status, 0.
+  /// Serves until every worker's engine has ended. Returns the exit status, 0.
   int serve() requires(!virtual_time) {
     waits_.however_long([this] { return services_.have_ended(); });
     failure_.rethrow();
@@ -244,14 +246,15 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
   // ---- values
 
-  /// The mean of `value` over the workers, each with its own. Every worker must call it.
+  /// Returns the mean of the workers' values. Every worker must call it, each with its own value.
   double average(double value) requires(!virtual_time) {
     task asking = averaged(value);
     waits_.run(asking);
     return value;
   }
-  /// Each value becomes its mean over the workers, as many on every one of them: of models that
-  /// have drifted apart, say. Cost: all values from each worker to rank 0 and back.
+  /// Replaces each value by its mean over the workers, for instance each parameter of models that
+  /// have drifted apart. Every worker must call it with equally many. Cost: all values go from each
+  /// worker to rank 0 and back.
   void average(std::span<double> values) requires(!virtual_time) {
     averages_.fetch_add(1, std::memory_order_relaxed);
     task asking = average_over_workers(
@@ -259,7 +262,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
         workers_, values);
     waits_.run(asking);
   }
-  /// What `average` does, for coroutines: `value` becomes the mean, and must outlive the task.
+  /// What `average` does, for coroutines. `value` becomes the mean, and must outlive the task.
   task averaged(double& value) {
     averages_.fetch_add(1, std::memory_order_relaxed);
     return average_over_workers(
@@ -267,12 +270,12 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
         workers_, value);
   }
 
-  /// Other values for the optimizer from the next step on. Every worker must call it, between the
-  /// same steps, with the same values. Residuals that are steps follow the learning rate
-  /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if they
-  /// need more memory an element than those that the engine was made with, have a second momentum,
-  /// no longer exchange momenta of which a part is still to be sent, or are refused by the
-  /// optimizer.
+  /// Gives the optimizer other values from the next step on. Every worker must call it between the
+  /// same two steps with the same values. Residuals that are measured in steps follow the learning
+  /// rate (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if
+  /// the values need more memory an element than the engine was made with, add a momentum to that
+  /// of the compressor, stop the exchange of momenta of which a part is still to be sent, or are
+  /// refused by the optimizer.
   void change(const Optimizer& values) requires(!virtual_time) {
     expect_one_momentum<compression>(values);
     expect_values(values);
@@ -289,22 +292,23 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     tell(values);
   }
   const Optimizer& values() const { return optimizer_; }
-  /// The options that it was made with, or has been re-planned to.
+  /// The options that the engine was made with or last re-planned to.
   const options& asked() const { return set_; }
 
-  /// From the next step on this engine is as one made with `set` that has trained so far: the
-  /// strategy is the same type, and thresholds, partitions, windows, credit, a compressor's density
-  /// and the architecture's values may be others. Residuals, momenta and what architectures
-  /// remember are kept by their place in the model, and move to whoever owns that place now; what
-  /// waits of gradients weighs what it did where a step has other passes now. Every worker must
-  /// call it between the same two steps, with the same options; servers hear of it. Who serves,
-  /// which tensors a compressor selects, the deadline and who makes progress stay as they were.
+  /// Changes the options: from the next step on this engine is as one made with `set` that has
+  /// trained so far. The strategy stays the same type, while thresholds, partitions, windows,
+  /// credit, a compressor's density and the architecture's options may change. Residuals, momenta
+  /// and the architecture's memories are kept by their place in the model, and move to the rank
+  /// that now owns that place. If the passes of a step change, residuals of gradients are rescaled
+  /// to keep their weight. Every worker must call it between the same two steps with the same
+  /// options; servers are told. Who serves, which tensors a compressor selects, the deadline and
+  /// `run.progress` stay as they were.
   ///
-  /// Waits for every tensor first. Errors end the engine on every rank: options that differ or are
-  /// refused, as usage_error; a rank that does not call, as communication_error by its name.
-  /// Cost: three rounds of small messages through rank 0, the plan and its buffers once more;
-  /// servers' memories, and those of whoever encodes means again or updates parts of chunks, go
-  /// through rank 0; of the latter every rank holds what all remember meanwhile.
+  /// Waits for every tensor first. Errors end the engine on every rank: as usage_error if options
+  /// differ or are refused, as communication_error with its name if a rank does not call. Cost:
+  /// three rounds of small messages through rank 0, and the plan and its buffers are made again.
+  /// Memories of servers, and of ranks that encode means again or update parts of chunks, travel
+  /// through rank 0; meanwhile each rank holds those that all of the latter remember.
   void replan(const options& set) requires(!virtual_time) {
     drain();
     due_call_.store("replan()", std::memory_order_relaxed);
@@ -314,13 +318,13 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     due_call_.store("average()", std::memory_order_relaxed);
     synchronize();
   }
-  /// What `replan` does, for coroutines, once every tensor has arrived; `set` must outlive the
+  /// What `replan` does, for coroutines, once every tensor has arrived. `set` must outlive the
   /// task.
   task replanned(const options& set) { return replan_steps<types, core>::to(*this, set); }
 
   const plan& planned() const { return plan_; }
   const std::vector<tensor>& tensors() const { return core::tensors(); }
-  /// Hash of every start of this plan so far, in order: equal on all ranks where one is needed.
+  /// Hash of all starts of this plan so far, in order. Equal on all ranks that need one order.
   std::uint64_t agenda() const { return flow_ ? flow_->agenda() : 0; }
   Monitor& observed() { return observer_.monitor; }
   Transport& world() { return *world_; }
@@ -344,61 +348,62 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
             has_cycle && in_real_time(*world_) && !waits_.has_thread(),
             overflowed()};
   }
-  /// Elements that have come back as an infinity or NaN so far, step after step, where the
-  /// compressor may have made them of numbers (fp16 above 65504): as many on every rank that
-  /// trains. 0 under any other. On a stream the host waits for it.
+  /// Elements that have come back as infinity or NaN in all steps so far, where the compressor may
+  /// have made them of finite numbers (fp16 above 65504); equal on all ranks that train. 0 under
+  /// any other compressor. On a stream the host waits for it.
   std::uint64_t overflowed() const { return core::overflowed(); }
-  /// What all ranks that count pushes have counted so far: on worker 0; nothing on the others.
-  /// Cost: a message to each of them and back.
+  /// Returns the push counts of all ranks that count pushes, on worker 0; nothing on the others.
+  /// Cost: a message to each of those ranks and back.
   push_counts pushes() requires(!virtual_time) {
     push_counts all;
     task asking = collect_pushes(all);
     waits_.run(asking);
     return all;
   }
-  /// What `pushes` does, for coroutines; `all` must outlive the task.
+  /// What `pushes` does, for coroutines. `all` must outlive the task.
   task collect_pushes(push_counts& all) {
     if (world_->rank() == 0 && facts::has_counted_pushes<typename core::state_type>) {
       all += core::counted_pushes();
       co_await services_.collect_pushes(all);
     }
   }
-  /// Seconds that `wait` took so far.
+  /// Seconds that `wait` has taken so far.
   seconds exposed() const { return exposed_.load(std::memory_order_relaxed); }
-  /// What this rank has sent, without what its monitor has.
+  /// What this rank has sent, except for its monitor's sums.
   traffic counted() const {
     const traffic all = world_->counted();
     const traffic observing = counted_observing();
     return {all.bytes_sent - observing.bytes_sent, all.messages_sent - observing.messages_sent};
   }
-  /// What it has sent for its monitor's sums.
+  /// What this rank has sent for its monitor's sums.
   traffic counted_observing() const { return observer_.counted(); }
-  /// Some chunk is on its way.
+  /// Returns whether any launch of this rank is in flight.
   using core::communicates;
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
   std::uint64_t steps() const { return core::steps(); }
-  /// Some gradient is the sum of fewer passes than a step has.
+  /// Returns whether some gradient is the sum of fewer passes than a step has.
   using core::adds_up_passes;
-  /// The learning rate that residuals are in steps of: the last that was not 0.
+  /// The learning rate in whose steps residuals are measured: the last that was not 0.
   double rate_of_residuals() const { return rate_of_residuals_; }
-  /// Waits for every tensor, for what is on its way, and for the monitor's sums of every step.
+  /// Waits for every tensor, every launch in flight, and the monitor's sums of every step.
   void drain() requires(!virtual_time) {
     wait();
     waits_.until([this] { return !communicates() && observer_.sums_are_there(); });
     synchronize();
   }
 
-  /// Returns when every worker has called it, where launches complete alone: others would ask this
-  /// rank meanwhile for what a checkpoint reads or writes. At once under any other architecture.
+  /// Returns when every worker has called it, where launches complete alone: otherwise workers
+  /// would ask this rank meanwhile for what a checkpoint reads or writes. Elsewhere returns
+  /// immediately.
   void meet() requires(!virtual_time) {
     if constexpr (architecture::completes_alone) {
       average(0);
     }
   }
 
-  /// What this rank's policies remember.
+  /// Everything that this rank's policies remember.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = flow_->memories();
     all.push_back(around_.momenta());
@@ -408,18 +413,19 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     return all;
   }
 
-  /// Launches follow the order of the first step.
+  /// Whether launches follow an order that ranks learn in the first steps (coordination::learned).
   static constexpr bool learns = core::flow_type::learns;
-  /// That order, as coordination::learned keeps it; empty while it is being learned.
+  /// The learned order; empty while it is being learned.
   std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
-  /// Launches by an order that an earlier run has learned; every worker must call it. Throws
-  /// usage_error if it was not learned for this plan.
+  /// Launches by an order that an earlier run has learned. Every worker must call it. Throws
+  /// usage_error if the order is not of this plan.
   void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {
     waits_.exclusively([&] { flow_->resume_by(book); });
   }
 
-  /// What policies remember on ranks that do not train, rank by rank: on worker 0; nothing on the
-  /// others. Every worker must call it: what each has pushed is in it, and no more.
+  /// Returns what policies remember on ranks that do not train, rank by rank, on worker 0; nothing
+  /// on the others. Every worker must call it. The result includes whatever the workers have pushed
+  /// before the call, and nothing later.
   std::vector<memories_of_rank> collect_from_others() requires(!virtual_time) {
     std::vector<memories_of_rank> all;
     if (servers() == 0) {
@@ -435,8 +441,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     return all;
   }
 
-  /// Goes on from step `steps` with parameters as they are, remembering `mine` here and `theirs` on
-  /// ranks that do not train, in steps of the rate `residuals`. Every worker must call it.
+  /// Continues from step `steps` with the parameters as they are. This rank remembers `mine`, and
+  /// ranks that do not train `theirs`, which only worker 0 needs to give. Both are in steps of the
+  /// learning rate `residuals`. Every worker must call it.
   void resume(std::uint64_t steps, const Optimizer& values, double residuals,
               const std::vector<memories_of_rank>& theirs,
               const memories_of_rank& mine) requires(!virtual_time) {
@@ -450,7 +457,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
       }
     });
     rate_of_residuals_ = residuals;
-    if (rate_of(values) != residuals) {  // servers follow from one rate to the next
+    if (rate_of(values) != residuals) {  // servers rescale from one rate to the next
       tell(at_rate(values, residuals));
     }
     tell(values);
@@ -474,8 +481,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 };
 
-/// An engine for `Strategy`, named or composed. `optimizer` runs where the architecture says; leave
-/// it out and averaged gradients come back for your own. Throws on every rank if it does on one.
+/// Makes an engine for `Strategy`, a named strategy or a composition. The architecture decides
+/// where `optimizer` runs; without one, averaged gradients come back for an optimizer of your own.
+/// If it throws on one rank, it throws on all.
 template <class Strategy, class Transport, optimizer_policy Optimizer = optimizer::none,
           class Monitor = monitor::none>
 auto make_engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer = {},

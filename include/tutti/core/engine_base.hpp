@@ -27,22 +27,23 @@
 
 namespace tutti {
 
-/// What ranks ask of each other beside chunks.
+/// The kinds of messages on the service channel that are not about a chunk.
 enum class service : std::uint32_t {
-  words = 8,  ///< of another rank's machine, which decides in which order launches start
-  finished,   ///< the sender asks nobody any more
-  ended,      ///< nor does anybody
+  words = 8,  ///< words of a coordination's machine, about the order of launches
+  finished,   ///< the sender sends no more questions
+  ended,      ///< no rank will send any more questions
   change,     ///< other values for the optimizer
-  undo,       ///< the last step has updated nothing
+  undo,       ///< the last step has updated nothing: restore what was remembered before it
   collect,
   restore,
   replan,
   pushes,
 };
 
-/// An engine without its strategy: its plan, its model's memory, how it fails, and all that the
-/// loop, waiting, the control channel and services ask of it. They are compiled once a transport.
-/// Cost: a call through a pointer where a strategy has to answer.
+/// The part of an engine that is independent of its strategy: its plan, its model's memory, its
+/// failure, and the interface through which the loop, waiting, the control channel and services
+/// call the engine. All of that is compiled once for each transport. Cost: a call through a pointer
+/// where the strategy has to answer.
 template <class Transport>
 class engine_base {
  public:
@@ -51,33 +52,34 @@ class engine_base {
 
   // ---- the loop
 
-  /// One round of it, by its owner (core/loop_round.hpp).
+  /// Makes one round of the loop (core/loop_round.hpp); for the loop's owner.
   loop_round go_round(Transport& world) { return verbs_->go_round(*this, world); }
-  /// Something that became ready has not been taken in.
+  /// Returns whether some tensor has become ready that the loop has not taken in.
   bool has_posts() const {
     return is_started_.load(std::memory_order_acquire) && !posts_.empty() &&
            !unwritten_.load(std::memory_order_relaxed);
   }
-  /// Ends every wait.
+  /// Returns whether this rank's part has ended by a failure, which ends every wait.
   bool failed() const { return failure_.happened(); }
   void rethrow_failure() const { failure_.rethrow(); }
-  /// Messages about waiting so far, which are no progress.
+  /// Messages of the control channel so far. They do not count as progress.
   std::size_t words() const { return words_; }
   void count_word() { ++words_; }
-  /// Something has thrown in the loop, or in what it started.
+  /// Ends every rank's part because the loop, or something that it started, has thrown `why`.
   void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
 
   // ---- waiting
 
-  /// What this rank waits for.
+  /// The chunk that this rank waits for, with its step.
   chunk_step stuck() { return verbs_->stuck(*this); }
-  /// Ends this rank's part, and every other's, unless the sentence is empty.
+  /// Ends this rank's part and every other's with the sentence, unless it is empty.
   [[gnu::cold]] void end_with(const std::string& sentence) {
     if (!sentence.empty()) {
       broken(std::make_exception_ptr(communication_error(sentence)));
     }
   }
-  /// The transport's failure is this engine's, also where no coroutine awaits anything of it.
+  /// Ends this rank's part if the transport has failed, which is needed where no coroutine awaits
+  /// an operation of it.
   void hear_of_failure() {
     if constexpr (requires { world_->failure(); }) {
       if (world_->failure()) {
@@ -89,47 +91,48 @@ class engine_base {
 
   // ---- the control channel
 
-  /// Answers for this rank, what the chunk is doing here.
+  /// Fills in this rank's answer to what the chunk is doing here.
   void describe(const chunk_step& about, control_message& answer) {
     return verbs_->describe(*this, about, answer);
   }
-  /// The transport's failure, as a coroutine has met it.
+  /// Ends this rank's part by a failure of which every rank learns by itself, as of the
+  /// transport's.
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
-  /// What a rank that all others wait for has not called.
+  /// The collective call that other ranks wait for, as an error names it.
   std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
 
   // ---- services
 
-  /// The ranks for which this is true answer whoever asks.
+  /// Returns whether that rank answers questions of all others.
   bool listens_to_all(int rank) { return verbs_->listens_to_all(*this, rank); }
-  /// What another rank's machine said.
+  /// Passes on what another rank's coordination machine has said.
   void hear(int peer, std::span<const std::byte> words) { return verbs_->hear(*this, peer, words); }
-  /// A message about a chunk, for the architecture.
+  /// Has the architecture answer a message about a chunk.
   task serve_chunk(message_type&& asked) { return verbs_->serve_chunk(*this, std::move(asked)); }
-  /// Other values for the optimizer.
+  /// Takes in other values for the optimizer.
   void take_values(std::span<const std::byte> bytes) { return verbs_->take_values(*this, bytes); }
-  /// The last step has updated nothing.
+  /// Restores what the architecture remembered before the last step, which has updated nothing.
   void undo_step() { return verbs_->undo_step(*this); }
-  /// What its architecture remembers.
+  /// What the architecture remembers.
   std::vector<std::span<float>> remembered() { return verbs_->remembered(*this); }
-  /// Its architecture goes on from step `steps`.
+  /// Has the architecture continue from step `steps`.
   void resume_architecture(std::uint64_t steps) {
     return verbs_->resume_architecture(*this, steps);
   }
-  /// A worker's question to a rank that serves.
+  /// Answers a worker's question; on a rank that serves or counts pushes.
   task converse(int worker, service what) { return verbs_->converse(*this, worker, what); }
-  /// A worker asks a rank that serves nothing any more.
+  /// Notes that a worker will not ask this rank, a server, any more.
   task worker_left(int worker) { return verbs_->worker_left(*this, worker); }
-  /// What a rank that serves has counted.
+  /// The push counts of this rank.
   push_counts counted_pushes() { return verbs_->counted_pushes(*this); }
 
   // ---- beginning and end
 
-  /// All ranks declare and set the same, and parameters are rank 0's.
+  /// Called once the ranks agree on what they declare and set, and all have rank 0's parameters.
   void begun() { return verbs_->begun(*this); }
-  /// No more gradients: ends when every launch has.
+  /// Ends when every launch has ended; no more gradients follow.
   task finish_gradients() { return verbs_->finish_gradients(*this); }
-  /// Ends when nothing is left of what the architecture began.
+  /// Ends when every task that the architecture began has ended.
   task finish_architecture() { return verbs_->finish_architecture(*this); }
   /// Ends the listening on the control channel.
   task stop_answering() { return verbs_->stop_answering(*this); }
@@ -137,22 +140,22 @@ class engine_base {
  protected:
   using audience = typename failure<Transport>::audience;
 
-  /// `Engine` is derived from this, and has all verbs.
+  /// `Engine` is the class that derives from this one and declares all verbs.
   template <class Engine>
   engine_base(std::type_identity<Engine>, Transport& world, std::vector<tensor>&& tensors,
               plan&& made, buffers wanted, std::size_t most_lent)
       : engine_base(of<Engine>(), world, std::move(tensors), std::move(made), wanted, most_lent) {}
   [[gnu::cold]] ~engine_base() = default;
 
-  /// Ends this rank's part, once.
+  /// Ends this rank's part, unless it has ended already.
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
     if (failure_.end(std::move(why), who)) {
       verbs_->release_waiters(*this);
     }
   }
 
-  /// Whether `Engine` itself declares a verb. If it does not, `&Engine::verb` is this class's,
-  /// which calls the engine's: a recursion without end.
+  /// Returns whether `Engine` itself declares a verb. If it does not, `&Engine::verb` is this
+  /// class's function, which would call itself for ever.
   template <class Engine, class Owner, class Verb>
   static constexpr bool is_own(Verb Owner::*) {
     return std::is_same_v<Owner, Engine>;
@@ -201,7 +204,7 @@ class engine_base {
     task (*finish_architecture)(engine_base&);
     task (*stop_answering)(engine_base&);
   };
-  /// Not inlined: once for all strategies.
+  /// Not inlined, so that all strategies share it.
   [[gnu::cold, gnu::noinline]] engine_base(const verbs& all, Transport& world,
                                            std::vector<tensor>&& tensors, plan&& made,
                                            buffers wanted, std::size_t most_lent)
@@ -253,7 +256,7 @@ class engine_base {
   }
 
   const verbs* verbs_;
-  std::size_t words_ = 0;  // the loop's owner counts them
+  std::size_t words_ = 0;  // counted by the loop's owner
 };
 
 }  // namespace tutti

@@ -51,9 +51,9 @@
 
 namespace tutti {
 
-/// An engine behind its verbs: the parts of core that it is made of, how it begins and ends, and
-/// what each part asks of the others through it. A user has it as an `engine`. One file, for what
-/// begins, fails and ends an engine touches all of its parts.
+/// An engine without its public interface: owns the parts of core, begins and ends them, and lets
+/// each call the others. Users have it as an `engine`. One file, because beginning, failing and
+/// ending an engine touch all of its parts.
 template <class Strategy, transport_policy Transport, optimizer_policy Optimizer,
           monitor_policy Monitor>
 class engine_core : engine_base<Transport> {
@@ -98,7 +98,7 @@ class engine_core : engine_base<Transport> {
 
   [[gnu::cold]] engine_core(Transport& world, std::vector<tensor> forward, Optimizer optimizer,
                             options set, Monitor monitor)
-      // The base takes `forward` when all of its arguments have been made of it.
+      // The base moves from `forward` after its other arguments, which read it, have been made.
       : base(std::type_identity<engine_core>(), world, std::move(forward),
              planned_for(world.size(), forward, set, make_policy<compression>(set.compression),
                          optimizer),
@@ -131,7 +131,7 @@ class engine_core : engine_base<Transport> {
       gradients::expect_reachable(*this, each);
     }
     gradients::expect_gradients_come_back(*this, set_, plan_);
-    [[maybe_unused]] const progress wanted = progress_wanted();  // where nothing may block, none
+    [[maybe_unused]] const progress wanted = progress_wanted();  // unused in virtual time
     open_flow();
     if (!serves()) {
       observer_.begin_sums(
@@ -171,7 +171,7 @@ class engine_core : engine_base<Transport> {
         if (flow_ && failure_.unwinds()) {
           flow_->leave_unsaid();
         }
-        if constexpr (delays) {  // tensors have arrived, and their launches have not ended
+        if constexpr (delays) {  // tensors have arrived although their launches have not ended
           waits_.in_time([this] { return !communicates(); });
         }
         closing_ = close();
@@ -187,7 +187,7 @@ class engine_core : engine_base<Transport> {
     }
   }
 
-  // ---- what the verbs and the parts of core both ask
+  // ---- called by the public interface and by the parts of core
 
   /// Ends this rank's part once its gradients have arrived.
   task close() { return services_.close(startup_); }
@@ -208,9 +208,9 @@ class engine_core : engine_base<Transport> {
   using services_type = services<Transport>;
   using own = typename services_type::own;
 
-  // ---- the plan, and who needs what
+  // ---- the plan
 
-  /// What every rank must set alike.
+  /// The settings that must be equal on all ranks.
   std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
   static int workers_of(const options& set, int size) {
     return workers_among<architecture>(set.architecture, size);
@@ -246,8 +246,9 @@ class engine_core : engine_base<Transport> {
     return facts::has_outgoing<state_type> || delays ? buffers::separate : buffers::views;
   }
 
-  /// Whoever answers others while it trains must not leave them waiting until it calls again.
-  /// Throws usage_error where the transport allows no thread for that.
+  /// Returns who is to drive this rank. A rank that answers others while it trains needs a thread,
+  /// so that they need not wait for its next call. Throws usage_error if the transport allows no
+  /// thread.
   progress progress_wanted() const {
     const bool answers = !serves() && listens_to_all(world_->rank());
     if constexpr (requires { world_->single_threaded(); }) {
@@ -265,7 +266,7 @@ class engine_core : engine_base<Transport> {
   task start_up() {
     if constexpr (!virtual_time) {
       if (in_real_time(*world_)) {
-        waits_.start_answering();  // a rank that waits for others here answers, too
+        waits_.start_answering();  // a rank must answer while it waits for others here
       }
     }
     return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),
@@ -277,7 +278,7 @@ class engine_core : engine_base<Transport> {
       synchronize();
       waits_.start_thread(wanted);
     } catch (...) {
-      quiesce();  // the destructor does not run where the constructor throws
+      quiesce();  // the destructor does not run after the constructor has thrown
       throw;
     }
   }
@@ -310,7 +311,7 @@ class engine_core : engine_base<Transport> {
   // ---- a rank that has joined
 
   bool adds_up_passes() { return gradients::adds_up_passes(*this); }
-  /// The tensor has no gradient in the passes that its step still lacks.
+  /// Says that the tensor has no gradient in the passes that its step still lacks.
   void absent_to_the_end(tensor_id id) {
     do {
       gradients::absent(*this, id);
@@ -355,7 +356,7 @@ class engine_core : engine_base<Transport> {
     wait_until([&mine] { return mine.is_current(); }, static_cast<std::uint32_t>(index(id)));
   }
 
-  /// Lets the device come so far; what its work has refused ends every rank's part.
+  /// Waits until the device has done what is enqueued. If that has failed, ends every rank's part.
   void synchronize() {
     try {
       if constexpr (is_stream_ordered<Transport>) {
@@ -393,7 +394,7 @@ class engine_core : engine_base<Transport> {
     }
   }
 
-  /// What this rank waits for.
+  /// The chunk that this rank waits for, with its step.
   chunk_step stuck() const {
     const auto found = flow_ ? flow_->stuck() : std::nullopt;
     return found.value_or(chunk_step{no_chunk, 0});
@@ -433,29 +434,30 @@ class engine_core : engine_base<Transport> {
     follow(values);
     optimizer_ = values;
   }
-  /// What this rank remembers of gradients and means is as it would be under these values.
+  /// Converts what this rank remembers of gradients and means to the learning rate and scale of
+  /// `values`.
   void follow(const Optimizer& values) {
     rescale(change_of_rate(rate_of_residuals_, rate_of(values)));
     if constexpr (world_type::undoes_steps) {
       const float change = change_of_scale(optimizer_, values);
       if (change != 1 && flow_) {
         flow_->scale_memory(change);
-      } else if (change != 1 && serves()) {  // it only adds, so residuals are all it remembers
+      } else if (change != 1 && serves()) {  // such a server remembers residuals alone
         for (const std::span<float> each : remembered()) {
           kernels::scale(world_->queue(), each, change);
         }
       }
     }
   }
-  /// What this rank's architecture remembers is what it was before the last step.
+  /// Restores what the architecture remembered before the last step.
   void undo_step() {
     if constexpr (world_type::undoes_steps && facts::has_undo_step<state_type>) {
       state_->undo_step();
     }
   }
-  /// What this rank remembers in steps of the optimizer becomes `factor` times as much.
+  /// Multiplies by `factor` whatever this rank remembers in units of the optimizer's step.
   void rescale([[maybe_unused]] float factor) {
-    // Of differences, what is remembered is in no rate's steps.
+    // Residuals of differences or parameters are in units of the parameters, whatever the rate.
     if constexpr (facts::rescales<compression> &&
                   facts::carries_of<architecture> == carries::gradient) {
       if (factor != 1.0f && flow_) {
@@ -555,7 +557,8 @@ class engine_core : engine_base<Transport> {
     return {};
   }
 
-  /// Waits until nothing of this rank is in flight: only then may its memory go.
+  /// Ends this rank's part and waits until nothing of it is in flight. Only then may its memory be
+  /// freed.
   [[gnu::cold]] void quiesce() {
     fail(std::make_exception_ptr(communication_error("the engine has ended")), audience::nobody);
     if (flow_) {
@@ -570,8 +573,8 @@ class engine_core : engine_base<Transport> {
     world_->ready_coroutines().drain();
   }
 
-  /// An answer may still be on its way to a rank that asked and has gone on. That rank takes it,
-  /// unless it has ended meanwhile: then this one has waited for a deadline.
+  /// Waits for answers that are still on their way. A rank that asked and has gone on takes its
+  /// answer, unless it has ended meanwhile: then this rank stops waiting after a deadline.
   [[gnu::cold]] void finish_answers() {
     if constexpr (!virtual_time) {
       if (!waits_.for_a_deadline([this] { return waits_.at_rest(); })) {
@@ -595,23 +598,23 @@ class engine_core : engine_base<Transport> {
   int workers_;
   compression compression_;
   Optimizer optimizer_;
-  double rate_of_residuals_ = rate_of(optimizer_);  ///< the last that was not 0
+  double rate_of_residuals_ = rate_of(optimizer_);  ///< the last rate that was not 0
   std::size_t room_per_element_;
   observer<Monitor, Transport> observer_;
   world_type around_;
-  std::optional<state_type> state_;  // empty where a plan was given up half made
+  std::optional<state_type> state_;  // empty if making another plan has failed halfway
   struct uncounted {};
   [[no_unique_address]] std::conditional_t<facts::has_counted_pushes<state_type>, push_counts,
                                            uncounted>
-      counted_before_{};  // of pushes, under plans that are gone
+      counted_before_{};  // pushes counted under earlier plans
   services_type services_;
   joining<engine_core> joining_;
   waiting<Transport> waits_;
   std::optional<flow_type> flow_{};
   task startup_{};
   task closing_{};
-  std::atomic<seconds> exposed_{0};         // several threads may wait
-  std::atomic<std::uint64_t> averages_{0};  // and re-plans
+  std::atomic<seconds> exposed_{0};         // atomic, since several threads may wait
+  std::atomic<std::uint64_t> averages_{0};  // calls of `average` and `replan` begun
 };
 
 }  // namespace tutti

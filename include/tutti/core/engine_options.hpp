@@ -12,34 +12,38 @@
 
 namespace tutti {
 
-/// Who moves communication forward.
+/// Who drives communication.
 enum class progress {
-  automatic,  ///< by_thread where this host has two cores a rank, and the rank may use both
-  by_caller,  ///< inside `ready` and `wait`
-  by_thread,  ///< a thread beside; the engines of one process share it
+  /// by_thread where this host has two cores a rank, of which the rank may use both, or where
+  /// others ask the rank while it trains; else by_caller.
+  automatic,
+  by_caller,  ///< the threads that call `ready` and `wait`
+  by_thread,  ///< a progress thread, which the engines of one process share
 };
 
-/// How an engine runs, whatever its strategy.
+/// Options of how an engine runs, independent of its strategy.
 struct run_options {
-  /// A wait in which nothing moves for so long asks the others what they are doing. It ends with
-  /// the name of whoever does not answer in four more seconds, or after as long again of whoever
-  /// owes something and has handed in nothing meanwhile. So it must be longer than a rank takes
-  /// from one gradient to the next; where no thread answers for a rank that computes, longer than
-  /// from what it sends to what it sends next, which of large buckets is a step. A rank that only
-  /// serves, or closes, waits without one; one that fails waits so long for its memory.
+  /// Time without any progress after which a waiting rank asks the others what they are doing. A
+  /// rank that does not answer within four more seconds is named in an error. So is, after a second
+  /// deadline, a rank that owes something and has handed in nothing since. The deadline must
+  /// therefore be longer than a rank takes from one gradient to the next. Where no thread answers
+  /// for a rank that computes, it must be longer than from one message of that rank to its next,
+  /// which with large buckets is a whole step. A rank that only serves, or that closes, waits
+  /// without a deadline. A rank that fails waits for this long until its memory is no longer in
+  /// use.
   seconds deadline{60};
   tutti::progress progress{};
-  /// Backward passes whose gradients the model adds up before they are sent.
+  /// Backward passes of a step. The model adds up their gradients before they are sent.
   unsigned accumulation{1};
 
-  /// What all ranks must set alike; the deadline and who makes progress are each rank's own.
+  /// Lists the options that all ranks must set alike. `deadline` and `progress` may differ.
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
     visit("accumulation", self.accumulation, "backward passes added up before they are sent");
   }
 };
 
-/// Throws usage_error where a step would have no pass, or a wait no length.
+/// Throws usage_error if a step would have no pass, or the deadline is not positive.
 inline void expect_run_options(const run_options& run) {
   if (run.accumulation == 0) {
     throw usage_error(
@@ -53,7 +57,7 @@ inline void expect_run_options(const run_options& run) {
   }
 }
 
-/// Everything that may be set about an engine; the defaults are the named strategy's.
+/// All options of an engine. Their defaults are those of the named strategy.
 template <class S>
 struct engine_options {
  private:
@@ -71,8 +75,8 @@ struct engine_options {
   tutti::profile profile{};
 };
 
-/// What ranks have not sent of their gradients becomes so many times as much where steps have other
-/// passes: they are added up, and the sum is divided by their number.
+/// The factor by which residuals of gradients grow when the passes of a step change from those of
+/// `was` to those of `wanted`: passes are added up, and the sum is divided by their number.
 template <class Architecture>
 constexpr float change_of_passes(const run_options& was, const run_options& wanted) {
   return facts::carries_of<Architecture> == carries::gradient &&
@@ -81,8 +85,8 @@ constexpr float change_of_passes(const run_options& was, const run_options& want
              : 1.0f;
 }
 
-/// Throws usage_error where what a strategy has done in `steps` steps under the options `was`, or
-/// remembers of them, it could not go on with under those that are wanted.
+/// Throws usage_error if a strategy that has made `steps` steps under the options `was` cannot
+/// continue under `wanted`, because of what it did or remembers.
 template <class Architecture, class Compression, class Options>
 [[gnu::cold]] void expect_goes_on([[maybe_unused]] const Options& was,
                                   [[maybe_unused]] const Options& wanted,

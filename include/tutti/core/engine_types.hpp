@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-/// What follows from a strategy once its transport, optimizer and monitor are known.
+/// The types that follow from a strategy once its transport, optimizer and monitor are known.
 template <class Strategy, class Transport, class Optimizer, class Monitor>
 struct engine_types {
   using strategy = strategy_of<Strategy>;
@@ -31,13 +31,14 @@ struct engine_types {
   using architecture = typename tutti::architecture::resolved<typename strategy::architecture,
                                                               compression, Transport>::type;
 
-  /// Nothing may block on any rank.
+  /// Whether time is virtual on every rank, so that no call may block.
   static constexpr bool virtual_time = !may_be_in_real_time<Transport>;
 
-  /// A window of credit held while peers decide otherwise is a deadlock, and so is an order of
-  /// starting that differs where one is needed: by a collective, or by a transport whose messages
-  /// have no tags. Then, unless the order follows from the plan or the strategy names who decides,
-  /// rank 0 leads; so it does where ranks must gather alike.
+  /// Ranks deadlock if each fills its window of credit with other chunks than its peers do. They
+  /// also deadlock if they start exchanges in different orders where a collective, or a transport
+  /// whose messages carry no tags, needs one order. Rank 0 therefore leads, unless the order
+  /// follows from the plan or the strategy names a coordination. It also leads where a fusion must
+  /// gather the same chunks on all ranks.
   static constexpr bool starts_in_order =
       facts::ordered_start<architecture> || is_stream_ordered<Transport>;
   static constexpr bool needs_one_order = !architecture::completes_alone &&
@@ -52,7 +53,7 @@ struct engine_types {
       typename strategy::coordination>;
 };
 
-/// What an engine's transport, optimizer and monitor must be for its strategy.
+/// Checks that an engine's transport, optimizer and monitor go with its strategy.
 template <class Types, class Architecture = typename Types::architecture,
           class Compression = typename Types::compression,
           class Optimizer = typename Types::optimizer, class Transport = typename Types::transport,

@@ -15,7 +15,8 @@
 
 namespace tutti {
 
-/// Whether and why a rank's part has ended. The loop's owner ends it, once; anybody may ask.
+/// Whether and why a rank's part has ended. Only the loop's owner ends it, once; any thread may
+/// ask.
 template <class Transport>
 class failure {
  public:
@@ -33,8 +34,8 @@ class failure {
   }
   std::string words() const { return why_ ? what(why_) : "a peer does not answer"; }
 
-  /// Ends this rank's part in the transport, and every other rank's where they are to hear of it.
-  /// False if it had ended.
+  /// Ends this rank's part in the transport, and that of every other rank if `who` is everybody.
+  /// Returns false if it had ended already.
   [[gnu::cold]] bool end(std::exception_ptr why, audience who) {
     if (happened()) {
       return false;
@@ -51,11 +52,13 @@ class failure {
     return true;
   }
 
-  /// An exception passes that has come up since.
+  /// Returns whether an exception that was thrown after this object was made is unwinding the
+  /// stack.
   bool unwinds() const { return std::uncaught_exceptions() > exceptions_at_birth_; }
 
-  /// What others must hear of a rank that ends now, for they wait for it; nothing if nobody does.
-  /// `outstanding`: some gradient of its is on its way. `answers`: others ask it until all end.
+  /// Returns the sentence that other ranks must hear when this rank ends now, because they wait for
+  /// it; empty if none does. `outstanding` says whether some gradient of this rank is in flight,
+  /// `answers` whether others may ask this rank until all have ended.
   [[gnu::cold]] std::string last_words(predicate outstanding, predicate answers) {
     if (happened()) {
       return {};
@@ -73,14 +76,15 @@ class failure {
     }
     if constexpr (requires { world_->ends_by_exception(); }) {
       if (!answers() && world_->ends_by_exception()) {
-        return {};  // whoever catches it knows the words
+        return {};  // whoever catches the exception ends the ranks with its words
       }
     }
     return left("by an exception");
   }
 
  private:
-  /// The stream has done what this rank has enqueued; not if its device has failed.
+  /// Returns whether the stream has done what this rank has enqueued. False if its device has
+  /// failed.
   bool stream_has_come() {
     if constexpr (is_stream_ordered<Transport>) {
       try {
@@ -102,18 +106,19 @@ class failure {
 
 namespace detail {
 
-/// Every rank knows of the exception that is being handled, if its transport is told of it here.
-/// One who is alone may go on.
+/// Handles an exception that has ended the making of an engine: tells every rank of it through the
+/// transport, which this rank then leaves. A rank that is alone, or whose rank another engine has
+/// claimed, tells nobody and may go on.
 template <class Transport>
 [[gnu::cold, gnu::noinline]] void tell_of_failed_start(Transport& world) {
   try {
     throw;
-  } catch (const disagreement&) {  // every rank has it
+  } catch (const disagreement&) {  // every rank has thrown it
     return;
-  } catch (const communication_error&) {  // every rank has it
+  } catch (const communication_error&) {  // every rank has thrown it
   } catch (...) {
     if (world.size() == 1 || claim::is_made(world.ready_coroutines(), world.rank())) {
-      return;  // the engine that has the claim trains on
+      return;  // the engine that holds the claim goes on training
     }
     world.abort(verdict_of(world.rank(), std::current_exception()));
   }

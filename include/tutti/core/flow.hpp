@@ -38,10 +38,10 @@
 
 namespace tutti {
 
-/// A gradient's way through a rank that trains: tensors fill buckets, chunks start when the
-/// coordination's machine says so, are exchanged as the architecture's state says, and make tensors
-/// arrive. It neither waits nor polls; `Owner` is told of failures. One file although it is long:
-/// it reads in the order in which a gradient goes.
+/// The way of gradients through a rank that trains. Tensors fill buckets, chunks start when the
+/// coordination's machine says so, are exchanged by the architecture's state, and make tensors
+/// arrive. It neither blocks nor polls, and reports failures to `Owner`. One file although it is
+/// long, because it reads in the order in which a gradient goes.
 template <class Types, class Owner>
 class flow {
   using transport = typename Types::transport;
@@ -68,9 +68,9 @@ class flow {
       facts::has_outgoing<state_type> ? written::by_the_architecture : written::by_the_model;
 
  public:
-  /// Launches follow the order of the first step.
+  /// Whether launches follow an order that ranks learn in the first steps (coordination::learned).
   static constexpr bool learns = order_type::learns;
-  /// Ranks tell each other in which order launches start.
+  /// Whether ranks tell each other in which order launches start.
   static constexpr bool speaks = order_type::speaks;
 
   [[gnu::cold]] flow(transport& world, const plan& made, model_memory<queue_type>& model,
@@ -106,7 +106,7 @@ class flow {
 
   // ---- events in
 
-  /// The gradient of the tensor at `position` of the backward order is there.
+  /// Takes in the gradient of the tensor at `position` of the backward order.
   void fill(std::size_t position) {
     observer_->record(event::ready, static_cast<std::uint32_t>(index(plan_->at(position))));
     const std::uint64_t step = tensors_[position].arrived.load(std::memory_order_relaxed);
@@ -145,7 +145,7 @@ class flow {
     order_.ready(number);
   }
 
-  /// What another rank says about the order of starts.
+  /// Takes in what another rank's machine says about the order of launches.
   void hear(int peer, std::span<const std::byte> words) { order_.hear(peer, words); }
   bool carry_out() { return order_.carry_out(); }
   bool has_decided() const { return order_.has_decided(); }
@@ -155,16 +155,16 @@ class flow {
   tensor_state<queue_event>& at(std::size_t position) { return tensors_[position]; }
   bool listens() const { return order_.listens(); }
   std::uint64_t agenda() const { return agenda_.value(); }
-  /// Steps that the model's last tensor has come to the end of.
+  /// Steps that have ended for the model's last tensor.
   std::uint64_t steps() const {
     return tensors_.empty() ? 0 : tensors_.front().arrived.load(std::memory_order_acquire);
   }
-  /// What is remembered from step to step, and, where tensors arrive before their launch has ended,
-  /// what came of the last ones.
+  /// What is remembered from step to step. Where tensors arrive before their launch has ended, this
+  /// includes the results of the last launches.
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = chunks_.memories();
     if constexpr (delays) {
-      std::vector<chunk> by_place = plan_->chunks;  // their numbers depend on the fusion
+      std::vector<chunk> by_place = plan_->chunks;  // chunk numbers depend on the fusion
       std::sort(by_place.begin(), by_place.end(),
                 [](const chunk& a, const chunk& b) { return a.first_element < b.first_element; });
       for (const chunk& each : by_place) {
@@ -177,16 +177,16 @@ class flow {
   void scale_memory(float factor) requires undoes { chunks_.scale(factor); }
   /// The launches of a step in their order, as this rank has learned it.
   std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
-  /// Steps before launches repeat: a book is begun after them.
+  /// Launches by an order that an earlier run has learned for this plan.
   void resume_by(std::span<const std::uint32_t> book) requires learns { order_.resume(book); }
   bool outstanding() const {
     return !loops::all_of(tensors_, [](const auto& each) { return each.is_current(); });
   }
-  /// Some launch is on its way. For any thread.
+  /// Returns whether any launch is in flight. For any thread.
   bool communicates() const { return in_flight_.load(std::memory_order_acquire) != 0; }
   bool at_rest() const { return order_.at_rest() && deciding_.done() && chunks_.at_rest(); }
 
-  /// Goes on from step `steps`; only where nothing is outstanding.
+  /// Continues from step `steps`. Only where no tensor is outstanding.
   [[gnu::cold]] void resume(std::uint64_t steps) {
     for (auto& each : chunks_) {
       each.steps = steps;
@@ -197,10 +197,11 @@ class flow {
     }
   }
 
-  /// This rank has no more batches, and all that it handed in has arrived.
+  /// Says that this rank has no more batches. All that it has handed in must have arrived.
   void join() requires joins { order_.join(); }
 
-  /// No more gradients: ends when every launch has, and the others have read and answered all.
+  /// Ends when every launch has ended, and other ranks have read and answered everything that was
+  /// said to them. No more gradients may follow.
   [[gnu::cold]] task finish() {
     if constexpr (delays) {
       for (auto& each : chunks_) {
@@ -213,11 +214,12 @@ class flow {
     const task& last = deciding_;
     co_await last;
   }
-  /// An exception ends this rank's part: others hear of that.
+  /// Keeps `finish` from announcing that this rank leaves: an exception ends its part, of which the
+  /// others hear otherwise.
   void leave_unsaid() { order_.leave_unsaid(); }
   void stop_speaking() { order_.stop_speaking(); }
-  /// Coroutines that wait for tensors go on, to find out why nothing will come; exchanges between
-  /// their halves do, too.
+  /// Resumes coroutines that wait for tensors, which then find out why none will come, and
+  /// exchanges that wait between their halves.
   [[gnu::cold]] void release_waiters() {
     order_.stop_waiting();
     if constexpr (splits) {
@@ -230,14 +232,16 @@ class flow {
     }
   }
 
-  /// The first chunk that has begun here and not ended; none if this rank waits for something else.
+  /// Returns the first chunk that has begun here and not ended, with its step. Nothing if this rank
+  /// waits for something else.
   [[gnu::cold]] std::optional<chunk_step> stuck() const {
     if constexpr (is_stream_ordered<transport>) {
       if (const auto at = chunks_.first_on_stream()) {
         return at;
       }
     }
-    // What rank 0 counts may not be due yet; what it has told the others have begun already.
+    // On rank 0 `late` may not be due yet, whereas the others have been told to start what is in
+    // flight.
     const auto late = order_.stuck();
     if (late && (world_->rank() != 0 || !communicates())) {
       return chunk_step{*late, chunks_[*late].steps};
@@ -245,7 +249,7 @@ class flow {
     return chunks_.first_begun();
   }
 
-  /// What a chunk is doing here, for a rank that is in step `step` of it.
+  /// Fills in what the chunk is doing here, for a rank that is in step `step` of it.
   [[gnu::cold]] void describe(std::uint32_t number, std::uint64_t step,
                               control_message& answer) const {
     answer.tensor = no_tensor;
@@ -261,11 +265,12 @@ class flow {
     if (record.state == chunk_state::finished) {
       answer.state = chunk_state::waits_for_gradient;
       answer.tensor = lacking(bucket_of(number), step);
-    } else if (record.state == chunk_state::ready) {  // and may be held back behind what is not
+    } else if (record.state == chunk_state::ready) {  // maybe queued behind one that is not
       if (const auto late = order_.stuck()) {
         answer.tensor = lacking(bucket_of(*late), chunks_[*late].steps);
       } else if constexpr (facts::holds_back<schedule>) {
-        // With credit only what stands before it is to blame for certain.
+        // Where the schedule limits credit, only tensors before the chunk's own hold it up for
+        // certain.
         answer.tensor =
             lacking({.tensors = schedule::limits_in_flight ? bucket_of(number).first_tensor
                                                            : tensors_.size()},
@@ -278,7 +283,7 @@ class flow {
   const bucket& bucket_of(std::uint32_t chunk) const {
     return plan_->buckets[plan_->chunks[chunk].bucket];
   }
-  /// The first of these tensors whose gradient of that step is not there.
+  /// Returns the first tensor of `group` whose gradient of step `step` has not been handed in.
   [[gnu::cold]] std::uint32_t lacking(const bucket& group, std::uint64_t step) const {
     for (std::size_t i = 0; i < group.tensors; ++i) {
       const std::size_t position = group.first_tensor + i;
@@ -289,7 +294,7 @@ class flow {
     return no_tensor;
   }
 
-  /// What a schedule that leaves exchanges whole has in place of a second half.
+  /// Takes the place of the second half where the schedule leaves exchanges whole.
   struct no_second_half {
     no_second_half(const plan&, const options_of<schedule>&) {}
   };
@@ -301,8 +306,8 @@ class flow {
     }
   }
 
-  /// The tensors that a chunk holds some of; one without elements counts to its bucket's first
-  /// chunk.
+  /// Visits the tensors that the chunk holds elements of. A tensor without elements belongs to the
+  /// first chunk of its bucket.
   template <class Visit>
   void for_each_tensor(const chunk& piece, Visit visit) const {
     const bucket& group = plan_->buckets[piece.bucket];
@@ -314,7 +319,7 @@ class flow {
     }
   }
 
-  // ---- what the order of starts asks of its owner
+  // ---- called by the order of starts
 
   bool is_ready(std::uint32_t chunk) const { return chunks_[chunk].state == chunk_state::ready; }
   bool has_buffer() const requires gathers { return buffers_->any_free(); }
@@ -325,7 +330,7 @@ class flow {
       start_alone(number);
     }
   }
-  /// All ranks have joined: the zeros that were handed in last travel nowhere.
+  /// Ends the last zeros that were handed in: since all ranks have joined, they never travel.
   void all_have_joined() {
     owner_->all_have_joined();
     for (auto& each : chunks_) {
@@ -351,13 +356,13 @@ class flow {
       record.before = std::move(record.running);
     } else {
       record.released = false;
-      record.running = task();  // the next coroutine takes the memory of its frame
+      record.running = task();  // the next coroutine reuses the frame's memory
     }
     record.running = run(number);
     record.running.start(world_->ready_coroutines());
   }
 
-  /// A launch of one or more chunks, under the number of the first.
+  /// Starts a launch of one or more chunks, which has the number of the first.
   void start_together(std::uint32_t number) {
     std::size_t elements = 0;
     for (std::uint32_t each = number; each != tutti::coordination::no_chunk;
@@ -378,7 +383,7 @@ class flow {
     record.released = false;
     observer_->record(event::started, number);
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    record.running = task();  // the next coroutine takes the memory of its frame
+    record.running = task();  // the next coroutine reuses the frame's memory
     record.running = run_together(number, mine);
     record.running.start(world_->ready_coroutines());
   }
@@ -403,7 +408,7 @@ class flow {
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
 
-  // Functions beside `run_together`: within that coroutine, its frame would hold their variables.
+  // Functions of their own, because the coroutine's frame would hold their variables.
 
   [[gnu::noinline]] launch_type gather(std::uint32_t number, buffer_type& mine) {
     auto& queue = world_->queue();
@@ -475,7 +480,7 @@ class flow {
     try {
       if constexpr (delays) {
         const task& before = record.before;
-        co_await before;  // until then the chunk's credit and state are its own
+        co_await before;  // until it has ended, the chunk's credit and state belong to it
         record.released = false;
         record.state = chunk_state::started;
       }
@@ -516,7 +521,8 @@ class flow {
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
 
-  /// No part of a coroutine, in whose frame its arguments would be written and read again at once.
+  /// A function of its own, because a coroutine would write the arguments to its frame and read
+  /// them back.
   task exchange(std::uint32_t number, const launch_type& what) {
     return state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}), what);
   }
@@ -544,7 +550,8 @@ class flow {
             gate_of(record)};
   }
 
-  /// What travels: in its buffer, or a momentum where the optimizer has it.
+  /// The data that travels: the chunk's part of its bucket or, in steps that exchange momenta, of
+  /// the optimizer's momentum.
   std::span<float> data_of(const chunk& piece, [[maybe_unused]] std::uint64_t step) const {
     if constexpr (facts::exchanges_momenta<architecture>) {
       if (around_->values().exchanges_momenta(step)) {
@@ -585,7 +592,8 @@ class flow {
     }
   }
 
-  /// What came of the last launch takes the gradient's place, and the gradient what travels.
+  /// Swaps the mean of the last launch, which goes where the model has its gradient, with the
+  /// gradient, which goes where it travels from.
   void swap_with_gradient(const chunk& piece) {
     if (model_->phantom()) {
       return;
@@ -598,7 +606,8 @@ class flow {
     });
   }
 
-  /// The architecture has nothing to send in this step: the tensor arrives as it is.
+  /// Handles a tensor in a step in which the architecture sends nothing: it arrives as it is.
+  /// `full` is its bucket, if the tensor has completed it.
   void pass_by(std::size_t position, std::uint64_t step, const bucket* full) {
     world_->queue().wait(tensors_[position].written);
     if (full != nullptr) {
@@ -617,7 +626,7 @@ class flow {
     }
   }
 
-  /// The chunk's bytes have left, or will have after that event.
+  /// Says that the chunk's bytes have left, or will have once the event passes.
   void release(std::uint32_t number, const queue_event& after) {
     if (!std::exchange(chunks_[number].released, true)) {
       order_.released(number, after);
@@ -634,7 +643,7 @@ class flow {
         begin_second_halves();
       }
     }
-    if (record.state == chunk_state::started) {  // or the next launch's gradient is here already
+    if (record.state == chunk_state::started) {  // or the next launch's gradient is there
       record.state = chunk_state::finished;
     }
     observer_->record(event::finished, number);
@@ -643,7 +652,8 @@ class flow {
     }
   }
 
-  /// Those whose last piece this is. The chunk's step is over before anybody can see that.
+  /// Makes those tensors arrive of which this chunk is the last piece. Counts the chunk's step
+  /// first, so that nobody sees a tensor arrive before that.
   void make_tensors_arrive(std::uint32_t number) {
     const std::uint64_t step = chunks_[number].steps++;
     for_each_tensor(plan_->chunks[number], [&](std::size_t position) {
@@ -676,15 +686,16 @@ class flow {
     around_->update(position, step, mean);
   }
 
-  /// Another mean is there; when all of the step are, the optimizer sees how long they are together
-  /// before it has any. Until then nothing arrives, so that no tensor is in the next step.
+  /// Counts the mean of one more tensor. With the last one of the step, the optimizer is given the
+  /// sum of their squares, before it updates any tensor. Until then no tensor arrives, so that none
+  /// is in the next step.
   void update_together(std::uint64_t step) {
     if (++means_ < tensors_.size()) {
       return;
     }
     means_ = 0;
     if constexpr (undoes) {
-      deciding_ = task();  // the next coroutine takes the memory of its frame
+      deciding_ = task();  // the next coroutine reuses the frame's memory
       deciding_ = decide(step);
       deciding_.start(world_->ready_coroutines());
     } else {
@@ -692,8 +703,9 @@ class flow {
     }
   }
 
-  /// Where a compressor remembers, or its payloads do not add, zeros travel in place of a gradient
-  /// that holds an infinity or NaN: the step is going to be skipped, and some cannot encode it.
+  /// Sends zeros in place of a gradient that holds an infinity or NaN, where a compressor remembers
+  /// or its payloads do not add. The optimizer will skip the step, and some compressors cannot
+  /// encode such values.
   void send_zeros_unless_finite([[maybe_unused]] std::span<float> gradient) {
     if constexpr (undoes) {
       if (!model_->phantom()) {
@@ -705,9 +717,9 @@ class flow {
       }
     }
   }
-  /// Whoever had no number in its gradient tells the others, for no mean shows it. What is
-  /// remembered is then what it was before the step, if somebody skips it, and follows the
-  /// optimizer's scale.
+  /// Decides whether the step updates anything. A rank whose gradient holds an infinity or NaN
+  /// tells the others, because no mean shows it. If the step is skipped, whatever was remembered
+  /// before it is restored. What is remembered also follows a change of the optimizer's loss scale.
   task decide(std::uint64_t step) {
     try {
       auto no_numbers = static_cast<double>(std::exchange(no_numbers_, 0));
@@ -761,7 +773,7 @@ class flow {
     mine.current = world_->queue().record();
     observer_->record(event::arrived, static_cast<std::uint32_t>(index(plan_->at(position))));
     mine.arrived.store(mine.arrived.load(std::memory_order_relaxed) + 1,
-                       std::memory_order_release);  // from here on it is the caller's
+                       std::memory_order_release);  // from here on the tensor belongs to the caller
     wake(mine);
   }
 
@@ -785,9 +797,9 @@ class flow {
   std::atomic<std::size_t> in_flight_{0};  ///< launches; written by the loop's owner alone
   struct no_buffers {};
   std::conditional_t<gathers, std::optional<typename records_type::buffers>, no_buffers> buffers_{};
-  std::size_t means_ = 0;         ///< of this step that are there, where all are needed at once
-  std::uint64_t no_numbers_ = 0;  ///< in what this rank has encoded in this step
-  task deciding_{};               ///< whether this step updates anything
+  std::size_t means_ = 0;         ///< of this step that have come, where updates need them all
+  std::uint64_t no_numbers_ = 0;  ///< infinities and NaN in what this rank was to send in this step
+  task deciding_{};               ///< decides whether this step updates anything
   running_hash agenda_{};
   std::uint64_t starts_ = 0;
   order_type order_;

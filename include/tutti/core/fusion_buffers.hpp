@@ -18,29 +18,30 @@
 
 namespace tutti {
 
-/// Floats parallel to the parameters that belong to what travels: `rows` of a plan's elements
-/// each.
+/// What a compressor remembers of the elements that travel: `rows` rows, each a float for every
+/// element of the plan.
 struct remembered_rows {
   std::span<float> floats{};
   std::size_t rows{};
 };
 
-/// Who writes what travels into a launch's buffer.
+/// Who writes a launch's data into its buffer.
 enum class written { by_the_model, by_the_architecture };
 
-/// What the launches of a fusion at run time lie in: a few buffers, given out in the order of
-/// launches. Chunks that are neighbours already, in memory and in the plan, stay where they are;
-/// others are gathered, with what is remembered of their elements, so that every compressor sees
-/// one run, and are scattered afterwards. Where owners of elements remember something of them,
-/// every rank owns a share of each chunk, whatever it travels with, and the shares of one rank lie
-/// side by side in the buffer: chunks that travel together are then always gathered. A launch takes
-/// the smallest buffer that is large enough; where none is, the largest that is free is made anew,
-/// as large as the launch. Cost: a buffer's elements and their rows; a copy in and out of what is
-/// gathered.
+/// The buffers of launches that a fusion gathers at run time. There are a few of them, given out in
+/// the order of launches. Chunks that are neighbours already, in memory and in the plan, stay where
+/// they are. Others are gathered, together with what is remembered of their elements, so that every
+/// compressor sees one run, and are scattered afterwards.
+/// Where owners of elements remember something of them, every rank owns a share of each chunk,
+/// whichever chunks it travels with. The shares of one rank lie side by side in the buffer, so that
+/// chunks which travel together are always gathered.
+/// A launch takes the smallest free buffer that is large enough. If none is, the largest free one
+/// is allocated anew, as large as the launch. Cost: the memory of the buffers' elements and rows,
+/// and a copy in and out of what is gathered.
 template <class Queue>
 class fusion_buffers {
   using queue_event = typename Queue::event;
-  /// Whatever a queue reads later, the list of copies as well, must stay until it has.
+  /// Whether the queue works later, so that whatever it reads, lists of copies included, must stay.
   static constexpr bool works_later = requires(queue_event until) { Queue::passed(until); }
   &&!std::is_same_v<Queue, inline_queue>;
 
@@ -49,8 +50,8 @@ class fusion_buffers {
 
   struct buffer {
     std::vector<std::uint32_t> chunks{};
-    std::span<float> data{};            ///< of all of them, side by side
-    std::vector<std::size_t> shares{};  ///< where each rank's begins, and the end; or none
+    std::span<float> data{};            ///< of all chunks, side by side
+    std::vector<std::size_t> shares{};  ///< begin of each rank's share, and the end; or none
     chunk_context worker{};
     chunk_context owner{};
     memory_of<std::byte, Queue> workspace{};
@@ -61,21 +62,21 @@ class fusion_buffers {
     memory_of<std::byte, Queue> scratch_{};
     std::vector<kernels::copy_run> in_{};
     std::vector<kernels::copy_run> out_{};
-    std::size_t works_for_ = 0;  ///< elements
-    std::size_t holds_ = 0;      ///< elements and their rows; nothing that stays where it is
+    std::size_t works_for_ = 0;  ///< elements that workspace and scratch suffice for
+    std::size_t holds_ = 0;      ///< elements that `floats_` has room for, with their rows
     std::size_t copied_ = 0;
     queue_event until_{};
     bool is_taken_ = false;
   };
 
-  /// What compressors and architectures work in beside the elements of a launch.
+  /// Bytes that architectures and compressors work in, beside the elements of a launch.
   struct room {
     std::size_t workspace_bytes{};
     std::size_t scratch_bytes{};
   };
 
-  /// Buffers of `most` elements, in `shares` shares; `room_of(elements)` says what else a launch
-  /// needs.
+  /// Makes buffers of `most` elements, divided into `shares` shares. `room_of(elements)` is the
+  /// room that a launch needs beside its elements.
   template <class RoomOf>
   fusion_buffers(Queue& queue, const plan& made, const model_memory<Queue>& model, std::size_t most,
                  RoomOf room_of, remembered_rows worker, remembered_rows owner, std::size_t shares)
@@ -97,7 +98,8 @@ class fusion_buffers {
   bool any_free() const {
     return loops::any_of(buffers_, [](const buffer& each) { return is_free(each); });
   }
-  /// One that is free and has room for so many elements, without chunks; only where one is free.
+  /// Takes a free buffer with room for so many elements, and empties its list of chunks. Call it
+  /// only if `any_free()`.
   template <class RoomOf>
   buffer& take(Queue& queue, std::size_t elements, RoomOf room_of) {
     buffer* best = nullptr;
@@ -120,8 +122,8 @@ class fusion_buffers {
     used.is_taken_ = false;
   }
 
-  /// Says where the launch's chunks lie, as they stand in step `step`, and whether what travels
-  /// comes from the model's buckets.
+  /// Decides where the launch's chunks lie in step `step`, and lists the copies that gather and
+  /// scatter them. The data is copied from the model's buckets unless the architecture writes it.
   [[gnu::noinline]] void lay_out(Queue& queue, buffer& mine, std::uint64_t step, written by) const {
     std::size_t elements = 0;
     bool neighbours = true;
@@ -179,8 +181,8 @@ class fusion_buffers {
     }
   }
 
-  /// A chunk of the launch has its place in the buffer: `visit(chunk, place)`, with no place where
-  /// nothing is computed.
+  /// Calls `visit(chunk, place)` for each chunk of the launch with its place in the buffer, which
+  /// is empty where nothing is computed.
   template <class Visit>
   void for_each_part(const buffer& mine, Visit visit) const {
     TUTTI_ASSERT(shares_ == 1, "what an architecture writes is not laid out in shares");
@@ -205,7 +207,7 @@ class fusion_buffers {
     }
   }
 
-  /// Of two that are large enough the smaller, else the larger.
+  /// Prefers the smaller of two buffers that are large enough, otherwise the larger.
   static bool fits_better(const buffer& one, const buffer& other, std::size_t elements) {
     return other.works_for_ < elements
                ? one.works_for_ > other.works_for_
@@ -218,7 +220,7 @@ class fusion_buffers {
     mine.works_for_ = elements;
   }
   [[gnu::cold]] void make_floats(Queue& queue, buffer& mine, std::size_t elements) const {
-    mine.floats_ = memory_of<float, Queue>();  // the old ones go first
+    mine.floats_ = memory_of<float, Queue>();  // frees the old memory before the new is allocated
     mine.floats_ = allocate_zeros<float>(queue, rows() * elements);
     mine.holds_ = elements;
   }

@@ -32,9 +32,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// How a model's thread hands gradients in to its engine: where their memory lies or is lent, how
-/// many passes make one gradient, and what may not be. For any thread; what is handed in becomes
-/// the loop's by a post.
+/// Hands gradients in to the engine, called by the model's threads: checks them, knows where their
+/// memory lies or lends it, and counts the passes that make one gradient. All functions are for any
+/// thread. A gradient that is handed in goes to the loop by way of the post box.
 template <class Types, class Core>
 class handing_in {
   using transport = typename Types::transport;
@@ -61,7 +61,7 @@ class handing_in {
     if (passes < its.set_.run.accumulation) {
       mine.accumulated.store(passes, std::memory_order_relaxed);
       gradient_is_there(its, id, pass::any);
-      its.waits_.nudge();  // others may ask meanwhile
+      its.waits_.nudge();  // so that questions of other ranks are answered meanwhile
       return;
     }
     mine.accumulated.store(0, std::memory_order_relaxed);
@@ -72,7 +72,7 @@ class handing_in {
     its.waits_.nudge();
   }
 
-  /// The gradient lies in `memory`.
+  /// Like `ready`, for a gradient that lies in `memory`.
   static void ready_in(Core& its, tensor_id id, const gradient_memory& memory, queue_event when) {
     auto& mine = expect_arrived(its, id);
     const tensor& declared = its.model_.forward()[index(id)];
@@ -112,7 +112,7 @@ class handing_in {
     ready(its, id, queue.record());
   }
 
-  /// Memory for a gradient, and when it is free.
+  /// Lends memory for a gradient. Returns it with the event after which it may be written.
   static std::pair<std::span<float>, queue_event> lend(Core& its, tensor_id id) {
     expect_arrived(its, id);
     if (!its.model_.lends()) {
@@ -122,7 +122,7 @@ class handing_in {
     }
     const std::size_t position = its.plan_.position(id);
     if constexpr (!Types::virtual_time) {
-      // The loop hands in a joined rank's zeros: it cannot wait.
+      // After a join the loop itself hands in zeros, and it must not block.
       if (in_real_time(*its.world_)) {
         its.wait_until(
             [&its, position] { return its.joining_.joined() || its.model_.has_room(position); },
@@ -132,16 +132,18 @@ class handing_in {
     return its.model_.lend(its.world_->queue(), position);
   }
 
-  // ---- what it wants of a model and its options
+  // ---- what is required of a model and its options
 
-  /// A device's kernels cannot follow a pointer into memory that is the host's alone.
+  /// Throws usage_error if the tensor lies where the device's kernels cannot reach it, in memory of
+  /// the host's alone.
   static void expect_reachable(Core& its, const tensor& declared) {
     expect_reachable(its, declared, declared.parameter.data());
     expect_reachable(its, declared, declared.gradient.data());
     expect_reachable(its, declared, declared.narrow_gradient.data());
   }
 
-  /// Whoever lends gradients their memory gets it back.
+  /// Throws usage_error if the model needs its gradients lent and the strategy does not lend them,
+  /// or might not get them back.
   [[gnu::cold]] static void expect_gradients_come_back(Core& its, const options& set,
                                                        const plan& made) {
     if constexpr (!gives_back) {
@@ -156,7 +158,7 @@ class handing_in {
     }
   }
 
-  /// Bytes of gradients; 0 for as many as it takes.
+  /// Bytes of gradients that may be lent at once; 0 for no limit.
   static std::size_t most_lent(const options& set) {
     if constexpr (requires { set.architecture.lent_bytes; }) {
       return set.architecture.lent_bytes;
@@ -167,7 +169,7 @@ class handing_in {
 
   // ---- passes
 
-  /// Some gradient is the sum of fewer passes than a step has.
+  /// Returns whether some gradient is the sum of fewer passes than a step has.
   static bool adds_up_passes(Core& its) {
     for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
       if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
@@ -176,7 +178,7 @@ class handing_in {
     }
     return false;
   }
-  /// Gradients that `ready` has taken so far, in every pass. Summed when somebody asks.
+  /// Gradients that `ready` has taken so far, counting every pass. Summed up only when asked for.
   [[gnu::cold]] static std::uint64_t handed_in(Core& its) {
     std::uint64_t sum = 0;
     for (std::size_t position = 0; its.flow_ && position < its.plan_.backward.size(); ++position) {
@@ -192,7 +194,7 @@ class handing_in {
     return its.model_.forward()[index(id)].name;
   }
 
-  /// The tensor's gradient is the caller's, not on its way.
+  /// Throws usage_error if the tensor's last gradient is still on its way.
   static tensor_state<queue_event>& expect_arrived(Core& its, tensor_id id) {
     auto& mine = its.at(id);
     if (!mine.is_current()) {
@@ -217,7 +219,8 @@ class handing_in {
     }
   }
 
-  /// Who waits for room must not wait for gradients that he has to write himself.
+  /// Throws usage_error unless a full bucket always gives its memory back. Otherwise a thread that
+  /// waits for memory might wait for gradients that it has to write itself.
   [[gnu::cold]] static void expect_buckets_come_back(Core& its, const plan& made) {
     if (facts::holds_back<typename Types::schedule>) {
       throw usage_error(

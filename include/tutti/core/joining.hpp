@@ -8,10 +8,11 @@
 
 namespace tutti {
 
-/// A rank that has joined: it hands in zeros for every tensor as soon as the last have arrived,
-/// until all ranks have joined. `Owner::absent_to_the_end(id)` hands them in, `Owner::arrival(id)`
-/// waits for what comes of them, `Owner::say_joined()` tells those who decide,
-/// `Owner::adds_up_passes()` says that a step has begun here whose last passes are missing.
+/// A rank's part in `engine.join()`: once it has joined it hands in zeros for every tensor, again
+/// and again as soon as the last have arrived, until all ranks have joined.
+/// `Owner::absent_to_the_end(id)` hands in zeros for all missing passes, `Owner::arrival(id)` waits
+/// for their result, `Owner::say_joined()` tells the coordination, and `Owner::adds_up_passes()`
+/// says whether a step has begun here that lacks passes.
 template <class Owner>
 class joining {
  public:
@@ -20,7 +21,7 @@ class joining {
   joining(const joining&) = delete;
   joining& operator=(const joining&) = delete;
 
-  /// Ends when all ranks have joined.
+  /// Joins, and ends when all ranks have joined.
   task join() {
     for (std::size_t i = 0; i < zeros_.size(); ++i) {
       co_await owner_->arrival(tensor_id(i));
@@ -66,7 +67,7 @@ class joining {
 
   Owner* owner_;
   run_queue* queue_;
-  std::vector<task> zeros_;  ///< each hands in one tensor's
+  std::vector<task> zeros_;  ///< one for each tensor
   bool joined_ = false;
 };
 

@@ -11,17 +11,17 @@
 
 namespace tutti {
 
-/// Gradient memory that is the engine's: a bucket has some from when the model asks for the first
-/// of its gradients until all its chunks have given it back, and then the next bucket that is asked
-/// for has it. Any thread may ask while the loop gives back. Cost: as many buffers as buckets were
-/// held at once so far, none longer than the longest bucket; within a limit, if there is one, for
-/// who asks when `has_room`.
+/// Gradient memory that the engine lends to the model. A bucket gets a buffer when the model asks
+/// for the first of its gradients, and keeps it until all its chunks have given it back; then the
+/// next bucket may have it. Any thread may ask while the loop gives back. Cost: as many buffers as
+/// there were buckets that held one at the same time, none longer than the longest bucket. Together
+/// they stay within the limit, if there is one, for threads that ask only when `has_room`.
 template <class Queue>
 class lent_gradients {
   using queue_event = typename Queue::event;
 
  public:
-  /// `most` bytes, or as many as it takes where that is 0.
+  /// `most` is the limit in bytes; 0 for none.
   [[gnu::cold]] lent_gradients(const plan& made, std::size_t most)
       : plan_(&made),
         most_(most),
@@ -31,9 +31,10 @@ class lent_gradients {
   lent_gradients(const lent_gradients&) = delete;
   lent_gradients& operator=(const lent_gradients&) = delete;
 
-  /// The bucket can be lent memory within the limit; or nothing that would make room is on its way,
-  /// so that whoever waited would wait for gradients that he has to write himself. Threads that ask
-  /// at once for several buckets may each find the room that is there for one.
+  /// Returns whether the bucket can be lent memory within the limit. Also returns true if no bucket
+  /// is in flight that would make room, because a thread that waited would then wait for gradients
+  /// that it has to write itself. Threads that ask at the same time for several buckets may all be
+  /// promised the same room.
   bool has_room(std::size_t number) const {
     const std::scoped_lock lock(mutex_);
     const std::size_t elements = plan_->buckets[number].elements;
@@ -46,7 +47,7 @@ class lent_gradients {
     return sizeof(float) * (length() - less + elements) <= most_;
   }
 
-  /// One of the bucket's gradients is final.
+  /// Says that one of the bucket's gradients is final.
   void written(std::size_t number) {
     const std::scoped_lock lock(mutex_);
     if (++written_[number] == plan_->buckets[number].tensors) {
@@ -55,12 +56,12 @@ class lent_gradients {
     }
   }
 
-  /// Where the bucket's gradients are to be written, and what that has to wait for.
+  /// Where the bucket's gradients are to be written, and after which event.
   struct room {
     float* data{};
     queue_event after{};
   };
-  /// Bucket `number` holds memory from now on, unless it does already. `data` is set to it.
+  /// Lends memory to bucket `number`, unless it holds some already. `data` is set to it.
   room lend(Queue& queue, std::size_t number, float*& data) {
     const std::scoped_lock lock(mutex_);
     if (held_[number] == nobody && plan_->buckets[number].elements != 0) {
@@ -71,7 +72,8 @@ class lent_gradients {
     return held_[number] == nobody ? room() : room{data, buffers_[held_[number]].after};
   }
 
-  /// One of the bucket's chunks needs it no more; `data` is forgotten with the last.
+  /// Says that one of the bucket's chunks does not need the memory any more. With the last one, the
+  /// buffer becomes free and `data` null.
   void give_back(Queue& queue, std::size_t number, float*& data) {
     const std::scoped_lock lock(mutex_);
     const bucket& of = plan_->buckets[number];
@@ -89,14 +91,14 @@ class lent_gradients {
     }
   }
 
-  /// Of all buffers that there are: without a limit, of as many as were ever held at once.
+  /// Bytes of all buffers. Without a limit, there are as many as were ever held at once.
   std::size_t bytes() const {
     const std::scoped_lock lock(mutex_);
     return sizeof(float) * length();
   }
 
  private:
-  static constexpr std::size_t nobody = 0;  // buffer 0 is nobody's
+  static constexpr std::size_t nobody = 0;  // buffer 0 is never used, and means none
 
   struct buffer {
     memory_of<float, Queue> floats{};
@@ -112,7 +114,7 @@ class lent_gradients {
     }
   }
 
-  /// Of all buffers, in elements.
+  /// Length of all buffers together, in elements.
   std::size_t length() const {
     std::size_t sum = 0;
     for (const buffer& each : buffers_) {
@@ -120,7 +122,7 @@ class lent_gradients {
     }
     return sum;
   }
-  /// The shortest free one that is long enough.
+  /// The shortest free buffer that is long enough.
   std::size_t fitting(std::size_t elements) const {
     std::size_t fits = nobody;
     for (std::size_t i = 1; i < buffers_.size(); ++i) {
@@ -132,7 +134,7 @@ class lent_gradients {
     }
     return fits;
   }
-  /// The longest free one that nothing enqueued uses any more.
+  /// The longest free buffer that nothing enqueued uses any more.
   std::size_t longest_free() const {
     std::size_t longest = nobody;
     for (std::size_t i = 1; i < buffers_.size(); ++i) {
@@ -144,8 +146,8 @@ class lent_gradients {
     return longest;
   }
 
-  /// One that is long enough; else the longest, made longer, and the other free ones given up if
-  /// the limit asks for that; else a new one.
+  /// Returns a free buffer that is long enough. If there is none, makes the longest free one
+  /// longer, or else adds one. Frees the memory of other free buffers if the limit demands it.
   std::size_t choose(Queue& queue, std::size_t elements) {
     if (const std::size_t fits = fitting(elements); fits != nobody) {
       return fits;
@@ -154,9 +156,9 @@ class lent_gradients {
     if (chosen == nobody) {
       buffers_.emplace_back();
       chosen = buffers_.size() - 1;
-      buffers_[chosen].is_free = true;  // also where no memory can be had for it
+      buffers_[chosen].is_free = true;  // so that it stays usable if the allocation below fails
     }
-    buffers_[chosen].floats = {};  // before the longer one is there
+    buffers_[chosen].floats = {};  // frees the shorter memory before the longer is allocated
     for (buffer& each : buffers_) {
       if (most_ != 0 && sizeof(float) * (length() + elements) > most_ && each.is_free &&
           has_passed(each)) {
@@ -171,10 +173,10 @@ class lent_gradients {
   std::size_t most_;
   mutable std::mutex mutex_;
   std::vector<buffer> buffers_ = std::vector<buffer>(1);
-  std::size_t leaving_ = 0;               ///< buckets that are written and not given back
-  std::vector<std::size_t> held_;         ///< buffer, of each bucket
-  std::vector<std::size_t> written_;      ///< tensors, of each bucket
-  std::vector<std::ptrdiff_t> returned_;  ///< chunks, of each bucket
+  std::size_t leaving_ = 0;               ///< buckets that are written and not yet given back
+  std::vector<std::size_t> held_;         ///< the buffer of each bucket
+  std::vector<std::size_t> written_;      ///< final gradients of each bucket
+  std::vector<std::ptrdiff_t> returned_;  ///< chunks of each bucket that have given it back
 };
 
 }  // namespace tutti

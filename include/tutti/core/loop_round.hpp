@@ -6,17 +6,18 @@
 
 namespace tutti {
 
-/// What a round of a rank's loop came to.
+/// The outcome of a round of a rank's loop.
 enum class loop_round {
   nothing,
-  talk,   ///< about waiting alone, which is no progress
-  moves,  ///< something else happened
-  more,   ///< and there is more to do at once
+  talk,   ///< only messages of the control channel, which are no progress
+  moves,  ///< other progress
+  more,   ///< progress, and the next round has work already
 };
 
-/// One round of a rank's loop, by whoever owns it. `Owner::open_posts()` takes in what became ready
-/// and `Owner::carry_out()` starts what `Owner::has_decided()`, now that others have been told:
-/// true where anything moved. `Owner::words()` counts messages about waiting.
+/// Makes one round of a rank's loop; for its owner only. `Owner::open_posts()` takes in tensors
+/// that became ready. `Owner::carry_out()` starts launches that this rank has decided, once the
+/// others have been told. These two return whether anything moved. `Owner::has_decided()` says
+/// whether such launches are left, and `Owner::words()` counts messages of the control channel.
 template <class Transport, class Owner>
 loop_round go_round(Transport& world, Owner& owner) {
   bool moves = owner.open_posts();

@@ -20,14 +20,14 @@
 
 namespace tutti {
 
-/// Where what travels lies before and after.
+/// Where a bucket's data lies before and after it travels.
 enum class buffers {
-  views,     ///< in the gradients' own memory, where a bucket's are neighbours
-  separate,  ///< always in a buffer of the bucket's own: the gradients stay as they are
-  none,      ///< nothing travels from this rank
+  views,     ///< in the gradients' own memory, where those of a bucket are neighbours
+  separate,  ///< always in a buffer of the bucket's, so that gradients stay as they are
+  none,      ///< nowhere: this rank sends no gradients
 };
 
-/// A gradient's memory, of one type or the other; none where it stays what it was.
+/// The memory of a gradient, of floats or of 16-bit values; empty if it has not changed.
 struct gradient_memory {
   std::span<float> wide{};
   std::span<std::uint16_t> narrow{};
@@ -35,10 +35,10 @@ struct gradient_memory {
   bool empty() const { return wide.empty() && narrow.empty(); }
 };
 
-/// The model's tensors as buckets see them: a bucket whose gradients are floats and neighbours in
-/// memory is a view of them where it may be one, any other has a buffer of floats to be packed
-/// into, where `Queue`'s work reaches it. One whose tensors have no memory for their gradients is
-/// lent some in each step.
+/// The model's tensors as buckets see them. A bucket whose gradients are floats and neighbours in
+/// memory is a view of them, if views are wanted. Any other bucket has a buffer of floats into
+/// which its gradients are packed, allocated where work of `Queue` can reach it. If the model has
+/// no memory for gradients, buckets are lent some in each step.
 template <class Queue>
 class model_memory {
  public:
@@ -61,30 +61,32 @@ class model_memory {
     }
   }
 
-  /// No values, only lengths.
+  /// Returns whether the model has only lengths and no values, for simulation.
   bool phantom() const { return phantom_; }
-  /// Elements that policies may remember something of: none of a phantom's.
+  /// Elements of which policies may remember something; 0 for a phantom.
   std::size_t remembered() const { return phantom_ ? 0 : plan_->elements(); }
   const std::vector<tensor>& forward() const { return forward_; }
 
-  /// Gradients lie in memory that is lent to their buckets.
+  /// Returns whether gradients lie in memory that is lent to their buckets.
   bool lends() const { return lent_ != nullptr; }
-  /// Memory for the gradient of the tensor at `position`, and what writing there has to wait for.
+  /// Lends memory for the gradient of the tensor at `position`, with the event after which it may
+  /// be written.
   std::pair<std::span<float>, typename Queue::event> lend(Queue& queue, std::size_t position) {
     const std::size_t number = plan_->bucket_of[position];
     const auto room = lent_->lend(queue, number, data_[number]);
     asked_[position] = true;
     return {data(position), room.after};
   }
-  /// `lend` keeps to the limit, or has to pass it.
+  /// Returns whether `lend` keeps to the limit, or has to exceed it because waiting would not help.
   bool has_room(std::size_t position) const { return lent_->has_room(plan_->bucket_of[position]); }
-  /// Somebody has asked for memory for the tensor's gradient since it was last ready.
+  /// Returns whether memory for the tensor's gradient has been lent since the tensor was last
+  /// ready.
   bool is_lent(std::size_t position) const { return lends() && asked_[position]; }
-  /// Nobody has.
+  /// Returns whether memory for the tensor's gradient ought to be lent, and has not been.
   bool lacks_gradient(std::size_t position) const {
     return lends() && !asked_[position] && at(position).elements != 0;
   }
-  /// A pass has written the tensor's gradient; with the step's last one it is final.
+  /// Whether a pass is a step's last, which makes the gradient final.
   enum class pass { any, last };
   void gradient_is_there(std::size_t position, pass which) {
     if (lends()) {
@@ -94,22 +96,22 @@ class model_memory {
       }
     }
   }
-  /// The gradients of a chunk are needed no more, and not all its elements are zero in number.
+  /// Says that the gradients of a chunk, which has elements, are not needed any more.
   void give_back(Queue& queue, const chunk& piece) {
     if (lends()) {
       lent_->give_back(queue, piece.bucket, data_[piece.bucket]);
     }
   }
 
-  /// Of gradients in the model's own memory. These two are for any thread.
+  /// Bytes of gradients in the model's own memory. For any thread, as is `bucket_bytes`.
   std::size_t own_bytes() const { return own_bytes_; }
-  /// Of gradients in memory of the engine's own, at most at once so far.
+  /// Bytes of gradient memory that the engine has allocated, the most at any time so far.
   std::size_t bucket_bytes() const {
     return (lends() ? lent_->bytes() : 0) +
            std::atomic_ref(packed_bytes_).load(std::memory_order_relaxed);
   }
 
-  /// A chunk's parameters where they are neighbours in memory; nothing where they are not.
+  /// The parameters of a chunk if they are neighbours in memory; empty if not.
   std::span<float> parameters(const chunk& piece) const {
     std::span<float> all;
     bool neighbours = !phantom_;
@@ -126,13 +128,14 @@ class model_memory {
 
   const tensor& at(std::size_t position) const { return forward_[index(plan_->at(position))]; }
 
-  /// A chunk's gradient, in its bucket.
+  /// The gradient of a chunk, in its bucket.
   std::span<float> data(const chunk& piece) const {
     float* bucket = data_[piece.bucket];
     const std::size_t skipped = piece.first_element - plan_->buckets[piece.bucket].first_element;
     return {bucket == nullptr ? nullptr : bucket + skipped, piece.elements};
   }
-  /// A tensor's gradient, in its bucket; the tensor's own memory if the bucket is a view.
+  /// The gradient of a tensor, in its bucket. This is the tensor's own memory if the bucket is a
+  /// view.
   std::span<float> data(std::size_t position) const {
     const std::uint32_t number = plan_->bucket_of[position];
     float* bucket = data_[number];
@@ -141,8 +144,9 @@ class model_memory {
     return {bucket == nullptr ? nullptr : bucket + skipped, at(position).elements};
   }
 
-  /// Brings the gradients of the plan's chunk `number` into its bucket, if they are not there
-  /// already: one operation of the queue, or one a tensor where those are narrow or have moved.
+  /// Copies the gradients of the plan's chunk `number` into its bucket, unless they are there
+  /// already. This is one operation of the queue, or one for each tensor in a bucket with gradients
+  /// that are narrow or have moved.
   void pack(Queue& queue, std::size_t number) const {
     const chunk& piece = plan_->chunks[number];
     if (phantom_ || packed_[piece.bucket].empty()) {
@@ -160,7 +164,7 @@ class model_memory {
     kernels::copy_runs(queue, std::span(runs_).subspan(first, first_run_[number + 1] - first));
   }
 
-  /// Elements of a tensor's gradient from `offset` on, as floats.
+  /// Copies a tensor's gradient from element `offset` on, converted to float.
   void widen(Queue& queue, std::size_t position, std::size_t offset, std::span<float> into) const {
     const tensor& from = at(position);
     switch (from.gradient_type) {
@@ -176,7 +180,7 @@ class model_memory {
     }
   }
 
-  /// Leaves a mean where the model had the tensor's gradient, rounded to its type.
+  /// Writes a mean where the model had the tensor's gradient, rounded to its type.
   void leave(Queue& queue, std::size_t position, std::span<const float> mean) const {
     const tensor& to = at(position);
     switch (to.gradient_type) {
@@ -194,7 +198,8 @@ class model_memory {
     }
   }
 
-  /// Throws usage_error unless memory given for a step is as its tensor was declared.
+  /// Throws usage_error unless memory that is given for a step has the type and length of the
+  /// tensor.
   void expect_gradient(const tensor& its, const gradient_memory& given) const {
     if (phantom_) {
       throw usage_error(its.name +
@@ -210,24 +215,25 @@ class model_memory {
     }
   }
 
-  /// A tensor's gradient lies elsewhere from now on; nothing of it is on its way. Its bucket has to
-  /// `settle` before it goes next.
+  /// Says that a tensor's gradient lies elsewhere from now on. Nothing of it may be in flight.
+  /// `settle` its bucket before that travels again.
   void move(std::size_t position, const gradient_memory& to) {
     tensor& mine = forward_[index(plan_->at(position))];
     mine.gradient = to.wide;
     mine.narrow_gradient = to.narrow;
     one_by_one_[plan_->bucket_of[position]] = true;
   }
-  /// A bucket that is a view of gradients, of which some have moved, is one of where they lie now,
-  /// if they are neighbours there; nothing of it is on its way.
+  /// Adapts a bucket that is a view of gradients, some of which have moved: it becomes a view of
+  /// their present places if these are neighbours, and otherwise gets a buffer. Nothing of it may
+  /// be in flight.
   void settle(Queue& queue, std::size_t number) {
     if (!phantom_ && one_by_one_[number] && packed_[number].empty()) {
       view_or_pack(queue, number);
     }
   }
 
-  /// Calls `run(position, offset in the tensor, count, offset in the chunk)` for each run of a
-  /// chunk that lies in one tensor.
+  /// Calls `run(position, offset in the tensor, count, offset in the chunk)` for each run of the
+  /// chunk's elements that lies in one tensor.
   template <class Run>
   void for_each_run(const chunk& piece, Run run) const {
     const std::size_t end = piece.first_element + piece.elements;
@@ -286,7 +292,7 @@ class model_memory {
     }
   }
 
-  /// What packing each chunk takes, once and for all: a queue may read it later.
+  /// Lists the copies that pack each chunk. Made once, because a queue may read the list later.
   [[gnu::cold]] void list_runs() {
     first_run_.push_back(0);
     for (const chunk& piece : plan_->chunks) {
@@ -305,13 +311,13 @@ class model_memory {
   const plan* plan_;
   bool phantom_ = false;
   std::size_t own_bytes_ = 0;
-  mutable std::size_t packed_bytes_ = 0;  ///< others look while buckets are packed
+  mutable std::size_t packed_bytes_ = 0;  ///< other threads read it while buckets are packed
   std::vector<float*> data_;
   std::vector<memory_of<float, Queue>> packed_;
   std::vector<char> one_by_one_;  ///< buckets with gradients that are narrow or have moved
   std::vector<kernels::copy_run> runs_;
-  std::vector<std::size_t> first_run_;  ///< of each chunk, and the end
-  std::vector<char> asked_;             ///< tensors whose gradient is being written, where lent
+  std::vector<std::size_t> first_run_;  ///< index in `runs_` of each chunk's first run, and the end
+  std::vector<char> asked_;  ///< tensors whose gradient has been lent and is being written
   std::unique_ptr<lent_gradients<Queue>> lent_;
 };
 

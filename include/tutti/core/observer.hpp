@@ -16,7 +16,7 @@
 
 namespace tutti {
 
-/// A monitor and the clock it is told; nothing at all if it does not observe.
+/// A monitor with the clock that it is told. Costs nothing if the monitor does not observe.
 template <class Monitor, class Transport>
 class observer {
   static constexpr bool adds_up = facts::has_sums<Monitor>;
@@ -27,7 +27,7 @@ class observer {
 
   void record(event what, std::uint32_t which) {
     if constexpr (Monitor::observes) {
-      const std::scoped_lock lock(mutex_);  // waits are seen by the trainer's own threads
+      const std::scoped_lock lock(mutex_);  // the trainer's own threads record waits
       const seconds when = world_->now();
       monitor.record(what, which, when);
       if constexpr (adds_up) {
@@ -38,7 +38,7 @@ class observer {
       note_time(when);
     }
   }
-  /// The mean gradient of a tensor, before the optimizer has it.
+  /// Shows the monitor the mean gradient of a tensor before the optimizer gets it.
   void mean([[maybe_unused]] std::uint32_t which,
             [[maybe_unused]] std::span<const float> gradient) {
     if constexpr (facts::sees_means<Monitor>) {
@@ -48,13 +48,13 @@ class observer {
       note_time(when);
     }
   }
-  /// Seconds that its looks at memory took on this rank.
+  /// Seconds that the monitor has spent on reading gradients and parameters on this rank.
   seconds spent() const {
     const std::scoped_lock lock(mutex_);
     return spent_;
   }
 
-  // ---- what it adds up over the workers; nothing if it does not
+  // ---- the sums that the monitor forms over the workers, if it does
 
   void begin_sums([[maybe_unused]] tag where, [[maybe_unused]] int workers,
                   [[maybe_unused]] std::size_t tensors,
@@ -99,7 +99,8 @@ class observer {
   }
 
  private:
-  /// What only counts takes less than it takes to find out.
+  /// Measures only monitors that read memory: measuring one that counts would cost more than it
+  /// does.
   void note_time([[maybe_unused]] seconds since) {
     if constexpr (facts::reads_memory<Monitor>) {
       spent_ += world_->now() - since;

@@ -28,18 +28,19 @@
 
 namespace tutti {
 
-/// A launch whose bytes will have left after an event.
+/// A launch whose bytes have left once `after` passes.
 template <class Event>
 struct departure {
   Event after{};
   std::uint32_t number{};
 };
 
-/// When this rank's launches start: the coordination's machine, the words that ranks say to each
-/// other for it, the clock of its cycles, and the credit that comes back to it. It touches no
-/// gradient. `Owner::is_ready(chunk)` says what could start, `Owner::start(chunk)` begins a launch,
-/// `Owner::has_buffer()` whether one more may begin; `Owner::chunk_failed` hears of exceptions,
-/// `Owner::all_have_joined` that no rank has batches left.
+/// Decides when this rank's launches start. It owns the coordination's machine, the words that
+/// ranks exchange for it, the timer of its cycles, and the credit that comes back. It touches no
+/// gradient. `Owner::is_ready(chunk)` says whether a chunk could start, `Owner::start(chunk)`
+/// begins a launch, and `Owner::has_buffer()` says whether one more may begin.
+/// `Owner::chunk_failed` receives exceptions, and `Owner::all_have_joined` is called when no rank
+/// has batches left.
 template <class Types, class Owner>
 class order_of_starts {
   using transport = typename Types::transport;
@@ -53,14 +54,15 @@ class order_of_starts {
   static constexpr bool ticks = Types::choice::has_cycle;
 
  public:
-  /// Ranks tell each other in which order launches start.
+  /// Whether ranks tell each other in which order launches start.
   static constexpr bool speaks = !std::is_same_v<coordination, tutti::coordination::local>;
-  /// On a stream a launch is released here before its bytes have left, and its credit is free only
-  /// once the stream has come so far.
+  /// Whether a launch's credit is freed later than the launch is released: on a stream it is
+  /// released before its bytes have left, and its credit is free only once the stream has passed
+  /// it.
   static constexpr bool leaves_later = Types::schedule::limits_in_flight &&
                                        !has_virtual_time<transport> &&
                                        !std::is_same_v<queue_type, inline_queue>;
-  /// Launches follow the order of the first step.
+  /// Whether launches follow an order that ranks learn in the first steps (coordination::learned).
   static constexpr bool learns = requires(machine_type & its) { its.book(); };
 
   [[gnu::cold]] order_of_starts(transport& world, const plan& made,
@@ -92,13 +94,13 @@ class order_of_starts {
 
   // ---- events in
 
-  /// Every gradient of the bucket is there.
+  /// Says that all gradients of the bucket are there.
   void ready(std::uint32_t number) {
     machine_.ready(number, now());
     go_on();
   }
 
-  /// What another rank's machine has said.
+  /// Takes in what another rank's machine has said.
   void hear(int peer, std::span<const std::byte> words) {
     heard_.resize(words.size() / sizeof(std::uint32_t));
     std::memcpy(heard_.data(), words.data(), words.size());
@@ -106,7 +108,7 @@ class order_of_starts {
     go_on();
     answered_.open();
   }
-  /// A rank has read all that was said to it.
+  /// Called when a rank has read everything that was said to it.
   void was_heard() {
     if (world_->rank() != 0) {
       go_on();
@@ -114,7 +116,8 @@ class order_of_starts {
     }
   }
 
-  /// The launch's bytes have left, or will have after that event: then its credit is free.
+  /// Says that the launch's bytes have left, or will have once the event passes. Its credit is free
+  /// then.
   void released(std::uint32_t number, const queue_event& after) {
     if constexpr (leaves_later) {
       leaving_.push({after, number});
@@ -123,8 +126,9 @@ class order_of_starts {
     }
   }
 
-  /// Starts what this rank has decided and told the others. Whoever starts on a stream, and then
-  /// blocks until the stream has come so far, could tell them no more.
+  /// Starts launches that this rank has decided, once the others have been told, and frees credit
+  /// that the stream has passed. Starting them earlier could leave the others untold: the thread
+  /// that starts them may go on to block on the stream. Returns whether anything moved.
   bool carry_out() {
     bool any = has_decided();
     if constexpr (gathers) {
@@ -143,14 +147,14 @@ class order_of_starts {
     }
   }
 
-  /// This rank has no more batches, and all that it handed in has arrived.
+  /// Says that this rank has no more batches. All that it has handed in must have arrived.
   void join() requires facts::joins<coordination> {
     machine_.join(now());
     go_on();
   }
 
-  /// Starts what may start. A launch that completes at once comes back here; the outermost call
-  /// goes on with the rest.
+  /// Starts what may start. If a launch completes while it is started, it calls this function
+  /// again; that call returns and the outermost one goes on.
   void go_on() {
     if (std::exchange(deciding_, true)) {
       return;
@@ -181,7 +185,7 @@ class order_of_starts {
     }
   }
 
-  /// The chunk that travels with this one, in the launch that `Owner::start` is told of.
+  /// The chunk that follows `chunk` in its launch.
   std::uint32_t after(std::uint32_t chunk) const requires gathers { return machine_.after(chunk); }
 
   // ---- what there is to see
@@ -189,7 +193,7 @@ class order_of_starts {
   /// The launches of a step in their order, as this rank has learned it.
   std::span<const std::uint32_t> book() const requires learns { return machine_.book(); }
   void resume(std::span<const std::uint32_t> book) requires learns { machine_.resume(book); }
-  /// Other ranks' machines may speak to this one's.
+  /// Returns whether other ranks' machines may speak to this rank's.
   bool listens() const {
     if constexpr (speaks) {
       return announcer_.has_value();
@@ -209,12 +213,12 @@ class order_of_starts {
       return true;
     }
   }
-  /// The chunk that has to start next and cannot.
+  /// The chunk that has to start next and is not ready.
   std::optional<std::uint32_t> stuck() const { return machine_.stuck(could_start{owner_}); }
 
   // ---- the end
 
-  /// Ends when no word is expected any more, and the others have read all that was said.
+  /// Ends when no more words are expected, and the others have read everything that was said.
   task finish() {
     if constexpr (speaks || ticks) {
       return finish_speaking();
@@ -222,14 +226,15 @@ class order_of_starts {
       return {};
     }
   }
-  /// An exception ends this rank's part: others hear of that.
+  /// Keeps `finish` from announcing that this rank leaves: an exception ends its part, of which the
+  /// others hear otherwise.
   void leave_unsaid() { leaves_unsaid_ = true; }
-  /// Whoever waits for words goes on: none will come.
+  /// Ends every wait for words, because none will come.
   void stop_waiting() {
     stopped_ = true;
     answered_.open();
   }
-  /// Nobody need hear anything any more.
+  /// Ends every wait for words, and closes the streams of words to other ranks.
   [[gnu::cold]] void stop_speaking() {
     stop_waiting();
     if constexpr (speaks) {
@@ -257,8 +262,8 @@ class order_of_starts {
     }
   }
 
-  /// On a stream a decision reaches the others before its launch is enqueued, which might wait for
-  /// a message that they send only once they know.
+  /// Whether a decision must reach the others before its launch is enqueued. On a stream it must,
+  /// because the launch might wait for a message that they send only once they know.
   static constexpr bool tells_first = speaks && is_stream_ordered<transport>;
 
   struct could_start {
@@ -267,7 +272,7 @@ class order_of_starts {
   };
   struct silence {};
 
-  /// Cycles alone are timed.
+  /// The time, which matters only to cycles.
   seconds now() const {
     if constexpr (ticks) {
       return world_->now();
@@ -276,7 +281,8 @@ class order_of_starts {
     }
   }
 
-  /// Launches wait for a buffer in their order, the same on all ranks.
+  /// Returns whether a buffer is free for the next launch. Launches wait for one in their order,
+  /// which is equal on all ranks.
   bool has_buffer() {
     if constexpr (gathers) {
       waits_for_buffer_ = !owner_->has_buffer();
@@ -286,7 +292,7 @@ class order_of_starts {
     }
   }
 
-  /// As long as the machine wants to be told the time.
+  /// Tells the machine the time for as long as it asks for that.
   task tick() {
     try {
       while (const auto due = machine_.due()) {
@@ -300,7 +306,7 @@ class order_of_starts {
     }
   }
 
-  /// Beside `tick`: within that coroutine, its frame would hold the machine's variables.
+  /// A function of its own, because the frame of `tick` would hold the machine's variables.
   [[gnu::noinline]] void tick_now() {
     machine_.tick(world_->now());
     go_on();
@@ -319,7 +325,8 @@ class order_of_starts {
     }
   }
 
-  /// On a stream what this rank decides goes when it has left for the others.
+  /// How many decided words may be carried out. On a stream, only those that have been sent to all
+  /// others.
   std::size_t words_left() const {
     if constexpr (tells_first) {
       if (world_->rank() == 0 && announcer_) {
@@ -329,7 +336,7 @@ class order_of_starts {
     return std::numeric_limits<std::size_t>::max();
   }
 
-  /// Whoever decides must know who hands in nothing any more.
+  /// Tells the deciding rank that this one will hand in nothing more.
   void say_that_it_leaves() {
     if constexpr (requires { machine_.leave(); }) {
       if (leaves_unsaid_) {
@@ -345,7 +352,7 @@ class order_of_starts {
     }
   }
 
-  /// Frees what the stream has come past.
+  /// Frees the credit of launches that the stream has passed.
   bool free_what_left() {
     bool any = false;
     if constexpr (leaves_later) {

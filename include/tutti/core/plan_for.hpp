@@ -22,13 +22,14 @@ namespace tutti {
 
 namespace detail {
 
-/// A summable compressor whose bytes an element its type does not show: they are not known when
-/// compiling, or an option may change them. A collective cuts its payloads at any element.
+/// A summable compressor whose bytes an element do not follow from its type, because they are
+/// unknown at compile time or an option may change them. A collective cuts its payloads between any
+/// two elements.
 template <class C>
 concept has_element_bytes_at_run_time = facts::summable<C> && encodes_a_fixed_length<C> &&
     !(std::is_empty_v<C> && requires { typename std::bool_constant<(C{}.wire_bytes(1) > 0)>; });
 
-/// Throws usage_error where payloads hold something beside the bytes of their elements.
+/// Throws usage_error if payloads hold anything beside a fixed number of bytes for each element.
 template <has_element_bytes_at_run_time C>
 [[gnu::cold]] void expect_elements_alone(const C& compression, const plan& made) {
   const std::size_t beside = compression.wire_bytes(0);
@@ -46,9 +47,9 @@ template <has_element_bytes_at_run_time C>
 
 }  // namespace detail
 
-/// The plan of an engine's strategy with these options, among `size` ranks: its policies' groups,
-/// pieces, classes and owners. `settings` is what else every rank must set alike. Throws
-/// usage_error.
+/// Returns the plan of an engine's strategy with the options `set` among `size` ranks, with the
+/// groups, pieces, classes and owners that its policies choose. `settings` lists what else every
+/// rank must set alike. Throws usage_error.
 template <class Types>
 plan plan_for(std::span<const tensor> forward, const typename Types::options& set,
               const typename Types::compression& compressor, int size, std::string_view settings) {

@@ -21,7 +21,7 @@
 
 namespace tutti {
 
-/// Tags carry a chunk's number in a few bits; beyond this many a partition is too fine.
+/// The most chunks of a plan, since tags carry a chunk's number in a few bits.
 inline constexpr std::size_t most_chunks = 30'000;
 
 namespace detail {
@@ -50,13 +50,14 @@ namespace detail {
   made.hash = hash.value();
 }
 
-/// Of the memory that its type says.
+/// Elements of gradient memory, of the type that the tensor declares.
 inline std::size_t length_of_gradient(const tensor& each) {
   return each.gradient_type == element_type::fp32 ? each.gradient.size()
                                                   : each.narrow_gradient.size();
 }
 
-/// A tensor has memory for its elements, or none has any; or none has any for its gradient.
+/// Throws usage_error unless every tensor has memory for its elements, or none has any (a phantom),
+/// or none has any for its gradient (which is then lent).
 [[gnu::cold]] inline void expect_memory(std::span<const tensor> forward) {
   const auto phantom = [](const tensor& each) {
     return each.parameter.empty() && each.gradient.empty() && each.narrow_gradient.empty();
@@ -92,7 +93,8 @@ inline std::size_t length_of_gradient(const tensor& each) {
   }
 }
 
-/// Where tensors arrive before their launch has ended, means and gradients change places.
+/// Throws usage_error for narrow gradients, under architectures whose tensors arrive before their
+/// launch has ended: there means and gradients swap their memory.
 [[gnu::cold]] inline void expect_floats(std::span<const tensor> forward) {
   for (const tensor& each : forward) {
     if (each.gradient_type != element_type::fp32) {
@@ -103,7 +105,7 @@ inline std::size_t length_of_gradient(const tensor& each) {
   }
 }
 
-/// A shape that is given has as many elements as its tensor.
+/// Throws usage_error if a tensor's shape has another number of elements than the tensor.
 [[gnu::cold]] inline void expect_shapes(std::span<const tensor> forward) {
   for (const tensor& each : forward) {
     if (each.shape.dimensions() != 0 && each.shape.elements() != each.elements) {
@@ -114,7 +116,7 @@ inline std::size_t length_of_gradient(const tensor& each) {
   }
 }
 
-/// A profile is of this model.
+/// Throws usage_error if a profile is of another number of tensors.
 [[gnu::cold]] inline void expect_profile(std::span<const tensor> forward, const profile& known) {
   if (!known.backward.empty() && known.backward.size() != forward.size()) {
     throw usage_error(sentence({"the profile holds ", known.backward.size(),
@@ -123,7 +125,8 @@ inline std::size_t length_of_gradient(const tensor& each) {
   }
 }
 
-/// Where a bucket is cut, each cut moved on to the end of a block.
+/// Moves each cut of a bucket on to the end of the block that it lies in. `ends` are the ends of
+/// the bucket's pieces.
 [[gnu::cold]] inline std::vector<std::size_t> cut_between(std::vector<std::size_t> ends,
                                                           std::size_t block) {
   const std::size_t all = ends.back();
@@ -140,12 +143,12 @@ inline std::size_t length_of_gradient(const tensor& each) {
   return ends;
 }
 
-/// Every tensor is of the same class.
+/// The rule by which all tensors are of one class.
 struct of_one_class {
   constexpr tensor_class operator()(const tensor_facts&) const { return {}; }
 };
 
-/// Forward index of the earliest tensor that a piece of a bucket holds some of.
+/// Forward index of the earliest tensor of which a piece of a bucket holds some elements.
 inline std::uint32_t priority_of(const plan& made, const bucket& group, std::size_t first,
                                  std::size_t elements) {
   std::size_t position = group.first_tensor + group.tensors - 1;
@@ -156,7 +159,7 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
   return static_cast<std::uint32_t>(index(made.at(position)));
 }
 
-/// Tensors in backward order, in no buckets yet.
+/// Returns a plan with the tensors in backward order and no buckets yet.
 [[gnu::cold]] inline plan backward_of(std::span<const tensor> forward) {
   plan made;
   made.backward = std::vector<tensor_facts>(forward.size());
@@ -169,13 +172,14 @@ inline std::uint32_t priority_of(const plan& made, const bucket& group, std::siz
   return made;
 }
 
-/// They may share a bucket.
+/// Returns whether tensors of these two classes may share a bucket.
 inline bool alike(const tensor_class& a, const tensor_class& b) {
   return a.chosen == b.chosen && a.type == b.type && a.group == b.group;
 }
 
-/// One class after the other, that of the model's last tensor first: places follow that order.
-/// `classes` are the tensors', by id.
+/// Sorts the tensors by class, in backward order within each, beginning with the class of the
+/// model's last tensor. Positions and elements are numbered in that order. `classes` are the
+/// tensors' classes, by id.
 [[gnu::cold]] inline void part_classes(plan& made, std::span<const tensor_class> classes) {
   std::vector<tensor_facts> tensors(classes.size());
   const std::size_t nowhere = classes.size();
@@ -198,7 +202,8 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   made.backward = std::move(tensors);
 }
 
-/// Tensors of the class that begins at position `begin`; `classes` are the tensors', by id.
+/// Counts the tensors of the class that begins at position `begin`. `classes` are the tensors'
+/// classes, by id.
 [[gnu::cold]] inline std::size_t as_many_alike(const plan& made,
                                                std::span<const tensor_class> classes,
                                                std::size_t begin) {
@@ -210,8 +215,8 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   return end - begin;
 }
 
-/// A class's buckets, without chunks yet: groups that end there, of `tensors` that begin at
-/// position `begin`.
+/// Adds a class's buckets, without chunks yet. The class has `tensors` tensors from position
+/// `begin` on, and its groups end at `ends`.
 [[gnu::cold]] inline void add_buckets(plan& made, std::size_t begin, std::size_t tensors,
                                       std::span<const std::size_t> ends) {
   std::size_t first = 0;
@@ -225,7 +230,8 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   TUTTI_ASSERT(first == tensors, "a fusion must cover every tensor");
 }
 
-/// Buckets in the order in which a backward pass completes them: that of their last tensors.
+/// Sorts buckets in the order in which a backward pass completes them, which is that of their last
+/// tensors.
 [[gnu::cold]] inline void order_buckets(plan& made) {
   std::vector<bucket> by_last(made.backward.size());
   for (const bucket& each : made.buckets) {
@@ -239,7 +245,7 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   }
 }
 
-/// The next chunks, which end there: those of a bucket.
+/// Adds the chunks of bucket `number`, which end at `piece_ends`.
 [[gnu::cold]] inline void add_chunks(plan& made, std::uint32_t number, const tensor_class& its,
                                      std::span<const std::size_t> piece_ends) {
   bucket& group = made.buckets[number];
@@ -267,7 +273,7 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   }
 }
 
-/// What `make_plan` does, once for all strategies.
+/// Does what `make_plan` does. Compiled once for all strategies.
 [[gnu::cold]] inline plan make_plan_by(
     std::span<const tensor> forward, const profile& known, std::string_view settings,
     function_ref<tensor_class(const tensor_facts&)> class_of,
@@ -310,12 +316,13 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
 
 }  // namespace detail
 
-/// The plan of a strategy for these tensors; `place(plan)` says which rank owns each chunk, and
-/// `class_of(tensor)` which tensors may share a bucket: those of one class, and one that must be
-/// alone is a bucket and, whatever the partition says, a chunk. The fusion sees each class as if
-/// there were no other. The plan's hash covers `settings`, too: what every rank must set alike and
-/// the plan alone does not show. Throws usage_error if it has too many chunks, a tensor whose
-/// memory is not its elements, or a profile of another number of tensors.
+/// Returns the plan of a strategy for these tensors. `class_of(tensor)` gives a tensor's class;
+/// only tensors of one class may share a bucket, and a tensor that must be alone is a bucket and,
+/// whatever the partition says, a single chunk. The fusion sees each class as if there were no
+/// other. `place(plan)` sets the rank that owns each chunk. The plan's hash also covers `settings`,
+/// which every rank must set alike and which the plan does not show. Throws usage_error if the plan
+/// has too many chunks, if a tensor's memory does not fit its elements, or if the profile is of
+/// another number of tensors.
 template <fusion_policy Fusion, partition_policy Partition, class Place,
           class ClassOf = detail::of_one_class>
 plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Partition& partition,

@@ -18,26 +18,26 @@
 
 namespace tutti {
 
-/// A rank's loop, as a thread that moves several of them sees it. It stays where it is while the
-/// thread has it.
+/// A rank's loop as the progress thread sees it. It must not move in memory while the thread has
+/// it.
 struct progress_loop {
   void* self;
-  bool (*move)(void*);                           ///< a moment as its owner: whether anything moved
-  bool (*has_work)(void*);                       ///< something has been posted since
-  seconds (*idle)(void*, std::size_t, urgency);  ///< as its transport's
-  progress_loop* next = nullptr;                 ///< the thread's
+  bool (*move)(void*);      ///< drives the loop for a moment; returns whether anything moved
+  bool (*has_work)(void*);  ///< returns whether something has been posted since
+  seconds (*idle)(void*, std::size_t, urgency);  ///< the transport's `idle`
+  progress_loop* next = nullptr;                 ///< of the thread's list
 };
 
-/// A thread that moves communication on while the model computes: the engines of one process share
-/// it. It looks often while something moves and somebody waits. Soon after the last movement, and
-/// while the model computes at once, it sleeps between two looks, for as long as the transports
-/// allow, until something is posted: the model wants the core.
+/// A thread that drives communication while the model computes. The engines of one process share
+/// it. It polls in quick succession while something moves, and for some time longer if a caller
+/// waits. Otherwise the model needs the core, so that after a few idle polls the thread sleeps
+/// between two polls, for as long as the transports allow or until something is posted.
 ///
-/// Cost where nothing happens: a look every 6 milliseconds. `wake` is one atomic operation while
+/// Cost where nothing happens: a poll every 6 milliseconds. `wake` is one atomic operation while
 /// the thread is awake, a system call while it sleeps.
 class progress_thread {
  public:
-  /// Throws usage_error where there is no thread for it.
+  /// Throws usage_error if no thread can be started.
   progress_thread()
       : thread_(start_thread("communication beside the model", "run.progress = progress::by_caller",
                              [this] { run(); })) {}
@@ -49,7 +49,7 @@ class progress_thread {
     thread_.join();
   }
 
-  /// The one of this process, which lives as long as somebody holds it.
+  /// Returns the thread of this process, which lives for as long as anybody holds it.
   static std::shared_ptr<progress_thread> of_this_process() {
     static std::mutex one_at_a_time;
     static std::weak_ptr<progress_thread> known;
@@ -68,7 +68,7 @@ class progress_thread {
     loops_ = &fresh;
     look_again();
   }
-  /// Afterwards the thread is not in that loop, and never comes back to it.
+  /// Removes a loop. After the call the thread does not touch it any more.
   void remove(const progress_loop& gone) {
     const change mine(*this);
     progress_loop** its = &loops_;
@@ -78,7 +78,7 @@ class progress_thread {
     *its = gone.next;
   }
 
-  /// Something has been posted to one of the loops.
+  /// Called after something has been posted to one of the loops.
   [[gnu::noinline]] void wake() {
     if (asleep_.exchange(false)) {
       const std::scoped_lock lock(sleep_);
@@ -86,8 +86,8 @@ class progress_thread {
     }
   }
 
-  /// While this lives somebody waits for what the thread moves: it ends its nap, and takes short
-  /// ones. Without a thread this does nothing.
+  /// Says, while it lives, that a caller waits for what the thread moves: the thread wakes up, and
+  /// takes only short naps. Does nothing if there is no thread.
   class waiter {
    public:
     explicit waiter(progress_thread* its) : its_(its) {
@@ -109,9 +109,9 @@ class progress_thread {
     progress_thread* its_;
   };
 
-  /// Rounds in which something moved.
+  /// Rounds so far in which something moved.
   std::uint64_t moves() const { return moves_.load(); }
-  /// Sleeps until more has moved than `seen`, for `nap` seconds at most.
+  /// Sleeps until `moves()` differs from `seen`, for `nap` seconds at most.
   void wait_for_more(std::uint64_t seen, seconds nap) {
     std::unique_lock lock(sleep_);
     waiting_.fetch_add(1);
@@ -121,11 +121,11 @@ class progress_thread {
   }
 
  private:
-  /// In a row that bring nothing, before it sleeps.
+  /// Idle polls in a row before the thread sleeps.
   static constexpr std::size_t looks_of(urgency who) { return who == urgency::unhurried ? 4 : 64; }
-  static constexpr seconds an_hour = 3600;  // nobody is here
+  static constexpr seconds an_hour = 3600;  // the nap where there is no loop
 
-  /// Nobody moves any loop meanwhile.
+  /// While it lives, the list of loops may be changed, and no loop is driven.
   class change {
    public:
     explicit change(progress_thread& its) : its_(&its) {
@@ -143,9 +143,10 @@ class progress_thread {
     progress_thread* its_;
   };
 
-  /// Where models keep every core busy, a thread that wakes waits until somebody's slice is over,
-  /// milliseconds: too long for each message of an answer. Who asks for short slices comes first,
-  /// as Linux has it since 6.12; its share of the core stays. Elsewhere it asks for nothing.
+  /// Asks the system for short time slices. Where models keep every core busy, a thread that wakes
+  /// up waits until another's slice ends. This takes milliseconds, too long for each message of an
+  /// answer. Since Linux 6.12 a thread with shorter slices runs sooner, while its share of the core
+  /// stays the same. On other systems this does nothing.
   static void ask_for_short_slices() {
     struct {  // the system's sched_attr, which not every C library declares
       std::uint32_t size;
@@ -157,15 +158,15 @@ class progress_thread {
       std::uint64_t deadline;
       std::uint64_t period;
     } mine{};
-    constexpr std::uint32_t unless_said_otherwise = 0;  // a thread's policy
+    constexpr std::uint32_t unless_said_otherwise = 0;  // SCHED_OTHER, a thread's default policy
     if (::syscall(SYS_sched_getattr, 0, &mine, sizeof(mine), 0) == 0 &&
         mine.policy == unless_said_otherwise) {
-      mine.slice = 100'000;                       // the shortest that there is
-      ::syscall(SYS_sched_setattr, 0, &mine, 0);  // where it is refused, answers come later
+      mine.slice = 100'000;                       // the shortest that Linux allows
+      ::syscall(SYS_sched_setattr, 0, &mine, 0);  // if it is refused, answers come later
     }
   }
 
-  /// Before it sleeps, or at once where it does.
+  /// Has the thread poll again before it sleeps, and wakes it if it sleeps.
   void look_again() {
     has_joined_.store(true);
     wake();
@@ -176,7 +177,7 @@ class progress_thread {
     std::size_t idle = 0;
     while (!leaving_.load()) {
       while (changes_.load() != 0) {
-        std::this_thread::yield();  // a mutex is not fair to whoever waits for it
+        std::this_thread::yield();  // a mutex is not fair to those who wait for it
       }
       const seconds nap = round(idle);
       if (nap > 0) {
@@ -185,7 +186,7 @@ class progress_thread {
     }
   }
 
-  /// Every loop once; answers for how long to sleep now.
+  /// Drives every loop once. Returns for how long to sleep now.
   seconds round(std::size_t& idle) {
     const std::scoped_lock lock(loops_mutex_);
     bool any = false;
@@ -218,7 +219,8 @@ class progress_thread {
   }
 
   void sleep(seconds nap) {
-    asleep_.exchange(true);  // whoever has posted before it is seen below, whoever does later wakes
+    // What was posted before is seen below; whoever posts later wakes the thread.
+    asleep_.exchange(true);
     if (!leaving_.load() && !has_joined_.exchange(false) && !has_work()) {
       std::unique_lock lock(sleep_);
       woken_.wait_for(lock, std::chrono::duration<double>(nap), [this] { return !asleep_.load(); });
@@ -235,7 +237,7 @@ class progress_thread {
   }
 
   std::mutex loops_mutex_;
-  progress_loop* loops_ = nullptr;  // the first
+  progress_loop* loops_ = nullptr;  // the head of the list
   std::atomic<int> changes_{0};
 
   std::mutex sleep_;
@@ -243,8 +245,8 @@ class progress_thread {
   std::condition_variable moved_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> leaving_{false};
-  std::atomic<bool> has_joined_{false};  // somebody has, or waits, since the last round
-  std::atomic<int> waiting_{0};          // asleep until something moves
+  std::atomic<bool> has_joined_{false};  // a loop or a waiting caller, since the last round
+  std::atomic<int> waiting_{0};          // callers that sleep until something moves
   std::atomic<int> waiters_{0};
   std::atomic<std::uint64_t> moves_{0};
   std::thread thread_;

@@ -7,13 +7,15 @@
 
 namespace tutti {
 
-/// Gives the optimizer the learning rate that a schedule has for each step, times what others, as
-/// batch_by_noise, have made of the one before; for core/acting.hpp.
-/// Cost: where the rate changes, `engine.change`, which waits for every tensor: with a schedule
-/// that changes in every step nothing crosses the iteration's end. `every` steps share a rate.
+/// Gives the optimizer the learning rate that a schedule has for each step. If another policy, such
+/// as batch_by_noise, has multiplied the last rate, the next one is multiplied by the same factor.
+/// For core/acting.hpp.
+/// Cost: `engine.change` wherever the rate changes, which waits for every tensor, so that under a
+/// schedule that changes in every step no communication crosses the iteration's end. `every` steps
+/// share a rate.
 class rate_by_schedule {
  public:
-  /// Throws usage_error for a schedule that divides by nothing.
+  /// Throws usage_error if `every` or the schedule's own `every` is 0.
   explicit rate_by_schedule(const optimizer::rate_schedule& set, std::uint64_t every = 1)
       : set_(set), every_(every) {
     if (set.every == 0 || every == 0) {
@@ -37,7 +39,7 @@ class rate_by_schedule {
  private:
   optimizer::rate_schedule set_;
   std::uint64_t every_;
-  float last_ = -1;  // none yet
+  float last_ = -1;  // no rate has been set yet
 };
 
 }  // namespace tutti

@@ -13,11 +13,12 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
 
-/// How worker 0 reads and restores what architectures remember on ranks that do not train; one end
-/// of each conversation per function, all on one tag, so that order is enough.
+/// How worker 0 reads and restores what architectures remember on ranks that do not train. Each
+/// function is one end of a conversation. All of them use one tag, so messages are told apart by
+/// their order.
 namespace tutti {
 
-/// What one rank remembers, as a checkpoint keeps it.
+/// The memories of one rank, as a checkpoint keeps them.
 using memories_of_rank = std::vector<std::vector<float>>;
 
 template <class Endpoint>
@@ -45,7 +46,7 @@ template <class Endpoint>
   }
 }
 
-/// Step, parameters and memories to one rank, until it has taken them in.
+/// Sends step, parameters and memories to one rank, and ends when it has taken them in.
 template <class Endpoint>
 [[gnu::cold]] task send_restored(Endpoint self, int rank, std::uint64_t steps,
                                  std::span<const tensor> forward,
@@ -61,7 +62,7 @@ template <class Endpoint>
   co_await self.receive(rank, {});
 }
 
-/// Receives what lay on a host into memory of the queue's.
+/// Receives floats from a peer's host memory into memory of the queue.
 template <class Endpoint>
 [[gnu::cold]] task receive_through_host(Endpoint self, int peer, std::span<float> memory) {
   const auto mail = co_await self.receive_loan(peer, memory.size_bytes());
@@ -71,8 +72,9 @@ template <class Endpoint>
   });
 }
 
-/// Into an engine: `Owner::tensors()` are its tensors, `Owner::resume_architecture(steps)` and
-/// `Owner::remembered()` its architecture's.
+/// Receives what `send_restored` sends, into an engine: the parameters of `Owner::tensors()`, and
+/// the architecture's memories `Owner::remembered()`, after a call of
+/// `Owner::resume_architecture(steps)`.
 template <class Endpoint, class Owner>
 [[gnu::cold]] task receive_restored(Endpoint self, int worker, Owner& owner) {
   self.queue().synchronize();

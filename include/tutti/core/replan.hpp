@@ -29,7 +29,7 @@
 
 namespace tutti {
 
-/// The floats of all of them, one after the other, on the host.
+/// Returns the floats of all memories, one after the other, on the host.
 template <class Queue>
 [[gnu::cold]] std::vector<float> joined(Queue& queue,
                                         const std::vector<std::span<float>>& memories) {
@@ -41,8 +41,7 @@ template <class Queue>
   return all;
 }
 
-/// Writes joined floats back, however the memories are cut now. Throws usage_error if there are
-/// more or fewer.
+/// Writes joined floats back into memories of the same length in all, or throws usage_error.
 template <class Queue>
 [[gnu::cold]] void restore_joined(Queue& queue, const std::vector<std::span<float>>& memories,
                                   std::span<const float> values) {
@@ -63,7 +62,7 @@ template <class Queue>
   }
 }
 
-/// `values` becomes its sum over all ranks, added in rank order.
+/// Replaces `values` by their sum over all ranks, added in rank order.
 template <class Endpoint>
 [[gnu::cold]] task sum_on_hosts(Endpoint self, std::vector<float>& values) {
   const auto bytes = std::as_writable_bytes(std::span(values));
@@ -95,7 +94,7 @@ template <class Endpoint>
   co_await self.send(rank, std::as_bytes(std::span(made.chunks)));
   co_await self.send(rank, std::as_bytes(std::span(&made.hash, 1)));
 }
-/// Into a plan of the same tensors.
+/// Receives what `send_plan` sends, into a plan of the same tensors.
 template <class Endpoint>
 [[gnu::cold]] task receive_plan(Endpoint self, int rank, plan& made) {
   std::uint64_t buckets = 0;
@@ -110,10 +109,10 @@ template <class Endpoint>
   co_await receive_now(self, rank, bytes_of(made.hash));
 }
 
-/// Another plan for an engine that trains, made by all ranks at once. What they say to each other
-/// travels on the host channel under numbers that no plan changes, and three rendezvous keep plans
-/// apart: after the first nothing of the old plan is on its way, after the second all have the new
-/// one, after the third all have their memories.
+/// Gives an engine another plan while it trains; all ranks do so together. Their messages travel on
+/// the host channel, under numbers that are independent of the plan. Three rendezvous separate the
+/// plans: after the first nothing of the old plan is in flight, after the second all ranks have the
+/// new plan, and after the third all have their memories.
 template <class Types, class Engine>
 class replan_steps {
   using options = typename Types::options;
@@ -124,18 +123,18 @@ class replan_steps {
   using audience = typename failure<typename Types::transport>::audience;
   using endpoint_type = endpoint<typename Types::transport>;
   static constexpr bool has_servers = facts::has_servers<architecture>;
-  /// A share of every chunk is each rank's to encode again.
+  /// Whether each rank remembers residuals of the means of its part of every chunk.
   static constexpr bool moves_owners =
       facts::encodes_means<architecture> && facts::owns_parts<architecture>;
-  /// Or to update.
+  /// Whether each rank has the optimizer's memory of its part of every chunk.
   static constexpr bool moves_parts = facts::updates_parts<architecture>;
 
-  /// What owners of chunks remember of each element, whoever they are: floats by place in the
-  /// model, one row after the other. Each owner's memories (`memories()` of an architecture that
-  /// places chunks) are those of its chunks, one after the other.
+  /// What owners of chunks remember, kept independently of who owns what: rows of floats by place
+  /// in the model. Each owner's memories (`memories()` of an architecture that places chunks) are
+  /// those of its chunks, one after the other.
   class memories_by_place {
    public:
-    /// Those of `rank`, under the plan `made`.
+    /// Takes the memories of `rank`, which owns chunks under the plan `made`.
     [[gnu::cold]] void take(const plan& made, int rank, const memories_of_rank& memories) {
       std::size_t next = 0;
       const std::size_t each = memories_a_chunk(made, rank, memories.size());
@@ -153,7 +152,7 @@ class replan_steps {
         }
       });
     }
-    /// What is `rank`'s of them under the plan `made`.
+    /// Returns the memories that `rank` has to have under the plan `made`.
     [[gnu::cold]] memories_of_rank of(const plan& made, int rank) const {
       memories_of_rank all;
       for_each_chunk(made, rank, [&](const chunk& piece) {
@@ -195,7 +194,7 @@ class replan_steps {
     std::vector<std::vector<float>> rows_{};
   };
 
-  /// What rank 0 tells servers: all that is theirs of the options, and values that count steps.
+  /// What rank 0 tells servers: the options that they need, and values, which may count steps.
   struct told {
     policy_options<typename Types::strategy> policies{};
     unsigned accumulation{};
@@ -203,13 +202,13 @@ class replan_steps {
   };
 
  public:
-  /// On a rank that trains.
+  /// Changes the plan, on a rank that trains.
   [[gnu::cold]] static task to(Engine& its, const options& next) {
     auto who = audience::everybody;
     try {
       expect_between_steps(its);
       co_await its.flow_->finish();
-      if constexpr (has_servers) {  // once no worker waits for one of theirs any more
+      if constexpr (has_servers) {  // once no worker waits for an answer of a server
         double nothing = 0;
         co_await average_over_workers(host_endpoint(its), its.workers_, nothing);
         if (its.world_->rank() == 0) {
@@ -218,13 +217,13 @@ class replan_steps {
       }
       const std::string settings = its.settings(next);
       plan made = asked(its, settings);
-      who = audience::nobody;  // what they differ in all ranks find alike
+      who = audience::nobody;  // all ranks find the same differences
       co_await compare(its, made, settings);
       expect_allowed(its, next);
       who = audience::everybody;
       made = its.planned_for(its.world_->size(), its.model_.forward(), next,
                              make_policy<compression>(next.compression), its.optimizer_);
-      who = has_servers ? audience::everybody : audience::nobody;  // servers do not find that
+      who = has_servers ? audience::everybody : audience::nobody;  // servers do not check that
       expect_same_order(its.plan_, made);
       who = audience::everybody;
       handing_in<Types, Engine>::expect_gradients_come_back(its, next, made);
@@ -244,7 +243,7 @@ class replan_steps {
     }
   }
 
-  /// On a server, whose services have heard that rank 0 has something to tell.
+  /// Changes the plan, on a server whose services have been told to by rank 0.
   [[gnu::cold]] static task as_told(Engine& its) requires has_servers {
     auto who = audience::everybody;
     try {
@@ -259,7 +258,7 @@ class replan_steps {
       co_await compare(its, made, settings);
       expect_allowed(its, next);
       who = audience::everybody;
-      co_await receive_plan(host_endpoint(its), 0, made);  // servers know nothing of profiles
+      co_await receive_plan(host_endpoint(its), 0, made);  // servers do not know the profile
       who = audience::nobody;
       co_await compare(its, made, settings);
       who = audience::everybody;
@@ -299,7 +298,7 @@ class replan_steps {
     }
   }
 
-  /// The plan of now under the hash of what is asked for: ranks compare the hash first.
+  /// Returns the present plan with the hash of the settings asked for, which ranks compare first.
   [[gnu::cold]] static plan asked(const Engine& its, const std::string& settings) {
     plan made = its.plan_;
     running_hash hash;
@@ -356,7 +355,7 @@ class replan_steps {
     }
   }
 
-  /// Makes what stands on a plan anew, and gives it what is remembered under the old one.
+  /// Makes the new plan and its buffers, and fills them with what was remembered under the old one.
   [[gnu::cold]] static task move_over(Engine& its, const options& next, plan& made) {
     auto& queue = its.world_->queue();
     endpoint_type self = host_endpoint(its);
@@ -411,7 +410,7 @@ class replan_steps {
     co_await meet(its);
   }
 
-  /// All have their memories.
+  /// Ends when all ranks have their memories.
   [[gnu::cold]] static task meet(Engine& its) {
     its.world_->queue().synchronize();
     double nothing = 0;
@@ -420,7 +419,7 @@ class replan_steps {
 
   static std::span<float> means_of(Engine& its) { return its.flow_->memories()[1]; }
 
-  /// What this rank owns of a chunk.
+  /// Returns the part of a chunk that this rank owns.
   static chunk part_of(Engine& its, const chunk& whole) {
     return whole.part(at(its.world_->size()), at(its.world_->rank()));
   }
@@ -438,8 +437,8 @@ class replan_steps {
     }
   }
 
-  /// Calls `visit(memory, place)` for each run of what this rank remembers of its parts of chunks:
-  /// where it lies now, and where in rows by place in the model, one after the other.
+  /// Calls `visit(memory, place)` for each row of each part of a chunk that this rank remembers.
+  /// `place` is where that row lies in rows of the whole model, one after the other.
   template <class Visit>
   [[gnu::cold]] static void for_each_part(Engine& its, Visit visit) {
     const plan& made = its.plan_;
@@ -453,7 +452,7 @@ class replan_steps {
       }
     }
   }
-  /// What is remembered of the whole model, 0 where that is on other ranks.
+  /// Returns rows of the whole model, with zeros for parts that other ranks remember.
   [[gnu::cold]] static std::vector<float> parts_by_place(Engine& its) {
     auto& queue = its.world_->queue();
     std::vector<float> all(
@@ -473,7 +472,7 @@ class replan_steps {
     });
   }
 
-  /// Nothing is on its way, so whatever stands on a plan can go.
+  /// Replaces whatever depends on the plan. Nothing of it may be in flight.
   [[gnu::cold]] static void rebuild(Engine& its, const options& next, plan& made) {
     auto& queue = its.world_->queue();
     queue.synchronize();

@@ -6,11 +6,11 @@
 
 namespace tutti {
 
-/// Other options of the strategy from given steps on: dense first and compressed later, by a
-/// compressor's density; one architecture first and another later, by the step of
-/// architecture::switch_at; larger buckets. How the engine runs, and so the passes of a step, stays
-/// as it is. For core/acting.hpp.
-/// Cost: at those steps what `engine::replan` costs.
+/// Changes the options of the strategy at given steps. It may train densely first and compress
+/// later (by a compressor's density), use one architecture first and another later (by the step of
+/// architecture::switch_at), or enlarge the buckets. `run`, and so the passes of a step, stays as
+/// it is. For core/acting.hpp.
+/// Cost: that of `engine::replan` at those steps.
 template <class Options>
 class replan_at {
  public:
@@ -21,7 +21,8 @@ class replan_at {
 
   explicit replan_at(std::vector<change> changes) : changes_(std::move(changes)) {}
 
-  /// A run that goes on from a checkpoint goes on with what the last change before it said.
+  /// Makes a run that is resumed from a checkpoint use the options of the last change before its
+  /// step.
   template <class Engine>
   void before_training(Engine& engine) {
     change* last = nullptr;

@@ -35,7 +35,7 @@
 
 namespace tutti {
 
-/// What a worker computes for one tensor in a step.
+/// One tensor of a replayed model, and how long a worker computes for it in a step.
 struct computation {
   std::string name{};
   std::size_t elements{};
@@ -44,7 +44,7 @@ struct computation {
   tensor_shape shape{};
 };
 
-/// A worker that computes so many times as long as its profile says; none where `rank` is below 0.
+/// A worker that computes `times` as long as its profile says; none if `rank` is negative.
 struct slow_worker {
   int rank{-1};
   double times{1};
@@ -52,61 +52,63 @@ struct slow_worker {
   double times_of(int which) const { return which == rank ? times : 1; }
 };
 
-/// How long a replay goes on; the iterations before the measured ones fill the pipeline.
+/// Options of a replay. The first `warmup` iterations fill the pipeline and are not measured.
 struct replay_options {
   int iterations{10};
   int warmup{3};
-  /// Whose bound is stated: the ranks' own, each on a host of its own, unless they stand for
-  /// others.
+  /// The placement by which the bound is computed: by default that of the ranks themselves, each on
+  /// a host of its own. Set it if these ranks represent others.
   std::optional<placement> of{};
-  /// Every pass of every rank takes 1 + jitter |z| times as long, z standard normal: the share by
-  /// which ranks lag behind the profile at random.
+  /// Every pass of every rank takes 1 + jitter |z| times as long, z standard normal, so that ranks
+  /// lag behind the profile at random.
   double jitter{};
-  /// Computing takes so much longer, as a share, while the rank communicates: both need the device.
+  /// The share by which computing is slower while the rank communicates, as both need the device.
   double slowdown{};
   std::uint64_t seed{1};
   slow_worker slow{};
   window measured_in{window::common};
 };
 
-/// When a chunk's exchange began and ended, from the beginning of the iteration.
+/// When a chunk's exchange began and ended, counted from the beginning of the iteration.
 struct exchanged {
   std::uint32_t chunk{};
   seconds started{};
   seconds finished{};
 };
 
-/// What a replay came to, as worker 0 saw it, but for iterations of workers that keep no step.
+/// The result of a replay, as worker 0 saw it, unless a member says that it is over all workers.
 struct replayed {
-  /// The measured ones, in order. Where workers keep no step or train alone, means over them, of
-  /// which each counts by its pace: in that time the job trains as many batches as it has workers.
+  /// The measured iterations, in order. Where workers keep no common step or train alone, these are
+  /// means over the workers, each weighted by its pace: in such a time the job trains as many
+  /// batches as it has workers.
   std::vector<seconds> iterations{};
   double iterations_per_second{};  ///< of all workers together, each at its own pace
-  push_counts pushes{};            ///< that servers counted, the unmeasured iterations' as well
+  push_counts pushes{};            ///< of all ranks that count any, unmeasured iterations included
   std::uint64_t bytes_sent{};      ///< by worker 0, in all measured iterations
   plan planned{};
-  std::vector<exchanged> agenda{};  ///< the last iteration's, in the order of starting
+  std::vector<exchanged> agenda{};  ///< of the last iteration, in the order of starts
   double payload_bytes{};           ///< of one worker's gradient, encoded chunk by chunk
-  double busiest_nic{};             ///< bytes of a step that must pass one NIC in one direction
+  double busiest_nic{};  ///< bytes of a step that must pass the busiest NIC in one direction
   bool crosses_iterations{};
-  bool shares_nics{};  ///< a NIC has messages of several ranks to pass
-  /// How far the workers' models are apart as they compute these iterations: the root of the mean
-  /// over workers and iterations of |x - mean(x)|^2, in lengths of one worker's step along noise;
-  /// where their models drift.
+  bool shares_nics{};  ///< whether a NIC carries messages of several ranks
+  /// How far the workers' models are apart when they compute the measured iterations: the root of
+  /// the mean over workers and iterations of |x - mean(x)|^2, in units of one worker's step along
+  /// noise. Only for drifting payloads.
   std::optional<double> consensus{};
-  seconds forward{};         ///< of the profile, undisturbed
+  seconds forward{};         ///< computing time of the profile, undisturbed
   seconds backward{};        ///< likewise
-  seconds first_gradient{};  ///< from the beginning of the backward pass
+  seconds first_gradient{};  ///< time from the beginning of the backward pass to its first gradient
 
   seconds compute() const { return forward + backward; }
-  /// For so long a step's bytes keep one NIC of this rate busy.
+  /// Returns for how long a step's bytes keep the busiest NIC busy, at this rate.
   seconds on_the_wire(double nic_bytes_per_second) const {
     return busiest_nic / nic_bytes_per_second;
   }
-  /// No iteration of this architecture is shorter, with NICs of this rate: neither than the
-  /// compute nor than what must pass one NIC, which cannot begin before there is a gradient and,
-  /// without crossing the iteration's end, is over before the next forward pass. A NIC of several
-  /// ranks passes what one sends while another computes.
+  /// Returns a lower bound of an iteration of this architecture, with NICs of this rate: the longer
+  /// of the computing time and the time of the bytes that must pass the busiest NIC. The latter
+  /// cannot begin before there is a gradient and, unless the schedule crosses iterations, must end
+  /// before the next forward pass. A NIC of several ranks can carry the bytes of one while another
+  /// computes.
   seconds bound(double nic_bytes_per_second) const {
     const seconds before = crosses_iterations || shares_nics ? 0 : forward + first_gradient;
     return std::max(compute(), before + on_the_wire(nic_bytes_per_second));
@@ -116,7 +118,7 @@ struct replayed {
     return std::accumulate(iterations.begin(), iterations.end(), seconds{}) /
            static_cast<double>(iterations.size());
   }
-  /// The time that `share` of the iterations did not exceed.
+  /// Returns the time that `share` of the iterations did not exceed.
   seconds quantile(double share) const {
     auto sorted = iterations;
     std::sort(sorted.begin(), sorted.end());
@@ -124,16 +126,16 @@ struct replayed {
   }
 };
 
-/// What a worker's memory is in a replay.
+/// What memory a worker has in a replay.
 enum class payloads {
-  counted,   ///< none: messages have lengths
+  counted,   ///< none: messages have lengths only
   carried,   ///< parameters and gradients, all zero
-  drifting,  ///< gradients are noise, each worker's its own, and models follow; in one process
+  drifting,  ///< gradients are noise of each worker's own, and models drift; in one process
 };
 
 namespace detail {
 
-/// As likely 1 as -1, each; looked up, for no branch foresees them.
+/// Fills with 1 and -1, equally likely. Looks them up, because no branch predictor foresees them.
 [[gnu::cold]] inline void fill_with_signs(std::span<float> all, std::mt19937_64& random) {
   constexpr std::array signs{-1.0f, 1.0f};
   std::uint64_t bits = 0;
@@ -143,14 +145,14 @@ namespace detail {
   }
 }
 
-/// How far models are apart, from sums over workers.
+/// Measures how far models are apart, from their sums over the workers.
 class drift {
  public:
   void add(std::size_t iteration, std::span<const float> model) {
     sums_.resize(std::max(sums_.size(), iteration + 1));
     auto& sum = sums_[iteration];
     sum.resize(model.size());
-    double squares = squares_;  // in a register: what is in memory a sum might overwrite
+    double squares = squares_;  // in a register: a write to `sum` might change the member
     for (std::size_t i = 0; i < model.size(); ++i) {
       const auto value = static_cast<double>(model[i]);
       sum[i] += value;
@@ -160,8 +162,7 @@ class drift {
     ++models_;
   }
   std::size_t models() const { return models_; }
-  /// The root of the mean over models and elements of the square of the distance to the workers'
-  /// mean.
+  /// Returns the root mean square, over models and elements, of the distance to the workers' mean.
   double apart(int workers) const {
     double of_means = 0;
     for (const auto& each : sums_) {
@@ -174,12 +175,12 @@ class drift {
   }
 
  private:
-  std::vector<std::vector<double>> sums_{};  ///< over workers, of each iteration
+  std::vector<std::vector<double>> sums_{};  ///< sums over the workers' models, for each iteration
   double squares_ = 0;
   std::size_t models_ = 0;
 };
 
-/// Bytes of a step, summed over ranks and iterations, must fit the counters. Throws usage_error.
+/// Throws usage_error if the bytes of a step, summed over ranks and iterations, could overflow.
 [[gnu::cold]] inline void expect_countable(const std::vector<computation>& model) {
   constexpr std::size_t most = std::size_t{1} << 40;  // 4 TiB of floats
   std::size_t left = most;
@@ -195,14 +196,15 @@ class drift {
 
 }  // namespace detail
 
-/// How many of these a worker does in a second; some number where they take no time.
+/// Returns the iterations a second. Finite even if they take no time.
 inline double pace_of(const std::vector<seconds>& iterations) {
   constexpr seconds least = 1e-30;
   return static_cast<double>(iterations.size()) /
          std::accumulate(iterations.begin(), iterations.end(), least);
 }
 
-/// Notes exchanges that begin and end, in the order in which they begin; none without a place.
+/// A monitor that notes when exchanges begin and end, in the order of their starts. Without a
+/// vector to write to, notes nothing.
 class agenda_log {
  public:
   using role = tutti::role::monitor;
@@ -233,7 +235,7 @@ static_assert(monitor_policy<agenda_log>);
 
 namespace detail {
 
-/// What replays share, whatever their strategy.
+/// The part of a replay that is independent of its strategy.
 class replay_base {
  public:
   replay_base(const replay_base&) = delete;
@@ -250,7 +252,7 @@ class replay_base {
     if (!(length.jitter >= 0)) {
       throw usage_error("a replay's jitter is a share of a pass. Fix: 0 or more");
     }
-    constexpr double most = 100;  // a pass then has a hundred thousand pieces
+    constexpr double most = 100;  // with which a pass is computed in a hundred thousand pieces
     if (!(length.slowdown >= 0) || !(length.slowdown <= most)) {
       throw usage_error("a replay's slowdown is a share of a pass. Fix: from 0 to 100");
     }
@@ -264,7 +266,7 @@ class replay_base {
   }
   [[gnu::cold]] ~replay_base() = default;
 
-  /// What the profile's backward pass takes, tensor by tensor.
+  /// The time of each tensor in the profile's backward pass.
   [[gnu::cold]] std::vector<seconds> backward_of_profile() const {
     std::vector<seconds> all;
     for (const auto& each : model_) {
@@ -288,9 +290,9 @@ class replay_base {
     return all;
   }
 
-  /// In one piece; where communication slows it down, in pieces that each last a thousandth of the
-  /// profile's iteration, or of this computation where that is longer, and are as slow as at their
-  /// beginning.
+  /// Computes for `left` seconds of the profile. If communication slows computing down, it does so
+  /// in pieces that each last a thousandth of the profile's iteration, or of this computation if
+  /// that is longer. Each is slowed down if the rank communicates when it begins.
   template <class Transport>
   task compute(Transport& world, predicate communicates, seconds left) {
     const seconds lasts = length_.slowdown > 0 ? std::max(result_.compute(), left) / 1000 : left;
@@ -302,7 +304,8 @@ class replay_base {
     }
   }
 
-  /// This worker's model, on which it computes an iteration's gradients; `rate` is of a step.
+  /// Takes in the model on which this worker computes an iteration's gradients. `rate` is the
+  /// learning rate, the length of a step along noise.
   [[gnu::cold]] void note_drift(std::size_t iteration, int workers, std::span<const float> model,
                                 float rate) {
     drift_.add(iteration, model);
@@ -311,7 +314,8 @@ class replay_base {
     }
   }
 
-  /// An iteration has ended, and this rank has sent so much since it was made.
+  /// Called when an iteration has ended, with the bytes that this rank has sent since the replay
+  /// began.
   [[gnu::cold]] void note_end(const replay_window& its, seconds now, std::uint64_t sent) {
     if (its.counts()) {
       result_.bytes_sent += sent - sent_;
@@ -326,11 +330,12 @@ class replay_base {
   payloads what_;
   replay_options length_;
   std::vector<exchanged> agenda_{};
-  window_progress progress_{};  ///< of workers in a common window
+  window_progress progress_{};  ///< of the workers that share a common window
   replayed result_{};
 
  private:
-  /// What has ended, in the last iteration alone; what goes on stays.
+  /// Makes the exchanges that have ended in this iteration the result's agenda. Keeps those in
+  /// flight.
   void keep_agenda(seconds began) {
     result_.agenda = agenda_;
     for (exchanged& each : result_.agenda) {
@@ -348,12 +353,13 @@ class replay_base {
 
 }  // namespace detail
 
-/// The ranks of a job that computes as a profile says and communicates as `Strategy` does: a
-/// coroutine for each, to be run by `run_simulated` or `run_emulated`. Servers are the last ranks.
+/// The ranks of a job that computes as a profile says and communicates as `Strategy` does.
+/// `run_simulated` or `run_emulated` runs a coroutine of it for each rank. Servers are the last
+/// ranks.
 ///
-/// A worker's iteration is a forward pass that waits for each tensor (or, where the schedule does
-/// not cross the iteration's end, for all of them) and a backward pass that hands in gradients one
-/// by one. It ends with the backward pass; in the long run that is also when the next one does.
+/// A worker's iteration is a forward pass that waits for each tensor (or for all of them before it,
+/// unless the schedule crosses iterations) and a backward pass that hands in gradients one by one.
+/// An iteration lasts from the end of one backward pass to the end of the next.
 template <class Strategy, optimizer_policy Optimizer = optimizer::sgd>
 class replay : public detail::replay_base {
  public:
@@ -363,14 +369,14 @@ class replay : public detail::replay_base {
     set_.profile.backward = backward_of_profile();
   }
 
-  /// Goes to a transport's `run_…`, by reference.
+  /// The coroutine of one rank. Pass the replay to a transport's `run_…` by reference.
   template <class Transport>
   task operator()(Transport& world) {
     arena memory = make_memory();
     auto engine = make_engine<Strategy>(world, tensors(memory), Optimizer(), set_,
                                         agenda_log(world.rank() == 0 ? &agenda_ : nullptr));
     using architecture = typename decltype(engine)::architecture;
-    progress_.workers += engine.serves() ? 0 : 1;  // before anybody has started
+    progress_.workers += engine.serves() ? 0 : 1;  // before `started`, which awaits all ranks
     co_await engine.started();
     if (!engine.serves()) {
       std::seed_seq both{static_cast<std::uint64_t>(world.rank()), length_.seed};

@@ -7,24 +7,24 @@
 
 namespace tutti {
 
-/// When workers of a replay measure who wait for nobody.
+/// When workers that do not wait for each other are measured in a replay.
 enum class window {
-  common,  ///< all at once: who is ahead goes on until all have warmed up, and have measured
-  own,     ///< each after its own warm-up, as processes do that hear nothing of the others' steps
+  common,  ///< all at once: a fast one goes on until all have warmed up, and all are measured
+  own,     ///< each after its own warm-up, as processes do that do not know of each other's steps
 };
 
 namespace detail {
 
-/// How many of the workers that share a window have come so far.
+/// How far the workers that share a window have come.
 struct window_progress {
   int workers{};
   int warm{};
   int measured{};
 };
 
-/// Which iterations of one worker are measured, and how long they take. In a common window a worker
-/// makes at most `most` times as many as it was asked for, so that one beside it which is slower by
-/// orders of magnitude costs no more than that.
+/// Decides which iterations of one worker are measured, and how long each takes. In a common window
+/// a worker makes at most `most` times as many as were asked for, which limits the cost of another
+/// that is slower by orders of magnitude.
 class replay_window {
  public:
   static constexpr std::size_t most = 10;
@@ -34,20 +34,21 @@ class replay_window {
         asked_(static_cast<std::size_t>(iterations)),
         all_(&all) {}
 
-  /// The first iteration, which fills the pipeline, belongs to the warm-up.
+  /// Returns whether iterations are measured now. The first iteration, which fills the pipeline, is
+  /// never measured but belongs to the warm-up.
   bool is_open() const { return !ends_.empty(); }
   bool is_over() const {
     return ends_.size() > asked_ &&
            (all_->measured == all_->workers || ends_.size() > most * asked_);
   }
-  /// The number of the iteration that is under way, from 0 where the window opened.
+  /// The number of the present iteration, counted from 0 when the window opened.
   std::size_t measured() const { return ends_.size() - 1; }
-  /// It is one of as many as were asked for.
+  /// Returns whether the present iteration is one of as many as were asked for.
   bool counts() const { return is_open() && measured() < asked_; }
 
   void end_iteration(seconds now) {
     if (is_open()) {
-      if (!is_over()) {  // otherwise all others ended while this one was under way
+      if (!is_over()) {  // otherwise all others have ended during this iteration
         ends_.push_back(now);
         all_->measured += measured() == asked_ ? 1 : 0;
       }
@@ -60,7 +61,8 @@ class replay_window {
     }
   }
 
-  /// As many as were asked for; where more were measured each is a mean over its share of them.
+  /// Returns the lengths of as many iterations as were asked for. If more were measured, each is a
+  /// mean over its share of them.
   std::vector<seconds> iterations() const {
     std::vector<seconds> all;
     const std::size_t made = measured();

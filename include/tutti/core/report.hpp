@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-/// "staleness 0: 12, 1: 7, 3: 1 pushes; 0 dropped, 2 held back".
+/// Prints as "staleness 0: 12, 1: 7, 3: 1 pushes; 0 dropped, 2 held back".
 inline std::ostream& operator<<(std::ostream& out, const push_counts& its) {
   out << "staleness";
   const char* before = " ";
@@ -34,16 +34,17 @@ struct report {
   std::size_t chunks{};
   std::uint64_t plan_hash{};
   tutti::traffic traffic{};
-  seconds exposed{};                 ///< time that `wait` took: communication that nothing hid
+  seconds exposed{};  ///< time that `wait` took: communication that computing did not hide
   std::size_t optimizer_bytes{};     ///< of state that the optimizer keeps on this rank
-  std::size_t gradient_bytes{};      ///< of gradients, at most at once, buckets' buffers included
-  std::size_t own_gradient_bytes{};  ///< of those the model's own, which stay
+  std::size_t gradient_bytes{};      ///< of gradients, the most at any time, with buckets' buffers
+  std::size_t own_gradient_bytes{};  ///< of these, the part that lies in the model's own memory
   push_counts pushes{};              ///< that this rank has counted
-  tutti::traffic observing{};        ///< beside: what the monitor's sums took
-  seconds observing_seconds{};       ///< that the monitor looked at gradients and parameters
-  /// What is ready in a cycle goes on the caller's next call after it: no thread makes progress.
+  tutti::traffic observing{};        ///< sent for the monitor's sums, and not part of `traffic`
+  seconds observing_seconds{};  ///< that the monitor has spent on reading gradients and parameters
+  /// Whether buckets that are ready in a cycle start only on the caller's next call after its end,
+  /// because no thread makes progress.
   bool cycles_end_on_calls{};
-  /// Elements that have come back as no number, where the compressor may have made them.
+  /// Elements that have come back as infinity or NaN where the compressor may have made them so.
   std::uint64_t overflowed{};
 
   friend std::ostream& operator<<(std::ostream& out, const report& r) {

@@ -13,27 +13,29 @@
 
 namespace tutti {
 
-/// A few ranks whose steps take as long as those of many alike ones: the way to simulate more than
-/// can be simulated message by message.
+/// A few ranks whose steps take as long as those of many similar ones, for jobs that are too large
+/// to be simulated message by message.
 ///
-/// An exchange that has the network to itself takes so many latencies and so many payloads through
-/// a NIC (`architecture::alone`). Fewer ranks take as long where latencies and bytes last longer
-/// in the proportion of the two closed forms; where ranks of a host have steps of their own, those
-/// are as they are. Servers are sent no more by each worker when there are more of them: there it
-/// is the servers' NICs that few workers keep busy for longer. Exact for one exchange at a time
-/// where all parts are equally long; several at once share the NICs in larger pieces (test: within
-/// 2 % at 8 to 64 ranks). Left out: encoding and adding that grow with p, and the headers of p
-/// parts.
+/// An exchange that has the network to itself takes a number of latencies, and a number of payloads
+/// through a NIC (`architecture::alone`). Fewer ranks take as long if latencies and bytes are
+/// stretched in the ratios of the two closed forms. Where the ranks of a host exchange among
+/// themselves, those messages are not stretched. With servers, a worker sends each of them no more
+/// if there are more workers; instead the servers' NICs are slowed down, so that few workers keep
+/// them busy for as long.
+/// Exact for one exchange at a time if all parts are equally long. Several at once share the NICs
+/// in larger pieces than in the full job (test: within 2 % at 8 to 64 ranks). Encoding and adding
+/// that grow with the number of ranks p, and the headers of p parts, are left out.
 struct representatives {
   placement few{};
-  std::vector<transport::stretch> data{};  ///< of each chunk, or one of all
-  double sent{1};                          ///< by the first rank of many, beside the first of few
-  double server_load{1};                   ///< how much longer a server's NIC is busy
+  std::vector<transport::stretch> data{};  ///< of each chunk, or a single one for all
+  double sent{1};  ///< what the first rank of many sends, divided by what the first of few sends
+  double server_load{1};  ///< factor by which a server's NIC is busy for longer
 };
 
 namespace detail {
 
-/// `few` workers at least, in hosts as full as theirs, the last one as well.
+/// Returns a placement of at least `few` workers. Its hosts are as full as those of `many`, the
+/// last one included.
 constexpr placement fewer(placement many, int few) {
   const int hosts = std::max(2, bound::hosts(few, many.per_host));
   if (hosts < many.hosts()) {
@@ -51,7 +53,7 @@ constexpr transport::stretch stretch_of(const exchange_cost& all, const exchange
 
 }  // namespace detail
 
-/// `few` workers at least stand for `many`.
+/// Represents `many` by at least `few` workers.
 template <class Architecture>
 requires requires { Architecture::alone(placement()); }
 representatives represent(placement many, int few) {
@@ -67,8 +69,8 @@ representatives represent(placement many, int few) {
   return chosen;
 }
 
-/// Likewise, where exchanges of a plan's chunks, of so many elements each, may differ. Nothing
-/// where one of them has no closed form.
+/// Likewise, for exchanges that may differ from chunk to chunk of a plan. Returns nothing if one of
+/// them has no closed form.
 template <class Architecture>
 std::optional<representatives> represent(const options_of<Architecture>& set, placement many,
                                          int few, const std::vector<chunk>& chunks) {

@@ -21,9 +21,10 @@
 #include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
 
-/// What does not go together, each a sentence with a fix. `holds` alone never fails to compile, so
-/// that a table of what is legal can be made; the rule itself does, and names its two policies. One
-/// file, for it is one list: every pair of roles that can disagree is looked up here.
+/// Which policies do not go together. Each rule has a condition, `holds`, which never fails to
+/// compile, so that a table of legal compositions can be made of them. Its `check_…` fails to
+/// compile with a sentence and a fix, and names the two policies. One file, because it is one list,
+/// in which every pair of roles that can disagree is looked up.
 namespace tutti::rule {
 
 template <class Architecture, class Compression>
@@ -47,7 +48,7 @@ struct kept_magnitudes_select {
       !facts::keeps_magnitudes<Architecture> || reaches_a_magnitude<Compression>;
 };
 
-/// What parameters are encoded with on their way from their owners to all others.
+/// The compressor of parameters on their way from their owners to all other ranks.
 template <class Architecture, class Compression>
 struct answers_of_owners {
   using type = compression::none;
@@ -226,7 +227,7 @@ struct monitors_read_host_memory {
       !facts::reads_memory<Monitor> || !has_own_memory<typename Transport::queue_type>;
 };
 
-/// The engine hands every worker's optimizer the mean of each tensor.
+/// Whether the engine hands every worker's optimizer the mean of each tensor.
 template <class Architecture>
 constexpr bool makes_means = !facts::has_arrive<detail::state_of<Architecture>>;
 
@@ -283,7 +284,7 @@ struct lengths_must_be_known {
                                 std::is_same_v<typename Transport::queue_type, inline_queue>;
 };
 
-// ---- the sentences
+// ---- the error messages
 
 template <class Architecture, class Compression>
 struct check_payloads_must_add {
@@ -546,8 +547,9 @@ struct check_lengths_must_be_known {
                 "fixed length, as block_int8 is, or transport::in_process or mpi in host memory.");
 };
 
-/// Has a compressor's verbs compiled for a device's queue before anything else is, so that a policy
-/// of the user's that cannot work there says so in a few lines, and not from inside an exchange.
+/// Compiles a compressor's verbs for a device's queue before anything else is compiled, so that a
+/// user's policy which cannot work there fails with a few lines of errors, and not inside an
+/// exchange.
 template <class Compression, class Queue>
 struct compiles_for_the_queue {
   static void verbs(const Compression& compression, Queue& queue, std::span<const float> gradient,
@@ -575,7 +577,7 @@ struct compiles_for_the_queue<Compression, Queue> {
   using needed = void;
 };
 
-/// How many of a composition's policies play `Role`.
+/// Whether at most one of a composition's policies plays `Role`.
 template <class Role, class... Policies>
 struct one_policy_a_role {
   static constexpr bool holds =

@@ -24,15 +24,15 @@
 
 namespace tutti {
 
-/// What ranks say to each other beside chunks, from their first agreement to their last message:
-/// whatever an architecture answers, decisions of rank 0, other values for the optimizer, and
+/// All that ranks say to each other beside chunks, from their first agreement to their last
+/// message: questions to an architecture, decisions of rank 0, other values for the optimizer, and
 /// memories of ranks that do not train.
 template <class Transport>
 class services {
   using message_type = typename engine_base<Transport>::message_type;
 
  public:
-  /// What an engine sends beside chunks, numbered after the last chunk where there are any.
+  /// Kinds of messages beside chunks. On the data channel they are numbered after the last chunk.
   enum class own : std::uint32_t { hello, parameters, average, change, memory, sums, decision };
 
   services(Transport& world, const plan& made, int workers, engine_base<Transport>& owner)
@@ -43,7 +43,9 @@ class services {
   tag own_tag(own what) const {
     const auto number = static_cast<std::uint32_t>(what);
     if (what == own::hello || what == own::average || what == own::sums) {
-      return {channel::host, number, 0};  // no plan is in it: hello asks whether they are equal
+      // No plan is in these numbers, since ranks say `hello` before they know that theirs are
+      // equal.
+      return {channel::host, number, 0};
     }
     return {channel::data, static_cast<std::uint32_t>(plan_->chunks.size()) + number, 0};
   }
@@ -52,7 +54,8 @@ class services {
             static_cast<std::uint32_t>(plan_->chunks.size()) + static_cast<std::uint32_t>(what), 0};
   }
 
-  /// The rank that counts who has ended, where some rank answers whoever asks.
+  /// The first rank that answers questions of all others, which counts the workers that have ended.
+  /// Nothing if no rank does.
   std::optional<int> first_listener() const {
     for (int rank = 0; rank < world_->size(); ++rank) {
       if (owner_->listens_to_all(rank)) {
@@ -64,14 +67,14 @@ class services {
 
   // ---- beginning and end
 
-  /// Compares with rank 0 what all ranks must declare and set alike, and makes its parameters
-  /// everybody's: those of `given`, none where the model is a phantom.
+  /// Compares with rank 0 what all ranks must declare and set alike, and receives its parameters.
+  /// `given` are the tensors that have parameters: none of a phantom model.
   [[gnu::cold]] task begin(std::span<const tensor> given, std::string settings) {
     try {
       co_await agree(endpoint<Transport>(*world_, own_tag(own::hello)), *plan_, owner_->tensors(),
                      settings);
     } catch (...) {
-      owner_->heard(std::current_exception());  // as all ranks do
+      owner_->heard(std::current_exception());  // every rank throws it by itself
       throw;
     }
     try {
@@ -101,7 +104,7 @@ class services {
     co_await listening_;
     co_await owner_->finish_architecture();
     co_await owner_->stop_answering();
-    owner_->rethrow_failure();  // of what nobody has awaited, too
+    owner_->rethrow_failure();  // also failures that nobody has awaited
     closed_ = true;
   }
   bool closed() const { return closed_; }
@@ -113,7 +116,7 @@ class services {
     listening_ = listen();
     listening_.start(world_->ready_coroutines());
   }
-  /// A worker's question to a rank that serves; but for re-plans.
+  /// Answers a worker's question to a rank that serves or counts pushes, except for re-plans.
   task converse(int worker, service what) {
     switch (what) {
       case service::collect:
@@ -125,12 +128,12 @@ class services {
     }
   }
   const task& listening() const { return listening_; }
-  /// Nobody is left that may ask. For any thread.
+  /// Returns whether no rank is left that may ask. For any thread.
   bool have_ended() const { return ended_.load(std::memory_order_acquire); }
 
   // ---- asking
 
-  /// Worker 0 tells ranks that do not train, which have taken it in when this ends.
+  /// Sends a message from worker 0 to all ranks that do not train. Ends when they have taken it in.
   task tell(service what, std::span<const std::byte> bytes) {
     if (world_->rank() != 0) {
       co_return;
@@ -149,7 +152,7 @@ class services {
     }
   }
 
-  /// What all other ranks that answer whoever asks have counted of pushes.
+  /// Adds the push counts of all later ranks that answer questions.
   [[gnu::cold]] task collect_pushes(push_counts& all) {
     for (int rank = world_->rank() + 1; rank < world_->size(); ++rank) {
       if (!owner_->listens_to_all(rank)) {
@@ -181,8 +184,9 @@ class services {
     co_await memory_endpoint().send(worker, bytes_of(mine));
   }
 
-  /// It ends when nobody is left that may ask: workers tell those that serve that they have
-  /// finished, and where all train the first listener, which tells the others.
+  /// Takes in messages and answers them until no rank is left that may ask. Workers tell servers
+  /// that they have finished. Where all ranks train, they tell the first listener, which tells the
+  /// others.
   task listen() {
     const bool serves = world_->rank() >= workers_;
     const bool counts = serves || first_listener() == world_->rank();
@@ -215,7 +219,7 @@ class services {
     ended_.store(true, std::memory_order_release);
   }
 
-  // Functions beside `listen`: within that coroutine, its frame would hold their variables.
+  // Functions of their own, because the frame of `listen` would hold their variables.
 
   template <class Loan>
   [[gnu::noinline]] task take_in(Loan& lent) {
@@ -246,7 +250,7 @@ class services {
     return {};
   }
 
-  /// Nobody will ask any more.
+  /// Tells the other listeners that no rank will ask any more.
   [[gnu::cold]] task tell_listeners() {
     for (int rank = world_->rank() + 1; rank < world_->size(); ++rank) {
       if (owner_->listens_to_all(rank)) {
@@ -255,10 +259,10 @@ class services {
     }
   }
 
-  /// This rank asks nobody any more.
+  /// Tells a listener that this rank will ask no more.
   task say_finished(int listener) { return say(listener, service_tag(service::finished)); }
 
-  /// A message whose tag says it all.
+  /// Sends a message without bytes, whose tag says everything.
   [[gnu::cold]] task say(int rank, tag where) { co_await world_->send(rank, where, {}); }
 
   bool is(std::uint32_t number, service what) const { return number == service_tag(what).chunk; }

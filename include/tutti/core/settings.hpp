@@ -16,20 +16,20 @@
 
 namespace tutti {
 
-/// What every rank must set alike, one `name=value` a line: the policies and their options, the
-/// optimizer and its values, and how the engine runs. Policies come first, so that the first line
-/// in which two ranks differ is never an option that only one of them has.
+/// The settings that every rank must have alike, as lines of `name=value`: the policies and their
+/// options, the optimizer and its values, and the run options. Policies come first, so that the
+/// first line in which two ranks differ is never an option that only one of them has.
 ///
-/// Every description of options (base/options.hpp) is visited; what is not described is not
+/// Settings are those that a description of options (base/options.hpp) lists; nothing else is
 /// compared.
 class settings {
  public:
-  /// Not inlined, here and below: strategies have many lines.
+  /// Like other functions of this class not inlined, because strategies have many lines.
   [[gnu::noinline]] void add(std::string_view name, std::string_view value) {
     lines_.append(name).append("=").append(value).append("\n");
   }
 
-  /// Adds the values that `described` shows a visitor, each as `role.name`.
+  /// Adds the values that `described` lists, each as `role.name`.
   template <class Described>
   void add_values(std::string_view role, const Described& described) {
     Described::describe(described, visitor{this, role});
@@ -71,7 +71,7 @@ class settings {
   std::string lines_{};
 };
 
-/// What a strategy's ranks must set alike.
+/// The settings that all ranks of a strategy must have alike.
 template <class Strategy, class Optimizer>
 [[gnu::cold]] std::string settings_of(const engine_options<Strategy>& set,
                                       const Optimizer& optimizer) {

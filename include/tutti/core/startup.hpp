@@ -22,9 +22,9 @@ namespace tutti {
 
 namespace detail {
 
-/// A rank's tensors, each as an error names it and with a zero byte behind it.
+/// Describes a rank's tensors as an error names them, each followed by a zero byte.
 [[gnu::cold]] inline std::string declaration(std::span<const tensor> forward) {
-  constexpr std::size_t room = 120;  // what an error has for a name
+  constexpr std::size_t room = 120;  // for a name, in an error message
   std::string all;
   for (const tensor& each : forward) {
     all += sentence({std::string_view(each.name).substr(0, room), " (", each.elements, " elements)",
@@ -33,14 +33,14 @@ namespace detail {
   return all;
 }
 
-/// Takes the first tensor off a declaration.
+/// Removes the first tensor from a declaration, and returns it.
 [[gnu::cold]] inline std::string_view next_tensor(std::string_view& all) {
   const auto first = all.substr(0, all.find('\0'));
   all.remove_prefix(std::min(all.size(), first.size() + 1));
   return first.empty() ? "no tensor" : first;
 }
 
-/// What rank `rank` declares otherwise than rank 0, both named; empty if nothing.
+/// Names the first tensor that rank `rank` declares otherwise than rank 0, on both; empty if none.
 [[gnu::cold]] inline std::string other_tensor(std::string_view first, int rank,
                                               std::string_view other) {
   for (std::size_t i = 0; !first.empty() || !other.empty(); ++i) {
@@ -54,7 +54,7 @@ namespace detail {
   return {};
 }
 
-/// Takes the first `name=value` off `lines`.
+/// Removes the first `name=value` from `lines`, and returns it.
 inline std::pair<std::string_view, std::string_view> next_setting(std::string_view& lines) {
   const auto line = lines.substr(0, lines.find('\n'));
   lines.remove_prefix(std::min(lines.size(), line.size() + 1));
@@ -62,7 +62,8 @@ inline std::pair<std::string_view, std::string_view> next_setting(std::string_vi
   return {line.substr(0, equals), line.substr(std::min(line.size(), equals + 1))};
 }
 
-/// As much of a value as an error has room for: a type's name may be long, and differ at its end.
+/// Returns as much of a value as an error has room for. A long one, such as a type's name, is shown
+/// from where it begins to differ from `beside`.
 [[gnu::cold]] inline std::string shown(std::string_view value, std::string_view beside) {
   constexpr std::size_t room = 150;
   if (value.empty()) {
@@ -78,13 +79,13 @@ inline std::pair<std::string_view, std::string_view> next_setting(std::string_vi
   return sentence({"...", value.substr(std::min(common, value.size() - 1), room)});
 }
 
-/// What rank `rank` sets otherwise than rank 0, both values named; empty if nothing.
+/// Names the first setting that differs on rank `rank`, with both values; empty if none does.
 [[gnu::cold]] inline std::string other_setting(std::string_view first, int rank,
                                                std::string_view other) {
   while (!first.empty() || !other.empty()) {
     const auto [name, here] = next_setting(first);
     const auto [its_name, there] = next_setting(other);
-    const bool alone = !name.empty() && name != its_name;  // what rank 0 has and this rank has not
+    const bool alone = !name.empty() && name != its_name;  // a setting that only rank 0 has
     if (alone || here != there) {
       return sentence({name.empty() ? its_name : name, " is ", shown(here, there),
                        " on rank 0 and ", alone ? "nothing" : shown(there, here), " on rank ", rank,
@@ -104,15 +105,16 @@ inline std::pair<std::string_view, std::string_view> next_setting(std::string_vi
 
 struct hello {
   std::uint64_t hash{};
-  std::uint64_t tensors{};   ///< bytes of their declaration
-  std::uint64_t settings{};  ///< bytes, behind the declaration
+  std::uint64_t tensors{};   ///< bytes of the declaration
+  std::uint64_t settings{};  ///< bytes of the settings, which follow the declaration
 };
 struct verdict {
   std::uint64_t differs{};
   std::array<char, 480> why{};
 };
 
-/// What both declare and set, each with its greeting.
+/// Explains how two ranks differ, from what each has sent: its greeting, then declaration and
+/// settings.
 [[gnu::cold, gnu::noinline]] inline verdict verdict_on(const hello& greeting, std::string_view mine,
                                                        int rank, const hello& theirs,
                                                        std::string_view other) {
@@ -125,7 +127,8 @@ struct verdict {
 
 }  // namespace detail
 
-/// Receives what the host reads at once: out of a loan, because a device's queue would copy later.
+/// Receives bytes that the host reads now. Copies them from a loan, because a device's queue would
+/// copy later.
 template <class Endpoint>
 task receive_now(Endpoint self, int peer, std::span<std::byte> into) {
   const auto mail = co_await self.receive_loan(peer, into.size());
@@ -137,8 +140,8 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-/// Compares plans, and the settings that their hash covers, with rank 0's. Where they differ, every
-/// rank throws disagreement with one sentence that names both ranks and both tensors, or the
+/// Compares plans, and the settings that their hash covers, with rank 0's. If they differ, every
+/// rank throws disagreement with one sentence, which names both ranks and both tensors, or the
 /// setting and both values.
 template <class Endpoint>
 [[gnu::cold]] task agree(Endpoint self, const plan& made, std::span<const tensor> forward,
@@ -168,7 +171,7 @@ template <class Endpoint>
   }
 }
 
-/// Rank 0's parameters become everybody's.
+/// Sends rank 0's parameters to all other ranks.
 template <class Endpoint>
 [[gnu::cold]] task broadcast_parameters(Endpoint self, std::span<const tensor> forward) {
   for (const auto& each : forward) {
@@ -180,7 +183,7 @@ template <class Endpoint>
   }
 }
 
-/// `value` becomes its mean over ranks [0, workers), added in rank order.
+/// Replaces `value` by its mean over ranks [0, workers), added in rank order.
 template <class Endpoint>
 task average_over_workers(Endpoint self, int workers, double& value) {
   const auto bytes = bytes_of(value);
@@ -200,7 +203,7 @@ task average_over_workers(Endpoint self, int workers, double& value) {
   }
 }
 
-/// Each of several values.
+/// Does so for each of several values.
 template <class Endpoint>
 [[gnu::cold]] task average_over_workers(Endpoint self, int workers, std::span<double> values) {
   const auto bytes = std::as_writable_bytes(values);

@@ -9,8 +9,9 @@
 
 namespace tutti {
 
-/// What policies remember: rows of floats parallel to the parameters, in the flat index space, so
-/// that another fusion, a checkpoint or a resize finds every value where it was. They begin as 0.
+/// What policies remember: rows of floats parallel to the parameters, in the flat index space.
+/// Under another fusion, after a checkpoint or after a resize, every value is therefore found at
+/// its place. All begin as 0.
 template <class Queue>
 class state_memory {
  public:
@@ -20,7 +21,7 @@ class state_memory {
   std::span<float> floats() { return span_of(floats_); }
   std::span<const float> floats() const { return span_of(floats_); }
 
-  /// Of so many elements from `first` on, becomes what `other` is.
+  /// Copies `count` elements of each row from `other`, beginning with element `first`.
   void copy(Queue& queue, const state_memory& other, std::size_t first, std::size_t count) {
     for (std::size_t row = 0; row < floats_.size(); row += elements_) {
       queue.copy(floats_.data() + row + first, other.floats_.data() + row + first,

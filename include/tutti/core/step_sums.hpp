@@ -17,19 +17,20 @@
 
 namespace tutti {
 
-/// Adds up over the workers what their monitor states as `sums`: a step at a time, in the order of
-/// steps, beside the launches. Rank 0 adds in the ranks' order and tells the others.
-/// Cost: a message a worker to rank 0 and back in each step; nobody waits for it.
+/// Adds up the `sums` of the workers' monitors, one step after the other, beside the launches. Rank
+/// 0 adds in rank order and sends the totals to the others.
+/// Cost: a message from each worker to rank 0 and back in each step, for which no launch waits.
 template <class Monitor, class Transport>
 class step_sums {
  public:
-  /// `mutex` keeps the monitor.
+  /// `mutex` protects the monitor.
   step_sums(Transport& world, Monitor& monitor, std::mutex& mutex)
       : world_(&world), monitor_(&monitor), mutex_(&mutex), news_(world.ready_coroutines()) {}
   step_sums(const step_sums&) = delete;
   step_sums& operator=(const step_sums&) = delete;
 
-  /// From now on; of a model of so many tensors. `failed(context, why)` hears why no sum comes.
+  /// Begins, for a model of so many tensors. `failed(context, why)` receives the exception that
+  /// ends the sums, if there is one.
   void begin(tag where, int workers, std::size_t tensors, void (*failed)(void*, std::exception_ptr),
              void* context) {
     arrived_.assign(tensors, 0);
@@ -38,7 +39,7 @@ class step_sums {
     adding_.start(world_->ready_coroutines());
   }
 
-  /// The monitor is the caller's.
+  /// Notes that a tensor has arrived. The caller must hold the monitor's mutex.
   void arrived(std::uint32_t tensor) {
     if (arrived_[tensor]++ != ended_ || --left_ != 0) {
       return;
@@ -56,22 +57,22 @@ class step_sums {
     news_.open();
   }
 
-  /// The sums of every step that has ended here are there. For any thread.
+  /// Returns whether the totals of every step that has ended here have come. For any thread.
   bool are_there() const {
     const std::scoped_lock lock(*mutex_);
     return steps_ == summed_;
   }
-  /// Bytes that the sums took.
+  /// What has been sent for the sums.
   traffic counted() const { return counted_.read(); }
 
   bool at_rest() const { return adding_.done(); }
-  /// Ends with the sums of the last step.
+  /// Ends when the totals of the last step have come.
   task finish() {
     closing_ = true;
     news_.open();
     co_await adding_;
   }
-  /// There will be no more, nor those under way.
+  /// Stops: no more totals come, not even those under way.
   void stop() {
     stopped_ = true;
     news_.open();
@@ -123,7 +124,7 @@ class step_sums {
   }
   void count(std::span<const double> values) { counted_.add(values.size_bytes()); }
 
-  /// The oldest step's.
+  /// Takes the sums of the oldest step, if there are any.
   bool take(std::vector<double>& values) {
     const std::scoped_lock lock(*mutex_);
     if (taken_ == steps_) {
@@ -141,12 +142,12 @@ class step_sums {
   Monitor* monitor_;
   std::mutex* mutex_;
   gate news_;
-  std::vector<std::uint64_t> arrived_{};  ///< of each tensor
-  std::uint64_t ended_ = 0;               ///< steps that every tensor has come to the end of
-  std::size_t left_ = 0;                  ///< tensors that have not come to the end of the next
-  std::vector<double> pending_{};         ///< of steps that have ended
-  std::vector<std::size_t> widths_{};     ///< how many of those are each step's
-  std::uint64_t steps_ = 0;               ///< that have ended, and for which something is added
+  std::vector<std::uint64_t> arrived_{};  ///< steps that each tensor has ended
+  std::uint64_t ended_ = 0;               ///< steps that every tensor has ended
+  std::size_t left_ = 0;                  ///< tensors that have not ended the next step
+  std::vector<double> pending_{};         ///< sums of steps that have ended, one after the other
+  std::vector<std::size_t> widths_{};     ///< how many of these belong to each step
+  std::uint64_t steps_ = 0;               ///< steps that have ended with something to add
   std::uint64_t taken_ = 0;
   std::uint64_t summed_ = 0;
   traffic_counter counted_{};
@@ -155,7 +156,7 @@ class step_sums {
   task adding_{};
 };
 
-/// Of a monitor that adds up nothing.
+/// Takes the place of step_sums for a monitor that adds up nothing.
 struct no_sums {
   no_sums(auto&, auto&, std::mutex&) {}
 };

@@ -25,9 +25,9 @@
 
 namespace tutti {
 
-/// All that an architecture's state may know and do (`World` in role/architecture.hpp): who it is
-/// among which ranks, the plan, the parameters, the optimizer. Its helpers touch no memory where
-/// the model is a phantom; a state leaves memory to them.
+/// All that an architecture's state may know and do (`World` in role/architecture.hpp): its rank
+/// among the ranks, the plan, the parameters, and the optimizer. A state leaves memory to the
+/// helpers here, which touch none if the model is a phantom.
 template <class Types>
 class surroundings {
  public:
@@ -42,18 +42,18 @@ class surroundings {
       decltype(std::declval<transport&>().receive_any(channel::service).await_resume())>;
   template <class T>
   using memory = memory_of<T, queue_type>;
-  /// An exchange hands back between its halves.
+  /// Whether an exchange waits for the schedule between its halves.
   static constexpr bool splits_phases = facts::splits_phases<typename Types::schedule>;
   static constexpr bool overflows = facts::overflows<compression>;
-  /// A worker looks for infinities in its own gradient before it encodes it: what compressors
-  /// remember goes back to what it was where a step updates nothing, and a mean of payloads that do
-  /// not add may not show one.
+  /// Whether a worker looks for infinities and NaN in its own gradient before encoding it. It must
+  /// do so where the optimizer may skip steps, if a compressor remembers something, which a skipped
+  /// step restores, or if payloads do not add, so that the mean may not show an infinity.
   static constexpr bool undoes_steps =
       facts::needs_all_gradients<optimizer> &&
       (facts::memory_per_element<compression> + facts::memory_per_element<relay_type> > 0 ||
        !facts::summable<compression>);
 
-  /// `failed(context, why)` hears of tasks beside that fail.
+  /// `failed(context, why)` receives exceptions of tasks beside.
   [[gnu::cold]] surroundings(transport& world, const plan& made, model_memory<queue_type>& model,
                              const compression& compressor, const optimizer& values, int workers,
                              unsigned accumulation, void (*failed)(void*, std::exception_ptr),
@@ -77,14 +77,14 @@ class surroundings {
 
   int rank() const { return world_->rank(); }
   int size() const { return world_->size(); }
-  /// Ranks that train: the first so many.
+  /// The number of ranks that train, which are the first ones.
   int workers() const { return workers_; }
   bool trains() const { return rank() < workers_; }
-  /// Backward passes that a gradient is the sum of.
+  /// The number of backward passes in a step.
   unsigned accumulation() const { return accumulation_; }
   void accumulate(unsigned passes) { accumulation_ = passes; }
   const plan& planned() const { return *plan_; }
-  /// The tensor that a chunk is, where the encoder works on one; else the first that it holds.
+  /// The first tensor of a chunk; its only one if the compressor works on whole tensors.
   const tensor_facts& tensor_of(const chunk& piece) const {
     return plan_->backward[plan_->buckets[piece.bucket].first_tensor];
   }
@@ -92,19 +92,20 @@ class surroundings {
   const compression& compressor() const { return *compressor_; }
   const optimizer& values() const { return *optimizer_; }
   queue_type& queue() const { return world_->queue(); }
-  /// Where exchanges and answers of chunk `number` travel.
+  /// The endpoint on which exchanges of chunk `number` travel, and answers about it.
   endpoint endpoint_of(std::uint32_t number) const {
     return endpoint(*world_, tag{channel::data, number, 0});
   }
 
   // ---- memory
 
-  /// `elements` of memory for the queue's work, zero; none for a phantom.
+  /// Allocates memory of `elements` zeros for the queue's work; none for a phantom.
   template <class T>
   memory<T> allocate(std::size_t elements) const {
     return allocate_zeros<T>(queue(), phantom() ? 0 : elements);
   }
-  /// Floats an element, parallel to the parameters in the flat index space; none for a phantom.
+  /// Allocates a float an element, parallel to the parameters in the flat index space; none for a
+  /// phantom.
   memory<float> allocate_parallel() const { return allocate<float>(plan_->elements()); }
 
   void copy(std::span<float> to, std::span<const float> from) const {
@@ -128,7 +129,7 @@ class surroundings {
       kernels::blend(queue(), values, with, keep, take);
     }
   }
-  /// A chunk's part of memory parallel to the parameters.
+  /// The part of a chunk in memory that is parallel to the parameters.
   std::span<float> part_of(std::span<float> parallel, const chunk& piece) const {
     return phantom() ? std::span<float>() : parallel.subspan(piece.first_element, piece.elements);
   }
@@ -145,10 +146,10 @@ class surroundings {
       queue().copy(parameters.data(), from.data() + in_chunk, parameters.size_bytes());
     });
   }
-  /// A chunk's parameters themselves, where they are neighbours in memory; otherwise, and of a
-  /// phantom, nothing.
+  /// The parameters of a chunk themselves, if they are neighbours in memory; otherwise, and for a
+  /// phantom, empty.
   std::span<float> parameters(const chunk& piece) const { return model_->parameters(piece); }
-  /// Each parameter x becomes (1 - share) * x + share * y.
+  /// Replaces each parameter x by (1 - share) * x + share * y, where y is from `with`.
   void mix_parameters(const chunk& piece, std::span<const float> with, float share) const {
     for_each_run(piece, [&](std::span<float> parameters, std::size_t in_chunk) {
       kernels::blend(queue(), parameters, with.subspan(in_chunk, parameters.size()), 1.0f - share,
@@ -156,15 +157,14 @@ class surroundings {
     });
   }
 
-  /// Each parameter of the tensor at a position of the backward order becomes `factor` times as
-  /// much.
+  /// Multiplies the parameters of a tensor by `factor`. `position` is in the backward order.
   void scale_parameters(std::size_t position, float factor) const {
     if (!phantom() && factor != 1.0f) {
       kernels::scale(queue(), model_->at(position).parameter, factor);
     }
   }
 
-  /// A chunk's gradients as the model gave them, as floats.
+  /// Copies a chunk's gradients as the model gave them, converted to float.
   void read_gradients(const chunk& piece, std::span<float> into) const {
     if (!phantom()) {
       model_->for_each_run(piece, [&](std::size_t position, std::size_t offset, std::size_t count,
@@ -173,8 +173,9 @@ class surroundings {
       });
     }
   }
-  /// Calls `take(gradient, its place in the chunk)` for a chunk's gradients where the model has
-  /// them, run by run; for those that are not of floats, in `room`, which is as long as the chunk.
+  /// Calls `take(gradient, place in the chunk)` for each run of a chunk's gradients, where the
+  /// model has them. Gradients that are not of floats are first converted into `room`, which is as
+  /// long as the chunk.
   template <class Take>
   void for_each_gradient(const chunk& piece, std::span<float> room, Take take) const {
     if (!phantom()) {
@@ -192,8 +193,8 @@ class surroundings {
     }
   }
 
-  /// A chunk's gradients are needed no more: memory that the engine has lent for them is the next
-  /// bucket's. Once for each launch.
+  /// Says that a chunk's gradients are not needed any more, so that memory which the engine has
+  /// lent for them can go to another bucket. To be called once for each launch.
   void give_back(const chunk& piece) { model_->give_back(queue(), piece); }
 
   /// Calls `visit(number)` for each chunk that holds an element of the tensor at `position`.
@@ -207,10 +208,10 @@ class surroundings {
     }
   }
 
-  // ---- updates, of the tensor at a position of the backward order
+  // ---- updates of the tensor at a position of the backward order
 
-  /// The optimizer on the mean of its gradients; without an optimizer the mean is left where the
-  /// model had its gradient.
+  /// Applies the optimizer to the mean of the tensor's gradients. Without an optimizer, leaves the
+  /// mean where the model had its gradient.
   void update(std::size_t position, std::uint64_t step, std::span<const float> mean) {
     if (phantom()) {
       return;
@@ -223,20 +224,20 @@ class surroundings {
     }
   }
 
-  /// Updates from the mean that its launches have left in their buffer; not where launches are
-  /// gathered at run time.
+  /// Updates from the mean that the tensor's launches have left in its bucket. Not under a fusion
+  /// that gathers at run time.
   void update_by_launches(std::size_t position, std::uint64_t step) {
     update(position, step, model_->data(position));
   }
 
-  /// Updates from the mean that has come back into the optimizer's first row.
+  /// Updates from the mean that has come back into the first row of the optimizer's memory.
   void update_by_momentum(std::size_t position, std::uint64_t step) {
     update(position, step,
            momenta_.at(plan_->first_element[position], {}, step)
                .row(0, model_->at(position).elements));
   }
 
-  /// The optimizer on this rank's own gradient, the mean of the passes that it is the sum of.
+  /// Applies the optimizer to this rank's own gradient, as the mean over the passes of a step.
   void update_alone(std::size_t position, std::uint64_t step) {
     if (phantom()) {
       return;
@@ -254,8 +255,8 @@ class surroundings {
                       momenta_.at(plan_->first_element[position], {}, step));
   }
 
-  /// The optimizer on some elements alone, with a mean as long as they are. `where` is what is
-  /// remembered of them.
+  /// Applies the optimizer to some elements only. `mean` is as long as they are, and `where` is
+  /// what is remembered of them.
   void update_piece(const chunk& some, std::span<const float> mean,
                     const chunk_context& where) const {
     for_each_run(some, [&](std::span<float> parameters, std::size_t in_chunk) {
@@ -264,21 +265,22 @@ class surroundings {
     });
   }
 
-  /// Floats that the optimizer remembers of each element.
+  /// The number of floats that the optimizer remembers of each element.
   std::size_t momenta_per_element() const { return momenta_per_element_; }
-  /// What it remembers on a rank that trains, unless the architecture has owners for it.
+  /// What the optimizer remembers on a rank that trains; empty if the architecture has owners of
+  /// parameters, who remember it.
   std::span<float> momenta() { return momenta_.floats(); }
   std::span<const float> momenta() const { return momenta_.floats(); }
-  /// A row of that, of a chunk; without memory behind it for a phantom.
+  /// One row of it, for one chunk; for a phantom, a span of that length without memory.
   std::span<float> momenta_of(const chunk& piece, std::size_t row) {
     return phantom()
                ? std::span<float>(static_cast<float*>(nullptr), piece.elements)
                : momenta().subspan(row * plan_->elements() + piece.first_element, piece.elements);
   }
 
-  // ---- what a compressor has made of numbers
+  // ---- infinities that a compressor has made
 
-  /// What has come back is looked at where the compressor may have made it an infinity.
+  /// Counts infinities and NaN in what has come back, if the compressor may have made any.
   void count_overflow([[maybe_unused]] std::span<const float> came) {
     if constexpr (overflows) {
       if (!phantom()) {
@@ -286,7 +288,7 @@ class surroundings {
       }
     }
   }
-  /// Infinities and NaN so far. On a stream the host waits for it.
+  /// The infinities and NaN counted so far. On a stream the host waits for it.
   [[gnu::cold]] std::uint64_t overflowed() const {
     if (!overflows || phantom()) {
       return 0;
@@ -297,18 +299,18 @@ class surroundings {
     }
   }
 
-  // ---- time, where it is modelled
+  // ---- time, for architectures that model it
 
   seconds now() const { return world_->now(); }
   auto sleep(seconds duration) const { return world_->sleep(duration); }
 
   // ---- tasks beside
 
-  /// Starts a task that nobody awaits. If it fails, so does this rank's part.
+  /// Starts a task that nobody awaits. If it fails, this rank's part ends.
   void beside(task work) { beside_.start(std::move(work)); }
-  /// No task of `beside` goes on.
+  /// Returns whether all tasks of `beside` have ended.
   bool at_rest() const { return beside_.at_rest(); }
-  /// Ends when those have ended that run now.
+  /// Ends when all tasks of `beside` that run now have ended.
   task finish() { return beside_.finish(); }
 
  private:

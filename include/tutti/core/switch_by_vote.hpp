@@ -12,17 +12,17 @@
 
 namespace tutti {
 
-/// A rank's view of interference: it votes for another way of exchanging when a window of steps had
-/// less than `threshold` of the reference's throughput. The first window since a switch in which
-/// anything was exchanged is the reference, and nobody votes on it.
+/// A rank's judgement of interference: it votes for another way of exchanging if a window of steps
+/// had less than `threshold` times the reference throughput. The reference is the first window
+/// since the last switch in which anything was exchanged; no vote is held on that window.
 class interference {
  public:
   static constexpr double default_threshold = 0.8;
 
   explicit interference(double threshold = default_threshold) : threshold_(threshold) {}
 
-  /// Takes a window's throughput. Whether there is a reference already, and so a vote to be held,
-  /// is the same on all ranks.
+  /// Takes in a window's throughput. Returns whether there was a reference already, so that a vote
+  /// is to be held; all ranks agree on this.
   bool compares(double throughput) {
     const bool has_reference = reference_ > 0;
     if (!has_reference) {
@@ -35,7 +35,7 @@ class interference {
   double reference() const { return reference_; }
   void forget() { reference_ = 0; }
 
-  /// More than half of the workers want it.
+  /// Returns whether more than half of the workers have voted for a switch.
   static constexpr bool passes(int votes, int workers) { return votes > workers / 2; }
 
  private:
@@ -44,21 +44,21 @@ class interference {
   double current_ = 0;
 };
 
-/// Goes from one of a strategy's options to the next when most workers see interference: another
-/// topology or hash of collective::by_graph, another spec of collective::by_size, other pieces.
-/// After every `window` steps each worker compares its throughput with the reference, votes are
-/// added up, and if more than half agree all re-plan between the same two steps, when nothing is in
-/// flight, so that no message is lost and every sum is made by one way or the other, whole. The
-/// engine's monitor is monitor::throughput. Once the last options are in use nothing is
-/// measured any more.
-/// Cost: a round of small messages a window; a switch, what `engine::replan` costs.
+/// Switches to the next of several options of a strategy when most workers see interference. The
+/// options may differ in the topology or hash of collective::by_graph, the spec of
+/// collective::by_size, or the pieces of a partition. After every `window` steps each worker
+/// compares its throughput with the reference, and votes are added up. If more than half agree, all
+/// ranks re-plan between the same two steps. Nothing is in flight then, so that no message is lost
+/// and every sum is made entirely in the old way or in the new one. Once the last options are in
+/// use, nothing is measured any more. The engine's monitor must be monitor::throughput.
+/// Cost: a round of small messages a window; a switch costs what `engine::replan` costs.
 /// After: KungFu's CheckInterference (session/adaptiveStrategies.go), Mai et al., OSDI 2020, where
-/// the reference is a throughput that is measured alike and the threshold 0.8.
+/// the reference is measured likewise and the threshold is 0.8.
 template <class Options>
 class switch_by_vote {
  public:
-  /// Options in the order in which they are tried once the engine's own are interfered with. Throws
-  /// usage_error for a window without steps.
+  /// `then` are the options to try, in order, once there is interference under the engine's own.
+  /// Throws usage_error if `window` is 0.
   switch_by_vote(std::uint64_t window, std::vector<Options> then,
                  interference watched = interference())
       : window_(window), then_(std::move(then)), watched_(watched) {
@@ -67,8 +67,8 @@ class switch_by_vote {
     }
   }
 
-  /// Every worker calls it after each of its steps. Between windows it is a look at a number; at
-  /// the end of one it waits for every tensor.
+  /// Every worker calls it after each of its steps. It only counts steps, except at the end of a
+  /// window, where it waits for every tensor.
   template <class Engine>
   void after_step(Engine& engine) {
     if (window_is_over()) {
@@ -79,7 +79,7 @@ class switch_by_vote {
       }
     }
   }
-  /// What a step does, for coroutines, once every tensor of it has arrived.
+  /// What `after_step` does, for coroutines, once every tensor of the step has arrived.
   template <class Engine>
   task stepped(Engine& engine) {
     if (window_is_over() && compares(engine)) {
@@ -94,9 +94,9 @@ class switch_by_vote {
     }
   }
 
-  /// How often it has switched.
+  /// The number of switches so far.
   std::size_t switches() const { return switches_; }
-  /// The step that the last switch came after; 0 before there was one.
+  /// The number of steps after which the last switch came; 0 if there was none.
   std::uint64_t last_switch() const { return last_switch_; }
   const interference& watched() const { return watched_; }
 
@@ -111,7 +111,7 @@ class switch_by_vote {
     return interference::passes(static_cast<int>(std::lround(mean * engine.workers())),
                                 engine.workers());
   }
-  /// How the engine runs stays as it is.
+  /// Returns the next options, with the engine's present run options.
   template <class Engine>
   const Options& next(const Engine& engine) {
     then_[switches_].run = engine.asked().run;

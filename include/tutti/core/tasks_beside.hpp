@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-/// Tasks that nobody awaits. `failed(context, why)` hears of those that fail.
+/// Tasks that nobody awaits. `failed(context, why)` receives the exception of each that fails.
 class tasks_beside {
  public:
   tasks_beside(run_queue& queue, void (*failed)(void*, std::exception_ptr), void* context)
@@ -29,7 +29,7 @@ class tasks_beside {
     all_[place] = watched(std::move(work), place);
     all_[place].start(*queue_);
   }
-  /// None goes on.
+  /// Returns whether all have ended.
   bool at_rest() const {
     for (const task& each : all_) {
       if (!each.done()) {
@@ -38,7 +38,7 @@ class tasks_beside {
     }
     return true;
   }
-  /// Ends when those have ended that run now.
+  /// Ends when all tasks that run now have ended.
   [[gnu::cold]] task finish() {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       const task& each = all_[i];

@@ -22,8 +22,8 @@
 
 namespace tutti {
 
-/// How a rank waits for others: it moves its communication on, or leaves that to whoever does, and
-/// when a deadline passes in which nothing moves it asks them.
+/// How a rank waits for others. It drives its communication, or leaves that to whichever thread
+/// does. When nothing has moved for a deadline, it asks the other ranks what they are doing.
 template <class Transport>
 class waiting {
  public:
@@ -38,7 +38,7 @@ class waiting {
   waiting(const waiting&) = delete;
   waiting& operator=(const waiting&) = delete;
 
-  // ---- who moves it on
+  // ---- who drives this rank
 
   void start_thread(progress wanted) { driver_.start_thread(wanted); }
   void stop_thread() { driver_.stop_thread(); }
@@ -49,7 +49,7 @@ class waiting {
     driver_.exclusively(act);
   }
 
-  // ---- what others ask of this rank
+  // ---- questions of other ranks
 
   void start_answering() { watch_.start(); }
   task stop_answering() { return watch_.stop(); }
@@ -60,13 +60,13 @@ class waiting {
 
   // ---- waiting
 
-  /// Returns when `done`; throws when the rank's part has ended, which whoever holds it up for too
-  /// long brings about.
+  /// Returns when `done`. Throws if this rank's part ends first, which also happens if a rank holds
+  /// it up for too long.
   void until(predicate done) {
     in_time(done);
     ended_->rethrow();
   }
-  /// Until `done` or failure: whoever holds this rank up for too long is one.
+  /// Waits until `done` or failure. A rank that holds this one up for too long is a failure.
   void in_time(predicate done) {
     const waiter mine(threads_);
     const seconds begin = world_->now();
@@ -74,13 +74,14 @@ class waiting {
       diagnose(done, begin);
     }
   }
-  /// Until `done` or failure, however long it takes: nobody has promised anything.
+  /// Waits until `done` or failure, without a deadline.
   void however_long(predicate done) { driver_.drive_until(done); }
-  /// Whether it is done within a deadline.
+  /// Returns whether `done` within a deadline.
   bool for_a_deadline(predicate done) { return driver_.drive_for(done, deadline_); }
 
-  /// Where peers hold up the stream, the host looks at it until the deadline: it must neither block
-  /// for ever nor take for a result what a failure has left.
+  /// Waits until the stream has done what is enqueued. Since peers may hold the stream up, the host
+  /// polls it, and asks them after a deadline. It must neither block for ever nor take for a result
+  /// what a failure has left in memory.
   template <class World = Transport>
   requires is_stream_ordered<World>
   void until_the_stream_has_come() {
@@ -100,17 +101,18 @@ class waiting {
     ended_->rethrow();
   }
 
-  /// Blocks until `asking` has ended, also when it fails: it refers to what its caller owns. Its
-  /// steps are the loop's, whichever thread that is.
+  /// Runs `asking` on the loop, and blocks until it has ended, also after a failure, because it
+  /// refers to memory of its caller.
   void run(task& asking) {
     run(asking, [this](predicate done) { in_time(done); });
   }
-  /// Blocks until `asking` has ended, for what others have not promised in any time.
+  /// Likewise, without a deadline for what others do.
   void run_however_long(task& asking) {
     run(asking, [this](predicate done) { however_long(done); });
   }
 
-  /// Whoever computes gives back this rank's memory when it comes, within the deadline.
+  /// Waits until other ranks have given this rank's memory back. A peer that computes does so with
+  /// its next call, within the deadline. If one does not, abandons the job.
   void settle(predicate done) {
     if (!driver_.drive_for(done, std::max(settle_time, deadline_))) {
       abandon(*world_, ended_->words());
@@ -118,7 +120,7 @@ class waiting {
   }
 
  private:
-  /// A thread that waits here, for others to know.
+  /// Counts the calling thread among those that wait here, of which others are told when they ask.
   class waiter {
    public:
     explicit waiter(std::atomic<std::uint32_t>& all) : all_(&all) {
@@ -140,7 +142,7 @@ class waiting {
     driver_.exclusively([&] { watched.start(world_->ready_coroutines()); });
     wait(done);
     settle(done);
-    driver_.exclusively([] {});  // the loop has left the coroutine
+    driver_.exclusively([] {});  // until the loop has left the coroutine
     ended_->rethrow();
     asking.result();
   }
@@ -153,15 +155,15 @@ class waiting {
     ended.store(true, std::memory_order_release);
   }
 
-  /// A deadline has passed in silence: ask everybody about the chunk that does not come, and say
-  /// what they answer, if they name anybody.
+  /// Called when nothing has moved for a deadline: asks all ranks about the chunk that is missing.
+  /// Ends this rank's part if their answers name a culprit.
   [[gnu::cold]] void diagnose(predicate done, seconds begin) {
     const auto over = [&] { return done() || ended_->happened(); };
     bool asks = false;
     driver_.exclusively([&] {
       const bool asked = watch_.asked_at() >= begin;
       if (over() || (asked && world_->now() - watch_.asked_at() < deadline_ && !complains())) {
-        return;  // another thread has just asked
+        return;  // another thread has asked less than a deadline ago
       }
       watch_.ask(owner_->stuck(), begin);
       asks = true;
@@ -169,7 +171,7 @@ class waiting {
     if (!asks) {
       return;
     }
-    // An answer may stand behind what moves.
+    // Progress prolongs this wait, because an answer may be queued behind messages that move.
     driver_.drive_until([&] { return over() || watch_.everybody_answered(); },
                         std::min(deadline_, answer_time));
     driver_.exclusively([&] {
@@ -179,7 +181,7 @@ class waiting {
     });
   }
 
-  /// The transport's library reports something.
+  /// Returns whether the transport's library reports an error.
   bool complains() const {
     if constexpr (is_stream_ordered<Transport>) {
       return !world_->complaint().empty();
@@ -188,8 +190,8 @@ class waiting {
     }
   }
 
-  /// Why nothing moves: who does not answer, or what the answers come to; nothing while the wait
-  /// goes on.
+  /// Says why nothing moves: that a rank does not answer, or what the answers amount to. Empty
+  /// while the wait should go on.
   [[gnu::cold]] std::string verdict() {
     const std::string silent = watch_.silent();
     if constexpr (is_stream_ordered<Transport>) {
@@ -204,8 +206,8 @@ class waiting {
     return silent.empty() ? watch_.verdict(owner_->tensors()) : silent;
   }
 
-  /// A lost host is named, and its job over, within a deadline and ten seconds: half of them are
-  /// the transport's, to end together.
+  /// A lost host is to be named, and the job ended, within a deadline and ten seconds. Half of the
+  /// ten belong to the transport, for ending all ranks together.
   static constexpr seconds answer_time = 4;
 
   Transport* world_;

@@ -24,12 +24,13 @@
 
 namespace tutti {
 
-/// The control channel: ranks ask each other what holds up a chunk.
+/// The control channel, on which ranks ask each other what holds up a chunk.
 ///
-/// A rank asks when a deadline has passed in which nothing moved, and again after each further one.
-/// Who owes something and has handed in anything since it was last asked is computing. Who owes and
-/// stands still, or does not answer, is named. The first answers only take the measure. A worker
-/// that has ended answers no more, and those that serve have heard of its end: they excuse it.
+/// A rank asks when nothing has moved for a deadline, and again after each further deadline. A rank
+/// that owes something and has handed in any gradient between two questions is computing. One that
+/// owes something and has handed in nothing, or does not answer, is named in an error. The first
+/// answers only serve for comparison. A worker that has ended does not answer. Servers, which have
+/// heard of its end, excuse it.
 template <class Transport>
 class watch {
  public:
@@ -42,7 +43,7 @@ class watch {
     listening_ = listen();
     listening_.start(world_->ready_coroutines());
   }
-  /// Ends the listening of a rank that needs nobody any more.
+  /// Ends the listening of a rank that needs no other any more.
   [[gnu::cold]] task stop() {
     co_await say(world_->rank(), stop_);
     co_await listening_;
@@ -55,10 +56,12 @@ class watch {
 
   // ---- asking
 
-  /// When others were last asked; somebody who waits longer than that has learned from it.
+  /// When others were last asked. That question also counts for a thread that began to wait before
+  /// it.
   seconds asked_at() const { return asked_at_; }
 
-  /// Asks every other rank about a chunk. What they have answered since `begin` is the measure.
+  /// Asks every other rank about a chunk. Their answers are compared with those that came since
+  /// `begin`.
   [[gnu::cold]] void ask(const chunk_step& about, seconds begin) {
     const bool measured = asked_at_ >= begin;
     moved_on_ = measured && about != about_;
@@ -87,7 +90,7 @@ class watch {
   }
   bool everybody_answered() const { return unanswered_.load(std::memory_order_acquire) == 0; }
 
-  /// That rank has ended in good order: it answers no more, and owes nothing.
+  /// Notes that a rank has ended in good order: it does not answer any more, and owes nothing.
   [[gnu::cold]] void excuse(int rank) {
     line& its = ranks_[static_cast<std::size_t>(rank)];
     if (!its.answer && asked_at_ >= 0) {
@@ -99,8 +102,8 @@ class watch {
     its.answer->averages = ~std::uint64_t{0};
   }
 
-  /// Who has not answered what was asked last; nothing if everybody has. Servers first: of a worker
-  /// that has ended a silent server has not told.
+  /// Names a rank that has not answered the last question; empty if all have. Servers come first,
+  /// because a silent worker may have ended, of which a silent server has not told.
   [[gnu::cold]] std::string silent() const {
     for (std::size_t rank = ranks_.size(); rank-- > 0;) {
       if (!ranks_[rank].answer) {
@@ -110,14 +113,14 @@ class watch {
     return {};
   }
 
-  /// A server holds the chunk back as its architecture's bound has it: nobody has promised when
-  /// other workers are so far.
+  /// Returns whether a server holds the chunk back because of its staleness bound. How long that
+  /// lasts depends on other workers, and has no limit.
   bool is_held() const {
     return loops::any_of(ranks_, [this](const line& each) {
       return each.answer && each.answer->about == about_ && each.answer->state == chunk_state::held;
     });
   }
-  /// What the answers of all come to; nothing while the wait goes on.
+  /// Says what the answers of all ranks amount to. Empty while the wait should go on.
   [[gnu::cold]] std::string verdict(std::span<const tensor> forward) {
     if (moved_on_) {
       return {};
@@ -137,7 +140,8 @@ class watch {
     if (owes != nullptr) {
       return any_owing_moves ? std::string() : owed(*owes, forward);
     }
-    // Who waits for a chunk knows better who is to blame, and has the first word.
+    // A rank that waits for a chunk knows better who is to blame, so the others leave it time to
+    // say so.
     if (about_.chunk == no_chunk ? still_ < 3 : any_moves) {
       return {};
     }
@@ -154,23 +158,24 @@ class watch {
   }
 
  private:
-  /// With one rank; with oneself, only the answer.
+  /// What has been said to and by one rank. For this rank itself, only the answer.
   struct line {
     control_message question{};
-    std::optional<control_message> answer{};  // to that question
-    std::optional<std::uint64_t> before{};    // what it had handed in when it was asked before
-    std::optional<control_message> asked{};   // of this rank, and not answered yet
+    std::optional<control_message> answer{};  // to the last question
+    std::optional<std::uint64_t> before{};    // what it had handed in by the question before
+    std::optional<control_message> asked{};   // a question of that rank which is not answered yet
     control_message reply{};
     bool excused = false;
     task asking{};
     task answering{};
   };
 
-  /// It has not submitted what this rank waits for, or has not come to an average.
+  /// Returns whether that rank has not submitted what this rank waits for, or has not called an
+  /// average that this rank has called.
   bool is_owing(const line& one) const {
     const control_message& mine = *ranks_[static_cast<std::size_t>(world_->rank())].answer;
     if (one.answer->about != about_) {
-      return false;  // an answer to an earlier question
+      return false;  // it answers an earlier question
     }
     return about_.chunk != no_chunk
                ? one.answer->tensor != no_tensor
@@ -227,7 +232,7 @@ class watch {
     }
   }
 
-  /// One answer at a time to each, to what it asked last.
+  /// Answers a rank's last question. There is one answer at a time to each rank.
   [[gnu::cold]] task answer(line& with, int peer) {
     while (with.asked) {
       with.reply = *std::exchange(with.asked, std::nullopt);
@@ -260,8 +265,8 @@ class watch {
   control_message stop_{};
   chunk_step about_{no_chunk, 0};
   seconds asked_at_ = -1;
-  bool moved_on_ = false;  // this rank waits for something else than when it asked before
-  int still_ = 0;          // answers in a row in which nobody had moved
+  bool moved_on_ = false;  // this rank waits for something else than at the last question
+  int still_ = 0;          // rounds of answers in a row in which no rank had moved
   std::atomic<int> unanswered_{0};
   task listening_{};
 };
