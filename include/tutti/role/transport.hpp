@@ -207,8 +207,8 @@ template <class T>
 concept is_stream_ordered = T::completes_when_enqueued;
 
 /// A transport whose host sends a message once it sees that the queue has written it. The engine
-/// then takes a gradient as ready only when the queue has written that, because a chunk that began
-/// earlier would delay, on the queue, what other chunks receive.
+/// takes a gradient as ready only when the queue has written it, because a chunk that began earlier
+/// would delay, on the queue, what other chunks receive.
 template <class T>
 concept sends_what_is_written = T::sends_what_is_written;
 
@@ -235,7 +235,7 @@ bool in_real_time(const Transport& world) {
 }
 
 /// Says that nobody polls for this rank any more. If time is real and the transport supports it,
-/// messages that peers send to this rank are returned to them from now on.
+/// messages that peers send to this rank are refused from now on and returned to them.
 template <class Transport>
 void leave(Transport& world) {
   if constexpr (requires { world.leave(); }) {
