@@ -14,11 +14,11 @@
 namespace tutti::compression {
 
 /// Chunks of fewer than `bytes` bytes travel as floats; longer ones are compressed. `select`
-/// decides the same by tensor, and groups each kind of tensor separately. This decorator is for
+/// decides by tensor instead, and groups each kind of tensor separately. This decorator is for
 /// architectures that send every chunk in one way, as parameter servers do. Chunks that a fusion
 /// has gathered are counted together, as they travel.
-/// If a chunk travels as floats since a re-plan, what the compressor has left out of its elements
-/// is sent with it. A momentum must be outside, so that it covers all chunks:
+/// If a re-plan makes a chunk travel as floats, what the compressor has left out of its elements is
+/// sent with it. A momentum must be outside, so that it covers all chunks:
 /// `momentum_correction<dense_below<C>>`.
 /// Wire: n floats, or as the decorated compressor. Cost: none of its own; under error feedback a
 /// pass over what is not compressed.
@@ -137,7 +137,7 @@ class dense_below {
     return compression_.residual(where, elements);
   }
 
-  /// A relay that sends floats is returned as it is: it sends floats whatever the length.
+  /// Returns a relay that sends floats as it is, because that sends floats whatever the length.
   constexpr auto relay() const {
     using relayed = decltype(tutti::relay(compression_));
     if constexpr (facts::identity<relayed>) {

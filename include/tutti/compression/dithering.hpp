@@ -31,12 +31,12 @@ namespace tutti::compression {
 /// are in Elias' delta code. Zeros fill the last word. A chunk of zeros has no bits, where BytePS
 /// divides by its norm. A chunk whose norm is no finite float arrives as NaN in every element.
 /// BytePS has the number of bits and the norm at the end, where a payload does not show how long it
-/// is. Its bits are these except for the random numbers. Here these are counter-based, so that a
-/// rank can draw one without drawing those before it.
-/// Cost: with 16 levels about 7 bits an element of the largest magnitude, and about 1 of the
-/// Euclidean norm; two passes and a division an element to encode, one pass over what is not 0 to
-/// accumulate. On host queues only: a payload's length is known only from its encoding, and the
-/// host does not wait until a stream has encoded (rule lengths_must_be_known).
+/// is. Otherwise its bits are these, except for the random numbers: here they are counter-based, so
+/// that a rank can draw one without drawing those before it.
+/// Cost: with 16 levels of the largest magnitude about 7 bits an element, with as many of the
+/// Euclidean norm about 1; two passes and a division an element to encode, one pass over what is
+/// not 0 to accumulate. On host queues only: a payload's length is known only from its encoding,
+/// and the host does not wait until a stream has encoded (rule lengths_must_be_known).
 /// After: BytePS, `byteps_compressor_type: dithering`; natural levels: Horvath et al., "Natural
 /// Compression for Distributed Deep Learning", 2019.
 class dithering {

@@ -28,7 +28,7 @@ namespace tutti::compression {
 /// column. M is read at most `rank` times a round to encode (on a GPU once for every four columns),
 /// and written once to decode. On a device one thread block makes a tensor's columns orthonormal,
 /// in a call for each tensor, because each tensor is a launch by itself. A step agrees with the
-/// recurrence within 3 in 10^7 of the matrix's length. If the columns of M Q are close to
+/// recurrence within 3 in 10^7 of the matrix's norm. If the columns of M Q are close to
 /// dependent, later steps magnify the rounding of payloads to floats.
 /// After: Vogels, Karimireddy and Jaggi, "PowerSGD", NeurIPS 2019.
 class power_sgd {

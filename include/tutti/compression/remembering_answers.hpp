@@ -7,8 +7,9 @@
 
 namespace tutti::compression {
 
-/// Compresses what ranks contribute without a residual, and what goes back to the ranks with one.
-/// It is for parameters that their owners round, so that no small update is forgotten.
+/// Compresses what ranks contribute, and forgets what that loses. It remembers what is lost of the
+/// sums or parameters that go back to the ranks, and adds it to what goes back next. It is for
+/// parameters that their owners round, so that no small update is forgotten.
 /// Wire: as the decorated compressor, both ways. Cost: a float of memory an element, only on its
 /// owner.
 /// After: Wang et al., "ZeRO++", 2023, whose owners keep parameters in full.

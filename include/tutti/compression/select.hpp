@@ -18,12 +18,11 @@ namespace compression {
 
 /// Tensors that a rule chooses are compressed in one way, all others in another; the two kinds
 /// never share a launch. A momentum must be sent of both kinds or of neither.
-/// From step `start` on chosen tensors are compressed as such. Before it all tensors travel like
-/// those that are not chosen, in the same launches: a warm-up, of the whole model with
-/// `every_tensor`. Residuals from those steps, if any, stay with the chosen tensors. If
-/// `engine.replan` puts the start off again, residuals also stay, provided that the other
-/// compressor remembers as much; otherwise the re-plan is refused. Servers that add know no steps
-/// and refuse a start.
+/// From step `start` on chosen tensors have their own compressor. Before it all tensors have that
+/// of the others, in the same launches as later: a warm-up, of the whole model with `every_tensor`.
+/// Chosen tensors go on with the residuals of the steps before `start`, if there are any. They also
+/// do so when `engine.replan` puts the start off, if the other compressor remembers as much;
+/// otherwise that is refused. Servers that add know no steps and refuse a start.
 /// Plan: the fusion groups each kind as if the other were not there, so that all biases may travel
 /// in one launch. Wire: each tensor as its own compressor has it. Cost: tensors that are neighbours
 /// in a bucket may not be neighbours in memory, and are then copied; a bucket of a few small

@@ -93,11 +93,11 @@ template <class A>
 constexpr bool stale = requires {
   requires A::stale;
 };
-/// Whether workers wait for no others, so that each goes on at its own pace.
+/// Whether workers go on at their own pace, so that they may be in different steps.
 template <class A>
 constexpr bool keeps_no_step = A::completes_alone&& stale<A>;
-/// Whether a worker never waits, however far ahead of the others it is. It may therefore end before
-/// they do, unlike one of bounded staleness.
+/// Whether a worker never waits for others, however far ahead of them it is. It may therefore end
+/// before they do, unlike one of bounded staleness.
 template <class A>
 constexpr bool waits_for_nobody = requires {
   requires A::waits_for_nobody;

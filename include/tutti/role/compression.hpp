@@ -343,9 +343,9 @@ constexpr std::span<float> residual_of(const C& compression, const chunk_context
   }
 }
 
-/// Whether the compressor, with its default options, makes the same number of bytes of every
-/// element and no others. It is also true if that is not known before run time; core/plan_for.hpp
-/// then checks it.
+/// Whether the compressor, with its default options, takes equally many bytes for every element and
+/// no bytes besides. It is also true if that is not known before run time; core/plan_for.hpp then
+/// checks it.
 template <class C>
 constexpr bool adds_by_element = [] {
   constexpr std::size_t sizes[] = {0, 2, 3, 33, 1000};

@@ -99,19 +99,19 @@ concept hears_of_joins = requires(
 };
 }  // namespace detail
 
-/// A coordination says which rank decides what all ranks launch next. Its machine has no input or
-/// output, no threads and no clock: it is told events, and returns words to send and launches to
-/// start. It allocates nothing after construction.
+/// A coordination says which rank decides, for all ranks, what is launched next. Its machine has no
+/// input or output, no threads and no clock: it is told events, and returns words to send and
+/// launches to start. It allocates nothing after construction.
 ///
 /// * `one_order`: every rank gets the same launches in the same order.
 /// * `joins`, false by default: ranks may have different numbers of batches. The machine then has
 ///   `join(now)`, which says that this rank has no more batches, and `all_have_joined()`.
 /// * `state<Choice>(plan, tensors, ranks, options, choice)`: the machine, a coordination_machine. A
-///   choice is a schedule, followed by a fusion where that decides at run time.
+///   choice is a schedule, followed by a fusion if that decides at run time.
 ///
-/// A launch is identified by its first chunk. Where the choice gathers, the machine also has
+/// A launch is identified by its first chunk. If the choice gathers, the machine also has
 /// `after(chunk)`, which returns the next chunk of the same launch. It is valid until the launch is
-/// released: read it before the chunk's tensors arrive.
+/// released, so read it before the chunk's tensors arrive.
 template <class C>
 concept coordination_policy = std::same_as<typename C::role, role::coordination> && requires {
   { C::one_order } -> std::convertible_to<bool>;

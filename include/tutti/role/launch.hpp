@@ -15,8 +15,8 @@
 
 namespace tutti {
 
-/// Bytes of memory traffic by which a compressor encodes `elements` elements, without its payload:
-/// it reads each element, and reads and writes what it remembers of it.
+/// Bytes of memory that a compressor reads and writes to encode `elements` elements, not counting
+/// the payload: it reads each element, and reads and writes what it remembers of it.
 template <class Compression>
 constexpr std::size_t encoding_bytes(std::size_t elements) {
   return sizeof(float) * elements * (1 + 2 * facts::memory_per_element<Compression>);

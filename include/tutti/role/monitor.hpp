@@ -85,9 +85,9 @@ concept sees_means = requires(Seeing& monitor, std::uint32_t which,
 /// called on the rank's own threads, one call at a time. A monitor whose `observes` is false costs
 /// nothing.
 ///
-/// A monitor that reads gradients or parameters states `reads_memory`. Its user has given it a
-/// tensor for each of them. At `ready` the gradient is this rank's own; at `arrived` the parameter
-/// is current. Such a monitor may also have
+/// A monitor that reads gradients or parameters states `reads_memory`. Its user gives it the
+/// tensors that it reads. At `ready` the gradient is this rank's own; at `arrived` the parameter is
+/// up to date. Such a monitor may also have
 /// * `mean(which, gradient)`: called as `record` is, with the mean gradient that the optimizer is
 ///   about to be given, before the tensor's `arrived`. Where each rank's own model or a server
 ///   applies the gradient there is no such mean, and a monitor with `mean` is refused when
@@ -101,7 +101,8 @@ concept sees_means = requires(Seeing& monitor, std::uint32_t which,
 /// * `summed(totals)`: is given these numbers added over the workers in rank order, equal on all of
 ///   them. It is called for every step whose span was not empty, in the order of steps. The call
 ///   comes some time after the step; `drain` waits for it.
-/// Every worker must take the same number of steps.
+///
+/// For such sums every worker must take the same number of steps.
 template <class M>
 concept monitor_policy = std::same_as<typename M::role, role::monitor> && detail::records<M> &&
     detail::sums<M> && detail::sees_means<M>;
