@@ -516,13 +516,12 @@ constexpr std::size_t most_of_steps(const C& compression, bool chosen, const F& 
 /// The properties in which the tensors of a launch must agree, whether a tensor must travel alone,
 /// and where a launch may be cut.
 struct tensor_class {
-  bool chosen{};         ///< a selecting compressor's rule chose the tensor
-  bool alone{};          ///< the encoder works on one tensor at a time
-  std::size_t block{1};  ///< the number of elements that the encoder works on at a time
-  element_type type{};   ///< of gradients, if element types travel apart
-  std::size_t group{};   ///< the fusion's `group_of`; 0 without one
-  payload_bytes
-      payload{};  ///< length of a payload of tensors that travel together; refers to the compressor
+  bool chosen{};            ///< a selecting compressor's rule chose the tensor
+  bool alone{};             ///< the encoder works on one tensor at a time
+  std::size_t block{1};     ///< the number of elements that the encoder works on at a time
+  element_type type{};      ///< of gradients, if element types travel apart
+  std::size_t group{};      ///< the fusion's `group_of`; 0 without one
+  payload_bytes payload{};  ///< length of a payload; refers to the compressor
 };
 
 template <class C>
