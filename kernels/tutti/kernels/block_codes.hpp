@@ -84,8 +84,8 @@ struct scaled_code {
   using stored = std::uint8_t;
 
   /// Returns the least power of two that brings the largest magnitude to the format's largest
-  /// number or below, but none so great that its product with that number is no float. NaN if the
-  /// magnitude is not finite.
+  /// number or below, but at most the greatest whose product with that number is a finite float.
+  /// NaN if the magnitude is not finite.
   TUTTI_HD static float scale_for(std::uint32_t largest_bits) {
     constexpr std::uint32_t digits = top & ~infinity;
     constexpr std::uint32_t least = above_one + (1u << 23);

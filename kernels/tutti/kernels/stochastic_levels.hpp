@@ -21,7 +21,7 @@ namespace tutti::kernels {
 
 /// The parameters of the code, on which encoder and decoder agree.
 struct level_code {
-  std::uint32_t levels{};  ///< how many levels a block's norm is
+  std::uint32_t levels{};  ///< how many levels make up a block's norm
   std::size_t block{};     ///< how many elements share a norm
   bool every_element{};    ///< code every element; else only levels that are not 0, with distances
 
