@@ -14,7 +14,7 @@ struct adam_step {
   float keep{};             ///< beta1: share of the first moment that stays
   float take{};             ///< 1 - beta1: share of the gradient that it takes in
   float keep_squares{};     ///< beta2: share of the second moment that stays
-  float take_squares{};     ///< share of the squared gradient that it takes in
+  float take_squares{};     ///< 1 - beta2: share of the squared gradient that it takes in
   float rate{};             ///< factor of the first moment: learning rate and bias correction
   float root_factor{};      ///< factor of the second moment's root: its bias correction
   float epsilon{};          ///< added to the corrected root
@@ -64,9 +64,11 @@ struct adam_along : adam_step {
 
 }  // namespace element
 
-/// Takes one step of Adam. With g' = g + added_parameter * x: m = keep * m + take * g', v =
-/// keep_squares * v + take_squares * g'^2, and x = kept_parameter * x - rate * m / (sqrt(v) *
-/// root_factor + epsilon). Each product, sum, quotient and root is rounded.
+/// Takes one step of Adam, with g' = g + added_parameter * x:
+///   m = keep * m + take * g'
+///   v = keep_squares * v + take_squares * g'^2
+///   x = kept_parameter * x - rate * m / (sqrt(v) * root_factor + epsilon)
+/// Each product, sum, quotient and root is rounded.
 template <host_queue Queue>
 void adam(Queue& queue, std::span<float> x, std::span<float> m, std::span<float> v,
           std::span<const float> g, const adam_step& values) {

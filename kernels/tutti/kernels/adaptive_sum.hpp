@@ -104,8 +104,7 @@ void multiply(Queue& queue, std::span<const float> first, std::span<const float>
               inner_products* result) {
   queue.run([=] {
     widest([=] {
-      constexpr std::size_t block =
-          2048;  // both parts stay in the first-level cache for three sums
+      constexpr std::size_t block = 2048;  // parts stay in the first-level cache for three sums
       inner_products sum;
       for (std::size_t begin = 0; begin < first.size(); begin += block) {
         const std::size_t n = std::min(block, first.size() - begin);
@@ -135,8 +134,8 @@ void add_products(Queue& queue, std::span<inner_products> into,
 void add_products(cuda::stream& queue, std::span<inner_products> into,
                   std::span<const inner_products> from);
 
-// Not compiled for wider vectors, because processors with these could round a product and a sum
-// only once, and the result must not depend on the processor.
+// The loop below is not compiled for wider vectors, because processors with these could round a
+// product and a sum only once, and the result must not depend on the processor.
 
 /// into[i] = (1 - dot / (2 a)) * into[i] + (1 - dot / (2 b)) * from[i], in double and rounded once.
 /// `into` is the operand at `place` of the `known` products, a is its product with itself, and b

@@ -76,7 +76,7 @@ struct e3m0_code {
   static constexpr unsigned bits = 4;
   static constexpr std::size_t turned = 0;
   const float* largest;
-  std::uint32_t greatest{};  ///< power's exponent, as in a float's bits
+  std::uint32_t greatest{};  ///< the greatest power's exponent, as in a float's bits
 
   TUTTI_HD e3m0_code here() const { return {largest, exponent_of(key_of(*largest))}; }
 

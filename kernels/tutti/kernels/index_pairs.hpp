@@ -134,8 +134,7 @@ void add_pairs(Queue& queue, std::span<const index_pair> pairs, std::span<float>
     if (!pairs.empty() && last >= sum.size()) {
       refuse_element(last, sum.size());
     }
-    constexpr std::size_t window =
-        262144;  // elements whose bits in `added` stay in the first-level cache
+    constexpr std::size_t window = 262144;  // elements whose bits stay in the first-level cache
     std::array<std::uint64_t, window / 64> added;
     for (std::size_t begin = 0; begin < sum.size() && !pairs.empty(); begin += window) {
       added.fill(0);

@@ -44,8 +44,9 @@ struct adam_direction {
 }  // namespace detail
 
 /// Takes a step of SGD whose length depends on the tensor's norm. With r = trust * |x| / (|g| +
-/// weight_decay * |x|), or 1 if one of the norms is 0: m = momentum * m + learning_rate * r * (g +
-/// weight_decay * x), then x -= m.
+/// weight_decay * |x|), or r = 1 if one of the norms is 0:
+///   m = momentum * m + learning_rate * r * (g + weight_decay * x)
+///   x -= m
 template <host_queue Queue>
 void descend_layerwise(Queue& queue, std::span<float> x, std::span<float> m,
                        std::span<const float> g, const layerwise_descent& values) {
@@ -65,10 +66,11 @@ void descend_layerwise(Queue& queue, std::span<float> x, std::span<float> m,
   });
 }
 
-/// Takes a step of Adam whose length depends on the tensor's norm. The moments change as in `adam`.
-/// With u = m * rate / (sqrt(v) * root_factor + epsilon) + weight_decay * x: x -= learning_rate *
-/// |x| / |u| * u, or learning_rate * u if one of the norms is 0. `moments.rate` is only the first
-/// moment's bias correction.
+/// Takes a step of Adam whose length depends on the tensor's norm. The moments change as in `adam`,
+/// and then
+///   u = m * rate / (sqrt(v) * root_factor + epsilon) + weight_decay * x
+///   x -= learning_rate * |x| / |u| * u, or learning_rate * u if one of the norms is 0.
+/// `moments.rate` is only the first moment's bias correction.
 template <host_queue Queue>
 void adam_layerwise(Queue& queue, std::span<float> x, std::span<float> m, std::span<float> v,
                     std::span<const float> g, const adam_step& moments, float learning_rate,

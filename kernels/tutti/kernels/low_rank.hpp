@@ -109,8 +109,9 @@ void orthonormalise(Queue& queue, float* columns, std::size_t rows, std::size_t 
 }
 void orthonormalise(cuda::stream& queue, float* columns, std::size_t rows, std::size_t count);
 
-/// With the sum S = left * transposed right over all ranks: product = average * S, and rest -= S /
-/// ranks. If `average` is 1 / ranks, `rest` loses exactly the floats of `product`.
+/// Let S = left * transposed right, which is a sum over all ranks. Sets `product` to average * S,
+/// and subtracts S / ranks from `rest`. If `average` is 1 / ranks, `rest` loses exactly the floats
+/// of `product`.
 template <host_queue Queue>
 void expand_and_subtract(Queue& queue, const float* left, const float* right, const low_rank& size,
                          float average, int ranks, std::span<float> product,

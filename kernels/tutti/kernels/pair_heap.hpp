@@ -9,7 +9,7 @@
 
 namespace tutti::kernels {
 
-/// An element of a payload, and its index in the chunk.
+/// An element of a payload, and its index in the array.
 struct index_pair {
   std::uint32_t index;
   float value;
@@ -28,8 +28,7 @@ struct pair_heap {
 
   /// Removes the root and adds `pair`.
   TUTTI_HD void replace_smallest(index_pair pair) const {
-    const std::size_t last =
-        count - 1;  // its pair fills the place that becomes free below the root
+    const std::size_t last = count - 1;  // its pair moves to the place that becomes free
     const index_pair moved = pairs[last];
     std::size_t free = 0;
     for (std::size_t right = 2; right <= last; right = 2 * free + 2) {

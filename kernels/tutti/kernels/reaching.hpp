@@ -77,8 +77,7 @@ inline std::size_t count_reaching(std::span<const float> input, float magnitude)
 inline std::size_t write_reaching(std::span<const float> input, float magnitude, std::byte* out) {
   auto* const found = reinterpret_cast<reaching_element*>(out + sizeof(std::uint32_t));
   std::uint32_t count = 0;
-  for (std::size_t i = 0; i < input.size();
-       ++i) {  // without a branch: each is written, and kept if it counts
+  for (std::size_t i = 0; i < input.size(); ++i) {  // written without a branch, kept if it counts
     found[count] = {static_cast<std::uint32_t>(i), input[i]};
     count += key_of(input[i]) >= key_of(magnitude) ? 1 : 0;
   }

@@ -110,8 +110,7 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
   if (which.size == 0) {
     return 0;
   }
-  std::array<float, sample::most>
-      room;  // a copy, because the elements lie far apart: each is fetched once
+  std::array<float, sample::most> room;  // a copy: the elements lie far apart
   const std::span<float> taken(room.data(), which.size);
   for (std::size_t i = 0; i < taken.size(); ++i) {
     taken[i] = input[which.place(i)];

@@ -14,7 +14,7 @@ namespace tutti::strategies {
 /// Of the sums, as many elements again are sent to all. Both are selected by magnitudes that are
 /// found every 32 steps, and in between are corrected by how many elements they let through.
 /// Regions are found every 64 steps. These are the authors' settings for VGG; for BERT they select
-/// 1 %, find magnitudes every 128 steps, XX
+/// 1 %, find magnitudes every 128 steps, and correct them in other ways.
 struct OkTopk {
   static constexpr std::string_view name = "OkTopk";
   static constexpr std::string_view after =
