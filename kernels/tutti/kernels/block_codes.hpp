@@ -172,8 +172,8 @@ void quantise_block(std::span<const float> input, float scale, float inverse,
 }
 
 /// Quantises all blocks. Neighbouring blocks that stay in the first-level cache get their scales
-/// together, with two divisions of vectors. They are few, because memory would stop prefetching
-/// what comes next if they took long. `largest(begin, n)` returns the bits of a block's largest
+/// together, with two divisions of vectors. They are few, so that memory does not stop sending what
+/// comes next while they are quantised. `largest(begin, n)` returns the bits of a block's largest
 /// magnitude, and `take(i, number, scale)` receives the number that each element becomes.
 template <class Code, class Largest, class Take>
 void quantise(std::span<const float> input, std::size_t block, float* scales,

@@ -72,8 +72,8 @@ inline std::size_t count_reaching(std::span<const float> input, float magnitude)
   return count;
 }
 
-/// Writes how many elements reach the magnitude, and these in order, into room for
-/// reaching_bytes(n) bytes of n elements. Returns the bytes that they take.
+/// Writes how many elements reach the magnitude, and these in order. `out` has room for all n
+/// elements, reaching_bytes(n). Returns the bytes that are written.
 inline std::size_t write_reaching(std::span<const float> input, float magnitude, std::byte* out) {
   auto* const found = reinterpret_cast<reaching_element*>(out + sizeof(std::uint32_t));
   std::uint32_t count = 0;
@@ -95,9 +95,9 @@ void find_kth_magnitude(Queue& queue, std::span<const float> input, std::size_t 
   queue.run([=] { *magnitude = detail::kth_magnitude(input, k); });
 }
 
-/// Writes how many elements reach the magnitude, and these in order, into room for
-/// reaching_bytes(n) bytes of n elements. *length becomes the bytes that they take. NaN reaches
-/// every magnitude.
+/// Writes how many elements reach the magnitude, and these in order. `out` has room for all n
+/// elements, reaching_bytes(n). *length becomes the bytes that are written. NaN reaches every
+/// magnitude.
 template <host_queue Queue>
 void write_reaching(Queue& queue, std::span<const float> input, float magnitude, std::byte* out,
                     std::size_t* length) {

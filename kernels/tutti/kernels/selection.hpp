@@ -43,8 +43,8 @@ struct pairs {
 
 namespace detail {
 
-/// The elements that suggest a floor. They are spread evenly, with a varying distance, so that they
-/// are not in step with any pattern of the input.
+/// The elements that suggest a floor. They are spread evenly, with an offset that changes from one
+/// to the next, so that they are not in step with any pattern of the input.
 struct sample {
   static constexpr std::size_t most = 8192;
 

@@ -280,8 +280,8 @@ static_assert(most_blocks <= steps::threads);
 
 // ---- to select
 
-/// Finds what the rounds before `round` have found, in every block; the first block writes it to
-/// the record.
+/// Every block computes what the rounds before `round` have found; the first block writes it to the
+/// record.
 template <class Block>
 TUTTI_HD void learn(const Block& block, record& at, unsigned round, sums& counted, search& found) {
   if (round == 0) {

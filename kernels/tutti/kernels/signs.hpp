@@ -185,8 +185,7 @@ struct written {
   TUTTI_HD float operator()(float, float value) const { return 0.0f + value; }
 };
 
-/// Decodes the signs of rows `first`, `first + 1`, … in words[i] into out[i], out[row_length + i],
-/// …
+/// Decodes rows `first`, `first + 1`, … of words[i] into out[i], out[row_length + i], …
 template <class How, std::size_t... Row>
 void decode_rows(const std::uint32_t* words, std::size_t columns, std::size_t first,
                  std::size_t row_length, float magnitude, float* out, How how,

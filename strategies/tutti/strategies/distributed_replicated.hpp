@@ -7,10 +7,10 @@
 
 namespace tutti::strategies {
 
-/// Every worker has a copy of the variables, and servers have the master copy. There each worker's
-/// gradient is a step of its own, variable by variable. Once a variable has taken all workers'
-/// steps, its new value goes to every copy. Variables go round the servers in the order of their
-/// declaration.
+/// Every worker has a copy of the variables, and servers have the master copy. On the servers each
+/// worker's gradient is a step of its own, variable by variable. Once a variable has taken all
+/// workers' steps, its new value goes to every copy. Variables go round the servers in the order of
+/// their declaration.
 struct DistributedReplicated {
   static constexpr std::string_view name = "DistributedReplicated";
   static constexpr std::string_view after =

@@ -31,7 +31,7 @@ struct KungFu {
 };
 
 /// KungFu with another `-strategy`. These differ only in the option `architecture.topology`, which
-/// is a flag in programs that take options as flags.
+/// programs may take as a flag.
 template <collective::topology Topology>
 struct KungFuOver {
   static constexpr std::string_view after = KungFu::after;

@@ -49,7 +49,7 @@ struct lanes_of_block {
   };
 
   std::size_t lane;
-  unsigned together;  // a bit for each of them in the warp's mask
+  unsigned together;  // the bits of these threads in the warp's mask
 
   template <class F>
   __device__ void each(const F& f) const {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(steps::threads, Step::min_blocks_per_sm) take_
   step(block_of_threads{blockIdx.x, gridDim.x}, *reinterpret_cast<typename Step::memory*>(shared));
 }
 
-/// Calls `step(block, shared memory)` on so many blocks of threads.
+/// Calls `step(block, shared memory)` on `blocks` blocks of threads.
 template <class Step>
 void on_blocks(cuda::stream& queue, std::size_t blocks, const Step& step) {
   if (blocks == 0) {
