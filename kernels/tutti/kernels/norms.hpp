@@ -17,8 +17,8 @@ namespace tutti::kernels {
 
 namespace detail {
 
-/// Calls `take(element)` for each in no particular order: from four places at once, for one stream
-/// of reads leaves most of a core's memory idle.
+/// Calls `take(element)` for each element, in no particular order. Reads from four places of the
+/// input at once, because a single stream of reads leaves most of a core's memory bandwidth idle.
 template <class Take>
 void take_from_four_places(std::span<const float> input, const Take& take) {
   const std::size_t quarter = input.size() / 4;
@@ -33,14 +33,15 @@ void take_from_four_places(std::span<const float> input, const Take& take) {
   }
 }
 
-/// The key of the largest magnitude; 0 if there are none.
+/// Returns the key of the largest magnitude; 0 if there are no elements.
 inline std::uint32_t largest_bits(std::span<const float> input) {
   std::uint32_t largest = 0;
   take_from_four_places(input, [&](float each) { largest = std::max(largest, key_of(each)); });
   return largest;
 }
 
-/// Infinities and NaN, counted in as few bits as an element has, of as many as those can count.
+/// Returns how many elements are infinities or NaN. They are counted in 32 bits, as wide as an
+/// element, for at most 2^31 elements at a time.
 inline std::uint64_t no_numbers(std::span<const float> input) {
   constexpr std::size_t together = std::size_t{1} << 31;
   std::uint64_t found = 0;
@@ -57,7 +58,7 @@ TUTTI_HD inline double square_root(double value) {
 #if defined(__CUDA_ARCH__)
   return __dsqrt_rn(value);
 #else
-  return __builtin_sqrt(value);  // of <cmath>, which compilers read for longer than all norms
+  return __builtin_sqrt(value);  // because <cmath> takes compilers longer to read than all norms
 #endif
 }
 
@@ -65,7 +66,7 @@ TUTTI_HD inline double square_root(double value) {
 
 namespace element {
 
-/// Exact: in double.
+/// The square of a float in double, which is exact.
 struct square {
   TUTTI_HD double operator()(float value) const {
     return static_cast<double>(value) * static_cast<double>(value);
@@ -112,7 +113,7 @@ struct keep_root_of_mean {
 }  // namespace element
 
 /// *result becomes the sum of the squares of `input`, added in double in a fixed order, so that
-/// every processor gives the same bits. A device adds in an order of its own: of n squares the two
+/// every processor gives the same bits. A device adds in an order of its own: for n squares the two
 /// sums differ by less than n * 2^-52 of either.
 template <host_queue Queue>
 void sum_of_squares(Queue& queue, std::span<const float> input, double* result) {
@@ -125,8 +126,8 @@ void sum_of_squares(Queue& queue, std::span<const float> input, double* result) 
 }
 void sum_of_squares(cuda::stream& queue, std::span<const float> input, double* result);
 
-/// *result becomes the root of the mean of the squares, added as above and rounded once; 0 if there
-/// are none.
+/// *result becomes the root of the mean of the squares, which are added as in sum_of_squares, and
+/// is rounded once; 0 if there are none.
 template <host_queue Queue>
 void root_mean_square(Queue& queue, std::span<const float> input, float* result) {
   queue.run([=] {
@@ -138,7 +139,7 @@ void root_mean_square(Queue& queue, std::span<const float> input, float* result)
 }
 void root_mean_square(cuda::stream& queue, std::span<const float> input, float* result);
 
-/// into[i] += from[i], and *result becomes the root mean square of `into`: one pass.
+/// into[i] += from[i], and *result becomes the root mean square of `into`, in one pass.
 template <host_queue Queue>
 void add_and_root_mean_square(Queue& queue, std::span<float> into, std::span<const float> from,
                               float* result) {
@@ -159,8 +160,8 @@ void largest_magnitude(Queue& queue, std::span<const float> input, float* result
 }
 void largest_magnitude(cuda::stream& queue, std::span<const float> input, float* result);
 
-/// *count grows by how many of `input` are infinities or NaN. A host's other threads may read it
-/// meanwhile.
+/// Adds to *count how many elements of `input` are infinities or NaN. Other threads of a host may
+/// read *count meanwhile.
 template <host_queue Queue>
 void count_no_numbers(Queue& queue, std::span<const float> input, std::uint64_t* count) {
   queue.run([=] {
