@@ -429,7 +429,8 @@ void simulate(::benchmark::State& state, const replayed_choice& choice,
 
 /// Registers `Strategy` under `name` for each of these jobs, as cases
 /// `name/model/simulated/link/ranks:N`. A case's time is that of a simulated iteration, equal on
-/// every machine. Counters: those of `add` except c2c_ns, and wire_bound_ms.
+/// every machine. Counters: those of `add` except c2c_ns, and wire_bound_ms. Here lower_bound_ms is
+/// the bound by computing and by the busiest NIC together.
 template <class Strategy>
 std::size_t add_simulated(const std::string& name, const std::vector<replayed_choice>& jobs,
                           const engine_options<Strategy>& options = {}) {
