@@ -120,11 +120,11 @@ using told_beside = typename detail::told_beside<Transport>::type;
 ///
 /// Where a compressor keeps residuals, or its payloads do not add, and some rank's gradient is not
 /// finite, every `.grad` on every rank becomes infinite. A loop that skips such a step then skips
-/// it on all ranks, and residuals take in no infinity. From the first call of `scaled_by` on, which
-/// a loop with a GradScaler makes, a mean that is not finite has the same effect, and the residuals
-/// are restored to what they were before the step. Under architecture::delayed a step has the mean
-/// of the step before, so that skipping it would lose a mean that was finite. There such a gradient
-/// ends training on every rank, and a scaled loss is refused.
+/// it on all ranks, and no infinity enters the residuals. From the first call of `scaled_by` on,
+/// which a loop with a GradScaler makes, a mean that is not finite has the same effect, and the
+/// residuals are restored to what they were before the step. Under architecture::delayed a step has
+/// the mean of the step before, so that skipping it would lose a mean that was finite. There such a
+/// gradient ends training on every rank, and a scaled loss is refused.
 ///
 /// If `Optimizer` is one of tutti's that updates parameters, training crosses the iteration's end:
 /// `backward()` returns when every gradient is on its way, and each parameter is updated when its
@@ -646,9 +646,10 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     let_the_engine_see();
     engine_->absent(id_of(its));
   }
-  /// Gives a `.grad` that other code has kept since it was reset other memory for its values, so
-  /// that the arena can be written. The tensor's Python object may count as an owner, and it goes
-  /// with the last owner in C++, so only a weak reference tells whether anybody else is left.
+  /// If other code still holds the last `.grad` after a reset, moves that tensor's values to other
+  /// memory, so that the arena can be written. The tensor's Python object may count as an owner,
+  /// and it goes with the last owner in C++, so only a weak reference tells whether anybody else is
+  /// left.
   static void let_go(entry& its) {
     if (its.view.use_count() > 1) {
       const at::NoGradGuard no_graph;
@@ -763,7 +764,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     }
   }
 
-  /// Whether the engine has restored what compressors remember by the time a step is skipped.
+  /// Whether the engine restores what compressors remember before a step is skipped here.
   bool goes_back() const {
     if constexpr (takes_back) {
       return engine_->values().goes_back();
@@ -861,9 +862,8 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   std::vector<std::pair<std::shared_ptr<::torch::autograd::Node>, std::uintptr_t>> hooked_;
   std::unique_ptr<engine_type> engine_;
   std::unique_ptr<detail::side_channel<Beside>> beside_;
-  bool hides_infinities_ =
-      false;  ///< because a rank's residuals would keep one, or a mean may not show it
-  std::uint32_t skipped_ = 0;  ///< the engine's count of skipped steps before this pass
+  bool hides_infinities_ = false;  ///< a residual would keep one, or a mean may not show it
+  std::uint32_t skipped_ = 0;      ///< the engine's count of skipped steps before this pass
   bool averages_ = true;
   bool is_told_ = false;                ///< `forward` is called before each pass
   std::atomic<bool> forwarded_{false};  ///< an averaged pass has had no backward pass yet

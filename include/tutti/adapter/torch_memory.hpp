@@ -24,8 +24,7 @@ namespace tutti::adapter {
 /// adapter/torch_cuda.hpp specializes it for a device.
 template <class Queue>
 class torch_memory {
-  static_assert(
-      std::is_same_v<Queue, inline_queue>);  // otherwise include tutti/adapter/torch_cuda.hpp
+  static_assert(std::is_same_v<Queue, inline_queue>);  // else include tutti/adapter/torch_cuda.hpp
 
  public:
   explicit torch_memory(Queue&) {}

@@ -74,8 +74,8 @@ class operations {
 
   /// Whether every operation that has begun has been handed out by `next`.
   bool awaited() const { return next_ == begun_.size(); }
-  /// Returns the first operation that has not been awaited. If there is none, throws what kept the
-  /// one after it from beginning.
+  /// Returns the first operation that has not been awaited. If all that have begun have been
+  /// awaited, throws what kept the next one from beginning.
   Operation& next() {
     if (awaited()) {
       rethrow();

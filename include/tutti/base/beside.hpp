@@ -11,10 +11,10 @@ namespace tutti::archetype {
 /// verb with a misspelt argument for one that is not stated.
 template <class Policy, class Archetype>
 struct beside : Policy, Archetype {};
-/// For a policy that is final, or that declares `using conditional_verbs` as itself, only what
-/// `&Policy::verb` names counts, so that a verb whose `requires` clause fails is not stated. The
-/// alias must name the policy itself, because a class that derives from it may have verbs of other
-/// kinds.
+/// For a policy that is final, or that declares `using conditional_verbs = Policy`. Only what
+/// `&Policy::verb` names counts then, so that a verb whose `requires` clause fails is not stated.
+/// The alias must name the policy itself, because a class that derives from it may have verbs of
+/// other kinds.
 template <class Policy, class Archetype>
 requires std::is_final_v<Policy> || std::same_as<typename Policy::conditional_verbs, Policy>
 struct beside<Policy, Archetype> : Archetype {

@@ -10,9 +10,8 @@
 namespace tutti::bound {
 
 constexpr int hosts(int ranks, int per_host) {
-  return ranks / per_host +
-         (ranks % per_host == 0 ? 0
-                                : 1);  // without the sum ranks + per_host - 1, which could overflow
+  // Rounds up without the sum ranks + per_host - 1, which could overflow.
+  return ranks / per_host + (ranks % per_host == 0 ? 0 : 1);
 }
 
 /// The number of ranks on host number `host`.
@@ -85,10 +84,11 @@ constexpr double servers_among_workers(double payload, int workers, int servers,
 
 /// For n hosts that both train and serve, and k more that only serve. One of the former, which
 /// serves the share x, sends 1 - x to the other servers and answers of (n-1) x to the other
-/// workers. One of the latter, which serves the share y, sends n y. All end at the same time if 1 +
-/// (n-2) x = n y, and the shares add up to one if n x + k y = 1. Hence y = 2 (n-1) / (n^2 + kn -
-/// 2k). With k = 0 this is the ring's bound, with k = n one payload. More than n such servers do
-/// not help. After: BytePS, Jiang et al., OSDI 2020, section 4.1.
+/// workers. One of the latter, which serves the share y, sends n y. All end at the same time if
+/// 1 + (n-2) x = n y, and the shares add up to one if n x + k y = 1. Hence
+/// y = 2 (n-1) / (n^2 + kn - 2k). With k = 0 this is the ring's bound, with k = n one payload. More
+/// than n servers of the second kind do not help. After: BytePS, Jiang et al., OSDI 2020, section
+/// 4.1.
 constexpr double shared_servers(double payload, int hosts, int more) {
   const double n = hosts;
   const double k = std::min(more, hosts);
@@ -97,8 +97,8 @@ constexpr double shared_servers(double payload, int hosts, int more) {
 
 /// For an all-reduce in two levels: a reduce-scatter inside each host, an all-reduce of each rank
 /// with its counterparts on the other hosts, and an all-gather inside each host. A NIC carries as
-/// much as for any all-reduce between hosts. A rank's link inside a host of g ranks carries 2
-/// (g-1)/g of the payload.
+/// much as for any all-reduce between hosts. A rank's link inside a host of g ranks carries
+/// 2 (g-1)/g of the payload.
 struct hierarchical {
   double nic{};
   double inside{};

@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-/// The cost of an exchange that has the network to itself, by the alpha-beta model: so many
-/// latencies and so many payloads through one NIC, one after the other.
+/// The cost of an exchange that has the network to itself, in the terms of the alpha-beta model:
+/// how many latencies follow one another, and how many payloads pass one NIC one after the other.
 struct exchange_cost {
   double latencies{};
   double payloads{};
@@ -99,11 +99,11 @@ struct profile {
   std::vector<seconds> backward{};
   /// The backward time of the whole model, used if `backward` is empty.
   seconds backward_total{};
-  /// The time of one collective operation (or push and pull) that has the network to itself, by its
-  /// bytes on the wire.
+  /// The time of one collective operation (or push and pull) that has the network to itself, as a
+  /// function of its bytes on the wire.
   message_cost message{};
   /// The share of its link's rate that one such operation attains when it is alone. Of k at the
-  /// same time each takes k times the share as long, if that is more than 1.
+  /// same time each takes max(1, k * share_of_one) times as long.
   double share_of_one{1};
   /// Set from the strategy's compressor where the plan is made.
   payload_bytes payload{};

@@ -89,8 +89,8 @@ class pool {
   static constexpr std::size_t block_size = 64;
   using block = std::array<slot, block_size>;
 
-  // The head of the list of free slots: a slot's number in the low 32 bits, below a count of
-  // changes. Without the count, a thread whose head was taken and returned while it slept would
+  // The head of the list of free slots: a slot's number in the low 32 bits and a count of changes
+  // above it. Without the count, a thread whose head was taken and returned while it slept would
   // mistake the new head for the old one.
   static std::uint32_t number_in(std::uint64_t head) { return static_cast<std::uint32_t>(head); }
   static std::uint64_t replaced(std::uint64_t head, std::uint32_t number) {

@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-/// A text, to which it refers, or a whole number.
+/// A text, which it refers to and does not copy, or a whole number.
 class word {
  public:
   word(const char* text) : text_(text) {}

@@ -27,8 +27,8 @@ struct tag {
   friend bool operator==(const tag&, const tag&) = default;
 };
 
-/// The lanes of a chunk. Coroutines that exchange the same chunk at the same time use a lane each,
-/// and no architecture may use more lanes than these.
+/// The number of lanes of a chunk. Coroutines that exchange the same chunk at the same time use a
+/// lane each, and no architecture may use more lanes than these.
 inline constexpr std::uint32_t lanes_per_chunk = 8;
 
 }  // namespace tutti

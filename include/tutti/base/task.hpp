@@ -126,8 +126,7 @@ class frame_pool {
   }
 
   static constexpr std::size_t granule = 64;
-  static constexpr std::size_t fine =
-      256;  // sizes up to 16 KiB go by granules, larger ones by doubling
+  static constexpr std::size_t fine = 256;  // a slot per granule up to 16 KiB, then per doubling
 
   static std::size_t slot_of(std::size_t bytes) {
     return bytes / granule < fine

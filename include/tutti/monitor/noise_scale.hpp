@@ -18,12 +18,15 @@
 namespace tutti::monitor {
 
 /// An estimate of the gradient noise scale, from the squared norms of a gradient over a small batch
-/// of b samples and of one over a large batch of B samples. It keeps |G|^2 = (B |G_B|^2 - b
-/// |G_b|^2) / (B - b), the gradient's squared norm without noise, and S = (|G_b|^2 - |G_B|^2) / (1
-/// / b - 1 / B), the trace of the gradients' covariance. Each is smoothed from step to step as x =
-/// smoothing * x + (1 - smoothing) * new, beginning with the first value as it is. The noise scale
-/// is S / |G|^2. It may be negative, because the large batch's norm is the smaller one only in the
-/// mean.
+/// of b samples and of one over a large batch of B samples. It keeps the gradient's squared norm
+/// without noise and the trace of the gradients' covariance:
+///
+///     |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b)
+///     S = (|G_b|^2 - |G_B|^2) / (1 / b - 1 / B)
+///
+/// Each is smoothed from step to step as x = smoothing * x + (1 - smoothing) * new, beginning with
+/// the first value as it is. The noise scale is S / |G|^2. It may be negative, because the large
+/// batch's norm is the smaller one only in the mean.
 class noise_estimate {
  public:
   noise_estimate(double small_batch, double large_batch, double smoothing)
@@ -73,7 +76,7 @@ class noise_scale {
   struct settings {
     std::size_t batch_size{};  ///< images of one worker in one pass
     int workers{};
-    unsigned passes{1};    ///< whose sum is a gradient
+    unsigned passes{1};    ///< how many are added up in one gradient
     unsigned interval{1};  ///< steps from one measurement to the next; 0: none
     double smoothing{0.9};
   };

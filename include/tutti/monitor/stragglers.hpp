@@ -20,7 +20,7 @@ namespace tutti::monitor {
 /// until its result is there; both are added up over chunks.
 enum class phase : std::uint8_t { computing, sending, receiving };
 
-/// In the order of the enumerators.
+/// The names, in the order of the enumerators.
 constexpr std::array<std::string_view, 3> names(phase) {
   return {"computing", "sending", "receiving"};
 }

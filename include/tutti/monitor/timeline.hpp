@@ -61,7 +61,7 @@ static_assert(monitor_policy<timeline>);
 
 namespace detail {
 
-/// A tensor's name inside a JSON string.
+/// Returns a tensor's name, escaped for a JSON string.
 inline std::string escaped(std::string_view name) {
   std::string safe;
   for (const char each : name) {

@@ -13,13 +13,13 @@ namespace tutti::optimizer {
 /// Applies another optimizer to gradients of a loss that was multiplied by `scale`, so that small
 /// gradients do not vanish in 16 bits. The training loop reads the scale before each backward pass,
 /// as `engine.values().scale`, and gradients are divided by it. If any gradient is infinite or NaN,
-/// the step updates nothing on any worker, and the scale is multiplied by `backoff`, as long as it
-/// can still be divided by. After `interval` steps in a row without such a gradient, it is
-/// multiplied by `growth`. The number of the step, which Adam's corrections and random draws use,
-/// also advances in a step that updates nothing.
+/// the step updates nothing on any worker, and the scale is multiplied by `backoff`, as long as
+/// gradients can still be divided by it. After `interval` steps in a row without such a gradient,
+/// it is multiplied by `growth`. The number of the step, which Adam's corrections and random draws
+/// use, also advances in a step that updates nothing.
 ///
-/// What compressors remember, on workers and on servers, is restored after such a step to what it
-/// was before it. It is always multiplied by the same factor as the scale, and so are bounds of
+/// After such a step, what compressors remember, on workers and on servers, is restored to what it
+/// was before. It is always multiplied by the same factor as the scale, and so are bounds of
 /// compressors. Compressors never see an infinity or NaN: where a worker has one, zeros are sent in
 /// the chunk's place, and the workers tell each other. Not for compressors whose mean has the same
 /// length whatever the gradient is: a vote would be divided by the scale, too.

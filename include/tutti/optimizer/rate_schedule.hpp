@@ -12,12 +12,12 @@ namespace tutti::optimizer {
 /// How a learning rate falls after the warm-up.
 enum class falling { constant, linear, cosine, in_steps };
 
-/// In the order of the enumerators.
+/// The names, in the order of the enumerators.
 constexpr std::array<std::string_view, 4> names(falling) {
   return {"constant", "linear", "cosine", "in_steps"};
 }
 
-/// The learning rate as a function of the step, a plain value. The rate rises linearly over the
+/// A plain value: the learning rate as a function of the step. The rate rises linearly over the
 /// first `warm_up` steps, from highest / warm_up in the first of them to `highest`. From there it
 /// falls to `lowest` at step `steps`, where it stays. With `in_steps` it is multiplied by `factor`
 /// after every `every` steps, counted from step 0, but does not fall below `lowest`.

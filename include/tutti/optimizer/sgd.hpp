@@ -15,13 +15,13 @@ namespace tutti::optimizer {
 /// `momentum` times the new momentum (nesterov).
 enum class acceleration { heavy_ball, nesterov };
 
-/// In the order of the enumerators.
+/// The names, in the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(acceleration) { return {"heavy_ball", "nesterov"}; }
 
-/// Stochastic gradient descent with momentum and weight decay: with d = g + weight_decay * x, m =
-/// momentum * m + d; x -= learning_rate * m, or by Nesterov's acceleration x -= learning_rate * (d
-/// + momentum * m).
-/// Cost: three passes over a parameter. With momentum five, and one float of memory per element. An
+/// Stochastic gradient descent with momentum and weight decay: with d = g + weight_decay * x,
+/// m = momentum * m + d; x -= learning_rate * m, or by Nesterov's acceleration
+/// x -= learning_rate * (d + momentum * m).
+/// Cost: three passes over a parameter; with momentum five, and one float of memory per element. An
 /// engine that began without momentum has no such memory, and refuses a change to any momentum. One
 /// that began with momentum may change it, to 0 and back. After: Sutskever et al., ICML 2013, in
 /// PyTorch's form (the learning rate is outside the momentum).
