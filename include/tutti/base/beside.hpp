@@ -5,13 +5,16 @@
 
 namespace tutti::archetype {
 
-/// How a verb that a policy may leave out is found by its name: a signature looked for would mean,
-/// where whoever wrote it misspells an argument, that the verb is not stated. A name that both
-/// bases have is ambiguous in this, be it a template's, an overload's or a private member's:
-/// `Policy` states it, where `Archetype` does.
+/// Detects by its name whether `Policy` states an optional verb. `Archetype` has a member of that
+/// name, so if `Policy` has one too, the name is ambiguous in `beside`, even if the member is a
+/// template, an overload or private. A search for the verb's full signature would instead take a
+/// verb with a misspelt argument for one that is not stated.
 template <class Policy, class Archetype>
 struct beside : Policy, Archetype {};
-/// Only what the policy itself says counts: who derives from it may have verbs of other kinds.
+/// For a policy that is final, or that declares `using conditional_verbs = Policy`. Only what
+/// `&Policy::verb` names counts then, so that a verb whose `requires` clause fails is not stated.
+/// The alias must name the policy itself, because a class that derives from it may have verbs of
+/// other kinds.
 template <class Policy, class Archetype>
 requires std::is_final_v<Policy> || std::same_as<typename Policy::conditional_verbs, Policy>
 struct beside<Policy, Archetype> : Archetype {
