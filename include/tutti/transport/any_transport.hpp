@@ -78,7 +78,7 @@ class operation_room {
   operation& get() { return *operation_; }
 
  private:
-  // not initialised: that costs nothing
+  // Left uninitialised, which costs nothing.
   alignas(std::max_align_t) std::array<std::byte, 576> place_;
   operation* operation_{};
   void (*destroy_)(operation_room&){[](operation_room&) {}};

@@ -193,7 +193,7 @@ class sleepers {
   }
 
   sleep_operation* first_ = nullptr;
-  // when the first sleep is due
+  // When the first sleep is due; any thread may read it.
   std::atomic<seconds> due_{std::numeric_limits<seconds>::infinity()};
 };
 
