@@ -9,9 +9,10 @@
 namespace tutti::collective {
 
 /// Every rank adds up its part of the data out of its peers' memory, in rank order, and writes the
-/// sum into the memory of all. Up to 56 bytes travel inside the rendezvous itself. Wire: none; two
-/// rendezvous, or one for up to 56 bytes. Cost: one pass over the data, shared by the ranks. After:
-/// the shared-memory bound that MPI libraries pay copies to approach.
+/// sum into the memory of all. Up to 56 bytes travel inside the rendezvous itself.
+/// Wire: none; two rendezvous, or one for up to 56 bytes. Cost: one pass over the data, shared by
+/// the ranks.
+/// After: the shared-memory bound that MPI libraries pay copies to approach.
 struct addressable {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = true;
@@ -37,7 +38,7 @@ struct addressable {
   /// The most bytes that one rendezvous shows.
   static constexpr std::size_t inline_bytes = 56;
 
-  /// Leaves the sum of what every rank has shown in `data`.
+  /// Leaves in `data` the sum of what every rank has shown.
   template <class Endpoint, class Fold, class Shown>
   static void add_shown(Endpoint& self, const reduction<Fold>& data, const Shown& shown) {
     const auto bytes = data.all();
@@ -54,8 +55,8 @@ struct addressable {
   /// `data_of(r)`.
   ///
   /// Up to four ranks' memories are added and written in one pass. With more ranks, the memory of
-  /// rank 0 is added to that of three more at a time, one block after another, so that a block is
-  /// still in the nearest cache when it is copied to the ranks that hold only part of its sum.
+  /// rank 0 takes the sum of three more at a time, one block after another, so that a block is
+  /// still in the nearest cache when it is copied to the ranks that hold only part of the sum.
   template <class Endpoint, class Fold, class DataOf>
   static void add_part(Endpoint& self, const reduction<Fold>& data, DataOf data_of) {
     const int ranks = self.size();

@@ -15,8 +15,8 @@ namespace tutti::collective {
 
 /// Which of several pairs of graphs a piece takes.
 enum class hash {
-  name,   ///< the sum of the squares of the characters of `part::TENSOR[BEGIN:END]`
-  index,  ///< its place among its tensor's pieces
+  name,   ///< by the sum of the squares of the characters of `part::TENSOR[BEGIN:END]`
+  index,  ///< by its place among its tensor's pieces
 };
 
 /// The hashes' names, in the order of the enumerators.

@@ -21,8 +21,9 @@
 namespace tutti::collective {
 
 /// All-reduces each chunk by one of several collectives. Ranges of sizes, in elements, determine
-/// which. `Algorithm` is an enumeration whose `names` are those of `Choices`, in their order. Wire,
-/// cost: those of the chosen collective; scratch is the most that any chunk up to that size needs.
+/// which. `Algorithm` is an enumeration whose `names` are those of `Choices`, in their order.
+/// Wire, cost: those of the chosen collective; scratch is the most that any chunk up to that size
+/// needs.
 /// After: tf_cnn_benchmarks' `--all_reduce_spec`; the tables of MPI libraries, Pjesivac-Grbovic et
 /// al., "Performance analysis of MPI collective operations", 2007.
 template <class Algorithm, collective_policy... Choices>

@@ -11,9 +11,9 @@
 
 namespace tutti::collective {
 
-/// Every rank adds up its part of all ranks' data in rank order, then sends the sum to all. Wire:
-/// 2(p-1)/p of the bytes from every rank, as in a ring; 2(p-1) messages, those of each half at
-/// once. Cost: scratch of one part. The sum is bitwise the same under every fusion, schedule and
+/// Every rank adds up its part of all ranks' data in rank order, then sends the sum to all.
+/// Wire: 2(p-1)/p of the bytes from every rank, as in a ring; 2(p-1) messages, those of each half
+/// at once. Cost: scratch of one part. The sum is bitwise the same under every fusion, schedule and
 /// transport.
 struct canonical {
   using role = tutti::role::collective;

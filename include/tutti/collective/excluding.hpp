@@ -11,9 +11,10 @@ namespace tutti::collective {
 enum class phase { reduce_scatter, all_gather };
 
 /// An all-reduce without one of its halves, to measure what the other half takes. Its result is no
-/// sum. Wire: half of the collective's. Cost: that of the half that is left; both halves together
-/// take as long as the whole if nothing else runs at the same time. After: Zhang et al., "DeAR",
-/// ICDCS 2023, whose program has `--exclude-parts`.
+/// sum.
+/// Wire: half of the collective's. Cost: that of the half that is left; both halves together take
+/// as long as the whole if nothing else runs at the same time.
+/// After: Zhang et al., "DeAR", ICDCS 2023, whose program has `--exclude-parts`.
 template <phase Excluded, splitting_collective Collective = ring>
 struct excluding : Collective {
   /// The share of the whole collective's bytes that is sent: both halves send the same number.

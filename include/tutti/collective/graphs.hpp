@@ -12,8 +12,7 @@ namespace tutti::collective {
 
 /// Which ranks send to which, by the names of KungFu's `-strategy`. A host's master is its first
 /// rank. Where a topology joins masters, the other ranks of a host are joined with its master. A
-/// topology is one pair of graphs, or one pair for each rank, or for each master, which is its
-/// root.
+/// topology is one pair of graphs, or one pair for each rank or each master, with that as its root.
 enum class topology {
   star,                    ///< rank 0 with all ranks
   multi_star,              ///< each master with all masters

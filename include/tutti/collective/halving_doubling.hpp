@@ -9,10 +9,11 @@
 namespace tutti::collective {
 
 /// Ranks exchange halves of their data with ever nearer ranks and add them up, then spread the sums
-/// along the same way back. Wire: 2(p-1)/p of the bytes in 2 log2(p) messages if p is a power of
-/// two. Otherwise each rank beyond the largest power of two first sends its data to a lower rank
-/// and waits for the sum, which costs all bytes twice more for such ranks. Cost: the lowest latency
-/// among the collectives with the fewest bytes.
+/// along the same way back.
+/// Wire: 2(p-1)/p of the bytes in 2 log2(p) messages if p is a power of two. Otherwise each rank
+/// beyond the largest power of two first sends its data to a lower rank and later receives the sum
+/// from it: twice all bytes more for each such rank. Cost: the lowest latency among the collectives
+/// with the fewest bytes.
 /// After: Rabenseifner, ICCS 2004; Thakur et al., IJHPCA 2005.
 struct halving_doubling {
   using role = tutti::role::collective;

@@ -42,7 +42,9 @@ struct hierarchical {
   }
   std::size_t scratch_bytes(std::size_t elements, std::size_t element_bytes, int ranks) const {
     std::size_t most = 0;
-    for (const int group : {1, ranks}) {  // the extremes, as hosts are not known yet
+    // Hosts are not known when a plan is made. Scratch only grows or only shrinks with the number
+    // of ranks, so the extremes suffice.
+    for (const int group : {1, ranks}) {
       most = std::max({most, Inside{}.scratch_bytes(elements, element_bytes, group),
                        Across{}.scratch_bytes(elements, element_bytes, group)});
     }

@@ -10,10 +10,10 @@
 namespace tutti::collective {
 
 /// Processes of one host add up as `addressable` does, in one pass, if all of their data lies in
-/// memory that they share. Anything else goes by `Otherwise`, as it does between hosts. Wire: none,
-/// or that of `Otherwise`. Cost: two rendezvous and one pass over the data, shared by the ranks; if
-/// some data lies elsewhere, one rendezvous more than `Otherwise`. After: the shared-memory
-/// all-reduces of MPI libraries, without their copies.
+/// memory that they share. Anything else goes by `Otherwise`, as it does between hosts.
+/// Wire: none, or that of `Otherwise`. Cost: two rendezvous and one pass over the data, shared by
+/// the ranks; if some data lies elsewhere, one rendezvous more than `Otherwise`.
+/// After: the shared-memory all-reduces of MPI libraries, without their copies.
 template <collective_policy Otherwise>
 struct in_host_memory {
   using role = tutti::role::collective;

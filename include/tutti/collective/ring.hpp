@@ -6,7 +6,8 @@
 namespace tutti::collective {
 
 /// Parts of the data travel around the ring of ranks, once to be added up and once more to be
-/// spread. Wire: 2(p-1)/p of the bytes from every rank, in 2(p-1) messages. Cost: the fewest bytes
+/// spread.
+/// Wire: 2(p-1)/p of the bytes from every rank, in 2(p-1) messages. Cost: the fewest bytes
 /// possible; latency grows with p.
 /// After: Patarasuk and Yuan, JPDC 2009; Gibiansky, "Bringing HPC techniques to deep learning".
 struct ring {

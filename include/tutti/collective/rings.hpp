@@ -19,9 +19,9 @@ namespace tutti::collective {
 /// Several rings at once, each for a share of the data. All go from host to host in one order, but
 /// in each ring the ranks of a host are rotated, so that another of them sends to the next host.
 /// Wire: 2(p-1)/p of the bytes from every rank, as in one ring, in 2(p-1) messages a ring. Cost:
-/// the ring's; several links of a host are busy at once; a look at every rank's host. After:
-/// TensorFlow's build_ring_all_reduce, tf_cnn_benchmarks' `xring#shards`. There more rings than a
-/// host has ranks are refused; here there are at most as many as the smallest host has ranks.
+/// the ring's; several links of a host are busy at once; a look at every rank's host.
+/// After: TensorFlow's build_ring_all_reduce, tf_cnn_benchmarks' `xring#shards`, which refuses more
+/// rings than a host has ranks; here there are at most as many as the smallest host has ranks.
 class rings {
  public:
   using role = tutti::role::collective;

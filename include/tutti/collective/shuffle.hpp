@@ -21,13 +21,14 @@ enum class gather_at {
 };
 
 /// Data is cut in shards. Every rank sends each shard to the rank that owns it, which adds it up
-/// and sends the sum to all. Which ranks own shards changes from chunk to chunk, in turns. Wire:
-/// the bytes from every rank, less the shards that it owns, and p-1 times each shard from its
-/// owner; 2(p-1) messages a shard. Cost: the fewest steps; if there are few shards, the links of
-/// their owners; a look at every rank's host. After: TensorFlow's build_shuffle_all_reduce,
-/// tf_cnn_benchmarks' `pscpu#shards`, where the hosts' CPUs add up, and `psgpu#shards`. There more
-/// shards than places are refused; here as many as there are places are used. There the last shard
-/// is the shorter one; here shards differ by at most one element.
+/// and sends the sum to all. Which ranks own shards changes from chunk to chunk, in turns.
+/// Wire: the bytes from every rank, less the shards that it owns, and p-1 times each shard from its
+/// owner; 2(p-1) messages a shard. Cost: the fewest steps; if there are few shards, their owners'
+/// links are the bottleneck; a look at every rank's host.
+/// After: TensorFlow's build_shuffle_all_reduce, tf_cnn_benchmarks' `pscpu#shards`, where the
+/// hosts' CPUs add up, and `psgpu#shards`. Those refuse more shards than places, and their last
+/// shard is the shorter one; here the number of shards is then the number of places, and shards
+/// differ by at most one element.
 template <gather_at Where>
 class shuffle {
  public:

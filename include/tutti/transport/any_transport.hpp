@@ -284,8 +284,8 @@ class boundary_to final : public boundary<Queue> {
 /// the library's one type-erased boundary, for registries. Its clock is the wall's; where that of
 /// `Like` is virtual it may be either, and `in_real_time()` says which. It does not offer the
 /// transport's native all-reduce or rendezvous. It refuses transports whose messages move in the
-/// order of a queue, since an engine must know that. Cost: two indirect calls a message, no
-/// allocation.
+/// order of a queue, since an engine must know that.
+/// Cost: two indirect calls a message, no allocation.
 template <class Like>
 class any_like {
  public:

@@ -39,8 +39,7 @@ class backoff {
   /// Waits a moment after `idle_polls` polls in a row that brought nothing, or returns for how many
   /// seconds to nap, as a transport's `idle` promises. Naps double, so that each is a small share
   /// of the wait so far, until polls cost little: after every 64 naps, from 50 us to 3.2 ms, or,
-  /// while no one waits for this rank's messages (urgency::unhurried), after every 16, from 200 us
-  /// to 6.4 ms.
+  /// while no one on this rank waits (urgency::unhurried), after every 16, from 200 us to 6.4 ms.
   seconds idle(std::size_t idle_polls, urgency who) const {
     if (idle_polls >= naps_from) {
       const std::size_t nap = idle_polls - naps_from;

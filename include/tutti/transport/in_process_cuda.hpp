@@ -12,8 +12,8 @@ namespace tutti::transport {
 ///
 /// The device is the one that is current where the ranks' fabric is made (run_ranks). Gradients and
 /// parameters are device memory; whatever is written to them before `make_engine` must be complete
-/// by then. Cost of a message: two events recorded and two waited for, besides the cost of
-/// in_process.
+/// by then.
+/// Cost of a message: two events recorded and two waited for, besides the cost of in_process.
 using in_process_cuda = basic_in_process<cuda::stream, by_mailbox>;
 
 static_assert(transport_policy<in_process_cuda> && !has_addressable_peers<in_process_cuda>);

@@ -260,12 +260,12 @@ std::span<const std::byte> shown(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Instead of the rank it awaits, for a rank that knows that rank 0 has come: rank 0 will say who
-/// else is missing.
+/// The value of `awaited` in a rank that knows that rank 0 has come: rank 0 will say which other
+/// rank is missing.
 inline constexpr int nobody = -1;
 
 /// Sends every rank's `mine` to rank 0, which acknowledges each, and rank 0's answer to every rank.
-/// `awaited` is always the rank that this one waits for.
+/// `awaited` is always the rank that this one waits for, or `nobody`.
 template <class Carrier>
 task bootstrap_nccl(Carrier& carrier, const nccl_peer& mine, nccl_invitation& answer,
                     int& awaited) {

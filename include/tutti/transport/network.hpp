@@ -23,8 +23,8 @@ namespace tutti::transport {
 /// One message may not fill the link: its last byte follows its head at `share_of_one` of the rate,
 /// while other messages use the rest. So each of k exchanges at once takes k * share_of_one times
 /// as long as one on its own, not k times: two that slow each other down by 1.5 mean a share of
-/// 0.75. After: Shi, Chu and Li, "Exploiting Simultaneous Communications", INFOCOM 2021 (the
-/// contention).
+/// 0.75.
+/// After: Shi, Chu and Li, "Exploiting Simultaneous Communications", INFOCOM 2021 (the contention).
 struct link {
   double bytes_per_second{};
   seconds latency{};

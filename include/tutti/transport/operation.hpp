@@ -72,7 +72,7 @@ class under_way {
 
   /// Counts a half as in flight.
   void begin() { ++count_; }
-  /// Ends a half that its peer is done with as well.
+  /// Ends a half that is over at its peer as well.
   void end(operation& its) {
     --count_;
     end_local(its);

@@ -90,7 +90,8 @@ class segments {
     made.end_at(bytes);
     return made;
   }
-  /// Returns the cut of the longest message to such a rank whose first piece has `first` bytes.
+  /// Returns the cut of the longest message with a first piece of `first` bytes, for a rank that
+  /// receives from any rank.
   static segments begun_by(std::size_t first) {
     segments made = whole(first);
     if (first >= whole_limit_far) {

@@ -23,8 +23,8 @@
 
 namespace tutti::transport {
 
-/// Connects processes of one host as over a network of many hosts, in real time. Whatever `Carrier`
-/// offers besides messages, such as its own all-reduce or peers' memory, is hidden.
+/// Connects processes of one host as if over a network of many hosts, in real time. Whatever
+/// `Carrier` offers besides messages, such as its own all-reduce or peers' memory, is hidden.
 template <class Carrier>
 using shaped = basic_in_process<virtual_queue, shaped_link<Carrier>>;
 

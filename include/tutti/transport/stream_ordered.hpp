@@ -66,8 +66,8 @@ struct posting {
 /// behind their group, out of staging in the stream's memory. A message of no bytes does not
 /// travel.
 ///
-/// After a failure the stream runs to its end, with undefined bytes where messages were to be. Cost
-/// of a message: the library's; a fold or a loan also takes staging of its size. Nothing is
+/// After a failure the stream runs to its end, with undefined bytes where messages were to be.
+/// Cost of a message: the library's; a fold or a loan also takes staging of its size. Nothing is
 /// allocated after the first step. Errors: communication_error, usage_error for a phantom (a length
 /// without memory), and the library's own. One file, because a group is assembled, enqueued, folded
 /// and given up by one state machine.

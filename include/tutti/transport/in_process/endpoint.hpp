@@ -35,8 +35,9 @@ namespace tutti::transport {
 /// `Delivery` decides when a message reaches its receiver: `by_mailbox` hands it to the receiver's
 /// thread at once; `virtual_link` keeps it for the time that its link would take. `Queue` is the
 /// device whose memory is used. A delivery that reaches ranks of other processes returns their
-/// messages itself (`return_message`). Cost of a message: one atomic exchange each way. One file,
-/// because beginning, matching, returning and taking back a message are steps of one state machine.
+/// messages itself (`return_message`).
+/// Cost of a message: one atomic exchange each way. One file, because beginning, matching,
+/// returning and taking back a message are steps of one state machine.
 template <class Queue, class Delivery>
 class basic_in_process {
  public:
@@ -290,7 +291,7 @@ class basic_in_process {
   /// coroutine.
   ///
   /// A rank that has been at a rendezvous ends every other rank's part as well: from now on no rank
-  /// begins to read what this one has shown, and `in_flight()` counts as long as some rank still
+  /// begins to read what this one has shown, and `in_flight()` stays above 0 while some rank still
   /// reads it.
   [[gnu::cold]] void fail(std::exception_ptr why) {
     if (flights_.failed()) {

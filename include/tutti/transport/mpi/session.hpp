@@ -98,8 +98,8 @@ class mpi_communicator {
 /// for news of failures, and knows which ranks share a host, and what they share there.
 class mpi_world {
  public:
-  /// Collective. If `hosts` is empty, MPI knows them. Throws usage_error, on every rank, unless it
-  /// holds one host a rank and is the same on every rank.
+  /// Collective. If `hosts` is empty, MPI is asked for them. Throws usage_error, on every rank,
+  /// unless it holds one host a rank and is the same on every rank.
   mpi_world(MPI_Comm users, std::vector<int> hosts)
       : channels_{mpi_communicator(users), mpi_communicator(users), mpi_communicator(users),
                   mpi_communicator(users), mpi_communicator(users)},

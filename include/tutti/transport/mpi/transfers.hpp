@@ -85,7 +85,8 @@ class mpi_transfers {
     }
     return where;
   }
-  /// Whether memory is the queue's, perhaps a device's, so that its use follows the queue's order.
+  /// Whether the queue's work reaches this memory, which may be a device's, so that MPI must use it
+  /// in the queue's order.
   bool is_the_queues([[maybe_unused]] std::span<const std::byte> memory) {
     if constexpr (on_device) {
       return queue_.reaches(memory.data());
@@ -509,7 +510,8 @@ class mpi_transfers {
     started(its, posted, request, code);
   }
 
-  /// Posts the pieces whose queue has come far enough. Returns true if there were any.
+  /// Posts the pieces that waited for the queue, as far as it has come. Returns true if there were
+  /// any.
   bool hand_over_what_is_written() {
     auto end = unwritten_.begin();
     queue_accepts([&] {
@@ -770,7 +772,7 @@ class mpi_transfers {
   traffic_counter counted_;
   under_way flights_;
   staging<Queue> loans_{queue_, place::shared};
-  /// Folds read the pieces here, so this is the queue's own memory wherever MPI reaches that.
+  /// Folds read the pieces, so they lie in the queue's own memory if MPI reaches it.
   staging<Queue> pieces_{queue_, path_ == device_path::direct ? place::own : place::shared};
   sleepers sleepers_;
   std::array<arrivals<transfer>, channels> from_anybody_;

@@ -31,8 +31,8 @@
 
 namespace tutti::transport {
 
-/// Delivers messages between processes of one host as over a network of many hosts. `Carrier` moves
-/// a message at once, and the receiver keeps it until it would have come.
+/// Delivers messages between processes of one host as if over a network of many hosts. `Carrier`
+/// moves a message at once, and the receiver keeps it until it would have come.
 ///
 /// The arithmetic is that of `virtual_link`. The sender stamps a message with the time at which its
 /// head leaves the sender's NIC. The receiver keeps it until the head arrives, then until its own
@@ -53,8 +53,8 @@ requires(!Carrier::virtual_time) class shaped_link {
  public:
   static constexpr bool virtual_time = true;
 
-  /// Collective. Throws usage_error if the network has another number of ranks or is not the
-  /// network of rank 0, or if the ranks are not on one host.
+  /// Collective. Throws usage_error if the network has another number of ranks or differs from rank
+  /// 0's, or if the ranks are not on one host.
   shaped_link(int ranks, Carrier& carrier, network over, device each)
       : carrier_(&carrier),
         device_(each),
