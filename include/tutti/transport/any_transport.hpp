@@ -25,7 +25,7 @@ namespace tutti::transport {
 
 namespace detail {
 
-/// A fold behind a function pointer; its values are copied, at most six words of them.
+/// A fold behind a function pointer. It keeps a copy of the fold, of at most six words.
 template <class Queue>
 class erased_fold {
  public:
@@ -49,7 +49,7 @@ class erased_fold {
   void (*call_)(const std::byte*, Queue&, std::byte*, const std::byte*, std::size_t);
 };
 
-/// One that may be called piece by piece. No fold's unit is coarser than this.
+/// An erased fold that may be called piece by piece. No fold's unit is coarser than 64 bytes.
 template <class Queue>
 class erased_piecewise_fold : public erased_fold<Queue> {
  public:
@@ -57,7 +57,7 @@ class erased_piecewise_fold : public erased_fold<Queue> {
   using erased_fold<Queue>::erased_fold;
 };
 
-/// Place in the awaiting frame for an operation of any transport.
+/// Room in the awaiting coroutine's frame for an operation of any transport.
 class operation_room {
  public:
   operation_room() = default;
@@ -65,7 +65,7 @@ class operation_room {
   operation_room& operator=(const operation_room&) = delete;
   ~operation_room() { destroy_(*this); }
 
-  /// Begins the operation that `begin()` returns, in place.
+  /// Constructs in place the operation that `begin()` begins and returns.
   template <class Begin>
   void hold(Begin begin) {
     using held = std::invoke_result_t<Begin>;
@@ -78,7 +78,8 @@ class operation_room {
   operation& get() { return *operation_; }
 
  private:
-  alignas(std::max_align_t) std::array<std::byte, 576> place_;  // left as it is: it costs nothing
+  // Left uninitialised, which costs nothing.
+  alignas(std::max_align_t) std::array<std::byte, 576> place_;
   operation* operation_{};
   void (*destroy_)(operation_room&){[](operation_room&) {}};
 };
@@ -125,12 +126,13 @@ class erased_loan {
   std::span<const std::byte> bytes_;
   int peer_;
   tag where_;
-  /// Moves the loan to its first argument, or nowhere, and ends the second.
+  /// Moves the loan in its second argument to the first, unless that is null, and destroys the
+  /// second.
   void (*move_)(std::byte*, std::byte*) noexcept;
   alignas(std::max_align_t) std::array<std::byte, 64> place_;
 };
 
-/// What a transport does, behind virtual calls.
+/// The operations of a transport, behind virtual calls.
 template <class Queue>
 class boundary {
  public:
@@ -278,10 +280,11 @@ class boundary_to final : public boundary<Queue> {
 
 }  // namespace detail
 
-/// Some transport, known at run time, with the queue of `Like`, or one that is derived from it: the
-/// one erased boundary, for registries. Its clock is the wall's, or, where that of `Like` is
-/// virtual, either: `in_real_time()` says which. Native all-reduce and rendezvous stay behind it;
-/// not one whose messages move as a queue comes to them, which an engine must know.
+/// A transport that is chosen at run time, whose queue is that of `Like` or derived from it. It is
+/// the library's one type-erased boundary, for registries. Its clock is the wall's; where that of
+/// `Like` is virtual it may be either, and `in_real_time()` says which. It does not offer the
+/// transport's native all-reduce or rendezvous. It refuses transports whose messages move in the
+/// order of a queue, since an engine must know that.
 /// Cost: two indirect calls a message, no allocation.
 template <class Like>
 class any_like {
@@ -323,11 +326,11 @@ class any_like {
   traffic counted() const { return boundary_->counted(); }
   bool in_real_time() const { return in_real_time_; }
   bool is_a_process() const { return boundary_->is_a_process(); }
-  /// Progress may only be made on the thread that calls.
+  /// Whether progress may be made only on the thread that calls.
   bool single_threaded() const { return boundary_->single_threaded(); }
   [[noreturn]] void abort_job(const std::string& sentence) const {
     boundary_->abort_job(sentence);
-    std::abort();  // never: g++ does not know that of a virtual call
+    std::abort();  // never reached, but g++ does not know that a virtual call does not return
   }
 
   class erased_operation {
@@ -411,7 +414,7 @@ class any_like {
   bool in_real_time_;
 };
 
-/// Some transport of host memory on the wall's clock.
+/// Any transport of host memory on the wall's clock.
 using any_transport = any_like<in_process>;
 static_assert(transport_policy<any_transport>);
 

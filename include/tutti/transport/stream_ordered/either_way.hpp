@@ -7,11 +7,11 @@
 
 namespace tutti::transport::detail {
 
-/// A message takes one of two ways, and this is its operation on either.
+/// The operation of a message that goes one of two ways: directly, or with the carrier.
 template <class Direct, class Carried>
 class either_way {
  public:
-  /// `make()` begins the one or the other.
+  /// `make()` begins and returns an operation of either type.
   template <class Make>
   explicit either_way(Make make) : direct_way_(std::is_same_v<std::invoke_result_t<Make>, Direct>) {
     if constexpr (std::is_same_v<std::invoke_result_t<Make>, Direct>) {
