@@ -34,7 +34,8 @@
 
 /// Laws that every collective keeps. A world joins with
 /// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CollectiveLaw, collectives_on<my_placed_world>)`, a
-/// collective by its place in `each_collective`. One file, because a suite is registered as a whole.
+/// collective by its place in `each_collective`. One file, because a suite is registered as a
+/// whole.
 namespace tutti::test {
 
 /// Numbers of elements: none, one, some that no number of ranks divides, and enough for many
