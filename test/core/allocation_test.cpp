@@ -76,8 +76,7 @@ void allocates_nothing(engine_options<Strategy> options = {},
     const bool counts = engine.worker() == 0;
     for (int step = 0; step < stretches * steps; ++step) {
       if (step % steps == 0) {
-        engine.average(0);  // so that neither rank enters or leaves a stretch while the other
-                            // counts
+        engine.average(0);  // so that no rank enters or leaves while one counts
         if (counts) {
           allocations = 0;
           counting = true;

@@ -494,8 +494,8 @@ TEST(Architectures, ServersStepByEachWorkersPushInRankOrder) {
           }
         };
       },
-      set, {1, 2, 3, 4});  // because the rounding of a float in 45 steps of 5 workers exceeds what
-                           // `equals` allows
+      // Five workers would round more in 45 steps than `equals` allows.
+      set, {1, 2, 3, 4});
 }
 
 /// A rank's state is placed by the plan, so the owners under another plan would take it for theirs.

@@ -254,8 +254,7 @@ TEST(Book, WhatWasNotLearnedForThisPlanIsRefusedInOneLine) {
   const std::string other =
       "the learned order was not written for this plan. Fix: resume with the options that it was "
       "saved with, or learn it again";
-  EXPECT_EQ(refusal(with_book(file, learned, {1, 0, 1, 1, 1, 2})), other);  // the book of another
-                                                                            // model
+  EXPECT_EQ(refusal(with_book(file, learned, {1, 0, 1, 1, 1, 2})), other);  // of another model
   book longer = learned;
   longer.push_back(0);
   EXPECT_EQ(refusal(with_book(file, learned, longer)), other);

@@ -243,8 +243,7 @@ TEST(Failure, WhoNeverSubmittedIsNamed) {
 TEST(Failure, WhoHoldsOthersBackIsNamed) {
   auto forward = declarations();
   forward[4].elements = 0;
-  names_who_never_submitted<compose<schedule::by_priority>>(forward);  // in the order that rank 0
-                                                                       // has decided
+  names_who_never_submitted<compose<schedule::by_priority>>(forward);  // in rank 0's order
   names_who_never_submitted<compose<schedule::at_most>>(forward);      // in the order of the plan
 }
 

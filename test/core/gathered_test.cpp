@@ -130,8 +130,8 @@ TEST(Gathered, NoTwoLaunchesDrawTheSameNumbers) {
                            coordination::learned>;
   constexpr std::size_t n = 64;
   constexpr int steps = 20;
-  std::array<int, 3> alike{};  // number of equal draws of the first and the second tensor, and so
-                               // on in a circle
+  // Equal draws of the first and second tensor, the second and third, the third and first.
+  std::array<int, 3> alike{};
   transport::run_ranks(1, [&](transport::in_process& world) {
     arena memory(std::vector<arena::declaration>{{"first", n}, {"between", n}, {"last", n}});
     const std::size_t together = 2 * n * sizeof(float);
