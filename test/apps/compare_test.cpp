@@ -752,7 +752,7 @@ TEST_F(Compare, WhereNoNicIsInTheWayNoTimeOfItsIsSaid) {
     std::istringstream of(line);
     return std::vector<std::string>(std::istream_iterator<std::string>(of), {});
   };
-  // name, kind, machines, samples, iteration, exposed, sent, then wire, bound and of bound
+  // Name, kind, machines, samples, iteration, exposed, sent, then wire, bound and of bound.
   EXPECT_EQ(words("BSP").size(), 10U) << got.out;
   EXPECT_EQ(words("MXNetDistAsync").size(), 9U + 3) << "staleness, dropped, consensus: " << got.out;
   std::ifstream in(here_ / "rows");

@@ -7,7 +7,8 @@
 /// What the exchange of 1-bit Adam of microsoft/DeepSpeed at commit 38327e07 makes, run with
 /// Debian's torch 1.13.1 on a CPU, with threads as ranks, numpy in place of cupy, and copies as
 /// sends.
-/// | NcclBackend.compressed_allreduce was run on three ranks, on gradient_in_512ths(72, 3 * step +
+///
+/// NcclBackend.compressed_allreduce was run on three ranks, on gradient_in_512ths(72, 3 * step +
 /// rank). It has one scale for all that a rank sends, and a bit that is set where an element is not
 /// negative, with the first element in a byte's top bit.
 namespace tutti::test {

@@ -7,9 +7,11 @@
 
 /// What the program of Bernstein et al. makes, jiaweizzhao/signSGD-with-Majority-Vote at commit
 /// 5bebcd0f, run with Debian's torch 1.13.1 on a CPU and its bit2byte built for that.
-/// | Votes: compressor.compress of gradient_in_512ths(333, voter), majority_vote of the first
+///
+/// Votes: compressor.compress of gradient_in_512ths(333, voter), majority_vote of the first
 /// voters, and uncompress of the majority of four.
-/// | Momenta: SGD_distribute on four processes over Gloo with gpus_per_machine=1, with compression,
+///
+/// Momenta: SGD_distribute on four processes over Gloo with gpus_per_machine=1, with compression,
 /// momentum 0.9, learning rate and weight decay 0.25. Three parameters of 35, 33 and 6 elements
 /// begin as parameters_of_program, and their gradients are one gradient_in_512ths(74, 4 * step +
 /// rank). ATEN_CPU_CAPABILITY=default was set, because with AVX2 torch fuses a product and a sum.

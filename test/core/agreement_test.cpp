@@ -267,7 +267,7 @@ TEST(Agreement, EveryValueOfEveryNamedStrategyIsCompared) {
   const auto all = []<class... Strategies>(std::tuple<Strategies...>*) {
     return (every_value_shows<Strategies>() + ...);
   }(static_cast<strategies::all*>(nullptr));
-  EXPECT_GE(all, 4 * std::tuple_size_v<strategies::all>);  // at least three of sgd and accumulation
+  EXPECT_GE(all, 4 * std::tuple_size_v<strategies::all>);  // sgd's three and accumulation, at least
 }
 
 TEST(Agreement, LongNamesAreShownWhereTheyDiffer) {

@@ -201,7 +201,7 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
   EXPECT_EQ(refusal<WFBPUnlimited>(bytes, memory.tensors()), "");
   EXPECT_EQ(refusal<WFBPUnlimited>(bytes.substr(0, bytes.size() / 2), memory.tensors()),
             "the checkpoint is cut short. Fix: use an earlier one");
-  // Flips bits of the header, which is the same in every run, and of the model.
+  // Flips bits of the header, which must not pass for another run's, and of the model.
   const std::size_t head = 1024;
   for (std::size_t at = sizeof(detail::magic); at < bytes.size(); at += at < head ? 5 : 5000) {
     std::string damaged = bytes;

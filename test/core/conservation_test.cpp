@@ -148,8 +148,7 @@ struct given_in_a_step {
 };
 
 struct ledger {
-  std::array<given_in_a_step, steps> given{};  ///< only where the loss depends on what all ranks
-                                               ///< gave
+  std::array<given_in_a_step, steps> given{};  ///< where the loss depends on all ranks
   std::vector<double> contributed = std::vector<double>(elements);
   std::vector<double> applied = std::vector<double>(elements);
   std::vector<double> remembered = std::vector<double>(elements);

@@ -102,8 +102,7 @@ TEST(ProgressThread, WhoBeginsToWaitWakesIt) {
                          }};
   thread.add(mine);
   for (int naps = 0; naps < 50; ++naps) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(naps % 3));  // until the thread falls
-                                                                       // asleep
+    std::this_thread::sleep_for(std::chrono::milliseconds(naps % 3));  // until it sleeps
     hurried = 0;
     const progress_thread::waiter waits(&thread);
     while (hurried == 0) {

@@ -157,8 +157,7 @@ std::vector<std::vector<float>> change_plan(int workers, by how) {
     part(steps / 2, steps, 1);
   }
   parameters.insert(parameters.end(), files.size(), {});
-  for (std::size_t rank = 0; rank < size; ++rank) {  // including all that compressors and owners
-                                                     // keep
+  for (std::size_t rank = 0; rank < size; ++rank) {  // with all other state
     parameters[size + rank].assign(files[rank].begin(), files[rank].end());
   }
   return parameters;

@@ -86,8 +86,7 @@ floats trained_on_the_largest(bool remembers) {
 }
 
 TEST(Named, TopK) {
-  constexpr std::uint64_t payload = 35'300 * 8;  // a thousandth of 35,300,008 elements, index and
-                                                 // value
+  constexpr std::uint64_t payload = 35'300 * 8;  // a thousandth: index and value
   rule sparse{0,
               {6},
               {35'300'008},
@@ -566,8 +565,8 @@ TEST(Named, EFSignSGD) {
   for (const std::size_t each : signs.chunks) {
     for (std::size_t worker = 0; worker < workers; ++worker) {
       const std::size_t mine = payload(dealt(first, each, worker, workers));
-      for (std::size_t owner = 0; owner < workers; ++owner) {  // to each owner its part, and this
-                                                               // worker's own part to all
+      // Each owner gets its part, and all ranks get this worker's own part.
+      for (std::size_t owner = 0; owner < workers; ++owner) {
         signs.bytes[worker] +=
             owner == worker ? 0 : payload(dealt(first, each, owner, workers)) + mine;
       }

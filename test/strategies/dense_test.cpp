@@ -909,8 +909,7 @@ TEST(Named, MXNetDistSync) {
 /// Ten slices of tensor 4 fill the window before any other tensor is ready. Slices are counted
 /// through all tensors in forward order, and slice i belongs to server i mod 3.
 TEST(Named, P3) {
-  const numbers slices{8, 63, 1, 125, 625, 63};  // in forward order, while chunks are numbered
-                                                 // backward
+  const numbers slices{8, 63, 1, 125, 625, 63};  // in forward order, unlike chunks
   numbers first(slices.size());
   std::exclusive_scan(slices.rbegin(), slices.rend(), first.rbegin(), 0U);
   const auto of = [&](std::size_t tensor, std::uint32_t from, std::uint32_t end) {

@@ -414,8 +414,8 @@ std::function<bool(const outcomes&)> each_has(std::vector<std::vector<float>> ex
 
 TEST(Published, RelaxedAppliesNothingAtFirst) {
   rule late = as_ready;
-  late.bytes = {everything / 2, everything / 2};  // a tensor counts as arrived when its exchange
-                                                  // has begun
+  // A tensor counts as arrived when its exchange has begun.
+  late.bytes = {everything / 2, everything / 2};
   late.result = all_have(trained_on_sums(2, observed_steps - 1));
   EXPECT_EQ(broken(observe<strategies::Relaxed>(2), late), "");
   EXPECT_EQ(broken(observe<compose<architecture::delayed<>>>(2), late), "result ");

@@ -260,8 +260,8 @@ struct engine_of {
 
   static constexpr bool runs(const row& of) {
     row kinds = detail::kinds_in(of);
-    kinds[fusion] = kinds[fusion] != 0;  // because one policy, `some_gathering`, has both fusions
-                                         // that decide at run time
+    // One policy, `some_gathering`, has both fusions that decide at run time.
+    kinds[fusion] = kinds[fusion] != 0;
     return kinds == row{std::is_same_v<Fusion, some_gathering>,
                         0,
                         kind<Schedule, detail::kinds_of_schedule>,

@@ -39,8 +39,7 @@ struct rule {
   std::vector<std::uint32_t> starts{};  ///< chunks in the order in which worker 0 starts them
   std::vector<std::uint64_t> bytes{};   ///< that each worker sends in a step
   std::function<bool(const outcomes&)> result{};
-  std::vector<int> owners{};  ///< the owner of each chunk, 0 the first server; empty without
-                              ///< servers
+  std::vector<int> owners{};  ///< of each chunk, counted from 0; empty without servers
 };
 
 struct observation {
