@@ -379,9 +379,7 @@ TEST(Hierarchical, HasTheSharesOfHorovod) {
             as_horovod_sends({0, 0, 0, 1, 1}, 60));
 }
 
-/// The second ring rotates each host's ranks: 0 1
-/// 2 3 and 1 0
-/// 3 2, as TensorFlow does.
+/// The second ring rotates each host's ranks: 0 1 | 2 3 and 1 0 | 3 2, as TensorFlow does.
 TEST(Rings, TurnTheRanksOfEachHostRound) {
   constexpr std::size_t n = 80;
   constexpr std::size_t along = 2 * 3 * n / 2;  // 2(p-1)/p of half of the bytes

@@ -235,8 +235,7 @@ class projection {
   Eigen::MatrixXd q_;
 
  public:
-  std::vector<by_rows> residuals;  ///< of each rank; during a step, the matrix that the rank
-                                   ///< compresses
+  std::vector<by_rows> residuals;  ///< of each rank; in a step, what it compresses
 };
 
 TEST(power_sgd, projects_on_the_span_that_reflections_find) {

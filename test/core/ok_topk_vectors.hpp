@@ -16,8 +16,7 @@ namespace tutti::test {
 struct ok_topk_run {
   std::vector<std::uint32_t> first_begins;  ///< of all regions but the first, from step 0
   std::vector<std::uint32_t> begins;        ///< of all regions but the first, from step 64
-  std::vector<std::int64_t> sums;  ///< of each step: sum over elements of place (from 1) times 512
-                                   ///< times value
+  std::vector<std::int64_t> sums;           ///< of each step: sum of place (from 1) x 512 x value
   std::vector<std::vector<std::uint32_t>> sent;  ///< elements sent to others, by rank and step
   std::vector<std::array<double, 3>> own;        ///< magnitudes after steps 31, 63 and 67, by rank
   std::array<double, 3> of_sums;                 ///< magnitudes of sums after steps 31, 63 and 67

@@ -28,8 +28,8 @@ using means = architecture::reduce_scatter_all_gather;
 // ---- parts of a chunk
 
 /// However a model is cut, every element has one owner, and a chunk's parts follow the order of the
-/// ranks. No part is longer than the chunk's length divided by the ranks. Over all chunks, each
-/// rank owns as much of the model as it would if the model were one chunk.
+/// ranks. No part is longer than the chunk's length divided by the ranks, rounded up. Over all
+/// chunks, each rank owns as much of the model as it would if the model were one chunk.
 TEST(Owners, OfPartsOwnAsMuchAsEachOther) {
   std::mt19937 random(1);
   for (const std::size_t most : {0U, 1U, 3U, 7U, 64U, 1000U}) {

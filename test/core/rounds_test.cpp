@@ -185,10 +185,7 @@ TEST(Rounds, HaveMatricesAloneAndWhole) {
     for (const bucket& each : made.buckets) {
       tensors.push_back(each.tensors);
     }
-    // In the order of completion: last
-    // kernel
-    // column, nothing, shift, scale, bias
-    // first.
+    // In the order of completion: last | kernel | column, nothing, shift, scale, bias | first.
     EXPECT_EQ(tensors, (std::vector<std::size_t>{1, 1, 5, 1}));
     std::vector<std::size_t> elements;
     for (const chunk& each : made.chunks) {

@@ -100,7 +100,7 @@ std::vector<float> paired_in_turns(Transport& world, const std::vector<int>& cha
         take_step(engine, memory, step);
         engine.wait();
       }
-      engine.average(0);  // the other ranks wait here for their turn
+      engine.average(0);  // the other ranks wait here meanwhile
     }
   }
   return {memory.parameters().begin(), memory.parameters().end()};

@@ -161,7 +161,7 @@ class trained_rank {
     const std::uint64_t before = engine.counted().bytes_sent;
     for (int step = 0; step < steps_; ++step) {
       for (int turn = 0; takes_turns<listed> && turn < world.rank(); ++turn) {
-        engine.average(0);  // ranks after their turn wait here
+        engine.average(0);  // waits while an earlier rank has its turn
       }
       for (std::size_t i = 0; i < tensors && step % 2 == 0; ++i) {  // a forward pass
         engine.wait(tensor_id(i), compute);
