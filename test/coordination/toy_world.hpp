@@ -206,7 +206,7 @@ class toy_world {
     std::vector<std::size_t> readied{};
     std::vector<std::size_t> arrived{};
     std::vector<std::size_t> pieces_left{};
-    std::vector<std::size_t> begun{};  ///< under each number
+    std::vector<std::size_t> begun{};  ///< launches under each number
     std::vector<std::uint32_t> order{};
     std::size_t place = 0;
     int step = 0;

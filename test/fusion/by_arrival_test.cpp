@@ -167,8 +167,8 @@ TEST(fusion_by_arrival, fills_lists_in_the_order_that_it_has_learned) {
     const plan made = its.planned();
     fusion::by_arrival::state gathering(made, set);
     const std::size_t kept = gathering.unsettled_steps();
-    // Before groups are rebuilt, lists have no limit, or are filled from the tensor farthest from
-    // the input on.
+    // Until groups are rebuilt, lists have no limit; if they never are, these limits apply. The
+    // list farthest from the input goes first.
     launches expected = kept == 0 ? filled(its, forward, set.first_bytes, set.bytes)
                                   : filled(its, forward, SIZE_MAX, SIZE_MAX);
     std::sort(expected.begin(), expected.end(), std::greater());

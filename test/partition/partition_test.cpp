@@ -133,9 +133,9 @@ TEST(partition_into, refuses_a_piece_of_nothing) {
 
 /// How these values were first made is not recorded. On 25 November 2026 they were worked out
 /// again, independently of this library, from the line of MXNet's `KVStoreDist::EncodeDefaultKey`
-/// by which part i ends at size / servers * (i + 1), in double precision and with halves rounded
-/// away from zero. This applies from MXNet's bound of a million elements on. MXNet itself was not
-/// built.
+/// by which part i ends at size / servers * (i + 1), computed in double precision and rounded, with
+/// halves away from zero. This applies from MXNet's bound of a million elements on. MXNet itself
+/// was not built.
 TEST(partition_over_servers, cuts_large_arrays_as_mxnet_does) {
   const struct {
     int servers;

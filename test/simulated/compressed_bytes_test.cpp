@@ -70,7 +70,7 @@ std::uint64_t to_owners(const piece& of, length_of_code length) {
 std::uint64_t to_a_server(const piece& of, length_of_code length) { return length(of.n); }
 std::uint64_t to_nobody(const piece&, length_of_code) { return 0; }
 
-constexpr std::size_t limit = 128;  ///< whole blocks of every code with blocks
+constexpr std::size_t limit = 128;  ///< elements of a piece, which are whole blocks of every code
 
 /// Servers that keep the parameters answer with floats, and others with a code of the mean. A piece
 /// is sent in every step, or once in `period` steps.
