@@ -1,4 +1,4 @@
-// Norms against plain loops in double, in the order that is promised.
+// Norms compared with plain loops in double, in the promised order.
 #include "tutti/kernels/norms.hpp"
 
 #include <array>
@@ -29,7 +29,7 @@ std::vector<float> values(std::size_t n, unsigned seed) {
   return made;
 }
 
-/// Sixteen sums, each of every sixteenth square, then those in order.
+/// Adds every sixteenth square into one of sixteen sums, and then these in order.
 double squares_in_lanes(const std::vector<float>& input) {
   std::array<double, 16> lanes{};
   for (std::size_t i = 0; i < input.size(); ++i) {

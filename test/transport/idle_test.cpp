@@ -1,4 +1,4 @@
-// How long a rank looks away while nothing comes.
+// How long a rank sleeps while nothing arrives.
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>

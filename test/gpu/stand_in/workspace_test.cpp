@@ -1,4 +1,4 @@
-// What kernels work in beside their callers' scratch is there before the first of them.
+// Memory that kernels use besides their callers' scratch is allocated before the first kernel.
 #include "tutti/kernels/workspace.hpp"
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 namespace tutti::test {
 namespace {
 
-/// Everything that works in a stream's room, on n elements.
+/// All kernels that use a stream's memory, on n elements.
 struct kernels_with_room {
   std::size_t n;
   cuda::stream queue{};
