@@ -88,7 +88,7 @@ struct parameter_server {
       "tutti: these servers drop gradients or correct them before they update, and every worker "
       "goes on from what they have. Fix: updated_by::servers, or consistency::asynchronous.");
   static constexpr bool adds_in_rounds = !stale && !owns_parameters && Mean == mean::after;
-  /// Whether workers update first, and push the difference that makes to their parameters.
+  /// Whether workers update first, and push by how much their parameters have changed.
   static constexpr bool updates_first = stale && !owns_parameters;
   static constexpr tutti::carries carries =
       updates_first ? tutti::carries::difference : tutti::carries::gradient;
