@@ -149,7 +149,7 @@ struct sparse_regions {
     }
 
     std::vector<std::span<float>> memories() { return {span_of(kept_)}; }
-    /// Forgets magnitudes and regions. In the step undone zeros have travelled in place of
+    /// Forgets magnitudes and regions. In a step that is undone zeros travel in place of
     /// infinities, and magnitudes found among zeros would let everything through.
     void undo_step() {
       const std::span<float> all = span_of(kept_);
