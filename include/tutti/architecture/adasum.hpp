@@ -35,7 +35,7 @@ namespace tutti::architecture {
 /// Wire: 2(p-1)/p of the bytes, in log2(p) exchanges there and as many back, and three doubles a
 /// tensor in log2(p)(log2(p)+1)/2 more exchanges. If p is not a power of two, let c be the next
 /// lower one: each rank r >= c first sends its vectors to rank r - c, which combines them with its
-/// own, and receives the result at the end. That costs such a pair twice all bytes more.
+/// own, and receives the result at the end. Each such pair thus moves all bytes twice more.
 /// Cost: half of the bytes as scratch, or all of them if p is not a power of two; for differences,
 /// also a copy of the parameters.
 /// After: Maleki et al., "Scaling distributed training with adaptive summation", MLSys 2021;

@@ -57,8 +57,7 @@ struct all_reduce {
   using collective = Collective;
   using options = options_of<Collective>;
   static constexpr bool adds_payloads = true;
-  static constexpr bool adds_in_rounds =
-      Mean == mean::after;  // decoding the last round makes the mean
+  static constexpr bool adds_in_rounds = Mean == mean::after;  // the last round makes a mean
   static constexpr bool divides_first = Mean == mean::before;
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;

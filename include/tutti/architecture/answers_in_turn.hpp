@@ -107,8 +107,8 @@ class answers_in_turn {
 
   task answer(endpoint self, message theirs, task last) {
     {
-      const task before =
-          std::move(last);  // destroyed when done, else replies would form an ever longer chain
+      // Destroyed as soon as it is done, or all replies would stay in one chain of tasks.
+      const task before = std::move(last);
       co_await before;
     }
     const std::uint32_t number = theirs.number();

@@ -38,7 +38,7 @@ constexpr int passive_of(bipartite graph, std::uint64_t seed, int rank, std::uin
 }
 
 /// Every rank keeps a model of its own. In each step an active rank (of even number) draws a
-/// passive rank (of odd number), and both models become the mean of the two atomically:
+/// passive rank (of odd number), and both models become the mean of the two in one exchange:
 ///   x_i, x_j = (x_i + x_j) / 2, then the optimizer on rank i's gradient.
 /// A passive rank averages with every active rank that asks, at any moment, even while it computes.
 /// It averages into a second copy of its model. At the end of its step it takes over that copy and

@@ -124,7 +124,7 @@ struct diloco : all_reduce<Collective> {
    private:
     World* world_;
     options set_;
-    typename World::template memory<float> start_;  ///< s: the parameters after the last outer step
+    typename World::template memory<float> start_;     ///< s: parameters after the last outer step
     typename World::template memory<float> velocity_;  ///< v: the outer momentum
   };
 };

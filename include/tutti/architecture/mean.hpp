@@ -9,7 +9,7 @@ enum class mean {
   /// DistributedDataParallel does. Sums in 16 bits then overflow no sooner than their mean, but
   /// small gradients lose digits.
   before,
-  none,  ///< never: the learning rate must suit a sum. A step's passes are still averaged
+  none,  ///< never: the learning rate must suit a sum (a step's passes are still averaged)
 };
 
 /// Returns a state's `average()` for gradients, under the rule `When`.

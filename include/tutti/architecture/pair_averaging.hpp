@@ -54,7 +54,7 @@ struct pair_averaging {
   static constexpr double busiest_nic(double, double dense, placement who) {
     return who.workers < 2 || who.per_host > 1 ? 0 : dense;
   }
-  /// Returns the time of a request and a model, for ranks that ask at the same moment.
+  /// Returns the cost of a request and a model, for ranks that ask at the same moment.
   static constexpr exchange_cost alone(placement) { return {2, 1}; }
 
   template <class World>

@@ -99,9 +99,9 @@ class push_sum_weights {
 ///   x_i  = x_i' / 2 + sum over the ranks j that send to i of x_j' / 2
 ///   w_i  = w_i / 2 + sum over the same j of w_j / 2
 ///   z_i  = x_i / w_i
-/// A rank sends to one other, but it may receive from several or from none. The columns of the
-/// mixing matrix add up to 1, then, but its rows need not; dividing by the weight corrects the
-/// model for that. All weights are 1 where every rank sends to one and receives from one.
+/// A rank sends to one other, but it may receive from several or from none. So the columns of the
+/// mixing matrix add up to 1, but its rows need not; dividing by the weight corrects the model for
+/// that. All weights are 1 where every rank sends to one and receives from one.
 /// Wire: the parameters, to one rank.
 /// Cost: a buffer as large as the model, a copy of each launch while it is on its way, and two
 /// passes over the model where the weight is not 1.

@@ -19,10 +19,11 @@ namespace tutti::architecture {
 /// equal: an all_reduce where payloads add, reduce_scatter_all_gather where they do not add but can
 /// be cut, and else an all_gather. The collective of the all_reduce depends on the transport:
 /// `addressable` where ranks can read their peers' memory; `native` where the transport is a
-/// stream-ordered library with an all-reduce of its own and floats travel; else a ring, which
-/// gradients do not enter that lie in memory shared by MPI processes of one host
-/// (`in_host_memory`). With mean::before or mean::none, payloads must add, because the architecture
-/// is then an all_reduce.
+/// stream-ordered library with an all-reduce of its own and floats travel; `in_host_memory` over a
+/// ring where processes of a host can share memory, as with MPI; and else a ring.
+///
+/// With mean::before or mean::none, payloads must add, because the architecture is then an
+/// all_reduce.
 /// After: Xie et al., "Espresso", EuroSys 2023, which chooses among the same three.
 template <mean Mean = mean::after>
 struct replicated {

@@ -57,8 +57,8 @@ struct lending_options {
 /// reduce-scatters and updates of its chunks are over. So a rank holds only the buckets that are
 /// being written or on their way, and nothing of a reduced gradient, for the mean of its share is
 /// used up at once. Memory is held longer in two cases: until the parameters are gathered, where a
-/// bucket's parameters are not neighbours in memory, as they are in an arena; and from the first
-/// pass on, where passes accumulate. A model with gradient memory of its own keeps it, and `report`
+/// bucket's parameters are not neighbours in memory (in an arena they are); and from the first pass
+/// on, where passes accumulate. A model with gradient memory of its own keeps it, and `report`
 /// says so. `lent_bytes` bounds what is held, where all ranks write buckets in one order: a rank
 /// that is ahead then waits for the others. Values are those of `gradients::kept`, bit for bit.
 ///

@@ -206,8 +206,7 @@ struct sparse_regions {
       return step % static_cast<std::uint64_t>(period) == 0;
     }
 
-    // ---- the workspace: words, a record for each region, payloads, and values if there is no
-    // residual
+    // ---- the workspace: words, records, payloads, and values that no residual holds
 
     std::size_t words() const { return begins + at(world_->size()) - 1; }
     std::size_t words_bytes() const { return round_up(words() * sizeof(std::uint32_t), alignment); }
@@ -497,8 +496,7 @@ struct sparse_regions {
                                              add);
     }
 
-    // ---- balancing: the sums of all owners, in rank order, are cut into even parts, one for each
-    // rank
+    // ---- balancing: the sums of all owners, in rank order, are cut into even parts, one a rank
 
     /// A run of the sums of all owners, which are numbered in rank order.
     struct run {

@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 2> names(give_back) { return {"exact", "c
 /// final selection by way of other ranks: with 8 ranks and a tenth selected about 5 % of all
 /// magnitudes, with two ranks nothing.
 ///
-/// Deviations: the number of ranks may be any, where the original wants a power of two. Of equal
+/// Deviations: any number of ranks may take part, where the original wants a power of two. Of equal
 /// magnitudes the lower index wins, where the original's choice depends on a sort. Sums are floats,
 /// where the original's are doubles after the first round, on the wire too.
 /// Wire: one payload from every rank up and one down, one after the other in 2 ceil(log2(p))

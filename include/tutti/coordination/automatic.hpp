@@ -14,7 +14,7 @@ struct automatic {
   using role = tutti::role::coordination;
   static constexpr bool one_order = false;
 
-  /// The machine of `leader`, which of the two is legal everywhere.
+  /// The machine of `leader`, the one of the two that is legal everywhere.
   template <class Choice>
   using state = leader::state<Choice>;
 };

@@ -47,7 +47,7 @@ class choice {
   }
   void take(std::uint32_t chunk) requires limits_in_flight { schedule_.take(chunk); }
 
-  /// Returns after how many steps each step's launches are the same.
+  /// Returns how many first steps there are whose launches differ from those of later steps.
   std::size_t unsettled_steps() const {
     if constexpr (requires { fusion_.unsettled_steps(); }) {
       return fusion_.unsettled_steps();

@@ -75,7 +75,7 @@ struct negotiated {
     /// be launched.
     bool all_have_joined() { return launches_.all_have_joined(); }
     /// Reports that this rank hands in nothing any more. Throws communication_error if other ranks
-    /// wait for something of its; on another rank than rank 0, it is rank 0's `hear` that throws.
+    /// wait for it to report something. If this is not rank 0, rank 0's `hear` throws instead.
     void leave() {
       if (decider_) {
         take(0, words::left);

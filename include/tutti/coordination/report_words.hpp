@@ -163,9 +163,8 @@ class report_words {
   std::span<const tensor> forward_;
   identity by_;
   response_cache cache_;
-  std::uint32_t version_ = 0;  ///< buckets launched so far, modulo 2^32
-  std::vector<response_cache::change>
-      changes_;  ///< how each of the last launches changed the cache
+  std::uint32_t version_ = 0;                    ///< buckets launched so far, modulo 2^32
+  std::vector<response_cache::change> changes_;  ///< of the cache, by each of the last launches
   std::vector<std::uint32_t> said_{};
 };
 

@@ -29,9 +29,7 @@ inline constexpr std::uint32_t number = 0;         ///< of a bucket that is read
 inline constexpr std::uint32_t left = value - 1;   ///< in place of a number: the rank has left
 inline constexpr std::uint32_t joined = value;     ///< in place of a number: it has no more batches
 inline constexpr std::uint32_t bits = 0x40000000;  ///< a version and so many words of bits follow
-inline constexpr std::uint32_t carried_out =
-    0x80000000;  ///< so many words of rank 0's, modulo 2^30
-inline constexpr std::uint32_t name =
-    0xc0000000;  ///< of this bucket; its length in bytes and its letters follow
+inline constexpr std::uint32_t carried_out = 0x80000000;  ///< so many words, modulo 2^30
+inline constexpr std::uint32_t name = 0xc0000000;  ///< of a bucket; its bytes and letters follow
 
 }  // namespace tutti::coordination::words

@@ -94,8 +94,8 @@ class by_arrival {
       for (std::uint32_t& place : place_of_) {
         place = 0;
       }
-      for (const std::uint32_t chunk :
-           launches_) {  // the chunk nearest the input decides its group's place
+      // A group's place is that of its chunk nearest the input.
+      for (const std::uint32_t chunk : launches_) {
         place_of_[group_of_[chunk]] = std::max(place_of_[group_of_[chunk]], chunk);
       }
       sort();
@@ -219,7 +219,7 @@ class by_arrival {
     std::vector<std::uint32_t> group_of_;  ///< of each chunk
     std::vector<std::uint32_t> place_of_;  ///< of each group, in the order of launches
     std::vector<open_group> open_{};       ///< the open group of each kind
-    std::size_t group_ = 0;                ///< the one that goes next
+    std::size_t group_ = 0;                ///< the number of the one that goes next
     std::size_t found_ = 0;                ///< chunks of this step that were seen staged
     std::size_t steps_ = 0;
   };

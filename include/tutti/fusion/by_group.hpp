@@ -13,10 +13,11 @@
 namespace tutti::fusion {
 
 /// Groups that the user names. The tensors that a rule chooses always travel together, neighbours
-/// or not, and tensors that no rule chooses travel as the fusion `F` says, as in `by_group<none,
-/// named<"conv1.*", "bn1.*">, named<"*.bias">>`. A tensor belongs to the first rule that chooses
-/// it; rules have their default options. If F decides at run time, a group is ready when all of it
-/// is, whatever its size, and other tensors may join it in a launch.
+/// or not, and tensors that no rule chooses travel as the fusion `F` says:
+///   by_group<none, named<"conv1.*", "bn1.*">, named<"*.bias">>
+/// A tensor belongs to the first rule that chooses it; rules have their default options. If F
+/// decides at run time, a group is ready when all of it is, whatever its size, and other tensors
+/// may join it in a launch.
 /// Plan: a bucket for each group, of its tensors in backward order. Where F keeps element types
 /// apart, gradients of each type make a group of their own.
 /// Cost: one copy in and one copy out per byte of a group, because its tensors may lie apart in

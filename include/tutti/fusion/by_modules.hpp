@@ -41,8 +41,7 @@ class by_modules {
     std::vector<std::size_t> ends;
     std::size_t modules = 0;
     std::size_t held = 0;
-    for (std::size_t end = backward.size();
-         end > 0;) {  // end of the next module of the forward pass
+    for (std::size_t end = backward.size(); end > 0;) {  // of the forward pass's next module
       std::size_t begin = end;
       std::size_t bytes = 0;
       do {

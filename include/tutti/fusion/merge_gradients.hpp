@@ -27,8 +27,8 @@ constexpr std::array<std::string_view, 3> names(rule) { return {"exact", "greedy
 /// Merges gradients with their neighbours where waiting for these is cheaper than another start-up.
 /// Plan: groups of adjacent tensors. It assumes one serial link, which carries a group once its
 /// last gradient is ready, with as many bytes as a compressor makes of it.
-/// Cost: `exact` weighs all groupings in O(tensors^2), once. The others take O(tensors), but what
-/// they choose may be slower than not merging at all (three equal tensors are enough).
+/// Cost: `exact` weighs all groupings in O(tensors^2), once. The others take O(tensors), but may
+/// miss the fastest grouping (three equal tensors are enough).
 /// After: Shi, Chu and Li, "MG-WFBP", INFOCOM 2019 (greedy) and its programs: HKBU-HPML's
 /// ddl-benchmarks (greedy_8192) and B-Caffe (`ring`); the exact dynamic programme is this library's
 /// own.
@@ -107,7 +107,7 @@ class merge_gradients {
         elements += backward[begin].elements;
         const seconds start = std::max(link_free[begin], ready[end - 1]);
         const seconds done = start + cost(payload(elements));
-        if (done <= link_free[end]) {  // of equals the longest group, for fewer messages
+        if (done <= link_free[end]) {  // among equals the longest group: fewer messages
           link_free[end] = done;
           begin_of_last[end] = begin;
         }

@@ -26,7 +26,7 @@ namespace tutti::fusion {
 /// travel together without being weighed, and payloads are counted in fractions of an element.
 ///
 /// The job's profile says when gradients are ready and what a message costs; where it does not, the
-/// options do, with the program's defaults for four ranks on 1 Gbit/s Ethernet.
+/// options do. Their defaults are the program's, for four ranks on 1 Gbit/s Ethernet.
 class sparse_merge {
  public:
   using role = tutti::role::fusion;

@@ -81,7 +81,8 @@ struct by_priority {
       }
     }
 
-    /// Lets a bucket's chunks wait. Not called again for the bucket before these have begun.
+    /// Makes a bucket's chunks wait for their turn. It is not called again for the bucket before
+    /// these have begun.
     void ready(std::uint32_t bucket) {
       const auto& full = plan_->buckets[bucket];
       for (std::uint32_t i = full.first_chunk; i < full.first_chunk + full.chunks; ++i) {
@@ -129,7 +130,7 @@ struct by_priority {
     const plan* plan_;
     options set_;
     std::ptrdiff_t credit_;
-    std::vector<std::uint32_t> by_urgency_;  ///< chunks
+    std::vector<std::uint32_t> by_urgency_;  ///< chunks, the most urgent one first
     std::vector<std::uint32_t> place_;       ///< of each chunk in by_urgency_
     std::size_t leaves_;
     std::vector<std::ptrdiff_t> fewest_;  ///< bytes of a chunk under each node; 1 is the root

@@ -185,10 +185,10 @@ struct bounded_staleness {
 ///
 /// Tokens say which step a gradient is for. After each step max(N, M) tokens are dealt out to the
 /// workers in turn, and a worker's next token is the step that its next gradient is for. A gradient
-/// is dropped if the chunk is past that step. At the beginning each worker has the token 0; where N
-/// > M, another N tokens of step 0 are dealt out. A worker waits only for its own next token, and
-/// one that is late finds its tokens there. Once workers have ended, a step waits for no more
-/// gradients than the others have tokens.
+/// is dropped if the chunk is past that step. At the beginning each worker has the token 0, and if
+/// N is more than M, another N tokens of step 0 are dealt out. A worker waits only for its own next
+/// token, and one that is late finds its tokens there. Once workers have ended, a step waits for no
+/// more gradients than the others have tokens.
 ///
 /// A compressor that remembers something is refused, because that would be dropped with a gradient.
 /// After: Chen et al., "Revisiting distributed synchronous SGD", 2016; TensorFlow's

@@ -55,7 +55,8 @@ class engine_threads {
 
   std::size_t size() const { return waiting_.size(); }
 
-  /// Returns the chunk's thread. If it has none yet, assigns it to one, with so many bytes.
+  /// Returns the chunk's thread. If it has none yet, assigns one, which then has so many bytes
+  /// more.
   std::size_t thread_of(std::uint32_t chunk, std::size_t bytes) {
     if (thread_[chunk] == unassigned) {
       const auto least = std::min_element(load_.begin(), load_.end());

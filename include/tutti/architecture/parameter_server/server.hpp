@@ -281,8 +281,8 @@ class parameter_server_server {
     return tutti::architecture::push_capacity(*world_, piece, mine.round);
   }
 
-  /// Throws communication_error unless a push is as long as expected. With one from a worker whose
-  /// options differ this rank would read beyond its end.
+  /// Throws communication_error unless a push is as long as expected. This rank would read beyond
+  /// the end of a shorter one, which a worker with other options might send.
   void expect_length(const shelf& mine, const chunk& piece,
                      const typename World::message& push) const {
     const std::size_t expected = push_capacity(mine, piece);

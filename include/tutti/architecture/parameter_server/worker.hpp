@@ -115,8 +115,7 @@ class parameter_server_worker {
         what.encode(queue, 0, what.data.size(), payload);
       }
       co_await service.send(what.placed_on, payload);
-      // As early as the first round: credit that is held until an answer comes may be held for
-      // ever.
+      // In the first round already: credit that waits for an answer may wait for ever.
       what.released();
       co_await self.receive(what.placed_on, payload);
       if constexpr (facts::in_rounds<C>) {
