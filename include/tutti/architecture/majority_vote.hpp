@@ -17,7 +17,7 @@ namespace tutti::architecture {
 /// The result of a tied vote, among an even number of voters: +1, or a sign drawn at random.
 enum class tie { positive, by_chance };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 2> names(tie) { return {"positive", "by_chance"}; }
 
 /// What a rank that trains alone applies.

@@ -19,9 +19,8 @@ namespace tutti::architecture {
 
 /// DiLoCo (see `diloco`) whose outer steps are taken by one fragment of the model after the other,
 /// while training goes on. There are P fragments, and each takes a step in every period of H inner
-/// steps; bucket b belongs to fragment b mod P. Ranks begin to average for fragment f after the
-/// inner step t for which
-///   (t + 1) mod H = floor(f H / P),
+/// steps; bucket b belongs to fragment b mod P. After the inner step t for which (t + 1) mod H is f
+/// H / P, rounded down, ranks begin to average for fragment f:
 ///   d = mean over the ranks of s - x.
 /// The mean comes `overlap` steps later. Then, after their own inner step, they compute
 ///   v = momentum * v + d

@@ -20,7 +20,7 @@ namespace tutti::fusion {
 
 /// After which step by_arrival rebuilds its groups.
 enum class rebuild { after_first_step, after_second_step, never };
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 3> names(rebuild) {
   return {"after_first_step", "after_second_step", "never"};
 }

@@ -21,7 +21,7 @@ enum class rule {
   greedy_8192,  ///< as greedy, but hold one of fewer than 8192 elements whatever waiting costs
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 3> names(rule) { return {"exact", "greedy", "greedy_8192"}; }
 
 /// Merges gradients with their neighbours where waiting for these is cheaper than another start-up.

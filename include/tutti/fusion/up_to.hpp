@@ -13,13 +13,13 @@
 
 namespace tutti::fusion {
 
-/// Where the tensor goes with which a group reaches its limit.
+/// Which group gets the tensor with which a group reaches its limit.
 enum class crossing {
-  in,   ///< into the group, which then closes
-  out,  ///< into the next group; a tensor above the limit travels alone
+  in,   ///< that group, which then closes
+  out,  ///< the next group; a tensor above the limit travels alone
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 2> names(crossing) { return {"in", "out"}; }
 
 /// The parameter with which the first group begins.

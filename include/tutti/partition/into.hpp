@@ -19,7 +19,7 @@ enum class cut {
   rest_in_last,  ///< pieces of exactly that size, the last one longer by the remainder
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 3> names(cut) { return {"fixed", "even", "rest_in_last"}; }
 
 /// Cuts a bucket into pieces of a given size, so that an urgent tensor need not wait for a long

@@ -31,7 +31,7 @@ enum class placed_by {
   optimal_split,  ///< the server with the fewest elements so far, relative to its `optimal_shares`
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 9> names(placed_by) {
   return {"least_loaded", "round_robin", "kvstore", "naive",        "built_in",
           "djb2",         "sdbm",        "mixed",   "optimal_split"};
