@@ -16,12 +16,14 @@
 
 namespace tutti::architecture {
 
-/// Every rank keeps a model of its own. In each step it asks one other rank for the model that this
-/// one last saved, moves half-way there, applies its own gradient and saves the result for whoever
-/// asks. Nobody is in lock-step: a slow rank serves an older model, and answers while it computes.
-/// A model is consistent chunk by chunk; where it must be as a whole, fuse all tensors.
-/// Wire: an empty request and the parameters back. Cost: a buffer as large as the model, and two
-/// copies to serve, of which the one that nobody reads is written.
+/// Every rank keeps a model of its own. In each step it asks one other rank for the model which
+/// that rank saved last, moves its own half-way towards it, applies its own gradient, and saves the
+/// result for others to ask for. Ranks do not run in lock-step: a slow rank serves an older model,
+/// and answers while it computes. The model received is consistent chunk by chunk; where it must be
+/// consistent as a whole, fuse all tensors.
+/// Wire: an empty request, and the parameters back.
+/// Cost: a buffer as large as the model, and two saved copies of it; a save overwrites one that is
+/// not being sent.
 /// After: Lian et al., "Asynchronous decentralized parallel SGD", ICML 2018; KungFu's
 /// PairAveraging, Mai et al., OSDI 2020.
 struct pair_averaging {
@@ -46,11 +48,13 @@ struct pair_averaging {
 
   static constexpr bool listens(const options&, int, int) { return true; }
 
-  /// A rank alone on its host pulls a model in each step; another may draw a neighbour each time.
+  /// Returns a model's bytes if each host has one rank, which pulls a model in each step. With
+  /// several ranks on a host it returns 0, because each may draw a neighbour on its own host every
+  /// time.
   static constexpr double busiest_nic(double, double dense, placement who) {
     return who.workers < 2 || who.per_host > 1 ? 0 : dense;
   }
-  /// A request and a model, of ranks that ask in the same moment.
+  /// Returns the cost of a request and a model, for ranks that ask at the same moment.
   static constexpr exchange_cost alone(placement) { return {2, 1}; }
 
   template <class World>
@@ -73,7 +77,7 @@ struct pair_averaging {
 
     std::size_t workspace_bytes(std::size_t) const { return 0; }
 
-    /// Nothing: what is asked for comes into the buffer.
+    /// Writes nothing, because the peer's model is received into the buffer.
     void outgoing(const chunk&, std::span<float>) {}
 
     task exchange(endpoint self, const typename World::launch& what) {
@@ -117,7 +121,7 @@ struct pair_averaging {
    private:
     struct copy {
       typename World::template memory<float> parameters{};
-      std::size_t readers{};  ///< answers that read it
+      std::size_t readers{};  ///< replies that are being sent from it
     };
     struct shelf {
       std::array<copy, 2> copies{};
@@ -126,8 +130,9 @@ struct pair_averaging {
       std::size_t tensors_left{};
     };
 
-    /// Into the copy that nobody reads; where both are read, peers go on with the older model.
     static bool is_free(const copy& each) { return each.readers == 0; }
+    /// Saves a chunk's parameters in a copy that no reply is being sent from. If there is none, it
+    /// saves nothing, and peers go on receiving the older model.
     void save(shelf& mine, const chunk& piece) {
       const std::size_t other = 1 - mine.newest;
       if (!is_free(mine.copies[mine.newest])) {

@@ -30,9 +30,9 @@
 
 namespace tutti::architecture {
 
-/// A server's half of a parameter server: the chunks placed on it, what was pushed of them, what it
-/// makes of that, and what it answers. A chunk's memory is made when its first push comes. One
-/// file, for to take, add, update, answer and remember are steps of one push.
+/// A server's half of a parameter server: it takes pushes of the chunks placed on it, adds them up,
+/// updates, and answers. A chunk's memory is made when its first push comes. One file, because
+/// taking, adding, updating, answering and remembering are steps of one push.
 template <class Architecture, class World>
 class parameter_server_server {
   using compression = typename World::compression;
@@ -43,7 +43,7 @@ class parameter_server_server {
   using consistency_type = typename Architecture::consistency;
   using consistency_options = typename consistency_type::options;
   static constexpr bool plain = facts::identity<compression>;
-  /// Each worker is answered by itself, once its consistency's machine says so.
+  /// Whether each worker is answered by itself, once its consistency's machine lets it read.
   static constexpr bool one_by_one = Architecture::stale;
   static constexpr bool drops = Architecture::drops_gradients;
   static constexpr bool compensates = consistency::compensates<consistency_type>;
@@ -55,7 +55,8 @@ class parameter_server_server {
   static constexpr bool adds_payloads = !encodes_once<compression>;
   static constexpr bool encodes_means = !plain && !keeps_parameters && !adds_payloads;
   static constexpr bool undoes_steps = encodes_means && World::undoes_steps;
-  /// The sum itself is the answer: a slow worker may still read it while the next one begins.
+  /// Whether the sum itself is the answer. Then there are two sums, because a slow worker may still
+  /// read one while the next begins.
   static constexpr bool answers_sums = (plain && !keeps_parameters) || adds_payloads;
 
  public:
@@ -68,7 +69,7 @@ class parameter_server_server {
   parameter_server_server(const parameter_server_server&) = delete;
   parameter_server_server& operator=(const parameter_server_server&) = delete;
 
-  /// A worker's push of a chunk. Throws communication_error if it is not as long as the chunk's.
+  /// Takes a worker's push of a chunk. Throws communication_error unless it is as long as expected.
   task serve(endpoint self, typename World::message push) {
     const std::uint32_t number = push.number();
     const chunk& piece = world_->planned().chunks[number];
@@ -102,7 +103,7 @@ class parameter_server_server {
     }
   }
 
-  /// The chunk's sum is there, and what has been made of it.
+  /// Answers all workers, once the chunk's sum is made and has been applied or encoded.
   void answer(std::uint32_t number) {
     shelf& mine = shelves_[number];
     const chunk& piece = world_->planned().chunks[number];
@@ -116,7 +117,7 @@ class parameter_server_server {
     }
   }
 
-  /// The worker pushes no more: those that waited for it go on.
+  /// Records that a worker pushes no more, and answers the workers that waited for it.
   task worker_left(int worker) requires one_by_one {
     left_[at(worker)] = 1;
     for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
@@ -130,13 +131,13 @@ class parameter_server_server {
       }
     }
   }
-  /// Some worker's answer of the chunk waits for what other workers push.
+  /// Whether some worker's answer of the chunk waits for other workers' pushes.
   bool holds_back(std::uint32_t number) const requires one_by_one {
     return number < shelves_.size() && shelves_[number].answers.any_due();
   }
   const push_counts& counted_pushes() const { return counts_; }
 
-  /// Nothing of this server's is on its way.
+  /// Whether no answer of this server is on its way.
   bool at_rest() const {
     return loops::all_of(shelves_, [](const shelf& each) {
       if constexpr (one_by_one) {
@@ -147,7 +148,7 @@ class parameter_server_server {
     });
   }
 
-  /// Ends when everything that was answered has been read.
+  /// Ends when all answers have been read.
   task finish() {
     for (auto& each : shelves_) {
       if constexpr (one_by_one) {
@@ -168,7 +169,7 @@ class parameter_server_server {
     }
   }
 
-  /// What the optimizer remembers of the chunks placed here.
+  /// Returns how many floats the optimizer remembers of the chunks placed here.
   std::size_t optimizer_floats() const {
     std::size_t elements = 0;
     for (const chunk& each : world_->planned().chunks) {
@@ -192,7 +193,8 @@ class parameter_server_server {
     }
   }
 
-  /// No worker has all that it needs for the next step before this.
+  /// Restores residuals of means to what they were before the last step. Until it has run, no
+  /// worker has all that it needs for the next step.
   void undo_step() {
     if constexpr (undoes_steps) {
       for (shelf& each : shelves_) {
@@ -201,8 +203,8 @@ class parameter_server_server {
     }
   }
 
-  /// Of each chunk placed here: residuals of means, momenta, mean squares, parameters, what each
-  /// worker has read; what there is of them.
+  /// Returns what there is of each chunk placed here: residuals of means, momenta, mean squares,
+  /// parameters, and what each worker has read.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all;
     const auto add = [&all](floats& each) {
@@ -241,7 +243,7 @@ class parameter_server_server {
     std::array<floats, 2> sums{};
     floats parameters{};
     floats residual{};
-    floats kept{};  ///< of that, for a step that is undone
+    floats kept{};  ///< the residual before the last step, in case that is undone
     floats momenta{};
     floats mean_square{};
     bytes payload{};
@@ -251,7 +253,7 @@ class parameter_server_server {
     std::vector<std::size_t> early_bytes{};
     std::vector<char> is_here{};
     int turn{};
-    int pushes{};  ///< that have come for this round
+    int pushes{};  ///< how many have come in this round
     int round{};
     std::uint64_t sums_made{};
     std::uint64_t steps{};
@@ -265,7 +267,7 @@ class parameter_server_server {
   static constexpr std::size_t floats_for(std::size_t bytes) {
     return (bytes + sizeof(float) - 1) / sizeof(float);
   }
-  /// A chunk always asks for as much, so this allocates once.
+  /// Allocates memory the first time. A chunk always asks for as much, so the size never changes.
   template <class Memory>
   void make_room(Memory& memory, std::size_t elements) {
     using element = std::remove_pointer_t<decltype(memory.data())>;
@@ -274,12 +276,13 @@ class parameter_server_server {
     }
   }
 
-  /// Bytes of a push in the chunk's round, at most.
+  /// Returns the most bytes of a push in the chunk's current round.
   std::size_t push_capacity(const shelf& mine, const chunk& piece) const {
     return tutti::architecture::push_capacity(*world_, piece, mine.round);
   }
 
-  /// A worker whose options differ would have this rank read beyond the push.
+  /// Throws communication_error unless a push is as long as expected. This rank would read beyond
+  /// the end of a shorter one, which a worker with other options might send.
   void expect_length(const shelf& mine, const chunk& piece,
                      const typename World::message& push) const {
     const std::size_t expected = push_capacity(mine, piece);
@@ -340,7 +343,7 @@ class parameter_server_server {
     }
   }
 
-  /// To decode pushes, and to encode their mean.
+  /// Returns the scratch that decoding pushes and encoding their mean takes.
   std::size_t scratch_of(std::size_t elements) const {
     const std::size_t to_decode =
         facts::decodes_in_scratch<compression> ? scratch_bytes(world_->compressor(), elements) : 0;
@@ -358,8 +361,8 @@ class parameter_server_server {
             .scale = scale_of(world_->values())};
   }
 
-  /// The push takes effect, unless it is dropped: as a gradient, by the optimizer; as a difference,
-  /// by itself.
+  /// Lets a push take effect, unless it is dropped: a gradient by the optimizer, a difference by
+  /// being added to the parameters.
   void take(shelf& mine, const chunk& piece, const typename World::message& push) {
     auto& machine = mine.answers.machine;
     if (!machine.push(push.peer())) {
@@ -382,7 +385,7 @@ class parameter_server_server {
       machine.update();
     }
   }
-  /// Enough gradients of a step have come, or no more will.
+  /// Updates a chunk if enough gradients of the step have come, or no more will.
   void update_if_complete([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece) {
     if constexpr (drops) {
       if (auto& machine = mine.answers.machine; machine.is_complete()) {
@@ -393,7 +396,7 @@ class parameter_server_server {
     }
   }
 
-  /// Of a gradient that `worker` has computed on what it was sent last.
+  /// Corrects the gradient that `worker` has computed on the parameters it was sent last.
   void compensate([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece,
                   [[maybe_unused]] int worker) {
     if constexpr (compensates) {
@@ -402,7 +405,8 @@ class parameter_server_server {
     }
   }
 
-  /// Keeps what comes before its turn; true once all of a step's pushes have been added.
+  /// Adds pushes in rank order, and keeps those that come before their turn. Returns true once all
+  /// of a step's pushes have been added; where every push is a step, once all have been kept.
   bool take_in_rank_order(shelf& mine, const chunk& piece, const typename World::message& push) {
     const int worker = push.peer();
     if (worker != mine.turn || steps_by_push) {
@@ -429,7 +433,8 @@ class parameter_server_server {
     return true;
   }
 
-  /// All workers' pushes are here, and nobody reads the parameters: each is a step.
+  /// Takes an optimizer step for each worker's push, in rank order. All pushes are here, and no
+  /// answer reads the parameters any more.
   void step_by_push(shelf& mine, const chunk& piece) {
     for (int worker = 0; worker < world_->workers(); ++worker) {
       add(mine, sum_of(mine), piece, early_of(mine, worker), sum_begins::here);
@@ -445,7 +450,7 @@ class parameter_server_server {
 
   enum class sum_begins { here, before };
 
-  /// That adding a push reads and writes.
+  /// Returns the bytes that adding a push reads and writes.
   std::size_t bytes_of_adding(const shelf& mine, const chunk& piece, sum_begins when) const {
     const bool first = when == sum_begins::here;
     if constexpr (adds_payloads) {
@@ -455,7 +460,7 @@ class parameter_server_server {
              (first ? 1U : 2U) * sizeof(float) * piece.elements;
     }
   }
-  /// That the next push of a round, whoever's, makes its thread do.
+  /// Returns the bytes that the next push of a round, from whichever worker, makes its thread move.
   std::size_t bytes_of_taking(const shelf& mine, const chunk& piece) const {
     if constexpr (steps_by_push) {
       return bytes_of_adding(mine, piece, sum_begins::here) + bytes_of_updating(piece);
@@ -502,12 +507,13 @@ class parameter_server_server {
     }
   }
 
-  /// From the sum of gradients to what is answered.
+  /// Makes the answer from the sum of gradients.
   void update(shelf& mine, const chunk& piece, std::uint64_t step) {
     average(mine);
     make_answer(mine, piece, step);
   }
-  /// The sum is one of so many workers' gradients, where the mean is not that of all.
+  /// Turns the sum into a mean: of all workers' gradients or, where the mean is of fewer, of
+  /// `gradients`.
   void average(shelf& mine, std::uint64_t gradients = 1) {
     if (world_->phantom()) {
       return;
@@ -520,7 +526,8 @@ class parameter_server_server {
       kernels::scale(world_->queue(), sum_of(mine), average);
     }
   }
-  /// `step` counts the optimizer's steps on the chunk before this one.
+  /// Runs the optimizer on the mean, or encodes it for the workers. `step` counts the optimizer's
+  /// steps on the chunk before this one.
   void make_answer(shelf& mine, const chunk& piece, std::uint64_t step) {
     auto& queue = world_->queue();
     if (!engine_.is_there()) {
