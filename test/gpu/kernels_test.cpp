@@ -840,7 +840,7 @@ TEST_F(Kernels, CountsOfNoNumbers) {
     const on_gpu there(queue, values);
     const on_gpu there_count(queue, std::vector<std::uint64_t>{5});
     for (int time = 1; time <= 2; ++time) {
-      kernels::count_no_numbers(queue, there.input(), there_count.data());
+      kernels::count_nonfinite(queue, there.input(), there_count.data());
       EXPECT_EQ(there_count.read()[0], 5 + static_cast<std::uint64_t>(time) * odd) << n;
     }
   }

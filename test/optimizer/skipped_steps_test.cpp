@@ -311,7 +311,7 @@ remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, f
       if (skips) {
         values.scale /= growth;
         const auto after = residuals_of(engine);
-        EXPECT_EQ(after == before, values.goes_back());
+        EXPECT_EQ(after == before, values.restores_residuals());
         for (const auto& each : after) {
           EXPECT_TRUE(std::ranges::all_of(each, [](float value) { return std::isfinite(value); }));
         }
@@ -357,8 +357,8 @@ TEST(ScaledElsewhere, KeepsOnlyInfinitiesOutWhereNobodySkips) {
     EXPECT_TRUE(left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2}, 1, set, values) ==
                 left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2}, 1, set));
   }
-  EXPECT_FALSE(goes_back<compression::scaled_sign>(values));
-  EXPECT_TRUE(goes_back<compression::fp16>(values)) << "it makes infinities of its own";
+  EXPECT_FALSE(restores_residuals<compression::scaled_sign>(values));
+  EXPECT_TRUE(restores_residuals<compression::fp16>(values)) << "it makes infinities of its own";
 }
 TEST(ScaledElsewhere, RefusesAScaleOfZero) {
   optimizer::scaled_elsewhere values;

@@ -85,12 +85,12 @@ struct residuals {
 };
 
 template <class Transport>
-struct told_beside {
+struct side_transport {
   using type = Transport;
 };
 template <class Transport>
 requires requires { typename Transport::carrier_type; }
-struct told_beside<Transport> {
+struct side_transport<Transport> {
   using type = typename Transport::carrier_type;
 };
 
@@ -106,7 +106,7 @@ using left_to_the_user = std::conditional_t<
 /// The type of the transport for messages beside gradients: `Transport` itself, or its carrier if
 /// it has one.
 template <class Transport>
-using told_beside = typename detail::told_beside<Transport>::type;
+using side_transport = typename detail::side_transport<Transport>::type;
 
 /// Trains a LibTorch model with all workers of `Strategy`. Each gradient is sent as soon as
 /// autograd has written it, and when `backward()` returns each `.grad` is the mean, as PyTorch's
@@ -149,7 +149,7 @@ using told_beside = typename detail::told_beside<Transport>::type;
 /// After: Li et al., "PyTorch Distributed", VLDB 2020.
 template <class Strategy, class Transport,
           optimizer_policy Optimizer = left_to_the_user<Strategy, Transport>,
-          class Beside = told_beside<Transport>>
+          class Beside = side_transport<Transport>>
 requires(!has_virtual_time<Transport> &&  // because autograd waits
          !has_own_memory<typename Beside::queue_type>) class data_parallel {
   using engine_type = engine<Strategy, Transport, Optimizer>;
@@ -733,7 +733,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     } else {
       let_torch_see_means();
       const bool skips = is_to_be_skipped();
-      if (!skips || !goes_back()) {
+      if (!skips || !restores_residuals()) {
         remember_unseen();
       }
       if (skips) {
@@ -765,9 +765,9 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   }
 
   /// Whether the engine restores what compressors remember before a step is skipped here.
-  bool goes_back() const {
+  bool restores_residuals() const {
     if constexpr (takes_back) {
-      return engine_->values().goes_back();
+      return engine_->values().restores_residuals();
     } else {
       return false;
     }

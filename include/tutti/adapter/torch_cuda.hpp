@@ -17,7 +17,8 @@ namespace tutti::adapter {
 /// Handles tensors of the device on which a transport was made. If this header is included,
 /// data_parallel trains models there, over transport::nccl or another transport whose queue is a
 /// CUDA stream.
-/// Cost: a workspace (base/cuda/room.hpp) for each stream of torch's that is ever current.
+/// Cost: a workspace (base/cuda/stream_workspace.hpp) for each stream of torch's that is ever
+/// current.
 template <>
 class torch_memory<cuda::stream> {
  public:

@@ -43,7 +43,7 @@ struct gossip {
   };
 
   static constexpr double busiest_nic(const options& set, double, double dense, placement who) {
-    return circle{set.topology, set.hop, who.workers}.leaving_a_host(who) * dense;
+    return circulant{set.topology, set.hop, who.workers}.leaving_a_host(who) * dense;
   }
 
   template <class World>
@@ -78,7 +78,7 @@ struct gossip {
 
    private:
     World* world_;
-    circle graph_;
+    circulant graph_;
   };
 };
 static_assert(architecture_policy<gossip>);

@@ -63,9 +63,9 @@ struct pair_averaging {
 
    public:
     state(World& world, const options& set)
-        : world_(&world), seed_(set.seed), shelves_(world.planned().chunks.size()) {
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        shelf& mine = shelves_[number];
+        : world_(&world), seed_(set.seed), chunks_(world.planned().chunks.size()) {
+      for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
+        kept_chunk& mine = chunks_[number];
         for (copy& each : mine.copies) {
           each.parameters = world.template allocate<float>(world.planned().chunks[number].elements);
         }
@@ -99,7 +99,7 @@ struct pair_averaging {
     void arrive(std::size_t position, std::uint64_t step) {
       world_->update_alone(position, step);
       world_->for_each_chunk(position, [this](std::uint32_t number) {
-        shelf& mine = shelves_[number];
+        kept_chunk& mine = chunks_[number];
         if (--mine.tensors_left == 0) {
           mine.tensors_left = mine.tensors;
           save(mine, world_->planned().chunks[number]);
@@ -113,8 +113,8 @@ struct pair_averaging {
     }
 
     void resume(std::uint64_t) {
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        save(shelves_[number], world_->planned().chunks[number]);
+      for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
+        save(chunks_[number], world_->planned().chunks[number]);
       }
     }
 
@@ -123,7 +123,7 @@ struct pair_averaging {
       typename World::template memory<float> parameters{};
       std::size_t readers{};  ///< replies that are being sent from it
     };
-    struct shelf {
+    struct kept_chunk {
       std::array<copy, 2> copies{};
       std::size_t newest{};
       std::size_t tensors{};
@@ -133,7 +133,7 @@ struct pair_averaging {
     static bool is_free(const copy& each) { return each.readers == 0; }
     /// Saves a chunk's parameters in a copy that no reply is being sent from. If there is none, it
     /// saves nothing, and peers go on receiving the older model.
-    void save(shelf& mine, const chunk& piece) {
+    void save(kept_chunk& mine, const chunk& piece) {
       const std::size_t other = 1 - mine.newest;
       if (!is_free(mine.copies[mine.newest])) {
         if (!is_free(mine.copies[other])) {
@@ -145,7 +145,7 @@ struct pair_averaging {
     }
 
     task answer(endpoint self, int peer, std::uint32_t number) {
-      copy& read = shelves_[number].copies[shelves_[number].newest];
+      copy& read = chunks_[number].copies[chunks_[number].newest];
       const std::size_t bytes = world_->planned().chunks[number].elements * sizeof(float);
       const auto* data = world_->phantom() ? nullptr : read.parameters.data();
       const std::span<const std::byte> model(reinterpret_cast<const std::byte*>(data), bytes);
@@ -156,7 +156,7 @@ struct pair_averaging {
 
     World* world_;
     std::uint64_t seed_;
-    std::vector<shelf> shelves_;
+    std::vector<kept_chunk> chunks_;
   };
 };
 static_assert(architecture_policy<pair_averaging>);

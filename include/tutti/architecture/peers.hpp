@@ -33,7 +33,7 @@ constexpr int pair_of(std::uint64_t seed, int rank, std::uint64_t step, int size
   return other == rank ? (rank + 1) % size : other;
 }
 
-/// To which ranks each rank sends its model, with all ranks in a circle.
+/// To which ranks each rank sends its model, with all ranks in a circulant.
 enum class topology {
   ring,         ///< to the next one on either side
   exponential,  ///< to those 1, 2, 4, ... places ahead, below the number of ranks
@@ -42,7 +42,7 @@ constexpr std::array<std::string_view, 2> names(topology) { return {"ring", "exp
 
 /// A topology among `size` ranks, with all distances multiplied by `hop`. Each rank receives as
 /// many models as it sends.
-struct circle {
+struct circulant {
   architecture::topology topology{};
   int hop{1};
   int size{1};

@@ -308,7 +308,7 @@ struct sparse_regions {
     template <class Queue>
     void remember(Queue& queue, const launch& what) {
       if (!what.phantom() && has_room(first_of(what))) {
-        if (kernels::key_of(magnitude(what, sum_magnitude)) >= kernels::largest_number) {
+        if (kernels::key_of(magnitude(what, sum_magnitude)) >= kernels::infinity_key) {
           words_of(what)[length] = 0;
         }
         queue.copy(kept_of(what).data(), words_of(what).data(), words_of(what).size_bytes());

@@ -30,7 +30,7 @@ struct clipped : Optimizer {
     Optimizer::describe(self, visit);
   }
 
-  bool goes_back() const { return true; }  // the sum of squares is computed only if true
+  bool restores_residuals() const { return true; }  // the sum of squares is computed only if true
   float begin_step(double squares) {
     const double norm = std::sqrt(squares);
     const double factor = norm > static_cast<double>(most) ? static_cast<double>(most) / norm : 1;

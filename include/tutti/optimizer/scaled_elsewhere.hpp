@@ -43,7 +43,7 @@ struct scaled_elsewhere : none {
   /// Throws usage_error for a scale by which gradients cannot be divided.
   void expect_values() const { expect_scale(scale); }
 
-  bool goes_back() const { return skipped_step == after_skipping::residuals_go_back; }
+  bool restores_residuals() const { return skipped_step == after_skipping::residuals_go_back; }
 
   float begin_step(double squares) {
     const bool finite = std::isfinite(squares);

@@ -134,7 +134,7 @@ class erased_loan {
 
 /// The operations of a transport, behind virtual calls.
 template <class Queue>
-class boundary {
+class transport_interface {
  public:
   using fold_type = erased_fold<Queue>;
   using piecewise_fold_type = erased_piecewise_fold<Queue>;
@@ -175,18 +175,18 @@ class boundary {
                              std::span<std::byte>, tag, const piecewise_fold_type&) = 0;
 
  protected:
-  ~boundary() = default;
+  ~transport_interface() = default;
 };
 
 template <class Transport, class Queue>
-class boundary_to final : public boundary<Queue> {
+class interface_of final : public transport_interface<Queue> {
   using queue_type = Queue;
   using fold_type = erased_fold<queue_type>;
   using piecewise_fold_type = erased_piecewise_fold<queue_type>;
-  using lend = typename boundary<queue_type>::lend;
+  using lend = typename transport_interface<queue_type>::lend;
 
  public:
-  explicit boundary_to(Transport& inner) : inner_(&inner) {}
+  explicit interface_of(Transport& inner) : inner_(&inner) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -299,37 +299,37 @@ class any_like {
            (virtual_time || !Transport::virtual_time) && !is_stream_ordered<Transport> &&
            !sends_what_is_written<Transport> &&
            !std::same_as<Transport, any_like>) explicit any_like(Transport& inner)
-      : boundary_(::new (static_cast<void*>(&place_))
-                      detail::boundary_to<Transport, queue_type>(inner)),
+      : interface_(::new (static_cast<void*>(&place_))
+                       detail::interface_of<Transport, queue_type>(inner)),
         in_real_time_(tutti::in_real_time(inner)) {
-    static_assert(sizeof(detail::boundary_to<Transport, queue_type>) <= sizeof place_);
+    static_assert(sizeof(detail::interface_of<Transport, queue_type>) <= sizeof place_);
   }
   any_like(const any_like&) = delete;
   any_like& operator=(const any_like&) = delete;
 
-  int rank() const { return boundary_->rank(); }
-  int size() const { return boundary_->size(); }
-  int host_of(int rank) const { return boundary_->host_of(rank); }
-  queue_type& queue() { return boundary_->queue(); }
-  run_queue& ready_coroutines() { return boundary_->ready_coroutines(); }
-  bool poll() { return boundary_->poll(); }
+  int rank() const { return interface_->rank(); }
+  int size() const { return interface_->size(); }
+  int host_of(int rank) const { return interface_->host_of(rank); }
+  queue_type& queue() { return interface_->queue(); }
+  run_queue& ready_coroutines() { return interface_->ready_coroutines(); }
+  bool poll() { return interface_->poll(); }
   seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
-    return boundary_->idle(idle_polls, who);
+    return interface_->idle(idle_polls, who);
   }
-  seconds now() const { return boundary_->now(); }
-  void fail(std::exception_ptr why) { boundary_->fail(why); }
-  void abort(const std::string& reason) { boundary_->abort(reason); }
-  const std::exception_ptr& failure() const { return boundary_->failure(); }
-  bool ends_by_exception() { return boundary_->ends_by_exception(); }
-  void leave() { boundary_->leave(); }
-  std::size_t in_flight() const { return boundary_->in_flight(); }
-  traffic counted() const { return boundary_->counted(); }
+  seconds now() const { return interface_->now(); }
+  void fail(std::exception_ptr why) { interface_->fail(why); }
+  void abort(const std::string& reason) { interface_->abort(reason); }
+  const std::exception_ptr& failure() const { return interface_->failure(); }
+  bool ends_by_exception() { return interface_->ends_by_exception(); }
+  void leave() { interface_->leave(); }
+  std::size_t in_flight() const { return interface_->in_flight(); }
+  traffic counted() const { return interface_->counted(); }
   bool in_real_time() const { return in_real_time_; }
-  bool is_a_process() const { return boundary_->is_a_process(); }
+  bool is_a_process() const { return interface_->is_a_process(); }
   /// Whether progress may be made only on the thread that calls.
-  bool single_threaded() const { return boundary_->single_threaded(); }
+  bool single_threaded() const { return interface_->single_threaded(); }
   [[noreturn]] void abort_job(const std::string& sentence) const {
-    boundary_->abort_job(sentence);
+    interface_->abort_job(sentence);
     std::abort();  // never reached, but g++ does not know that a virtual call does not return
   }
 
@@ -359,39 +359,39 @@ class any_like {
 
    private:
     detail::operation_room room_;
-    typename detail::boundary<queue_type>::lend lend_;
+    typename detail::transport_interface<queue_type>::lend lend_;
   };
 
   auto sleep(seconds duration) {
-    return begin([&](auto& room) { boundary_->sleep(room, duration); });
+    return begin([&](auto& room) { interface_->sleep(room, duration); });
   }
   auto send(int to, tag where, std::span<const std::byte> bytes) {
-    return begin([&](auto& room) { boundary_->send(room, to, where, bytes); });
+    return begin([&](auto& room) { interface_->send(room, to, where, bytes); });
   }
   auto receive(int from, tag where, std::span<std::byte> into) {
-    return begin([&](auto& room) { boundary_->receive(room, from, where, into); });
+    return begin([&](auto& room) { interface_->receive(room, from, where, into); });
   }
   template <class Fold>
   auto receive_fold(int from, tag where, std::span<std::byte> into, Fold fold) {
-    return begin([&](auto& room) { boundary_->fold(room, from, where, into, erase(fold)); });
+    return begin([&](auto& room) { interface_->fold(room, from, where, into, erase(fold)); });
   }
   auto receive_loan(int from, tag where, std::size_t bytes) {
     return erased_loan_operation(
-        [&](auto& room) { return boundary_->receive_loan(room, from, where, bytes); });
+        [&](auto& room) { return interface_->receive_loan(room, from, where, bytes); });
   }
   auto receive_any(channel from_channel) {
     return erased_loan_operation(
-        [&](auto& room) { return boundary_->receive_any(room, from_channel); });
+        [&](auto& room) { return interface_->receive_any(room, from_channel); });
   }
   auto exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
                 tag where) {
-    return begin([&](auto& room) { boundary_->exchange(room, to, out, from, into, where); });
+    return begin([&](auto& room) { interface_->exchange(room, to, out, from, into, where); });
   }
   template <class Fold>
   auto exchange_fold(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
                      tag where, Fold fold) {
     return begin([&](auto& room) {
-      boundary_->exchange_fold(room, to, out, from, into, where, erase(fold));
+      interface_->exchange_fold(room, to, out, from, into, where, erase(fold));
     });
   }
 
@@ -410,7 +410,7 @@ class any_like {
   }
 
   alignas(void*) std::array<std::byte, 2 * sizeof(void*)> place_{};
-  detail::boundary<queue_type>* boundary_;
+  detail::transport_interface<queue_type>* interface_;
   bool in_real_time_;
 };
 

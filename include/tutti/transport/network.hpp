@@ -33,7 +33,7 @@ struct link {
 
 /// The factors by which a message of a chunk, on the data or the coded channel, takes longer than
 /// its link says, where few simulated ranks represent many (core/representatives.hpp).
-struct stretch {
+struct cost_factors {
   double latency{1};
   double bytes{1};
   bool between_hosts{};  ///< applies only to messages between hosts
@@ -108,7 +108,7 @@ class network {
 
   /// Makes messages of chunks take longer from now on: those of chunk i as `of_chunks[i]` says, and
   /// those of all further chunks as its last entry says.
-  void stretch_data(std::vector<stretch> of_chunks) { data_ = std::move(of_chunks); }
+  void stretch_data(std::vector<cost_factors> of_chunks) { data_ = std::move(of_chunks); }
 
   /// How long a message between `rank` and `peer` keeps the NIC of `rank` busy.
   seconds occupation(int rank, int peer, tag of, std::size_t bytes) const {
@@ -179,19 +179,19 @@ class network {
     }
   }
 
-  stretch stretched(int rank, int peer, tag of) const {
+  cost_factors stretched(int rank, int peer, tag of) const {
     if (data_.empty() || (of.channel != channel::data && of.channel != channel::coded)) {
       return {};
     }
-    const stretch& its = data_[std::min<std::size_t>(of.chunk, data_.size() - 1)];
-    return its.between_hosts && share_host(rank, peer) ? stretch() : its;
+    const cost_factors& its = data_[std::min<std::size_t>(of.chunk, data_.size() - 1)];
+    return its.between_hosts && share_host(rank, peer) ? cost_factors() : its;
   }
 
   link inside_;
   std::vector<std::size_t> host_;
   std::vector<link> nics_;
   std::vector<change> changes_;
-  std::vector<stretch> data_{};
+  std::vector<cost_factors> data_{};
 };
 
 }  // namespace tutti::transport

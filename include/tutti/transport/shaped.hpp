@@ -34,7 +34,7 @@ static_assert(transport_policy<shaped<in_process>> && has_virtual_time<shaped<in
 namespace detail {
 
 /// How well one process, or all of them together, kept up with the wall clock.
-struct punctuality {
+struct lateness {
   seconds time{};
   seconds wall{};
   seconds late{};
@@ -49,7 +49,7 @@ struct punctuality {
     worst = std::max(worst, behind);
     ++events;
   }
-  void add(const punctuality& other) {
+  void add(const lateness& other) {
     time = std::max(time, other.time);
     wall = std::max(wall, other.wall);
     late += other.late;
@@ -164,7 +164,7 @@ class shaped_process {
 
   bool over() { return finished_ && link().at_rest(); }
 
-  /// Adds up, on every process, the punctuality of all. That needs all ranks to have finished, so
+  /// Adds up, on every process, the lateness of all. That needs all ranks to have finished, so
   /// nobody sends afterwards and this process may stop listening.
   void depart() {
     switch (leaving_) {
@@ -184,7 +184,7 @@ class shaped_process {
     }
   }
 
-  static task add_up(Carrier& carrier, punctuality& kept) {
+  static task add_up(Carrier& carrier, lateness& kept) {
     constexpr tag sums{channel::control, 0, 0};
     const auto bytes = std::as_writable_bytes(std::span(&kept, 1));
     try {
@@ -194,7 +194,7 @@ class shaped_process {
         co_return;
       }
       for (int rank = 1; rank < carrier.size(); ++rank) {
-        punctuality other;
+        lateness other;
         co_await carrier.receive(rank, sums, std::as_writable_bytes(std::span(&other, 1)));
         kept.add(other);
       }
@@ -229,7 +229,7 @@ class shaped_process {
   seconds stall_limit_;
   task rank_;
   task adding_up_;
-  punctuality kept_;
+  lateness kept_;
   std::exception_ptr first_;
   bool finished_ = false;
   bool knew_ = false;  // knew of a failure when it finished, so its own outcome stands

@@ -327,7 +327,7 @@ struct free_running {
 };
 
 /// Lets virtual time pass no faster than the wall clock.
-class by_the_wall {
+class by_wall_clock {
  public:
   /// Returns when `due` has come.
   void await(seconds due) {
@@ -476,7 +476,7 @@ simulated_run run_simulated(int ranks, link nic, Body body) {
 /// clock's time, so that late wake-ups do not add up.
 template <class Body>
 emulated_run run_emulated(network over, device each, Body body) {
-  detail::by_the_wall pace;
+  detail::by_wall_clock pace;
   const simulated_run run = detail::simulation(std::move(over), each, body, pace).run();
   return {run, pace.wall(), pace.mean_lateness(), pace.worst_lateness()};
 }

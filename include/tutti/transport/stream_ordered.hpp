@@ -19,7 +19,7 @@
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/operation.hpp"
 #include "tutti/transport/staging.hpp"
-#include "tutti/transport/stream_ordered/either_way.hpp"
+#include "tutti/transport/stream_ordered/direct_or_carried.hpp"
 #include "tutti/transport/stream_ordered/library.hpp"
 
 namespace tutti::transport {
@@ -277,19 +277,19 @@ class stream_ordered {
   };
 
   auto send(int to, tag where, std::span<const std::byte> bytes) {
-    using either = detail::either_way<send_operation, carried_send>;
+    using either = detail::direct_or_carried<send_operation, carried_send>;
     return where.channel == channel::data
                ? either([&] { return send_operation(*this, to, bytes); })
                : either([&] { return carrier_->send(to, where, bytes); });
   }
   auto receive(int from, tag where, std::span<std::byte> into) {
-    using either = detail::either_way<receive_operation<copy_bytes>, carried_receive>;
+    using either = detail::direct_or_carried<receive_operation<copy_bytes>, carried_receive>;
     return where.channel == channel::data
                ? either([&] { return receive_operation<copy_bytes>(*this, from, into, {}); })
                : either([&] { return carrier_->receive(from, where, into); });
   }
   auto receive_loan(int from, tag where, std::size_t bytes) {
-    using either = detail::either_way<loan_operation, carried_loan_operation>;
+    using either = detail::direct_or_carried<loan_operation, carried_loan_operation>;
     return where.channel == channel::data
                ? either([&] { return loan_operation(*this, from, where, bytes); })
                : either([&] { return carrier_->receive_loan(from, where, bytes); });

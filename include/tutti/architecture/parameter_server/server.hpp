@@ -63,7 +63,7 @@ class parameter_server_server {
   parameter_server_server(World& world, const typename Architecture::options& set)
       : world_(&world),
         set_(set.consistency),
-        shelves_(world.trains() ? 0 : world.planned().chunks.size()),
+        chunks_(world.trains() ? 0 : world.planned().chunks.size()),
         left_(at(world.workers())),
         engine_(world, *this, one_by_one ? 0 : set.engine_threads, set.engine_order) {}
   parameter_server_server(const parameter_server_server&) = delete;
@@ -73,7 +73,7 @@ class parameter_server_server {
   task serve(endpoint self, typename World::message push) {
     const std::uint32_t number = push.number();
     const chunk& piece = world_->planned().chunks[number];
-    shelf& mine = shelf_of(number);
+    served_chunk& mine = served(number);
     expect_length(mine, piece, push);
     if constexpr (one_by_one) {
       take(mine, piece, push);
@@ -105,7 +105,7 @@ class parameter_server_server {
 
   /// Answers all workers, once the chunk's sum is made and has been applied or encoded.
   void answer(std::uint32_t number) {
-    shelf& mine = shelves_[number];
+    served_chunk& mine = chunks_[number];
     const chunk& piece = world_->planned().chunks[number];
     const endpoint self = world_->endpoint_of(number);
     mine.answered = answer_all(self, mine, piece);
@@ -120,8 +120,8 @@ class parameter_server_server {
   /// Records that a worker pushes no more, and answers the workers that waited for it.
   task worker_left(int worker) requires one_by_one {
     left_[at(worker)] = 1;
-    for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-      shelf& mine = shelves_[number];
+    for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
+      served_chunk& mine = chunks_[number];
       if (mine.is_set_up) {
         const chunk& piece = world_->planned().chunks[number];
         mine.answers.machine.leave(worker);
@@ -133,13 +133,13 @@ class parameter_server_server {
   }
   /// Whether some worker's answer of the chunk waits for other workers' pushes.
   bool holds_back(std::uint32_t number) const requires one_by_one {
-    return number < shelves_.size() && shelves_[number].answers.any_due();
+    return number < chunks_.size() && chunks_[number].answers.any_due();
   }
   const push_counts& counted_pushes() const { return counts_; }
 
   /// Whether no answer of this server is on its way.
   bool at_rest() const {
-    return loops::all_of(shelves_, [](const shelf& each) {
+    return loops::all_of(chunks_, [](const served_chunk& each) {
       if constexpr (one_by_one) {
         return each.answers.at_rest();
       } else {
@@ -150,7 +150,7 @@ class parameter_server_server {
 
   /// Ends when all answers have been read.
   task finish() {
-    for (auto& each : shelves_) {
+    for (auto& each : chunks_) {
       if constexpr (one_by_one) {
         co_await each.answers.finish();
       } else {
@@ -163,7 +163,7 @@ class parameter_server_server {
   /// Goes on from step `step` with the parameters that the model holds now.
   void resume(std::uint64_t step) {
     resumed_ = step;
-    for (auto& each : shelves_) {
+    for (auto& each : chunks_) {
       each.is_set_up = false;
       each.steps = step;
     }
@@ -181,8 +181,8 @@ class parameter_server_server {
 
   void rescale([[maybe_unused]] float factor) {
     if constexpr (encodes_means && facts::rescales<relay_type>) {
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        shelf& mine = shelves_[number];
+      for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
+        served_chunk& mine = chunks_[number];
         if (mine.residual.size() != 0) {
           const chunk& piece = world_->planned().chunks[number];
           relay(world_->compressor())
@@ -197,7 +197,7 @@ class parameter_server_server {
   /// worker has all that it needs for the next step.
   void undo_step() {
     if constexpr (undoes_steps) {
-      for (shelf& each : shelves_) {
+      for (served_chunk& each : chunks_) {
         world_->copy(span_of(each.residual), span_of(each.kept));
       }
     }
@@ -212,9 +212,9 @@ class parameter_server_server {
         all.push_back(span_of(each));
       }
     };
-    for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
+    for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
       if (world_->planned().chunks[number].placed_on == world_->rank()) {
-        shelf& mine = shelf_of(number);
+        served_chunk& mine = served(number);
         for (floats* each : {&mine.residual, &mine.momenta, &mine.mean_square, &mine.parameters}) {
           add(*each);
         }
@@ -238,7 +238,7 @@ class parameter_server_server {
       return no_separate_answers();
     }
   }
-  struct shelf {
+  struct served_chunk {
     bool is_set_up{};
     std::array<floats, 2> sums{};
     floats parameters{};
@@ -261,7 +261,7 @@ class parameter_server_server {
     decltype(answers_of()) answers{};
   };
 
-  static std::span<float> sum_of(shelf& mine) {
+  static std::span<float> sum_of(served_chunk& mine) {
     return span_of(mine.sums[answers_sums ? mine.sums_made & 1 : 0]);
   }
   static constexpr std::size_t floats_for(std::size_t bytes) {
@@ -277,13 +277,13 @@ class parameter_server_server {
   }
 
   /// Returns the most bytes of a push in the chunk's current round.
-  std::size_t push_capacity(const shelf& mine, const chunk& piece) const {
+  std::size_t push_capacity(const served_chunk& mine, const chunk& piece) const {
     return tutti::architecture::push_capacity(*world_, piece, mine.round);
   }
 
   /// Throws communication_error unless a push is as long as expected. This rank would read beyond
   /// the end of a shorter one, which a worker with other options might send.
-  void expect_length(const shelf& mine, const chunk& piece,
+  void expect_length(const served_chunk& mine, const chunk& piece,
                      const typename World::message& push) const {
     const std::size_t expected = push_capacity(mine, piece);
     const std::size_t came = push.bytes().size();
@@ -295,8 +295,8 @@ class parameter_server_server {
     }
   }
 
-  shelf& shelf_of(std::uint32_t number) {
-    shelf& mine = shelves_[number];
+  served_chunk& served(std::uint32_t number) {
+    served_chunk& mine = chunks_[number];
     if (std::exchange(mine.is_set_up, true)) {
       return mine;
     }
@@ -330,7 +330,7 @@ class parameter_server_server {
     }
     return mine;
   }
-  void set_up_answers(shelf& mine, const chunk& piece) {
+  void set_up_answers(served_chunk& mine, const chunk& piece) {
     mine.answers.begin({world_->workers(), set_, resumed_}, world_->workers());
     for (int worker = 0; worker < world_->workers(); ++worker) {
       if (left_[at(worker)] != 0) {
@@ -350,7 +350,7 @@ class parameter_server_server {
     return std::max(to_decode, scratch_bytes(relay(world_->compressor()), elements));
   }
 
-  chunk_context context_of(shelf& mine, const chunk& piece, floats& rows,
+  chunk_context context_of(served_chunk& mine, const chunk& piece, floats& rows,
                            std::uint64_t step) const {
     return {.memory = rows.size() == 0 ? nullptr : rows.data(),
             .stride = piece.elements,
@@ -363,7 +363,7 @@ class parameter_server_server {
 
   /// Lets a push take effect, unless it is dropped: a gradient by the optimizer, a difference by
   /// being added to the parameters.
-  void take(shelf& mine, const chunk& piece, const typename World::message& push) {
+  void take(served_chunk& mine, const chunk& piece, const typename World::message& push) {
     auto& machine = mine.answers.machine;
     if (!machine.push(push.peer())) {
       ++counts_.dropped;
@@ -386,7 +386,8 @@ class parameter_server_server {
     }
   }
   /// Updates a chunk if enough gradients of the step have come, or no more will.
-  void update_if_complete([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece) {
+  void update_if_complete([[maybe_unused]] served_chunk& mine,
+                          [[maybe_unused]] const chunk& piece) {
     if constexpr (drops) {
       if (auto& machine = mine.answers.machine; machine.is_complete()) {
         average(mine, machine.gathered());
@@ -397,7 +398,7 @@ class parameter_server_server {
   }
 
   /// Corrects the gradient that `worker` has computed on the parameters it was sent last.
-  void compensate([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece,
+  void compensate([[maybe_unused]] served_chunk& mine, [[maybe_unused]] const chunk& piece,
                   [[maybe_unused]] int worker) {
     if constexpr (compensates) {
       compensate_delay(*world_, set_, piece, sum_of(mine), span_of(mine.mean_square),
@@ -407,7 +408,8 @@ class parameter_server_server {
 
   /// Adds pushes in rank order, and keeps those that come before their turn. Returns true once all
   /// of a step's pushes have been added; where every push is a step, once all have been kept.
-  bool take_in_rank_order(shelf& mine, const chunk& piece, const typename World::message& push) {
+  bool take_in_rank_order(served_chunk& mine, const chunk& piece,
+                          const typename World::message& push) {
     const int worker = push.peer();
     if (worker != mine.turn || steps_by_push) {
       if (!world_->phantom()) {
@@ -435,7 +437,7 @@ class parameter_server_server {
 
   /// Takes an optimizer step for each worker's push, in rank order. All pushes are here, and no
   /// answer reads the parameters any more.
-  void step_by_push(shelf& mine, const chunk& piece) {
+  void step_by_push(served_chunk& mine, const chunk& piece) {
     for (int worker = 0; worker < world_->workers(); ++worker) {
       add(mine, sum_of(mine), piece, early_of(mine, worker), sum_begins::here);
       const auto pushed = static_cast<std::uint64_t>(worker);
@@ -443,7 +445,7 @@ class parameter_server_server {
       mine.is_here[at(worker)] = 0;
     }
   }
-  static std::span<const std::byte> early_of(const shelf& mine, int worker) {
+  static std::span<const std::byte> early_of(const served_chunk& mine, int worker) {
     const std::span<const std::byte> early = span_of(mine.early[at(worker)]);
     return early.first(std::min(early.size(), mine.early_bytes[at(worker)]));
   }
@@ -451,7 +453,7 @@ class parameter_server_server {
   enum class sum_begins { here, before };
 
   /// Returns the bytes that adding a push reads and writes.
-  std::size_t bytes_of_adding(const shelf& mine, const chunk& piece, sum_begins when) const {
+  std::size_t bytes_of_adding(const served_chunk& mine, const chunk& piece, sum_begins when) const {
     const bool first = when == sum_begins::here;
     if constexpr (adds_payloads) {
       return (first ? 2U : 3U) * push_capacity(mine, piece);
@@ -461,7 +463,7 @@ class parameter_server_server {
     }
   }
   /// Returns the bytes that the next push of a round, from whichever worker, makes its thread move.
-  std::size_t bytes_of_taking(const shelf& mine, const chunk& piece) const {
+  std::size_t bytes_of_taking(const served_chunk& mine, const chunk& piece) const {
     if constexpr (steps_by_push) {
       return bytes_of_adding(mine, piece, sum_begins::here) + bytes_of_updating(piece);
     }
@@ -476,8 +478,8 @@ class parameter_server_server {
     return moved;
   }
 
-  void add(shelf& mine, std::span<float> sum, const chunk& piece, std::span<const std::byte> pushed,
-           sum_begins when) {
+  void add(served_chunk& mine, std::span<float> sum, const chunk& piece,
+           std::span<const std::byte> pushed, sum_begins when) {
     auto& queue = world_->queue();
     const bool first = when == sum_begins::here;
     if (!engine_.is_there()) {
@@ -508,13 +510,13 @@ class parameter_server_server {
   }
 
   /// Makes the answer from the sum of gradients.
-  void update(shelf& mine, const chunk& piece, std::uint64_t step) {
+  void update(served_chunk& mine, const chunk& piece, std::uint64_t step) {
     average(mine);
     make_answer(mine, piece, step);
   }
   /// Turns the sum into a mean: of all workers' gradients or, where the mean is of fewer, of
   /// `gradients`.
-  void average(shelf& mine, std::uint64_t gradients = 1) {
+  void average(served_chunk& mine, std::uint64_t gradients = 1) {
     if (world_->phantom()) {
       return;
     }
@@ -528,7 +530,7 @@ class parameter_server_server {
   }
   /// Runs the optimizer on the mean, or encodes it for the workers. `step` counts the optimizer's
   /// steps on the chunk before this one.
-  void make_answer(shelf& mine, const chunk& piece, std::uint64_t step) {
+  void make_answer(served_chunk& mine, const chunk& piece, std::uint64_t step) {
     auto& queue = world_->queue();
     if (!engine_.is_there()) {
       charge(queue, bytes_of_updating(piece));
@@ -542,7 +544,7 @@ class parameter_server_server {
                              context_of(mine, piece, mine.momenta, step));
     } else if constexpr (encodes_means) {
       if constexpr (undoes_steps) {
-        if (goes_back<typename World::compression>(world_->values())) {
+        if (restores_residuals<typename World::compression>(world_->values())) {
           world_->copy(span_of(mine.kept), span_of(mine.residual));
         }
       }
@@ -552,7 +554,7 @@ class parameter_server_server {
     }
   }
 
-  task answer_all(endpoint self, shelf& mine, const chunk& piece) {
+  task answer_all(endpoint self, served_chunk& mine, const chunk& piece) {
     std::span<const std::byte> answer;
     if constexpr (keeps_parameters) {
       answer = bytes_of_floats(*world_, piece, span_of(mine.parameters));
@@ -570,7 +572,7 @@ class parameter_server_server {
 
   World* world_;
   consistency_options set_;
-  std::vector<shelf> shelves_;
+  std::vector<served_chunk> chunks_;
   std::vector<char> left_;     ///< workers that push no more
   std::uint64_t resumed_ = 0;  ///< the step that all workers went on from
   push_counts counts_{};

@@ -8,11 +8,11 @@
 #include <thrust/iterator/tabulate_output_iterator.h>
 
 #include "tutti/base/cuda/error.hpp"
-#include "tutti/base/cuda/room.hpp"
+#include "tutti/base/cuda/stream_workspace.hpp"
 #include "tutti/base/host_device.hpp"
 
 /// Loops over elements on a device. They are CUB's, on a stream and in the stream's workspace
-/// (base/cuda/room.hpp).
+/// (base/cuda/stream_workspace.hpp).
 namespace tutti::cuda::detail {
 
 /// Returns the bytes of workspace that one of CUB's algorithms, `algorithm(storage, bytes)`, needs.
@@ -23,11 +23,12 @@ std::size_t storage_of(const Algorithm& algorithm) {
   return bytes;
 }
 
-/// Enqueues one of CUB's algorithms. Its workspace lies in the room, behind the first `kept` bytes.
+/// Enqueues one of CUB's algorithms. Its workspace lies in the workspace, behind the first `kept`
+/// bytes.
 template <class Algorithm>
-void run_in(stream_room& room, std::size_t kept, const Algorithm& algorithm) {
+void run_in(stream_workspace& workspace, std::size_t kept, const Algorithm& algorithm) {
   std::size_t bytes = storage_of(algorithm);
-  check(algorithm(room.at_least(kept + bytes) + kept, bytes));
+  check(algorithm(workspace.at_least(kept + bytes) + kept, bytes));
 }
 
 template <class F>
@@ -67,9 +68,9 @@ struct keep_as {
 /// Enqueues a call of `finish(total)` on the device with the sum of `term(input[i])`, added in
 /// double.
 template <class Input, class Term, class Finish>
-void launch_sum(cudaStream_t stream, stream_room& room, Input input, std::size_t n,
+void launch_sum(cudaStream_t stream, stream_workspace& workspace, Input input, std::size_t n,
                 const Term& term, const Finish& finish) {
-  run_in(room, 0, reduction(stream, input, n, ::cuda::std::plus<double>(), term, 0.0, finish));
+  run_in(workspace, 0, reduction(stream, input, n, ::cuda::std::plus<double>(), term, 0.0, finish));
 }
 
 /// The loops of a stream over the functor `F`, for base/cuda/stream.hpp.
@@ -79,9 +80,9 @@ struct loops {
     launch_for_each(stream, n, f);
   }
   template <class T>
-  static void sum(cudaStream_t stream, stream_room& room, std::span<const float> input, T* result,
-                  const F& f) {
-    launch_sum(stream, room, input.data(), input.size(), f, keep_as<T>{result});
+  static void sum(cudaStream_t stream, stream_workspace& workspace, std::span<const float> input,
+                  T* result, const F& f) {
+    launch_sum(stream, workspace, input.data(), input.size(), f, keep_as<T>{result});
   }
 };
 

@@ -11,7 +11,7 @@
 
 #include "tutti/base/cuda/error.hpp"
 #include "tutti/base/cuda/memory.hpp"
-#include "tutti/base/cuda/room.hpp"
+#include "tutti/base/cuda/stream_workspace.hpp"
 #include "tutti/base/pool.hpp"
 #include "tutti/base/queue.hpp"
 #if defined(__CUDACC__)
@@ -146,9 +146,9 @@ class stream {
 
   /// Waits for all enqueued work. Throws what the stream's kernels have refused so far.
   void synchronize() {
-    room_->look(handle_);
+    workspace_->look(handle_);
     check(cudaStreamSynchronize(handle_));
-    room_->judge();
+    workspace_->judge();
   }
 
   /// Enqueues a copy between any two addresses. Pageable host memory is allowed, but CUDA then
@@ -187,7 +187,7 @@ class stream {
   }
 
   /// The workspace of this stream's kernels.
-  stream_room& room() { return *room_; }
+  stream_workspace& workspace() { return *workspace_; }
 
   /// Calls `f(i)` on the device for every i in [0, n), in any order. Captures must be device
   /// addresses and values.
@@ -210,7 +210,7 @@ class stream {
   void transform_reduce(std::span<const float> input, T* result, F f) {
     if constexpr (requires { sizeof(detail::loops<F>); }) {
       const on_device here(device_);
-      detail::loops<F>::sum(handle_, room(), input, result, f);
+      detail::loops<F>::sum(handle_, workspace(), input, result, f);
     } else {
       for_each(input.size(), f);  // does not compile either, and says why
     }
@@ -243,7 +243,7 @@ class stream {
 
   void settle() {
     check(cudaGetDevice(&device_));
-    room_ = std::make_unique<stream_room>(handle_);
+    workspace_ = std::make_unique<stream_workspace>(handle_);
   }
 
   void swap(stream& other) noexcept {
@@ -251,7 +251,7 @@ class stream {
     std::swap(owned_, other.owned_);
     std::swap(device_, other.device_);
     std::swap(number_, other.number_);
-    std::swap(room_, other.room_);
+    std::swap(workspace_, other.workspace_);
   }
 
   static std::uint64_t next_number() {
@@ -263,7 +263,7 @@ class stream {
   bool owned_ = false;
   int device_ = 0;
   std::uint64_t number_ = next_number();  // CUDA reuses handles, and events outlive streams
-  std::unique_ptr<stream_room> room_{};
+  std::unique_ptr<stream_workspace> workspace_{};
 };
 static_assert(device_queue<stream> && !host_queue<stream>);
 

@@ -27,10 +27,10 @@
 #include "tutti/transport/mpi/after_failure.hpp"
 #include "tutti/transport/mpi/arrivals.hpp"
 #include "tutti/transport/mpi/library.hpp"
-#include "tutti/transport/mpi/outlook.hpp"
 #include "tutti/transport/mpi/request_table.hpp"
 #include "tutti/transport/mpi/session.hpp"
 #include "tutti/transport/mpi/transfer.hpp"
+#include "tutti/transport/mpi/transfer_counts.hpp"
 #include "tutti/transport/operation.hpp"
 #include "tutti/transport/rendezvous.hpp"
 #include "tutti/transport/segments.hpp"
@@ -247,7 +247,7 @@ class mpi_transfers {
     if (flights_.failed()) {
       drain();
     }
-    nap_.store(unwritten_.empty() ? outlook_.nap() : 0, std::memory_order_relaxed);
+    nap_.store(unwritten_.empty() ? counts_.nap() : 0, std::memory_order_relaxed);
     return progress;
   }
 
@@ -354,12 +354,13 @@ class mpi_transfers {
   bool through_host(const transfer& which) const {
     return which.in_order && path_ == device_path::staged;
   }
-  outlook::due due(const transfer& its) const {
+  transfer_counts::due due(const transfer& its) const {
     if (near(its.peer)) {
-      return outlook::due::soon;
+      return transfer_counts::due::soon;
     }
     const bool whole = its.cut.count() == 1;
-    return whole && its.cut.bytes() <= asks_beyond ? outlook::due::behind : outlook::due::late;
+    return whole && its.cut.bytes() <= asks_beyond ? transfer_counts::due::behind
+                                                   : transfer_counts::due::late;
   }
   std::size_t window_of(const transfer& which) const {
     if (near(which.peer)) {
@@ -565,7 +566,7 @@ class mpi_transfers {
       return;
     }
     which.enters(posted.piece);
-    outlook_.begin(due(which), now());
+    counts_.begin(due(which), now());
     requests_.add(2 * static_cast<std::size_t>(which.peer) + (which.outgoing ? 1 : 0), request,
                   posted);
   }
@@ -597,10 +598,10 @@ class mpi_transfers {
     }
     transfer& its = *which.owner;
     its.leaves(which.piece);
-    outlook_.end(due(its));
-    if (!its.outgoing && due(its) == outlook::due::late &&
+    counts_.end(due(its));
+    if (!its.outgoing && due(its) == transfer_counts::due::late &&
         (its.over() || !its.cut.is_early(which.piece))) {
-      outlook_.came(now());
+      counts_.came(now());
     }
     if (!its.failed) {
       check_piece(its, which, status.MPI_ERROR, bytes);
@@ -781,7 +782,7 @@ class mpi_transfers {
   std::vector<unwritten_piece> unwritten_;
   std::vector<unwritten_piece> written_;
   request_table<posted_piece> requests_{lanes(*world_)};
-  outlook outlook_;
+  transfer_counts counts_;
   std::atomic<seconds> nap_{0};
 
   abort_notice notice_;

@@ -22,7 +22,7 @@ namespace tutti::transport::detail {
 
 /// When one direction of a NIC is free again. Processes that share the NIC may ask concurrently: no
 /// one waits, and each gets a turn.
-class turns {
+class nic_direction {
  public:
   /// Takes the next turn, `duration` long and not before `earliest`. Returns when it begins.
   seconds take(seconds earliest, seconds duration) {
@@ -44,8 +44,8 @@ class turns {
 struct alignas(64) shared_nic {
   static constexpr seconds never = std::numeric_limits<seconds>::infinity();
 
-  turns egress{};
-  turns ingress{};
+  nic_direction egress{};
+  nic_direction ingress{};
   /// Since when the rank's process is idle; kept in the NIC that the rank has inside its host.
   std::atomic<seconds> idle_since{never};
 };

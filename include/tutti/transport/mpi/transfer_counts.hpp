@@ -11,7 +11,7 @@ namespace tutti::transport::detail {
 /// Counts what is on its way, to decide for how long a rank may nap. MPI moves messages only when
 /// it is called, but the kernel's buffers hold a while of a wire's traffic, and a rank that spins
 /// takes from the kernel the core on which it moves them.
-class outlook {
+class transfer_counts {
  public:
   enum class due {
     soon,    ///< from this host: after any nap a look comes too late

@@ -15,12 +15,12 @@ namespace tutti::cuda {
 /// A kernel cannot throw. It writes the index of the element that it refuses, and the stream throws
 /// at its next `synchronize`. Cost: 64 KiB of device memory per stream, and more where its kernels
 /// need more.
-class stream_room {
+class stream_workspace {
  public:
   static constexpr std::size_t at_first = 64 << 10;
   static constexpr unsigned long long nothing_refused = ~0ULL;
 
-  explicit stream_room(cudaStream_t stream) : memory_(at_first), refused_(1), seen_(1) {
+  explicit stream_workspace(cudaStream_t stream) : memory_(at_first), refused_(1), seen_(1) {
     check(cudaMemsetAsync(refused_.data(), 0xFF, sizeof nothing_refused, stream));
     seen_.data()[0] = nothing_refused;
   }
