@@ -414,8 +414,8 @@ def summary(name, turns):
 
 
 def train(given):
-    """Trains every contestant in its turn, round by round. Each round has another start. Rank 0
-    writes the results."""
+    """Trains every contestant in its turn, round by round. Each round has another initial
+    model. Rank 0 writes the results."""
     playing = chosen(given)
     turns = {name: [] for name in playing}
     for number in range(given["rounds"]):

@@ -20,8 +20,8 @@ namespace common {
 inline std::size_t repeats(const job& asked) { return asked.data == "one-batch" ? 100 : 0; }
 
 /// Returns the data set that `--data` names. Synthetic images have the size that the model was
-/// declared for, and there are as many as fit in 256 MiB. Throws flag_error if there is no such
-/// data set.
+/// declared for, and each split has at most as many as fit in 256 MiB. Throws flag_error if there
+/// is no such data set.
 inline data::splits input(const job& asked) {
   const std::string name = asked.data.substr(0, asked.data.find(':'));
   if (asked.data == "cifar10") {

@@ -25,7 +25,7 @@ using flag_values = std::vector<std::pair<std::string, std::string>>;
 struct job {
   std::string strategy{"Horovod"};
   std::string kvstore{};           ///< a type of MXNet's kvstore, which selects a strategy
-  std::string all_reduce_spec{};   ///< tf_cnn_benchmarks' syntax; selects TFReplicated's options
+  std::string all_reduce_spec{};   ///< of tf_cnn_benchmarks; selects TFReplicated's options
   std::string all_reduce_table{};  ///< file of measurements that selects TFReplicated's options
   std::string model{"cnn"};
   std::string data{"fashion-mnist"};

@@ -28,7 +28,7 @@ tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
     values.learning_rate = 5e-4F;  // a sign has length 1, whatever the gradient's length
     values.momentum = 0;
   } else if constexpr (std::is_same_v<typename strategy::compression, ef_bare_sign>) {
-    values.learning_rate = 5e-4F;  // likewise
+    values.learning_rate = 5e-4F;  // the payload is signs here, too
   } else if constexpr (tutti::facts::keeps_momentum<typename strategy::compression>) {
     values.momentum = 0;  // the payload is a momentum already
   } else if constexpr (std::is_same_v<typename strategy::compression, ef_sign>) {

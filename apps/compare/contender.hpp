@@ -99,7 +99,7 @@ struct row {
   /// How far the workers' models are apart (`tutti::replayed::consensus`), if they may differ.
   std::optional<double> consensus{};
 
-  /// Relative error of the prediction: measured by predicted time, less 1.
+  /// Relative error of the prediction: measured over predicted time, less 1.
   double error() const { return iteration / predicted - 1; }
   /// Hosts that the job occupies: the workers', and the servers' own if they have any.
   int machines() const {
@@ -425,7 +425,7 @@ class replays_of final : public replays {
     carry(many.workers + many.servers, slept,
           [&](any_world& world) { seen = measure<Strategy>(world, model_, options_, length); });
     if (slept) {
-      seen.consensus.reset();  // nothing was written
+      seen.consensus.reset();  // slept kernels update no model
     }
     return seen;
   }

@@ -75,7 +75,7 @@ std::string job_of(const scenario& of, const contender& who, const common::job& 
         << " repetitions " << asked.repetitions << " jitter " << asked.jitter << " slowdown "
         << asked.slowdown << " slow " << asked.slow_rank << " seed " << asked.seed << " kernels "
         << of.kernels << " progress " << asked.progress << " memory "
-        << (of.kernels == "cpu" ? 1e9 * asked.memory_bandwidth.value_or(0)  // or measured
+        << (of.kernels == "cpu" ? 1e9 * asked.memory_bandwidth.value_or(0)  // 0: measured
                                 : of.device.bytes_per_second);
   for (const auto& [flag, value] : asked.policy_flags) {
     words << " " << flag << " " << value;
@@ -212,7 +212,7 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   for (const char* each : {"p5", "median", "p95"}) {
     shown.iterations.push_back(line.of_iterations(each));
   }
-  shown.iterations_per_second =  // JSON has no infinity
+  shown.iterations_per_second =  // null is infinity, which JSON lacks
       line.maybe("iterations_per_second").value_or(std::numeric_limits<double>::infinity());
   shown.pushes = line.pushes();
   shown.bytes_sent = 3 * static_cast<std::uint64_t>(line.real("bytes_sent_per_rank", 1e18));

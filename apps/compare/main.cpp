@@ -140,7 +140,7 @@ void check_policy_flags(const common::job& asked, const std::vector<contender>& 
   }
 }
 
-/// Returns whose times kernels take: the value of `--kernels`, or its default for the world.
+/// Returns the value of `--kernels`, or its default for the world.
 std::string kernels_of(const common::job& asked) {
   return !asked.kernels.empty() ? asked.kernels : asked.world == "real" ? "cpu" : "profile";
 }

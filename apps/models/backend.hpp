@@ -16,7 +16,7 @@ enum class pass { training, inference };
 /// Computes the layers of a network, in the order of a queue. A backend is built for one
 /// declaration, one batch size, the tensors that the declaration asks for (weight then bias, layer
 /// by layer, in forward order, in memory of that queue), the running statistics in the same memory
-/// (`network::statistics`) and the queue, which must outlive it. Its constructor allocates
+/// (`network::statistics`) and the queue. All of these must outlive it. Its constructor allocates
 /// everything; a step allocates no memory for data. Results have the same bits on every rank.
 /// Throws tutti::usage_error for a precision that it does not have.
 ///

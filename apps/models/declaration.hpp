@@ -43,8 +43,8 @@ struct batch_norm {
   std::string name{};
 };
 
-// The following layers may work in place: they overwrite the activation that they read. Such a
-// layer may not follow a layer whose backward pass needs that activation (a linear, convolution or
+// A layer that works in place (relu, sum) overwrites the activation that it reads. Such a layer may
+// not follow a layer whose backward pass needs that activation (a linear, convolution or
 // batch_norm that reads it, or a relu that wrote it), and no other layer may refer to the
 // overwritten one.
 

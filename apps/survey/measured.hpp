@@ -22,7 +22,7 @@ inline constexpr std::array networks{network::ethernet10, network::ethernet100,
                                      network::infiniband100};
 inline constexpr std::array dnns{dnn::resnet50, dnn::bert_base, dnn::bert_large};
 
-/// Return names as the survey spells them, but for a DNN as `models::replay` does.
+/// Return a name as the survey spells it. A DNN has the name that `models::replay` knows.
 std::string_view name_of(method which);
 std::string_view name_of(network which);
 std::string_view name_of(dnn which);

@@ -25,7 +25,7 @@
 
 namespace train {
 
-/// SGD or Adam, chosen at run time by one type, so that each strategy is compiled only once.
+/// SGD or Adam, chosen at run time. One type for both, so that each strategy is compiled only once.
 struct sgd_or_adam : tutti::optimizer::adam {
   enum class rule { sgd, adam, lars, lamb };
 

@@ -133,8 +133,8 @@ void write_checkpoint(Engine& engine, Model& model, const common::job& job,
     own.finish();
   }
   engine.average(0);  // no rank continues while another may still fail to write
-  // When a job is killed, some ranks may be past this point and others not, but none past the next
-  // checkpoint's.
+  // When a job is killed, some ranks may be past this point and others not, but no rank is past the
+  // same point of the next checkpoint.
   if (std::filesystem::exists(file)) {
     std::filesystem::rename(file, previous(file));
   }

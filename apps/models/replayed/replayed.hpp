@@ -28,9 +28,8 @@ struct replayed_tensor {
 /// - weights of a convolution or a matrix: two for each multiplication with an input;
 /// - bias, and scale and offset of a normalisation: one for each element of the activation;
 /// - an embedding: one for each element that is looked up. If its matrix is used again in the
-/// output
-///   layer (BERT's words), that product is counted for the output bias: it comes first in the
-///   backward pass, but the matrix's gradient is final only after the look-up's.
+///   output layer (BERT's words), that product is counted for the output bias: it comes first in
+///   the backward pass, but the matrix's gradient is final only after the look-up's.
 ///
 /// What belongs to no tensor (rectifiers, pooling, the products within attention) is not counted.
 /// Normalisation therefore takes longer than stated here where memory limits it, and not
