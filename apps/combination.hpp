@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "common/cell.hpp"
-#include "common/pace.hpp"
+#include "common/sgd_values.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
 #include "tutti/tutti.hpp"
@@ -18,9 +18,9 @@ void train(World& world, const common::job& job, const data::dataset& images,
            std::string_view name) {
   const auto declared = common::network(job, images);
   auto model = models::make_model(world, declared, job.batch_size, job.seed);
-  auto engine =
-      tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
-                                   common::options<Strategy>(job));
+  auto engine = tutti::make_engine<Strategy>(world, model.tensors(),
+                                             common::sgd_values<Strategy>(declared, job),
+                                             common::options<Strategy>(job));
   if (engine.serves()) {
     engine.serve();
     return;

@@ -9,8 +9,8 @@
 
 #include "common/input.hpp"
 #include "common/job.hpp"
-#include "common/pace.hpp"
 #include "common/policy_flags.hpp"
+#include "common/sgd_values.hpp"
 #include "data/dataset.hpp"
 #include "models/model.hpp"
 #include "tutti/core/engine_options.hpp"

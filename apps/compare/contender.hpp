@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/algorithms_by_size.hpp"
 #include "common/described.hpp"
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
 #include "common/replicas_differ.hpp"
-#include "common/ways.hpp"
 #include "compare/compiled.hpp"
 #include "compare/kernel_rates.hpp"
 #include "compare/kernel_trial.hpp"
@@ -169,7 +169,7 @@ struct contender {
   int (*servers)(const common::job&);
   tutti::transport::device (*device)(const scenario&, const common::job&);
   std::unique_ptr<replays> (*prepared)(const scenario&, const common::job&);
-  bool (*has_stand_ins)(const common::job&);  ///< a few workers can represent many
+  bool (*has_representatives)(const common::job&);  ///< a few workers can represent many
 };
 
 /// Runs one strategy and returns its row.
@@ -260,7 +260,7 @@ constexpr bool has_forms_of_chunks = requires(const tutti::engine_options<Strate
     });
 
 template <class Strategy>
-[[gnu::cold]] bool has_stand_ins(const common::job& asked) {
+[[gnu::cold]] bool has_representatives(const common::job& asked) {
   using composition = tutti::strategy_of<Strategy>;
   if constexpr (has_forms_of_chunks<composition>) {
     const auto set = options_of<Strategy>(asked);
@@ -451,7 +451,7 @@ class replays_of final : public replays {
   }
 
   std::string ways(const tutti::plan& its) const override {
-    return common::ways_of<Strategy>(its, options_);
+    return common::algorithms_by_size<Strategy>(its, options_);
   }
 
  private:
@@ -487,7 +487,7 @@ contender entry() {
           common::servers<Strategy>,
           detail::device_of<Strategy>,
           detail::prepared<Strategy>,
-          detail::has_stand_ins<Strategy>};
+          detail::has_representatives<Strategy>};
 }
 
 }  // namespace compare

@@ -200,14 +200,14 @@ void charge_kernels(scenario& of, const common::job& asked) {
 }
 
 void say_progress(const scenario& of, std::string_view strategy) {
-  if (speaks() && isatty(STDERR_FILENO) != 0) {
+  if (is_first_process() && isatty(STDERR_FILENO) != 0) {
     std::fprintf(stderr, "\r\033[K%s, %d workers, %s: %.*s ", of.model->name.c_str(), of.workers,
                  of.where.name.c_str(), static_cast<int>(strategy.size()), strategy.data());
   }
 }
 
 void clear_progress() {
-  if (speaks() && isatty(STDERR_FILENO) != 0) {
+  if (is_first_process() && isatty(STDERR_FILENO) != 0) {
     std::fprintf(stderr, "\r\033[K");
   }
 }
@@ -262,7 +262,7 @@ row compare_one(const scenario& of, const contender& who, const common::job& ask
       return iteration(who, behind(found.of, bits_per_second), asked) < dense.at(bits_per_second);
     });
   }
-  if (speaks() && !asked.json.empty()) {
+  if (is_first_process() && !asked.json.empty()) {
     append_json(asked.json, found);
   }
   return found;
@@ -276,7 +276,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
     rows.push_back(compare_one(of, who, only_its_flags(asked, who), before, dense));
   }
   clear_progress();
-  if (!speaks()) {
+  if (!is_first_process()) {
     return rows;
   }
   print(rows);
@@ -293,7 +293,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
 /// and prints a line for each. Throws common::flag_error if the user asked for one by name.
 void leave_to_few_workers(std::vector<contender>& all, const common::job& asked, int most) {
   for (auto each = all.begin(); most > message_by_message && each != all.end();) {
-    if (each->has_stand_ins(only_its_flags(asked, *each))) {
+    if (each->has_representatives(only_its_flags(asked, *each))) {
       ++each;
       continue;
     }
@@ -303,7 +303,7 @@ void leave_to_few_workers(std::vector<contender>& all, const common::job& asked,
     if (asked.strategies != "all") {
       throw common::flag_error(sentence + ". Fix: less --ranks, or other strategies");
     }
-    if (speaks()) {
+    if (is_first_process()) {
       std::fprintf(stderr, "tutti-compare: left out: %s\n", sentence.c_str());
     }
     each = all.erase(each);
@@ -389,10 +389,10 @@ void run(const common::job& asked) {
       }
     }
   }
-  if (speaks() && asked.world != "simulated") {
+  if (is_first_process() && asked.world != "simulated") {
     print_consistency(rows);
   }
-  if (speaks() && !asked.csv.empty()) {
+  if (is_first_process() && !asked.csv.empty()) {
     write_csv(asked.csv, rows);
   }
 }

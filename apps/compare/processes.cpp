@@ -94,7 +94,7 @@ void together(const std::function<void()>& run) {
   }
 }
 
-bool speaks() { return !common::under_launcher() || everybody().rank() == 0; }
+bool is_first_process() { return !common::under_launcher() || everybody().rank() == 0; }
 
 std::size_t first_unlike(const std::vector<std::uint64_t>& words) {
   if (!common::under_launcher()) {
@@ -162,7 +162,7 @@ tutti::seconds median_seconds(int ranks, const std::function<void()>& run) {
 #else
 
 void together(const std::function<void()>& run) { run(); }
-bool speaks() { return true; }
+bool is_first_process() { return true; }
 std::size_t first_unlike(const std::vector<std::uint64_t>& words) { return words.size(); }
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,
                                        tutti::transport::device each, const rank_job& job) {

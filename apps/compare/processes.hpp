@@ -20,7 +20,7 @@ namespace compare {
 void together(const std::function<void()>& run);
 
 /// Whether this process prints the results: the first of all.
-bool speaks();
+bool is_first_process();
 
 /// Returns the index of the first of these words that is not the same in every process, or their
 /// number if all are. Collective.

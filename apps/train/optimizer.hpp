@@ -9,8 +9,8 @@
 
 #include "common/job.hpp"
 #include "common/names.hpp"
-#include "common/pace.hpp"
 #include "common/policy_flags.hpp"
+#include "common/sgd_values.hpp"
 #include "models/declaration.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/core/compose.hpp"
@@ -178,7 +178,7 @@ optimizer_of<Strategy> named_optimizer(const models::declaration& model, const c
     }
     optimizer_of<Strategy> made;
     if (name == "sgd") {
-      const auto its = common::pace<Strategy>(model, asked);
+      const auto its = common::sgd_values<Strategy>(model, asked);
       made.learning_rate = its.learning_rate;
       made.momentum = its.momentum;
     } else {

@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "common/algorithms_by_size.hpp"
 #include "common/cell.hpp"
 #include "common/described.hpp"
 #include "common/input.hpp"
 #include "common/job.hpp"
 #include "common/output.hpp"
-#include "common/ways.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
@@ -242,7 +242,8 @@ class session {
     if (!job_->resume.empty()) {
       read_checkpoint(*engine_, *model_, *job_, of_rank(job_->resume, engine_->worker()));
     }
-    out_->begin(common::ways_of<Strategy>(engine_->planned(), common::options<Strategy>(*job_)));
+    out_->begin(
+        common::algorithms_by_size<Strategy>(engine_->planned(), common::options<Strategy>(*job_)));
     if (!job_->resume.empty() && (full() || done() >= job_->epochs * loader_.steps())) {
       out_->nothing_left(done());
     }

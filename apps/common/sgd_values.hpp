@@ -19,7 +19,7 @@ using ef_bare_sign = tutti::strategies::EFMeanOfSigns::strategy::compression;
 /// Returns the SGD values for training a model with a strategy: the model's own, unless a step has
 /// another meaning under the strategy, or the flags set them.
 template <class Strategy>
-tutti::optimizer::sgd pace(const models::declaration& model, const job& asked) {
+tutti::optimizer::sgd sgd_values(const models::declaration& model, const job& asked) {
   using strategy = tutti::strategy_of<Strategy>;
   tutti::optimizer::sgd values{.learning_rate = model.learning_rate,
                                .momentum = model.momentum,

@@ -14,7 +14,8 @@ namespace common {
 /// Returns a line for each all-reduce algorithm that the plan's chunks use, from the smallest chunk
 /// sizes to the largest. Returns nothing for a strategy that treats chunks of all sizes alike.
 template <class Strategy>
-std::string ways_of(const tutti::plan& made, const tutti::engine_options<Strategy>& set) {
+std::string algorithms_by_size(const tutti::plan& made,
+                               const tutti::engine_options<Strategy>& set) {
   using architecture = typename tutti::strategy_of<Strategy>::architecture;
   std::string lines;
   if constexpr (requires { architecture::way_of(set.architecture, std::size_t{}); }) {
